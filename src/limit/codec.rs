@@ -1,0 +1,402 @@
+//! The saved form of a limiter: one versioned payload.
+//!
+//! ```text
+//! | version: 1 byte | bincode (standard: little endian, variable integers) |
+//! ```
+//!
+//! What is saved is described here by types of its own, so that a change in
+//! memory is no change on disk. A change of these types is a new version, with
+//! a golden payload added to the tests; every version stays readable.
+//!
+//! Decoding is total: any byte string gives a limiter or an error. Repeated
+//! parts (log entries, counters, past windows) are byte strings in the
+//! payload, borrowed while reading and decoded item by item, so that no length
+//! in a payload makes us allocate more than the payload's own size justifies.
+
+use super::debt::Debt;
+use super::fixed::{Fixed, Kept, Past};
+use super::interval::Interval;
+use super::limiter::Limiter;
+use super::log::Log;
+use super::overrule::{Override, OverrideKind};
+use super::rule::{
+    Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US,
+    Name,
+};
+use super::state::{Named, State};
+use super::window::Window;
+use bincode::{BorrowDecode, Encode, config};
+use std::fmt;
+
+const VERSION: u8 = 1;
+
+const CONFIG: config::Configuration = config::standard();
+
+/// Why a payload is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    Empty,
+    Version(u8),
+    Truncated(String),
+    Trailing(usize),
+    OutOfRange(&'static str),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the payload is empty, expected a version byte"),
+            Self::Version(version) => {
+                write!(f, "the payload has version {version}, expected 1..{VERSION}")
+            }
+            Self::Truncated(why) => write!(f, "the payload cannot be read: {why}"),
+            Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
+            Self::OutOfRange(what) => write!(f, "{what} is out of range in the payload"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedLimiter<'a> {
+    /// `SavedState`s, one after another.
+    states: Bytes<'a>,
+    overrule: Option<SavedOverride<'a>>,
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedOverride<'a> {
+    exempt: bool,
+    until_us: Option<u64>,
+    reason: &'a [u8],
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedState<'a> {
+    name: Option<&'a str>,
+    meter: SavedMeter<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+enum SavedMeter<'a> {
+    Log {
+        horizon_us: u64,
+        /// Microseconds since the entry before, then units: first the admitted
+        /// ones, then the charged denials.
+        admitted: Bytes<'a>,
+        charged: Bytes<'a>,
+    },
+    Window {
+        last_us: u64,
+        period_us: u64,
+        limit: u32,
+        /// Newest first.
+        counts: Bytes<'a>,
+    },
+    Fixed {
+        last_us: u64,
+        period_us: u64,
+        start_us: i64,
+        count: u64,
+        limit: u32,
+        tz_min: i16,
+        /// 0 epoch, 1 weeks, 2 months, 3 the first request.
+        calendar: u8,
+        past: Option<SavedPast<'a>>,
+    },
+    Debt {
+        last_us: u64,
+        period_us: u64,
+        rem: u64,
+        units: u32,
+        limit: u32,
+        room: u32,
+        leaky: bool,
+    },
+    Interval {
+        last_us: u64,
+        period_us: u64,
+        start_us: u64,
+        used: u32,
+        limit: u32,
+        burst: u32,
+    },
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedPast<'a> {
+    keep: u16,
+    /// Start and count, oldest first.
+    windows: Bytes<'a>,
+}
+
+/// Items one after another, as a byte string with its length.
+type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
+
+/// The saved form.
+#[must_use]
+pub fn encode(limiter: &Limiter) -> Vec<u8> {
+    let mut states = Vec::new();
+    for state in limiter.states() {
+        put(&mut states, &save_state(state));
+    }
+    let overrule = limiter.overrule().map(|overrule| SavedOverride {
+        exempt: overrule.kind == OverrideKind::Exempt,
+        until_us: overrule.until_us,
+        reason: &overrule.reason,
+    });
+    let mut payload = vec![VERSION];
+    put(&mut payload, &SavedLimiter { states: states.into(), overrule });
+    payload
+}
+
+/// Appends an item. Writing to memory cannot fail.
+fn put(to: &mut Vec<u8>, item: &impl Encode) {
+    let written = bincode::encode_into_std_write(item, to, CONFIG);
+    debug_assert!(written.is_ok(), "a type bincode cannot encode");
+}
+
+fn save_state(state: &State) -> SavedState<'_> {
+    match state {
+        State::Named(named) => {
+            SavedState { name: Some(named.name.as_str()), meter: save_meter(&named.state) }
+        }
+        state => SavedState { name: None, meter: save_meter(state) },
+    }
+}
+
+fn save_meter(state: &State) -> SavedMeter<'static> {
+    match state {
+        State::Log(log) => SavedMeter::Log {
+            horizon_us: log.horizon_us(),
+            admitted: save_entries(log.admitted().iter()),
+            charged: save_entries(log.charged().iter().flat_map(|series| series.iter())),
+        },
+        State::Window(window) => SavedMeter::Window {
+            last_us: window.last_us,
+            period_us: window.period_us,
+            limit: window.limit,
+            counts: save_items(window.counts.iter()),
+        },
+        State::Fixed(fixed) => save_fixed(fixed, None),
+        State::Kept(kept) => {
+            let windows = save_items(kept.past.iter().map(|past| (past.start_us, past.count)));
+            save_fixed(&kept.fixed, Some(SavedPast { keep: kept.keep, windows }))
+        }
+        State::Debt(debt) => SavedMeter::Debt {
+            last_us: debt.last_us,
+            period_us: debt.period_us,
+            rem: debt.rem,
+            units: debt.units,
+            limit: debt.limit,
+            room: debt.room,
+            leaky: debt.leaky,
+        },
+        State::Interval(interval) => SavedMeter::Interval {
+            last_us: interval.last_us,
+            period_us: interval.period_us,
+            start_us: interval.start_us,
+            used: interval.used,
+            limit: interval.limit,
+            burst: interval.burst,
+        },
+        State::Named(named) => save_meter(&named.state),
+    }
+}
+
+fn save_fixed<'a>(fixed: &Fixed, past: Option<SavedPast<'a>>) -> SavedMeter<'a> {
+    SavedMeter::Fixed {
+        last_us: fixed.last_us,
+        period_us: fixed.period_us,
+        start_us: fixed.start_us,
+        count: fixed.count,
+        limit: fixed.limit,
+        tz_min: fixed.tz_min,
+        calendar: match fixed.calendar {
+            Some(Calendar::Epoch) => 0,
+            Some(Calendar::Weeks) => 1,
+            Some(Calendar::Months) => 2,
+            None => 3,
+        },
+        past,
+    }
+}
+
+fn save_items<T: Encode>(items: impl Iterator<Item = T>) -> Bytes<'static> {
+    let mut bytes = Vec::new();
+    for item in items {
+        put(&mut bytes, &item);
+    }
+    bytes.into()
+}
+
+fn save_entries(entries: impl Iterator<Item = (u64, u32)>) -> Bytes<'static> {
+    let mut before_us = 0u64;
+    save_items(entries.map(|(time_us, units)| {
+        let gap_us = time_us.saturating_sub(before_us);
+        before_us = time_us;
+        (gap_us, units)
+    }))
+}
+
+/// Reads a saved form.
+///
+/// # Errors
+/// [`DecodeError`] for any byte string that [`encode`] could not have written.
+pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
+    let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let (saved, left) = take::<SavedLimiter<'_>>(body)?;
+    if !left.is_empty() {
+        return Err(DecodeError::Trailing(left.len()));
+    }
+    let states = load_items(&saved.states, load_state)?;
+    let overrule = saved.overrule.map(load_override).transpose()?;
+    Ok(Limiter::from_parts(states, overrule))
+}
+
+/// Takes an item off the front.
+fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
+    let (item, read) = bincode::borrow_decode_from_slice(bytes, CONFIG)
+        .map_err(|error| DecodeError::Truncated(error.to_string()))?;
+    Ok((item, bytes.get(read..).unwrap_or_default()))
+}
+
+fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
+    bytes: &'a [u8],
+    mut load: impl FnMut(T) -> Result<U, DecodeError>,
+) -> Result<Vec<U>, DecodeError> {
+    let mut items = Vec::new();
+    let mut left = bytes;
+    while !left.is_empty() {
+        let (item, rest) = take(left)?;
+        items.push(load(item)?);
+        left = rest;
+    }
+    Ok(items)
+}
+
+fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
+    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
+}
+
+fn check_time(us: u64) -> Result<(), DecodeError> {
+    within(us <= MAX_TIME_US, "a time")
+}
+
+fn check_period(us: u64) -> Result<(), DecodeError> {
+    within((MS_US..=MAX_PERIOD_US).contains(&us), "a period")
+}
+
+fn check_units(units: u32) -> Result<(), DecodeError> {
+    within(units <= MAX_UNITS, "a limit")
+}
+
+fn load_override(saved: SavedOverride<'_>) -> Result<Override, DecodeError> {
+    Ok(Override {
+        kind: if saved.exempt { OverrideKind::Exempt } else { OverrideKind::Block },
+        until_us: saved.until_us,
+        reason: saved.reason.into(),
+    })
+}
+
+fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
+    let state = load_meter(saved.meter)?;
+    let Some(text) = saved.name else { return Ok(state) };
+    let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
+    within(!matches!(state, State::Log(_)), "the name of a log")?;
+    Ok(State::Named(Box::new(Named { name, state })))
+}
+
+fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
+    match saved {
+        SavedMeter::Log { horizon_us, admitted, charged } => {
+            within(horizon_us <= MAX_PERIOD_US.saturating_add(1_000_000), "a horizon")?;
+            let admitted = load_entries(&admitted)?;
+            let charged = load_entries(&charged)?;
+            let flagged = |denied| move |(time_us, units)| (time_us, units, denied);
+            let entries = admitted
+                .into_iter()
+                .map(flagged(false))
+                .chain(charged.into_iter().map(flagged(true)));
+            Ok(State::Log(Log::from_entries(horizon_us, entries)))
+        }
+        SavedMeter::Window { last_us, period_us, limit, counts } => {
+            check_time(last_us)?;
+            check_period(period_us)?;
+            check_units(limit)?;
+            let counts: Vec<u64> = load_items(&counts, Ok)?;
+            let counters = 2..=usize::from(MAX_RES).saturating_add(1);
+            within(counters.contains(&counts.len()), "a number of counters")?;
+            Ok(State::Window(Window { last_us, period_us, counts: counts.into(), limit }))
+        }
+        SavedMeter::Fixed {
+            last_us,
+            period_us,
+            start_us,
+            count,
+            limit,
+            tz_min,
+            calendar,
+            past,
+        } => {
+            check_time(last_us)?;
+            check_period(period_us)?;
+            check_start(start_us)?;
+            check_units(limit)?;
+            within((-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min), "a time zone")?;
+            let calendar = match calendar {
+                0 => Some(Calendar::Epoch),
+                1 => Some(Calendar::Weeks),
+                2 => Some(Calendar::Months),
+                3 => None,
+                _ => return Err(DecodeError::OutOfRange("a calendar")),
+            };
+            let fixed = Fixed { last_us, period_us, start_us, count, limit, tz_min, calendar };
+            let Some(saved) = past else { return Ok(State::Fixed(fixed)) };
+            within(saved.keep <= MAX_KEEP, "a number of past windows")?;
+            let past: Vec<Past> = load_items(&saved.windows, |(start_us, count)| {
+                check_start(start_us)?;
+                Ok(Past { start_us, count })
+            })?;
+            within(past.len() <= usize::from(saved.keep), "the past windows' number")?;
+            Ok(State::Kept(Box::new(Kept { fixed, keep: saved.keep, past: past.into() })))
+        }
+        SavedMeter::Debt { last_us, period_us, rem, units, limit, room, leaky } => {
+            check_time(last_us)?;
+            check_period(period_us)?;
+            check_units(limit)?;
+            check_units(room)?;
+            within(limit > 0, "a limit")?;
+            within(rem < period_us, "a remainder")?;
+            Ok(State::Debt(Debt { last_us, period_us, rem, units, limit, room, leaky }))
+        }
+        SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
+            check_time(last_us)?;
+            check_time(start_us)?;
+            check_period(period_us)?;
+            check_units(limit)?;
+            check_units(burst)?;
+            Ok(State::Interval(Interval { last_us, period_us, start_us, used, limit, burst }))
+        }
+    }
+}
+
+/// Windows may begin before the epoch, but not by more than the longest one.
+fn check_start(start_us: i64) -> Result<(), DecodeError> {
+    within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
+}
+
+fn load_entries(bytes: &[u8]) -> Result<Vec<(u64, u32)>, DecodeError> {
+    let (mut time_us, mut total) = (0u64, 0u64);
+    load_items(bytes, |(gap_us, units): (u64, u32)| {
+        time_us = time_us.saturating_add(gap_us);
+        total = total.saturating_add(u64::from(units));
+        check_time(time_us)?;
+        within(units > 0 && total <= u64::from(MAX_UNITS), "an entry's units")?;
+        Ok((time_us, units))
+    })
+}

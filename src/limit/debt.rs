@@ -1,0 +1,167 @@
+//! Debt: what `bucket` and `leaky` keep.
+//!
+//! A token bucket of capacity `B` holding `k` tokens is a debt of `B - k`
+//! units, and a leaky bucket's queue is a debt outright. Debt drains evenly at
+//! `L/W` units a microsecond:
+//!
+//! ```text
+//! debt(t) = max(0, debt(last) - (t - last) * L / W)
+//!
+//! bucket   admits c  iff  debt(t) + c <= burst
+//! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
+//! ```
+//!
+//! Kept as whole units and a remainder in `1/W` units, so that nothing is ever
+//! rounded: in these fractions a microsecond drains exactly `L`. This is GCRA
+//! (ITU-T I.371) with the theoretical arrival time written as a debt, which
+//! lets the limit and the burst change without a conversion. Tokens or a TAT
+//! would both have to be converted at each change of the limit.
+
+use super::exact::{ceil_div, floor_div, narrow, product};
+use super::reading::{Moment, Reading};
+use super::rule::{Algorithm, Refill, Rule};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// When it was last added to.
+    pub last_us: u64,
+    /// The period whose fractions `rem` counts.
+    pub period_us: u64,
+    /// `rem / period_us` units on top of `units`; less than a unit.
+    pub rem: u64,
+    /// Whole units owed at `last_us`.
+    pub units: u32,
+    /// The limit of the rule that added to it last; never 0.
+    pub limit: u32,
+    /// That rule's burst or queue.
+    pub room: u32,
+    /// A leaky bucket's, not a token bucket's.
+    pub leaky: bool,
+}
+
+impl Debt {
+    pub fn new(rule: &Rule, now_us: u64) -> Self {
+        let (room, leaky) = room(rule);
+        Self {
+            last_us: now_us,
+            period_us: rule.period_us(),
+            rem: 0,
+            units: 0,
+            limit: rule.limit().max(1),
+            room,
+            leaky,
+        }
+    }
+
+    /// A debt of whole units at a time, for a state that changes its shape.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        Self { units, ..Self::new(rule, last_us) }
+    }
+
+    /// The same debt in fractions of another period, rounded up.
+    pub fn with_period(self, period_us: u64) -> Self {
+        if period_us == self.period_us {
+            return self;
+        }
+        let rem = ceil_div(product(self.rem, period_us), self.period_us);
+        let carry = u32::from(rem >= period_us);
+        Self {
+            period_us,
+            rem: if carry == 1 { 0 } else { rem },
+            units: self.units.saturating_add(carry),
+            ..self
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.units == 0 && self.rem == 0
+    }
+
+    /// Whole units, a begun one counting.
+    pub fn whole_units(&self) -> u64 {
+        u64::from(self.units).saturating_add(u64::from(self.rem > 0))
+    }
+
+    /// The debt at `last_us`, in fractions of the period.
+    fn owed(&self) -> u128 {
+        product(u64::from(self.units), self.period_us).saturating_add(u128::from(self.rem))
+    }
+
+    /// The debt at `at_us >= last_us`, in fractions of the period.
+    fn drained(&self, limit: u32, at_us: u64) -> u128 {
+        self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (period_us, limit) = (self.period_us, u64::from(rule.limit()));
+        let owed = self.drained(rule.limit(), at_us);
+        let capacity = rule.capacity();
+        let over = owed
+            .saturating_add(product(u64::from(cost), period_us))
+            .saturating_sub(product(capacity, period_us));
+        let admits = match (over, limit) {
+            (0, _) => Moment::At(at_us),
+            (_, 0) => Moment::Never,
+            (over, limit) => Moment::At(at_us.saturating_add(ceil_div(over, limit))),
+        };
+        let turn_us = if self.leaky { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
+        Reading {
+            at_us,
+            remaining: capacity.saturating_sub(ceil_div(owed, period_us)),
+            admits,
+            turn_us,
+        }
+    }
+
+    /// Adds to the debt, but never takes it beyond the capacity.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let owed = self.drained(rule.limit(), at_us);
+        let full = product(rule.capacity(), self.period_us);
+        let raised = owed.saturating_add(product(u64::from(cost), self.period_us));
+        self.set(owed.max(raised.min(full)));
+        self.last_us = at_us;
+        (self.room, self.leaky) = room(rule);
+        if rule.limit() > 0 {
+            self.limit = rule.limit();
+        }
+    }
+
+    /// Gives units back; how many of them were owed.
+    pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
+        let owed = self.drained(limit, at_us);
+        let back = product(u64::from(units), self.period_us);
+        if owed > back {
+            self.set(self.owed().saturating_sub(back));
+            return u64::from(units);
+        }
+        self.set(0);
+        ceil_div(owed, self.period_us)
+    }
+
+    fn set(&mut self, owed: u128) {
+        let units = floor_div(owed, self.period_us);
+        let rem = owed.saturating_sub(product(units, self.period_us));
+        self.units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rem = narrow(rem);
+    }
+
+    /// When nothing is owed any more at a limit.
+    pub fn clears(&self, limit: u32) -> Moment {
+        match (self.owed(), limit) {
+            (0, _) => Moment::At(0),
+            (_, 0) => Moment::Never,
+            (owed, limit) => {
+                Moment::At(self.last_us.saturating_add(ceil_div(owed, u64::from(limit))))
+            }
+        }
+    }
+}
+
+fn room(rule: &Rule) -> (u32, bool) {
+    match rule.algorithm() {
+        Algorithm::Bucket { burst, refill: Refill::Even } => (burst, false),
+        Algorithm::Leaky { queue } => (queue, true),
+        _ => (rule.limit(), false),
+    }
+}

@@ -1,0 +1,36 @@
+//! Products and quotients that are exact: wide enough never to overflow,
+//! rounding only where the name says so.
+
+/// `a * b`, which always fits.
+pub fn product(a: u64, b: u64) -> u128 {
+    u128::from(a).wrapping_mul(u128::from(b))
+}
+
+/// `n / d`, rounded down; 0 for a divisor of 0; capped at `u64::MAX`.
+pub fn floor_div(n: u128, d: u64) -> u64 {
+    match (u64::try_from(n), d) {
+        (_, 0) => 0,
+        (Ok(n), d) => n.checked_div(d).unwrap_or(0),
+        (Err(_), d) => narrow(n.checked_div(u128::from(d)).unwrap_or(0)),
+    }
+}
+
+/// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`.
+pub fn ceil_div(n: u128, d: u64) -> u64 {
+    match (u64::try_from(n), d) {
+        (_, 0) => 0,
+        (Ok(n), d) => n.div_ceil(d),
+        (Err(_), d) => narrow(n.div_ceil(u128::from(d))),
+    }
+}
+
+/// `n`, capped at `u64::MAX`.
+pub fn narrow(n: u128) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// A length of time in whole milliseconds, rounded up, so that who waits it
+/// out has waited long enough.
+pub fn millis_up(us: u64) -> u64 {
+    us.div_ceil(1_000)
+}

@@ -1,0 +1,265 @@
+//! The key's value: everything known about one identifier.
+//!
+//! ```text
+//! Limiter, 48 bytes
+//! | one state, in place |  or  | pointer | -> states, block or exemption
+//! ```
+//!
+//! Most keys are checked by one rule, or by log rules that share one log: they
+//! have one state, and it lies in the limiter itself.
+
+use super::deadline::Deadline;
+use super::log::Needs;
+use super::overrule::Override;
+use super::reading::Moment;
+use super::rule::{Kind, Rule};
+use super::state::State;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limiter {
+    parts: Parts,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Parts {
+    #[default]
+    Nothing,
+    One(State),
+    /// Never what the other two could hold.
+    Many(Box<Many>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Many {
+    /// In the order they came.
+    states: Vec<State>,
+    overrule: Option<Override>,
+}
+
+/// What a check did to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    /// The cost was consumed from every rule.
+    Admitted,
+    /// The request was denied, and charged to the `count=all` rules.
+    Charged,
+}
+
+/// A question: does this cost fit these rules at this time?
+#[derive(Clone, Copy, Debug)]
+pub struct Check<'a> {
+    /// No two with one identity.
+    pub rules: &'a [Rule],
+    pub cost: u32,
+    /// Unix microseconds.
+    pub now_us: u64,
+}
+
+impl Limiter {
+    /// A limiter of parts that were saved.
+    pub fn from_parts(states: Vec<State>, overrule: Option<Override>) -> Self {
+        let mut limiter = Self::default();
+        limiter.change(|many| *many = Many { states, overrule });
+        limiter
+    }
+
+    /// Nothing left in it: the key can go.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self.parts, Parts::Nothing)
+    }
+
+    /// Every state, in the order they came.
+    pub fn states(&self) -> &[State] {
+        match &self.parts {
+            Parts::Nothing => &[],
+            Parts::One(state) => std::slice::from_ref(state),
+            Parts::Many(many) => &many.states,
+        }
+    }
+
+    fn states_mut(&mut self) -> &mut [State] {
+        match &mut self.parts {
+            Parts::Nothing => &mut [],
+            Parts::One(state) => std::slice::from_mut(state),
+            Parts::Many(many) => &mut many.states,
+        }
+    }
+
+    /// The state a rule looks at.
+    pub(super) fn state_of(&self, rule: &Rule) -> Option<&State> {
+        self.states().iter().find(|state| state.belongs_to(rule))
+    }
+
+    /// The same, made if there is none.
+    fn state_for(&mut self, rule: &Rule, now_us: u64) -> Option<&mut State> {
+        if self.state_of(rule).is_none() {
+            self.drop_stale(now_us);
+            let state = State::new(rule, now_us);
+            match self.parts {
+                Parts::Nothing => self.parts = Parts::One(state),
+                _ => self.change(|many| many.states.push(state)),
+            }
+        }
+        self.states_mut().iter_mut().find(|state| state.belongs_to(rule))
+    }
+
+    fn retain(&mut self, keep: impl Fn(&State) -> bool) {
+        if !self.states().iter().all(&keep) {
+            self.change(|many| many.states.retain(keep));
+        }
+    }
+
+    /// Changes the parts, and brings them back to the form they fit in.
+    fn change(&mut self, change: impl FnOnce(&mut Many)) {
+        let mut many = match std::mem::take(&mut self.parts) {
+            Parts::Nothing => Box::default(),
+            Parts::One(state) => Box::new(Many { states: vec![state], overrule: None }),
+            Parts::Many(many) => many,
+        };
+        change(&mut many);
+        self.parts = if many.overrule.is_some() || many.states.len() > 1 {
+            Parts::Many(many)
+        } else {
+            many.states.pop().map_or(Parts::Nothing, Parts::One)
+        };
+    }
+
+    /// Drops states that have not mattered for two windows, so that a key
+    /// checked under ever new rules does not grow. (Two: a clock that steps
+    /// back by one still finds them.)
+    fn drop_stale(&mut self, now_us: u64) {
+        self.retain(|state| {
+            let grace_us = state.period_us().saturating_mul(2);
+            state.matters_until() > Moment::At(now_us.saturating_sub(grace_us))
+        });
+    }
+
+    /// Records what a check did, unconditionally: deciding was done before, or
+    /// on another server. The same call on equal limiters leaves them equal.
+    pub fn record(&mut self, check: &Check<'_>, change: Change) {
+        let denied = change == Change::Charged;
+        if change == Change::Nothing || check.cost == 0 {
+            return;
+        }
+        let consumes = |rule: &&Rule| !denied || rule.counts_all();
+        let needs = Needs::of(check.rules);
+        for rule in check.rules.iter().filter(consumes) {
+            if rule.name().is_some() {
+                self.retain(|state| !state.lost_its_name_to(rule));
+            }
+            if rule.kind() != Kind::Log
+                && let Some(state) = self.state_for(rule, check.now_us)
+            {
+                state.consume(rule, check.now_us, check.cost);
+            }
+        }
+        let log_rule =
+            check.rules.iter().filter(consumes).find(|rule| rule.kind() == Kind::Log);
+        if let Some(rule) = log_rule
+            && let Some(state) = self.state_for(rule, check.now_us)
+        {
+            state.log(needs, check.now_us, check.cost, denied);
+        }
+        self.drop_emptied();
+    }
+
+    fn drop_emptied(&mut self) {
+        self.retain(|state| !state.is_empty());
+    }
+
+    /// Gives units back, newest first, to the states of these rules, or to
+    /// every state if there are none. The most units that any one state had
+    /// to give.
+    pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
+        let mut most = 0;
+        let mut log_done = false;
+        for rule in rules {
+            let is_log = rule.kind() == Kind::Log;
+            if is_log && std::mem::replace(&mut log_done, true) {
+                continue;
+            }
+            for state in self.states_mut().iter_mut().filter(|state| state.belongs_to(rule)) {
+                most = most.max(state.refund(Some(rule), now_us, units));
+            }
+        }
+        if rules.is_empty() {
+            for state in self.states_mut() {
+                most = most.max(state.refund(None, now_us, units));
+            }
+        }
+        self.drop_emptied();
+        most
+    }
+
+    /// Forgets what was consumed, keeps a block or an exemption. Whether there
+    /// was anything to forget.
+    pub fn reset(&mut self) -> bool {
+        let any = !self.states().is_empty();
+        self.retain(|_| false);
+        any
+    }
+
+    /// The block or exemption, in force or not.
+    #[must_use]
+    pub fn overrule(&self) -> Option<&Override> {
+        match &self.parts {
+            Parts::Many(many) => many.overrule.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The block or exemption in force at a time.
+    #[must_use]
+    pub fn override_at(&self, now_us: u64) -> Option<&Override> {
+        self.overrule().filter(|overrule| overrule.in_force(now_us))
+    }
+
+    /// Sets, replaces or lifts a block or an exemption.
+    pub fn set_override(&mut self, overrule: Option<Override>) {
+        if overrule.is_some() || self.overrule().is_some() {
+            self.change(|many| many.overrule = overrule);
+        }
+    }
+
+    /// Until when the value matters.
+    #[must_use]
+    pub fn deadline(&self) -> Deadline {
+        let of_states = self
+            .states()
+            .iter()
+            .map(|state| Deadline::new(state.matters_until(), state.period_us()))
+            .fold(Deadline::PASSED, Deadline::or);
+        self.overrule().map_or(of_states, |overrule| of_states.or(overrule.deadline()))
+    }
+
+    /// Each heap block held, by address: for an allocator that can tell their
+    /// sizes.
+    pub fn allocations(&self, each: &mut dyn FnMut(*const u8)) {
+        for state in self.states() {
+            state.allocations(each);
+        }
+        let Parts::Many(many) = &self.parts else { return };
+        each(std::ptr::from_ref::<Many>(many).cast());
+        if many.states.capacity() > 0 {
+            each(many.states.as_ptr().cast());
+        }
+        if let Some(overrule) = &many.overrule
+            && !overrule.reason.is_empty()
+        {
+            each(overrule.reason.as_ptr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limiter_with_one_state_is_one_small_block() {
+        assert_eq!(size_of::<State>(), 48);
+        assert_eq!(size_of::<Limiter>(), 48);
+    }
+}

@@ -1,0 +1,45 @@
+//! The limiter itself, pure: no server, no clock, no I/O.
+//!
+//! ```text
+//! check      several rules, one answer, all or nothing
+//! limiter    the key's value: states, and a block or an exemption
+//! state      what one rule consumed, in the form of its algorithm:
+//!              log (over a series), window, fixed (over a calendar),
+//!              debt (bucket and leaky), interval (bucket, refill=interval)
+//! rule       a limit per period, validated once
+//! reading    what a rule sees when it looks at a state
+//! deadline   when the key should expire
+//! codec      versioned bytes <-> limiter
+//! explain    a rule in words
+//! ```
+//!
+//! Deciding is a function of state, rules, cost and time. Times are Unix
+//! microseconds and always an argument; arithmetic is on integers and exact.
+
+#![forbid(unsafe_code)]
+
+mod calendar;
+mod check;
+mod codec;
+mod deadline;
+mod debt;
+mod exact;
+mod explain;
+mod fixed;
+mod interval;
+mod limiter;
+mod log;
+mod overrule;
+mod reading;
+pub mod rule;
+mod series;
+mod state;
+mod window;
+
+pub use check::{Ban, Outcome, Ruling, Verdict};
+pub use codec::{DecodeError, decode, encode};
+pub use deadline::{Deadline, Expiry};
+pub use explain::explain;
+pub use limiter::{Change, Check, Limiter};
+pub use overrule::{Override, OverrideKind};
+pub use rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError, RuleSpec};

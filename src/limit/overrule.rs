@@ -1,0 +1,49 @@
+//! Blocks and exemptions: what stands above every rule of a key.
+
+use super::deadline::Deadline;
+use super::reading::Moment;
+use super::rule::Rule;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverrideKind {
+    /// Every check is refused.
+    Block,
+    /// Every check is allowed, uncounted.
+    Exempt,
+}
+
+/// A block or an exemption, for a time or for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    pub kind: OverrideKind,
+    /// Unix microseconds; `None` is for good.
+    pub until_us: Option<u64>,
+    pub reason: Box<[u8]>,
+}
+
+impl Override {
+    /// The block that a rule's `ban=` sets.
+    pub fn ban(rule: &Rule, until_us: u64) -> Self {
+        let reason = match rule.name() {
+            Some(name) => format!("rule {}", name.as_str()),
+            None => format!("rule {rule}"),
+        };
+        Self {
+            kind: OverrideKind::Block,
+            until_us: Some(until_us),
+            reason: reason.into_bytes().into_boxed_slice(),
+        }
+    }
+
+    pub fn ends(&self) -> Moment {
+        self.until_us.map_or(Moment::Never, Moment::At)
+    }
+
+    pub fn in_force(&self, now_us: u64) -> bool {
+        self.ends() > Moment::At(now_us)
+    }
+
+    pub fn deadline(&self) -> Deadline {
+        Deadline::new(self.ends(), 0)
+    }
+}

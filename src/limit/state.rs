@@ -1,0 +1,336 @@
+//! What one rule has consumed, in the form its algorithm keeps it.
+//!
+//! A state outlives the rule it was made for: the next call may bring another
+//! limit, and under a name another period, resolution or algorithm. A state of
+//! another algorithm is dropped. One whose shape alone changed is carried over
+//! as the units that still counted, rounded up, consumed when the last of them
+//! was.
+
+use super::debt::Debt;
+use super::fixed::{self, Fixed, Kept};
+use super::interval::Interval;
+use super::log::{Log, Needs};
+use super::reading::{Moment, Reading, standing_time};
+use super::rule::{Algorithm, Kind, Name, Refill, Rule};
+use super::window::Window;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// 48 bytes, so that a limiter with one state is one small allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Log(Log),
+    Window(Window),
+    Fixed(Fixed),
+    Kept(Box<Kept>),
+    Debt(Debt),
+    Interval(Interval),
+    Named(Box<Named>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub name: Name,
+    /// Neither a log, which belongs to the key, nor named itself.
+    pub state: State,
+}
+
+impl State {
+    /// An empty state for a rule that is not a log rule, named if the rule is.
+    pub fn new(rule: &Rule, now_us: u64) -> Self {
+        let state = Self::of_units(rule, now_us, 0);
+        match rule.name() {
+            Some(&name) => Self::Named(Box::new(Named { name, state })),
+            None => state,
+        }
+    }
+
+    /// The plain state in which a rule has units consumed at a time.
+    fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        match rule.algorithm() {
+            Algorithm::Log => Self::Log(Log::default()),
+            Algorithm::Window { .. } => Self::Window(Window::of_units(rule, last_us, units)),
+            Algorithm::Fixed { .. } => Self::Fixed(Fixed::of_units(rule, last_us, units)),
+            Algorithm::Bucket { refill: Refill::Interval, .. } => {
+                Self::Interval(Interval::of_units(rule, last_us, units))
+            }
+            Algorithm::Bucket { .. } | Algorithm::Leaky { .. } => {
+                Self::Debt(Debt::of_units(rule, last_us, units))
+            }
+        }
+    }
+
+    /// Without its name.
+    fn plain(&self) -> &Self {
+        match self {
+            Self::Named(named) => &named.state,
+            state => state,
+        }
+    }
+
+    fn plain_mut(&mut self) -> &mut Self {
+        match self {
+            Self::Named(named) => &mut named.state,
+            state => state,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.plain() {
+            Self::Log(_) => Kind::Log,
+            Self::Window(_) => Kind::Window,
+            Self::Fixed(_) | Self::Kept(_) => Kind::Fixed,
+            Self::Debt(debt) if debt.leaky => Kind::Leaky,
+            Self::Debt(_) | Self::Interval(_) | Self::Named(_) => Kind::Bucket,
+        }
+    }
+
+    /// Whether this is the state a rule looks at.
+    pub fn belongs_to(&self, rule: &Rule) -> bool {
+        match self {
+            Self::Log(_) => rule.kind() == Kind::Log,
+            Self::Named(named) => {
+                rule.kind() != Kind::Log && rule.name() == Some(&named.name)
+            }
+            state => rule.name().is_none() && state.has_shape_of(rule),
+        }
+    }
+
+    /// Whether the state's name is now a rule's of another algorithm.
+    pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
+        match self {
+            Self::Named(named) => {
+                rule.name() == Some(&named.name) && rule.kind() != named.state.kind()
+            }
+            _ => false,
+        }
+    }
+
+    fn has_shape_of(&self, rule: &Rule) -> bool {
+        match (self, rule.algorithm()) {
+            (Self::Log(_), Algorithm::Log) => true,
+            (Self::Window(window), Algorithm::Window { res }) => {
+                window.period_us == rule.period_us() && window.res() == u64::from(res)
+            }
+            (Self::Fixed(fixed), Algorithm::Fixed { .. }) => fixed.has_shape_of(rule),
+            (Self::Kept(kept), Algorithm::Fixed { .. }) => kept.fixed.has_shape_of(rule),
+            (Self::Interval(interval), Algorithm::Bucket { refill: Refill::Interval, .. }) => {
+                interval.period_us == rule.period_us()
+            }
+            (Self::Debt(debt), Algorithm::Bucket { refill: Refill::Even, .. }) => {
+                !debt.leaky && debt.period_us == rule.period_us()
+            }
+            (Self::Debt(debt), Algorithm::Leaky { .. }) => {
+                debt.leaky && debt.period_us == rule.period_us()
+            }
+            _ => false,
+        }
+    }
+
+    /// The state as a rule sees it whose state it is.
+    fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Self>> {
+        let plain = self.plain();
+        if plain.has_shape_of(rule) {
+            Some(Cow::Borrowed(plain))
+        } else if self.kind() == rule.kind() {
+            Some(Cow::Owned(plain.reshaped(rule)))
+        } else {
+            None
+        }
+    }
+
+    fn reshaped(&self, rule: &Rule) -> Self {
+        match (self, rule.algorithm()) {
+            (
+                Self::Debt(debt),
+                Algorithm::Bucket { refill: Refill::Even, .. } | Algorithm::Leaky { .. },
+            ) => Self::Debt(debt.with_period(rule.period_us())),
+            _ => Self::of_units(rule, self.last_us(), self.whole_units()),
+        }
+    }
+
+    /// What still counts at the state's time, in whole units, rounded up.
+    fn whole_units(&self) -> u64 {
+        match self.plain() {
+            Self::Window(window) => window.whole_units(),
+            Self::Fixed(fixed) => fixed.count,
+            Self::Kept(kept) => kept.fixed.count,
+            Self::Debt(debt) => debt.whole_units(),
+            Self::Interval(interval) => u64::from(interval.used),
+            Self::Log(_) | Self::Named(_) => 0,
+        }
+    }
+
+    /// When it was last added to.
+    pub fn last_us(&self) -> u64 {
+        match self.plain() {
+            Self::Log(log) => log.last_us(),
+            Self::Window(window) => window.last_us,
+            Self::Fixed(fixed) => fixed.last_us,
+            Self::Kept(kept) => kept.fixed.last_us,
+            Self::Debt(debt) => debt.last_us,
+            Self::Interval(interval) => interval.last_us,
+            Self::Named(_) => 0,
+        }
+    }
+
+    /// Nothing in it any more that could matter.
+    pub fn is_empty(&self) -> bool {
+        match self.plain() {
+            Self::Log(log) => log.is_empty(),
+            Self::Window(window) => window.is_empty(),
+            Self::Fixed(fixed) => fixed.count == 0,
+            Self::Kept(kept) => kept.fixed.count == 0 && kept.past.is_empty(),
+            Self::Debt(debt) => debt.is_empty(),
+            Self::Interval(interval) => interval.is_empty(),
+            Self::Named(_) => true,
+        }
+    }
+
+    /// What a rule reads here; `None` if it sees an untouched state. The
+    /// window is how far the clock may have stepped back.
+    pub fn read(&self, rule: &Rule, window_us: u64, now_us: u64, cost: u32) -> Option<Reading> {
+        let at_us = standing_time(now_us, self.last_us(), window_us)?;
+        let reading = match self.seen_by(rule)?.as_ref() {
+            Self::Log(log) => log.read(rule, at_us, cost),
+            Self::Window(window) => window.read(rule, at_us, cost),
+            Self::Fixed(fixed) => fixed.read(rule, at_us, cost),
+            Self::Kept(kept) => kept.fixed.read(rule, at_us, cost),
+            Self::Debt(debt) => debt.read(rule, at_us, cost),
+            Self::Interval(interval) => interval.read(rule, at_us, cost),
+            Self::Named(_) => return None,
+        };
+        Some(reading)
+    }
+
+    /// When a rule has nothing consumed here any more.
+    pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
+        let standing = standing_time(now_us, self.last_us(), window_us);
+        let (Some(_), Some(state)) = (standing, self.seen_by(rule)) else {
+            return Moment::At(0);
+        };
+        match state.as_ref() {
+            Self::Log(log) => log.clears(rule),
+            Self::Debt(debt) => debt.clears(rule.limit()),
+            state => state.clears_by_itself(),
+        }
+    }
+
+    /// When it clears at the limit it was consumed under.
+    fn clears_by_itself(&self) -> Moment {
+        match self.plain() {
+            Self::Log(log) => Moment::At(log.matters_until_us()),
+            Self::Window(window) => window.clears(),
+            Self::Fixed(fixed) => fixed.clears(),
+            Self::Kept(kept) => kept.fixed.clears(),
+            Self::Debt(debt) => debt.clears(debt.limit),
+            Self::Interval(interval) => interval.clears(),
+            Self::Named(_) => Moment::At(0),
+        }
+    }
+
+    /// Until when it matters, to a decision or to a reader.
+    pub fn matters_until(&self) -> Moment {
+        match self.plain() {
+            Self::Kept(kept) => Moment::At(kept.matters_until_us()),
+            state => state.clears_by_itself(),
+        }
+    }
+
+    /// The length of its window.
+    pub fn period_us(&self) -> u64 {
+        match self.plain() {
+            Self::Log(log) => log.horizon_us(),
+            Self::Window(window) => window.period_us,
+            Self::Fixed(fixed) => fixed.period_us,
+            Self::Kept(kept) => kept.fixed.period_us,
+            Self::Debt(debt) => debt.period_us,
+            Self::Interval(interval) => interval.period_us,
+            Self::Named(_) => 0,
+        }
+    }
+
+    /// Consumes for the rule whose state this is, unless that is a log rule.
+    pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) {
+        let plain = self.plain_mut();
+        let at_us = match standing_time(now_us, plain.last_us(), rule.period_us()) {
+            Some(at_us) if plain.kind() == rule.kind() => at_us,
+            _ => {
+                *plain = Self::of_units(rule, now_us, 0);
+                now_us
+            }
+        };
+        if !plain.has_shape_of(rule) {
+            *plain = plain.reshaped(rule);
+        }
+        if let Self::Fixed(fixed) = *plain
+            && fixed::keep(rule) > 0
+        {
+            *plain = Self::Kept(Box::new(Kept { fixed, keep: 0, past: VecDeque::new() }));
+        }
+        match plain {
+            Self::Window(window) => window.consume(rule, at_us, cost),
+            Self::Fixed(fixed) => {
+                fixed.consume(rule, at_us, cost);
+            }
+            Self::Kept(kept) => kept.consume(rule, at_us, cost),
+            Self::Debt(debt) => debt.consume(rule, at_us, cost),
+            Self::Interval(interval) => interval.consume(rule, at_us, cost),
+            Self::Log(_) | Self::Named(_) => {}
+        }
+    }
+
+    /// Logs a request for the log rules of a check.
+    pub fn log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool) {
+        let Self::Log(log) = self else { return };
+        let at_us = standing_time(now_us, log.last_us(), needs.window_us).unwrap_or_else(|| {
+            log.clear();
+            now_us
+        });
+        log.consume(needs, at_us, cost, denied);
+    }
+
+    /// Gives units back, newest first; how many there were. Without a rule, as
+    /// the rule that consumed last would see it.
+    pub fn refund(&mut self, rule: Option<&Rule>, now_us: u64, units: u32) -> u64 {
+        let window_us = rule.map_or_else(|| self.period_us(), Rule::period_us);
+        let Some(at_us) = standing_time(now_us, self.last_us(), window_us) else { return 0 };
+        let plain = self.plain_mut();
+        if let Some(rule) = rule
+            && !plain.has_shape_of(rule)
+        {
+            if plain.kind() != rule.kind() {
+                return 0;
+            }
+            *plain = plain.reshaped(rule);
+        }
+        match plain {
+            Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
+            Self::Window(window) => window.refund(at_us, units),
+            Self::Fixed(fixed) => fixed.refund(at_us, units),
+            Self::Kept(kept) => kept.fixed.refund(at_us, units),
+            Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
+            Self::Interval(interval) => interval.refund(at_us, units),
+            Self::Named(_) => 0,
+        }
+    }
+
+    /// Each heap block held, by address.
+    pub fn allocations(&self, each: &mut dyn FnMut(*const u8)) {
+        match self {
+            Self::Log(log) => log.admitted().allocations(each),
+            Self::Window(window) => each(window.counts.as_ptr().cast()),
+            Self::Kept(kept) => {
+                each(std::ptr::from_ref::<Kept>(kept).cast());
+                if kept.past.capacity() > 0 {
+                    each(kept.past.as_slices().0.as_ptr().cast());
+                }
+            }
+            Self::Named(named) => {
+                each(std::ptr::from_ref::<Named>(named).cast());
+                named.state.allocations(each);
+            }
+            Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {}
+        }
+    }
+}
