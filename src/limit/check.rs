@@ -18,7 +18,7 @@ use super::limiter::{Change, Check, Limiter};
 use super::log::Needs;
 use super::overrule::{Override, OverrideKind};
 use super::reading::{Moment, Reading, Span};
-use super::rule::{Kind, Rule};
+use super::rule::Rule;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -98,12 +98,6 @@ fn units(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// How far the clock may step back before a rule's state is forgotten. The
-/// log is one state for all its rules: the longest of their windows.
-fn window_us(rule: &Rule, needs: Needs) -> u64 {
-    if rule.kind() == Kind::Log { needs.window_us } else { rule.period_us() }
-}
-
 impl Limiter {
     /// Decides, and consumes if the answer says so. `rulings` gets one ruling
     /// a rule, or none behind a block or an exemption.
@@ -112,6 +106,8 @@ impl Limiter {
             return outcome;
         }
         let mut survey = self.survey(check, rulings);
+        // Whom a charge makes deny did not deny this request.
+        let ban = check.ban(rulings);
         let mut change = Change::Nothing;
         if survey.denier.is_none() {
             if check.cost > 0 {
@@ -127,7 +123,6 @@ impl Limiter {
             survey = self.survey(check, rulings);
         }
         let mut summary = self.conclude(check, survey, rulings);
-        let ban = check.ban(rulings);
         if let Some(ban) = ban
             && let Some(rule) = check.rules.get(ban.rule)
         {
@@ -193,7 +188,7 @@ impl Limiter {
     }
 
     fn reading(&self, rule: &Rule, needs: Needs, check: &Check<'_>, forgot: &mut bool) -> Reading {
-        let window_us = window_us(rule, needs);
+        let window_us = needs.window_us_of(rule);
         let untouched = Reading::untouched(rule, check.now_us);
         let Some(state) = self.state_of(rule) else { return untouched };
         let reading = state.read(rule, window_us, check.now_us, check.cost);
@@ -208,7 +203,7 @@ impl Limiter {
         let mut least: Option<Ruling> = None;
         for (rule, ruling) in check.rules.iter().zip(rulings.iter_mut()) {
             let clears = self.state_of(rule).map_or(Moment::At(0), |state| {
-                state.clears(rule, window_us(rule, needs), check.now_us)
+                state.clears(rule, needs.window_us_of(rule), check.now_us)
             });
             ruling.reset_ms = clears.after(check.now_us).millis();
             if survey.denier.is_some() && ruling.verdict == Verdict::Allowed {
@@ -292,8 +287,10 @@ fn rule_on(rule: &Rule, reading: Reading, check: &Check<'_>) -> Ruling {
         Moment::At(us) if us <= reading.at_us => Span::Micros(0),
         moment => moment.after(check.now_us),
     };
+    // With a limit of 0 only nothing passes, and nothing queues for no turn.
+    let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
     let (verdict, wait) = match wait {
-        Span::Micros(0) => (Verdict::Allowed, Moment::At(reading.turn_us).after(check.now_us)),
+        Span::Micros(0) => (Verdict::Allowed, Moment::At(turn_us).after(check.now_us)),
         wait => (Verdict::Limited, wait),
     };
     Ruling {

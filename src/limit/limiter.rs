@@ -93,10 +93,10 @@ impl Limiter {
     }
 
     /// The same, made if there is none.
-    fn state_for(&mut self, rule: &Rule, now_us: u64) -> Option<&mut State> {
+    fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         if self.state_of(rule).is_none() {
-            self.drop_stale(now_us);
-            let state = State::new(rule, now_us);
+            self.drop_stale(check);
+            let state = State::new(rule, check.now_us);
             match self.parts {
                 Parts::Nothing => self.parts = Parts::One(state),
                 _ => self.change(|many| many.states.push(state)),
@@ -128,11 +128,13 @@ impl Limiter {
 
     /// Drops states that have not mattered for two windows, so that a key
     /// checked under ever new rules does not grow. (Two: a clock that steps
-    /// back by one still finds them.)
-    fn drop_stale(&mut self, now_us: u64) {
+    /// back by one still finds them.) Not those this check looks at: under
+    /// another limit than the one they were consumed under they may matter yet.
+    fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state| {
             let grace_us = state.period_us().saturating_mul(2);
-            state.matters_until() > Moment::At(now_us.saturating_sub(grace_us))
+            state.matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
+                || check.rules.iter().any(|rule| state.belongs_to(rule))
         });
     }
 
@@ -150,7 +152,7 @@ impl Limiter {
                 self.retain(|state| !state.lost_its_name_to(rule));
             }
             if rule.kind() != Kind::Log
-                && let Some(state) = self.state_for(rule, check.now_us)
+                && let Some(state) = self.state_for(rule, check)
             {
                 state.consume(rule, check.now_us, check.cost);
             }
@@ -158,7 +160,7 @@ impl Limiter {
         let log_rule =
             check.rules.iter().filter(consumes).find(|rule| rule.kind() == Kind::Log);
         if let Some(rule) = log_rule
-            && let Some(state) = self.state_for(rule, check.now_us)
+            && let Some(state) = self.state_for(rule, check)
         {
             state.log(needs, check.now_us, check.cost, denied);
         }
@@ -173,21 +175,16 @@ impl Limiter {
     /// every state if there are none. The most units that any one state had
     /// to give.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
+        let needs = Needs::of(rules);
         let mut most = 0;
-        let mut log_done = false;
-        for rule in rules {
-            let is_log = rule.kind() == Kind::Log;
-            if is_log && std::mem::replace(&mut log_done, true) {
-                continue;
-            }
-            for state in self.states_mut().iter_mut().filter(|state| state.belongs_to(rule)) {
-                most = most.max(state.refund(Some(rule), now_us, units));
-            }
-        }
-        if rules.is_empty() {
-            for state in self.states_mut() {
-                most = most.max(state.refund(None, now_us, units));
-            }
+        for state in self.states_mut() {
+            let rule = rules.iter().find(|rule| state.belongs_to(rule));
+            let window_us = match rule {
+                Some(rule) => needs.window_us_of(rule),
+                None if rules.is_empty() => state.period_us(),
+                None => continue,
+            };
+            most = most.max(state.refund(rule, window_us, now_us, units));
         }
         self.drop_emptied();
         most

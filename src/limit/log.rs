@@ -76,6 +76,13 @@ impl Needs {
         }
         needs
     }
+
+    /// How far the clock may step back before the state of one of the rules is
+    /// forgotten. The log is one state for all its rules: the longest of their
+    /// windows.
+    pub fn window_us_of(self, rule: &Rule) -> u64 {
+        if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
+    }
 }
 
 impl Log {

@@ -27,8 +27,12 @@ mod exact;
 mod explain;
 mod fixed;
 mod interval;
+#[cfg(test)]
+mod laws;
 mod limiter;
 mod log;
+#[cfg(test)]
+mod naive;
 mod overrule;
 mod reading;
 pub mod rule;

@@ -36,12 +36,15 @@ pub struct Named {
 }
 
 impl State {
-    /// An empty state for a rule that is not a log rule, named if the rule is.
+    /// An empty state for a rule, named if the rule is: but the log is the
+    /// key's, whatever the names of its rules.
     pub fn new(rule: &Rule, now_us: u64) -> Self {
         let state = Self::of_units(rule, now_us, 0);
         match rule.name() {
-            Some(&name) => Self::Named(Box::new(Named { name, state })),
-            None => state,
+            Some(&name) if rule.kind() != Kind::Log => {
+                Self::Named(Box::new(Named { name, state }))
+            }
+            _ => state,
         }
     }
 
@@ -206,14 +209,16 @@ impl State {
     /// When a rule has nothing consumed here any more.
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let standing = standing_time(now_us, self.last_us(), window_us);
-        let (Some(_), Some(state)) = (standing, self.seen_by(rule)) else {
+        let (Some(at_us), Some(state)) = (standing, self.seen_by(rule)) else {
             return Moment::At(0);
         };
-        match state.as_ref() {
+        let clears = match state.as_ref() {
             Self::Log(log) => log.clears(rule),
             Self::Debt(debt) => debt.clears(rule.limit()),
             state => state.clears_by_itself(),
-        }
+        };
+        // What is over in a state that stands still, is over now.
+        if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
 
     /// When it clears at the limit it was consumed under.
@@ -291,9 +296,15 @@ impl State {
     }
 
     /// Gives units back, newest first; how many there were. Without a rule, as
-    /// the rule that consumed last would see it.
-    pub fn refund(&mut self, rule: Option<&Rule>, now_us: u64, units: u32) -> u64 {
-        let window_us = rule.map_or_else(|| self.period_us(), Rule::period_us);
+    /// the rule that consumed last would see it. The window is how far the
+    /// clock may have stepped back, and a log is looked at.
+    pub fn refund(
+        &mut self,
+        rule: Option<&Rule>,
+        window_us: u64,
+        now_us: u64,
+        units: u32,
+    ) -> u64 {
         let Some(at_us) = standing_time(now_us, self.last_us(), window_us) else { return 0 };
         let plain = self.plain_mut();
         if let Some(rule) = rule

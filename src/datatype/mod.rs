@@ -1,0 +1,78 @@
+//! The data type `ratelimit`: how a [`Limiter`] lives as a key's value.
+//!
+//! ```text
+//! rdb      RDB files, DUMP and RESTORE, a replica's first synchronisation
+//! aof      rewriting the AOF
+//! upkeep   freeing, measuring, copying, digesting
+//! ```
+//!
+//! A value is a `Box<Limiter>`. All that leaves the process is the one payload
+//! of `limit::encode`, whose first byte is its version; the encoding version
+//! the server keeps per value only says that there is one payload.
+
+mod aof;
+mod rdb;
+mod upkeep;
+
+use std::ffi::c_void;
+use std::ptr;
+
+use redis_module::raw;
+
+use crate::limit::Limiter;
+use crate::server::NativeType;
+
+/// How values are laid out in an RDB file: 1, one payload.
+const ENCODING: i32 = 1;
+
+// SAFETY: every method takes and gives a value as `Box<Limiter>`.
+pub static LIMITER: NativeType<Limiter> =
+    unsafe { NativeType::new(c"ratelimit", ENCODING, METHODS) };
+
+const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
+    version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
+    rdb_load: Some(rdb::load),
+    rdb_save: Some(rdb::save),
+    aof_rewrite: Some(aof::rewrite),
+    mem_usage: Some(upkeep::mem_usage),
+    digest: Some(upkeep::digest),
+    free: Some(upkeep::free),
+    aux_load: None,
+    aux_save: None,
+    aux_save_triggers: 0,
+    free_effort: Some(upkeep::free_effort),
+    unlink: None,
+    copy: Some(upkeep::copy),
+    defrag: None,
+    mem_usage2: None,
+    free_effort2: None,
+    unlink2: None,
+    copy2: None,
+    aux_save2: None,
+};
+
+/// A value for the server to own.
+fn give(limiter: Limiter) -> *mut c_void {
+    Box::into_raw(Box::new(limiter)).cast()
+}
+
+/// A value the server owns, to look at.
+///
+/// # Safety
+/// `value` came from [`give`] and stays as it is for all of 'a.
+const unsafe fn lend<'a>(value: *const c_void) -> Option<&'a Limiter> {
+    // SAFETY: the caller's promise.
+    unsafe { value.cast::<Limiter>().as_ref() }
+}
+
+/// A value the server gives back.
+///
+/// # Safety
+/// `value` came from [`give`] and is not used again.
+unsafe fn take_back(value: *mut c_void) -> Option<Box<Limiter>> {
+    // SAFETY: the caller's promise.
+    (!value.is_null()).then(|| unsafe { Box::from_raw(value.cast()) })
+}
+
+/// "No value": the server takes it for a failure.
+const NOTHING: *mut c_void = ptr::null_mut();

@@ -1,0 +1,80 @@
+//! What holds for every rule, every combination of rules and all traffic.
+//!
+//! ```text
+//! rules, traffic   what the properties are tried on
+//! models           every algorithm equals its naive model
+//! atomic           all or nothing
+//! wait             the honest wait
+//! turns            a queue's turns keep their distance
+//! room             `remaining` and `reset_ms` are exact
+//! refund           a refund restores what was
+//! replica          recording what was decided gives an equal limiter
+//! codec            decode(encode(x)) = x, and decoding is total
+//! expiry           expiry is never early
+//! drift            nothing drifts in ten million requests
+//! examples         the worked examples of the documentation
+//! ```
+
+mod atomic;
+mod codec;
+mod drift;
+mod examples;
+mod expiry;
+mod models;
+mod refund;
+mod replica;
+mod room;
+mod rules;
+mod traffic;
+mod turns;
+mod wait;
+
+use super::rule::{Period, Rule, RuleSpec, Unit};
+use super::{Check, Kind, Limiter, Outcome, Ruling, Verdict};
+use proptest::test_runner::Config;
+
+/// How often a property is tried; `PROPTEST_CASES` asks for another number.
+fn cases(number: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    Config { max_shrink_iters: 20_000, ..Config::with_cases(asked.unwrap_or(number)) }
+}
+
+/// `limit` units in `count` of a unit of time.
+fn spec(kind: Kind, limit: u64, count: u64, unit: Unit) -> RuleSpec {
+    RuleSpec::new(kind, limit, Period { count, unit })
+}
+
+fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
+    spec(kind, limit, count, unit).validate().unwrap()
+}
+
+/// A peek, with what each rule says.
+fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
+    let mut rulings = Vec::new();
+    let outcome = limiter.peek(&Check { rules, cost, now_us }, &mut rulings);
+    (outcome, rulings)
+}
+
+/// A check, with what each rule says.
+fn check(limiter: &mut Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
+    let mut rulings = Vec::new();
+    let outcome = limiter.check(&Check { rules, cost, now_us }, &mut rulings);
+    (outcome, rulings)
+}
+
+fn would_pass(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> bool {
+    peek(limiter, rules, cost, now_us).0.summary.verdict == Verdict::Allowed
+}
+
+/// The limiter without its block or exemption.
+fn unblocked(limiter: &Limiter) -> Limiter {
+    let mut limiter = limiter.clone();
+    limiter.set_override(None);
+    limiter
+}
+
+/// A time after a time, if the wait is one that arithmetic can reach.
+fn later(now_us: u64, ms: i64) -> Option<u64> {
+    let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
+    Some(now_us + ms * 1_000)
+}

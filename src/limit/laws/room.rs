@@ -1,0 +1,102 @@
+//! `remaining` is exact: that many units pass, one more does not. So is
+//! `reset_ms`: nothing is consumed then, something is 1 ms earlier.
+
+use super::rules::rule_set;
+use super::traffic::{Action, Call, Traffic, changing, steady};
+use super::{cases, check, later, peek, unblocked, would_pass};
+use crate::limit::rule::{MAX_UNITS, Rule};
+use crate::limit::{Limiter, Ruling, Verdict};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// That many units pass every rule, and one more does not.
+fn remaining_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    rulings: &[Ruling],
+    now_us: u64,
+) -> TestCaseResult {
+    let denying = rules.iter().zip(rulings).filter(|(rule, _)| !rule.is_shadow());
+    let Some(least) = denying.map(|(_, ruling)| ruling.remaining).min() else { return Ok(()) };
+    let least = u32::try_from(least).unwrap();
+    if least > 0 && least <= MAX_UNITS {
+        prop_assert!(would_pass(limiter, rules, least, now_us), "{least} do not pass");
+    }
+    prop_assert!(!would_pass(limiter, rules, least + 1, now_us), "{least} and one more pass");
+    Ok(())
+}
+
+/// Untouched after the reset, and not before.
+fn reset_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    rulings: &[Ruling],
+    now_us: u64,
+) -> TestCaseResult {
+    for (i, ruling) in rulings.iter().enumerate().filter(|&(i, _)| rules[i].limit() > 0) {
+        let untouched = |at_us| {
+            let (_, then) = peek(limiter, rules, 0, at_us);
+            then[i].remaining == then[i].limit
+        };
+        prop_assert!(ruling.reset_ms >= 0);
+        if let Some(then_us) = later(now_us, ruling.reset_ms) {
+            prop_assert!(untouched(then_us), "{} has not reset: {ruling:?}", rules[i]);
+            prop_assert!(
+                ruling.reset_ms == 0 || !untouched(then_us - 1_000),
+                "{} has reset before: {ruling:?}",
+                rules[i]
+            );
+        }
+    }
+    Ok(())
+}
+
+fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        limiter = unblocked(&limiter);
+        match action {
+            Action::Check(cost) | Action::Peek(cost) => {
+                let (outcome, rulings) = check(&mut limiter, rules, cost, now_us);
+                let limiter = unblocked(&limiter);
+                remaining_is_exact(&limiter, rules, &rulings, now_us)?;
+                reset_is_exact(&limiter, rules, &rulings, now_us)?;
+                let deciding = |ruling: &&Ruling| {
+                    let summary = outcome.summary;
+                    (ruling.verdict, ruling.limit, ruling.remaining)
+                        == (summary.verdict, summary.limit, summary.remaining)
+                };
+                prop_assert!(
+                    rules.iter().all(Rule::is_shadow) || rulings.iter().any(|r| deciding(&r)),
+                    "no rule says what the reply says"
+                );
+                if outcome.summary.verdict == Verdict::Allowed {
+                    let least = rules.iter().zip(&rulings).filter(|(rule, _)| !rule.is_shadow());
+                    let least = least.map(|(_, ruling)| ruling.remaining).min();
+                    prop_assert_eq!(outcome.summary.remaining, least.unwrap_or(-1));
+                }
+            }
+            Action::Refund(units, of_rules) => {
+                limiter.refund(units, now_us, if of_rules { rules } else { &[] });
+            }
+            Action::Reset => {
+                limiter.reset();
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn exact_for_one_rule(traffic in steady(rule_set(1), 50, true)) {
+        exact_throughout(&traffic)?;
+    }
+
+    #[test]
+    fn exact_for_rules_that_change(traffic in changing(4, 50)) {
+        exact_throughout(&traffic)?;
+    }
+}

@@ -1,0 +1,32 @@
+//! Finding by trying.
+
+/// The least `n >= 0` for which `holds`, which must go on holding; `None` if
+/// it does not even for one of 2^70.
+pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
+    if holds(0) {
+        return Some(0);
+    }
+    let mut high = 1;
+    while !holds(high) {
+        high *= 2;
+        if high > 1 << 70 {
+            return None;
+        }
+    }
+    let mut low = high / 2;
+    // holds(high), not holds(low)
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
+/// `least` in milliseconds, as replied: -1 for never.
+pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
+    least(|ms| holds_after_us(ms * 1_000)).map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
+}

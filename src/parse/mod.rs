@@ -1,0 +1,24 @@
+//! Arguments to typed requests.
+//!
+//! ```text
+//! [&[u8]] --cursor--> words, integers --request--> CheckRequest, Effect ...
+//!                      rule text -------rule-----> RuleSpec -> Rule
+//! ```
+//!
+//! Bytes are borrowed, never copied, and nothing is allocated while all is
+//! well: rules go to a `Vec` the caller reuses. Parsing is total: any bytes
+//! give a request or a [`ParseError`] that says what was given and what was
+//! expected, in one line fit for a RESP error. It opens no key and knows no
+//! server; what a rule may be in itself is [`crate::limit::rule`]'s business,
+//! what the server's configuration lets it be is [`Limits`]' here.
+
+pub mod cursor;
+pub mod error;
+pub mod request;
+pub mod rule;
+
+pub use error::ParseError;
+pub use request::{
+    CheckRequest, Effect, EffectKind, Limits, RefundRequest, apply, check, explain, refund,
+};
+pub use rule::rule;

@@ -1,0 +1,229 @@
+//! A command being executed: its arguments, its key, its reply, its effect.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_longlong};
+
+use redis_module::raw;
+
+use super::args::{Arg, Args};
+use super::log::c_string;
+
+/// Why a command replies with an error instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Too few or too many arguments.
+    WrongArity,
+    /// The key holds a value of another type.
+    WrongType,
+    /// What is wrong, without the leading `ERR`.
+    Because(Cow<'static, str>),
+    /// A panic, or a call to the server that failed as it never should.
+    Internal,
+}
+
+impl Failure {
+    #[must_use]
+    pub const fn because(why: &'static str) -> Self {
+        Self::Because(Cow::Borrowed(why))
+    }
+}
+
+/// The call of a command. Valid as long as the server waits for us.
+#[derive(Debug)]
+pub struct Call<'a> {
+    ctx: *mut raw::RedisModuleCtx,
+    args: Args<'a>,
+    replied: Cell<bool>,
+}
+
+/// What a command did to its key, in the words of `RL.APPLY`.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect<'a> {
+    pub at_us: u64,
+    /// `admit`, `charge` or `refund`.
+    pub kind: &'static CStr,
+    pub units: u64,
+    /// Unix milliseconds; -1 never, 0 as it was.
+    pub expire_at_ms: i64,
+    /// The rules as the caller wrote them.
+    pub rules: Args<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// # Safety
+    /// The context is that of a command being executed, for all of 'a.
+    pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Self {
+        Self { ctx, args, replied: Cell::new(false) }
+    }
+
+    pub(super) const fn ctx(&self) -> *mut raw::RedisModuleCtx {
+        self.ctx
+    }
+
+    /// All arguments, the command's name first.
+    #[must_use]
+    pub const fn args(&self) -> Args<'a> {
+        self.args
+    }
+
+    /// The key of a command that has its key first.
+    ///
+    /// # Errors
+    /// [`Failure::WrongArity`] if it is missing.
+    pub fn key_name(&self) -> Result<Arg<'a>, Failure> {
+        self.args.get(1).ok_or(Failure::WrongArity)
+    }
+
+    /// What follows the key.
+    #[must_use]
+    pub fn after_key(&self) -> Args<'a> {
+        self.args.from(2)
+    }
+
+    /// Whether the call comes from where it cannot be refused: this server's
+    /// primary, or the AOF being loaded.
+    #[must_use]
+    pub fn must_be_obeyed(&self) -> bool {
+        let flags = self.flags();
+        let has = |flag: u32| flags & flag != 0;
+        // While a replica loads in the background (ASYNC_LOADING) it serves
+        // clients, so LOADING alone does not tell the loader then.
+        has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
+            || (has(raw::REDISMODULE_CTX_FLAGS_LOADING)
+                && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
+            || self.obeyed_by_the_server()
+    }
+
+    fn flags(&self) -> u32 {
+        // SAFETY: the context is alive.
+        let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
+        flags.map_or(0, c_int::cast_unsigned)
+    }
+
+    /// Valkey's own answer (8.1 and later), which knows of slot migrations too.
+    fn obeyed_by_the_server(&self) -> bool {
+        type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
+        let mut function: Option<MustObeyClient> = None;
+        // SAFETY: `GetApi` writes a function pointer, of this type by its
+        // documentation, to the address given, or nothing.
+        unsafe {
+            if let Some(get_api) = raw::RedisModule_GetApi {
+                get_api(c"RedisModule_MustObeyClient".as_ptr(), (&raw mut function).cast());
+            }
+            function.is_some_and(|must_obey| must_obey(self.ctx) == 1)
+        }
+    }
+
+    /// Replicates and persists what was done, as `RL.APPLY key ...`.
+    pub fn replicate_effect(&self, key: Arg<'_>, effect: &Effect<'_>) {
+        let at_us = c_longlong::try_from(effect.at_us).unwrap_or(c_longlong::MAX);
+        let units = c_longlong::try_from(effect.units).unwrap_or(c_longlong::MAX);
+        let rules = effect.rules.raw();
+        // SAFETY: the format describes the arguments: a string, an integer, a
+        // C string, two integers, a vector with its length.
+        unsafe {
+            if let Some(replicate) = raw::RedisModule_Replicate {
+                replicate(
+                    self.ctx,
+                    c"RL.APPLY".as_ptr(),
+                    c"slcllv".as_ptr(),
+                    key.raw(),
+                    at_us,
+                    effect.kind.as_ptr(),
+                    units,
+                    c_longlong::from(effect.expire_at_ms),
+                    rules.as_ptr(),
+                    rules.len(),
+                );
+            }
+        }
+    }
+
+    /// Replicates and persists the key's whole value, as `RL.LOAD key payload`.
+    pub fn replicate_value(&self, key: Arg<'_>, payload: &[u8]) {
+        let start = payload.as_ptr().cast::<c_char>();
+        // SAFETY: the format describes the arguments: a string, a buffer with
+        // its length.
+        unsafe {
+            if let Some(replicate) = raw::RedisModule_Replicate {
+                let (command, format) = (c"RL.LOAD".as_ptr(), c"sb".as_ptr());
+                replicate(self.ctx, command, format, key.raw(), start, payload.len());
+            }
+        }
+    }
+
+    /// Replicates and persists the call as it came.
+    pub fn replicate_verbatim(&self) {
+        // SAFETY: the context is alive.
+        unsafe {
+            if let Some(replicate) = raw::RedisModule_ReplicateVerbatim {
+                replicate(self.ctx);
+            }
+        }
+    }
+
+    /// Replicates and persists a moved expiry: unix milliseconds, or never.
+    pub fn replicate_expiry(&self, key: Arg<'_>, at_ms: Option<u64>) {
+        // SAFETY: the formats describe the arguments.
+        unsafe {
+            let Some(replicate) = raw::RedisModule_Replicate else { return };
+            match at_ms {
+                Some(at_ms) => {
+                    let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
+                    let format = c"sl".as_ptr();
+                    replicate(self.ctx, c"PEXPIREAT".as_ptr(), format, key.raw(), at_ms);
+                }
+                None => {
+                    replicate(self.ctx, c"PERSIST".as_ptr(), c"s".as_ptr(), key.raw());
+                }
+            }
+        }
+    }
+
+    /// Tells `WATCH` and client-side caches that the key changed.
+    pub fn signal_modified(&self, key: Arg<'_>) {
+        // SAFETY: context and key name are alive.
+        unsafe {
+            if let Some(signal) = raw::RedisModule_SignalModifiedKey {
+                signal(self.ctx, key.raw());
+            }
+        }
+    }
+
+    /// Replies with the error, unless a reply was begun.
+    pub(super) fn fail(&self, failure: &Failure) {
+        if self.replied.get() {
+            return;
+        }
+        let text: Cow<'_, str> = match failure {
+            Failure::WrongArity => {
+                self.replied.set(true);
+                // SAFETY: the context is alive.
+                unsafe {
+                    if let Some(wrong_arity) = raw::RedisModule_WrongArity {
+                        wrong_arity(self.ctx);
+                    }
+                }
+                return;
+            }
+            Failure::WrongType => {
+                Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Failure::Because(why) => Cow::Owned(format!("ERR {why}")),
+            Failure::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
+        };
+        self.begin_reply();
+        let text = c_string(&text);
+        // SAFETY: the text is one line that ends with NUL.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithError {
+                reply(self.ctx, text.as_ptr());
+            }
+        }
+    }
+
+    pub(super) fn begin_reply(&self) {
+        self.replied.set(true);
+    }
+}

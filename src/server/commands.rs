@@ -1,0 +1,298 @@
+//! Registering commands: the handler on every server, the documentation and
+//! the ACL category where the server knows such things.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::ptr;
+
+use redis_module::{Context, raw};
+
+use super::log;
+
+/// Everything the server is told about a command.
+#[derive(Debug)]
+pub struct Command {
+    /// In small letters.
+    pub name: &'static CStr,
+    pub handler: raw::RedisModuleCmdFunc,
+    /// The server's command flags.
+    pub flags: &'static CStr,
+    /// Number of arguments with the name; `-n` is n or more. The server tests
+    /// it from 7.0 on, the parsers on all versions.
+    pub arity: c_int,
+    pub key: KeyUse,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub args: &'static [Param],
+}
+
+/// What a command does to the key that is its first argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    None,
+    /// Looks at the value.
+    Read,
+    /// Looks at it, changes it, may create it.
+    Consume,
+    /// Looks at it, changes it, may delete it.
+    GiveBack,
+    /// Replaces it.
+    Replace,
+}
+
+impl KeyUse {
+    const fn flags(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+            Self::Consume => {
+                raw::REDISMODULE_CMD_KEY_RW
+                    | raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_UPDATE
+            }
+            Self::GiveBack => {
+                raw::REDISMODULE_CMD_KEY_RW
+                    | raw::REDISMODULE_CMD_KEY_ACCESS
+                    | raw::REDISMODULE_CMD_KEY_DELETE
+            }
+            Self::Replace => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        }
+    }
+}
+
+/// An argument, for `COMMAND DOCS` and the hints of redis-cli.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    name: &'static CStr,
+    kind: raw::RedisModuleCommandArgType,
+    token: Option<&'static CStr>,
+    flags: u32,
+}
+
+impl Param {
+    const fn of(name: &'static CStr, kind: raw::RedisModuleCommandArgType) -> Self {
+        Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE }
+    }
+
+    #[must_use]
+    pub const fn key() -> Self {
+        Self::of(c"key", raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY)
+    }
+
+    #[must_use]
+    pub const fn integer(name: &'static CStr) -> Self {
+        Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER)
+    }
+
+    #[must_use]
+    pub const fn string(name: &'static CStr) -> Self {
+        Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING)
+    }
+
+    /// A bare word.
+    #[must_use]
+    pub const fn word(name: &'static CStr, word: &'static CStr) -> Self {
+        Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN).after(word)
+    }
+
+    /// The same behind a word.
+    #[must_use]
+    pub const fn after(self, word: &'static CStr) -> Self {
+        Self { token: Some(word), ..self }
+    }
+
+    #[must_use]
+    pub const fn optional(self) -> Self {
+        Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_OPTIONAL, ..self }
+    }
+
+    /// Once or more.
+    #[must_use]
+    pub const fn repeated(self) -> Self {
+        Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE, ..self }
+    }
+
+    const fn is_key(&self) -> bool {
+        self.kind == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
+    }
+
+    fn raw(&self) -> raw::RedisModuleCommandArg {
+        raw::RedisModuleCommandArg {
+            name: self.name.as_ptr(),
+            type_: self.kind,
+            key_spec_index: if self.is_key() { 0 } else { -1 },
+            token: self.token.map_or(ptr::null(), CStr::as_ptr),
+            summary: ptr::null(),
+            since: ptr::null(),
+            flags: c_int::try_from(self.flags).unwrap_or(0),
+            deprecated_since: ptr::null(),
+            subargs: ptr::null_mut(),
+            display_text: ptr::null(),
+        }
+    }
+}
+
+/// The end of a list of arguments.
+const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
+    name: ptr::null(),
+    type_: 0,
+    key_spec_index: -1,
+    token: ptr::null(),
+    summary: ptr::null(),
+    since: ptr::null(),
+    flags: 0,
+    deprecated_since: ptr::null(),
+    subargs: ptr::null_mut(),
+    display_text: ptr::null(),
+};
+
+/// The end of a list of keys.
+const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = raw::RedisModuleCommandKeySpec {
+    notes: ptr::null(),
+    flags: 0,
+    begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
+    bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+        index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 0 },
+    },
+    find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
+    fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+        range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+            lastkey: 0,
+            keystep: 0,
+            limit: 0,
+        },
+    },
+};
+
+/// One key, the first argument.
+const fn first_argument(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
+    raw::RedisModuleCommandKeySpec {
+        flags: key.flags() as u64,
+        begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+            index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+        },
+        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                lastkey: 0,
+                keystep: 1,
+                limit: 0,
+            },
+        },
+        ..NO_MORE_KEYS
+    }
+}
+
+static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+};
+
+/// A command that the server does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(&'static CStr);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server does not take the command '{}'", self.0.to_string_lossy())
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The ACL category of all commands.
+const CATEGORY: &CStr = c"ratelimit";
+
+/// Registers all of them.
+///
+/// # Errors
+/// The name of the first that the server does not take.
+pub fn register(ctx: &Context, commands: &'static [Command]) -> Result<(), Refused> {
+    let category = add_category(ctx);
+    commands.iter().try_for_each(|command| {
+        create(ctx, command)?;
+        if let Some(created) = find(ctx, command) {
+            document(created, command);
+            if category {
+                categorize(created);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn create(ctx: &Context, command: &'static Command) -> Result<(), Refused> {
+    let key = c_int::from(command.key != KeyUse::None);
+    // SAFETY: the context is the one the module is being loaded with; the
+    // handler came from `on_command`.
+    let status = unsafe {
+        raw::RedisModule_CreateCommand.map(|create| {
+            let (name, flags) = (command.name.as_ptr(), command.flags.as_ptr());
+            create(ctx.ctx, name, command.handler, flags, key, key, key)
+        })
+    };
+    if status == Some(raw::REDISMODULE_OK as c_int) { Ok(()) } else { Err(Refused(command.name)) }
+}
+
+fn find(ctx: &Context, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
+    // SAFETY: as in `create`.
+    let found = unsafe { raw::RedisModule_GetCommand?(ctx.ctx, command.name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Arity, keys and words of a command, from 7.0 on.
+fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
+    let mut keys = [first_argument(command.key), NO_MORE_KEYS];
+    let mut args: Vec<raw::RedisModuleCommandArg> = command.args.iter().map(Param::raw).collect();
+    args.push(NO_MORE_ARGS);
+    let has_key = command.key != KeyUse::None;
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw const INFO_VERSION,
+        summary: command.summary.as_ptr(),
+        complexity: command.complexity.as_ptr(),
+        since: SINCE.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: command.arity,
+        key_specs: if has_key { keys.as_mut_ptr() } else { ptr::null_mut() },
+        args: args.as_mut_ptr(),
+    };
+    // SAFETY: the server copies what the structure points to.
+    let status =
+        unsafe { raw::RedisModule_SetCommandInfo.map(|set| set(created, &raw const info)) };
+    if status.is_some_and(|status| status != raw::REDISMODULE_OK as c_int) {
+        let name = command.name.to_string_lossy();
+        log::warning(&format!("the server does not take the documentation of {name}"));
+    }
+}
+
+/// The version all commands came with.
+const SINCE: &CStr = c"0.1.0";
+
+/// Adds `@ratelimit`, from 7.4 on and on Valkey from 8.0. Whether it is there.
+fn add_category(ctx: &Context) -> bool {
+    // SAFETY: the context is the one the module is being loaded with.
+    let status =
+        unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, CATEGORY.as_ptr())) };
+    match status {
+        Some(status) if status == raw::REDISMODULE_OK as c_int => true,
+        Some(_) => {
+            log::warning("the server does not take the ACL category @ratelimit");
+            false
+        }
+        None => false,
+    }
+}
+
+fn categorize(created: *mut raw::RedisModuleCommand) {
+    let category: *const c_char = CATEGORY.as_ptr();
+    // SAFETY: the command was just created; the category exists.
+    unsafe {
+        if let Some(set) = raw::RedisModule_SetCommandACLCategories {
+            set(created, category);
+        }
+    }
+}

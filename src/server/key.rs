@@ -1,0 +1,258 @@
+//! A key, opened: of our type or missing, never another; closed by Drop.
+//!
+//! ```text
+//!  open_read  -> None | ReadKey  .value()
+//!  open_write -> WriteKey        .value() None: missing   .set() .delete() .expire_at()
+//! ```
+//!
+//! Opening compares the key's type with ours by address: the numbers of the
+//! built-in types grow with each server, and one that a binding does not know
+//! must not matter.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use redis_module::raw;
+
+use super::args::Arg;
+use super::call::{Call, Failure};
+use super::clock;
+
+/// A data type of ours, whose values are boxes of `T`.
+#[derive(Debug)]
+pub struct NativeType<T> {
+    name: &'static CStr,
+    encoding: c_int,
+    methods: raw::RedisModuleTypeMethods,
+    registered: AtomicPtr<raw::RedisModuleType>,
+    value: PhantomData<fn() -> T>,
+}
+
+// SAFETY: name, encoding and methods are never written; the rest is atomic.
+unsafe impl<T> Sync for NativeType<T> {}
+
+impl<T> NativeType<T> {
+    /// # Safety
+    /// The methods take and give values of this type as boxes of `T`
+    /// (`Box::into_raw`), and free them as such.
+    #[must_use]
+    pub const unsafe fn new(
+        name: &'static CStr,
+        encoding: c_int,
+        methods: raw::RedisModuleTypeMethods,
+    ) -> Self {
+        assert!(name.count_bytes() == 9, "the server wants nine letters");
+        Self {
+            name,
+            encoding,
+            methods,
+            registered: AtomicPtr::new(ptr::null_mut()),
+            value: PhantomData,
+        }
+    }
+
+    /// Makes the type known to the server. For `redis_module!`, while loading.
+    ///
+    /// # Errors
+    /// If the server does not take it.
+    pub(crate) fn create_data_type(&self, ctx: *mut raw::RedisModuleCtx) -> Result<(), ()> {
+        let mut methods = self.methods;
+        // SAFETY: the server copies name and methods; it reads those fields
+        // that its version of the structure has.
+        let registered = unsafe {
+            raw::RedisModule_CreateDataType.map_or(ptr::null_mut(), |create| {
+                create(ctx, self.name.as_ptr(), self.encoding, &raw mut methods)
+            })
+        };
+        self.registered.store(registered, Ordering::Relaxed);
+        if registered.is_null() { Err(()) } else { Ok(()) }
+    }
+
+    fn is_type_of(&self, key: NonNull<raw::RedisModuleKey>) -> bool {
+        let ours = self.registered.load(Ordering::Relaxed);
+        // SAFETY: the key is open.
+        let found = unsafe { raw::RedisModule_ModuleTypeGetType.map(|of| of(key.as_ptr())) };
+        !ours.is_null() && found == Some(ours)
+    }
+}
+
+/// An open key of ours or none.
+#[derive(Debug)]
+struct OpenKey<'c, T> {
+    key: NonNull<raw::RedisModuleKey>,
+    call: PhantomData<(&'c Call<'c>, T)>,
+}
+
+impl<T> Drop for OpenKey<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: the key is open, and closed only here.
+        unsafe {
+            if let Some(close) = raw::RedisModule_CloseKey {
+                close(self.key.as_ptr());
+            }
+        }
+    }
+}
+
+impl<'c, T> OpenKey<'c, T> {
+    fn open(
+        call: &'c Call<'_>,
+        name: Arg<'_>,
+        kind: &NativeType<T>,
+        mode: u32,
+    ) -> Result<Option<Self>, Failure> {
+        let mode = c_int::try_from(mode).map_err(|_| Failure::Internal)?;
+        // SAFETY: context and name are alive.
+        let opened = unsafe {
+            raw::RedisModule_OpenKey
+                .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
+        };
+        let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
+        let key = Self { key, call: PhantomData };
+        if key.is_missing() || kind.is_type_of(key.key) {
+            Ok(Some(key))
+        } else {
+            Err(Failure::WrongType)
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        // SAFETY: the key is open.
+        let kind = unsafe { raw::RedisModule_KeyType.map(|of| of(self.key.as_ptr())) };
+        kind == Some(raw::REDISMODULE_KEYTYPE_EMPTY as c_int)
+    }
+
+    /// The value, null if the key is missing.
+    fn value(&self) -> *mut T {
+        if self.is_missing() {
+            return ptr::null_mut();
+        }
+        // SAFETY: the key is open, and of our type since `open` looked.
+        unsafe {
+            raw::RedisModule_ModuleTypeGetValue
+                .map_or(ptr::null_mut(), |of| of(self.key.as_ptr()).cast())
+        }
+    }
+}
+
+/// A key of ours, to look at.
+#[derive(Debug)]
+pub struct ReadKey<'c, T>(OpenKey<'c, T>);
+
+impl<T> ReadKey<'_, T> {
+    #[must_use]
+    pub fn value(&self) -> Option<&T> {
+        // SAFETY: a box of T by `NativeType::new`'s contract, which nothing
+        // changes or frees while the key is open for reading by this call.
+        unsafe { self.0.value().as_ref() }
+    }
+}
+
+/// A key of ours, or a missing one, to change.
+#[derive(Debug)]
+pub struct WriteKey<'c, T>(OpenKey<'c, T>);
+
+impl<T> WriteKey<'_, T> {
+    /// The value, if the key exists.
+    #[must_use]
+    pub fn value(&mut self) -> Option<&mut T> {
+        // SAFETY: a box of T by `NativeType::new`'s contract; the borrow of
+        // this handle, the only one, keeps it unique.
+        unsafe { self.0.value().as_mut() }
+    }
+
+    /// Makes this the key's value, which frees the one before.
+    ///
+    /// # Errors
+    /// [`Failure::Internal`] if the server refuses.
+    pub fn set(&mut self, kind: &NativeType<T>, value: T) -> Result<(), Failure> {
+        let value = Box::into_raw(Box::new(value));
+        let registered = kind.registered.load(Ordering::Relaxed);
+        // SAFETY: the key is open for writing, the value a box of T as the
+        // type's methods expect; the server owns it from here on.
+        let status = unsafe {
+            raw::RedisModule_ModuleTypeSetValue
+                .map(|set| set(self.0.key.as_ptr(), registered, value.cast::<c_void>()))
+        };
+        if status == Some(raw::REDISMODULE_OK as c_int) {
+            return Ok(());
+        }
+        // SAFETY: the server did not take the box made above.
+        drop(unsafe { Box::from_raw(value) });
+        Err(Failure::Internal)
+    }
+
+    /// Deletes the key.
+    pub fn delete(&mut self) {
+        // SAFETY: the key is open for writing.
+        unsafe {
+            if let Some(delete) = raw::RedisModule_DeleteKey {
+                delete(self.0.key.as_ptr());
+            }
+        }
+    }
+
+    /// When the key expires, unix milliseconds.
+    #[must_use]
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        // SAFETY: the key is open.
+        unsafe {
+            if let Some(at_ms) = raw::RedisModule_GetAbsExpire {
+                return u64::try_from(at_ms(self.0.key.as_ptr())).ok();
+            }
+            let left_ms = raw::RedisModule_GetExpire.map(|left| left(self.0.key.as_ptr()));
+            left_ms
+                .and_then(|left| u64::try_from(left).ok())
+                .map(|left| now_ms().saturating_add(left))
+        }
+    }
+
+    /// Makes the key expire at a time, unix milliseconds, or never.
+    pub fn expire_at_ms(&mut self, at_ms: Option<u64>) {
+        let never = i64::from(raw::REDISMODULE_NO_EXPIRE);
+        let clamp = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        // SAFETY: the key is open for writing.
+        unsafe {
+            if let Some(expire_at) = raw::RedisModule_SetAbsExpire {
+                expire_at(self.0.key.as_ptr(), at_ms.map_or(never, clamp));
+            } else if let Some(expire_in) = raw::RedisModule_SetExpire {
+                // 6.2.0 and 6.2.1 know only what is left.
+                let left = |at: u64| clamp(at.saturating_sub(now_ms()).max(1));
+                expire_in(self.0.key.as_ptr(), at_ms.map_or(never, left));
+            }
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    clock::now_us() / 1_000
+}
+
+impl Call<'_> {
+    /// Opens a key to look at it; `None` if it is missing.
+    ///
+    /// # Errors
+    /// [`Failure::WrongType`] if it holds something else.
+    pub fn open_read<'c, T>(
+        &'c self,
+        name: Arg<'_>,
+        kind: &NativeType<T>,
+    ) -> Result<Option<ReadKey<'c, T>>, Failure> {
+        Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
+    }
+
+    /// Opens a key to change it, missing or not.
+    ///
+    /// # Errors
+    /// [`Failure::WrongType`] if it holds something else.
+    pub fn open_write<'c, T>(
+        &'c self,
+        name: Arg<'_>,
+        kind: &NativeType<T>,
+    ) -> Result<WriteKey<'c, T>, Failure> {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        OpenKey::open(self, name, kind, mode)?.map(WriteKey).ok_or(Failure::Internal)
+    }
+}

@@ -1,0 +1,42 @@
+//! The server's log.
+
+use std::ffi::{CStr, CString};
+use std::panic;
+use std::ptr;
+
+use redis_module::raw;
+
+/// Logs at the level `warning`, from anywhere.
+pub fn warning(message: &str) {
+    write(c"warning", message);
+}
+
+/// Logs at the level `notice`, from anywhere.
+pub fn notice(message: &str) {
+    write(c"notice", message);
+}
+
+fn write(level: &CStr, message: &str) {
+    let message = c_string(message);
+    // SAFETY: a null context is allowed and means "no module's name"; the
+    // format is a constant and takes the one string given.
+    unsafe {
+        if let Some(log) = raw::RedisModule_Log {
+            log(ptr::null_mut(), level.as_ptr(), c"ratelimit: %s".as_ptr(), message.as_ptr());
+        }
+    }
+}
+
+/// The text as C wants it, control characters (so also line ends, which the
+/// protocol gives a meaning, and NUL) replaced by spaces.
+pub(super) fn c_string(text: &str) -> CString {
+    let clean: Vec<u8> =
+        text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }).collect();
+    CString::new(clean).unwrap_or_default()
+}
+
+/// A panic, which must not happen, is told to the server's log with its place,
+/// in place of standard error, which a daemon has closed.
+pub fn log_panics() {
+    panic::set_hook(Box::new(|info| warning(&format!("internal error, please report it: {info}"))));
+}

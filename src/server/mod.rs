@@ -1,0 +1,102 @@
+//! The safe face of the module API.
+//!
+//! Redis speaks C: raw contexts, argument vectors, keys that must be closed,
+//! replies that must be complete, callbacks that must not unwind. This is the
+//! only room, with `datatype/`, where that is spoken; what it hands out cannot
+//! be misused by the rest:
+//!
+//! ```text
+//!  the server -> callback::on_command -> Call  a command being executed
+//!                                        |- args     borrowed &[u8], never copied
+//!                                        |- key      opened, type-checked, closed by Drop
+//!                                        |- reply    five integers, maps, errors
+//!                                        |- replicate, signal, flags, log
+//!             -> callback::guarded             every other callback
+//! ```
+//!
+//! Two rules hold it together. Every callback catches what unwinds, for a
+//! panic that crosses into C ends the server. And every function of the API is
+//! looked at before it is called: which ones there are depends on the server.
+
+pub mod alloc;
+pub mod args;
+pub mod call;
+pub mod callback;
+pub mod clock;
+pub mod commands;
+pub mod io;
+pub mod key;
+pub mod log;
+pub mod reply;
+pub mod settings;
+
+pub use args::{Arg, Args};
+pub use call::{Call, Effect, Failure};
+pub use key::{NativeType, ReadKey, WriteKey};
+
+use std::error::Error;
+use std::ffi::c_int;
+
+use redis_module::{Context, Status, raw};
+
+/// Loads the module: an error is logged and refuses it.
+pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
+    log::log_panics();
+    if !alloc::counted_by_server() {
+        log::warning("the server does not count the memory of this module");
+    }
+    let loaded = callback::guarded(Err("a panic".into()), body);
+    match loaded {
+        Ok(()) => Status::Ok,
+        Err(why) => {
+            log::warning(&format!("cannot be loaded: {why}"));
+            Status::Err
+        }
+    }
+}
+
+/// The version as the server wants it: 0.1.0 is 100, 1.2.3 is 10203.
+#[must_use]
+pub const fn version(text: &str) -> c_int {
+    let mut rest = text.as_bytes();
+    let (mut total, mut part): (c_int, c_int) = (0, 0);
+    while let [byte, tail @ ..] = rest {
+        match *byte {
+            b'.' => {
+                total = total.saturating_add(part).saturating_mul(100);
+                part = 0;
+            }
+            digit @ b'0'..=b'9' => {
+                part = part.saturating_mul(10).saturating_add((digit & 15) as c_int);
+            }
+            _ => break,
+        }
+        rest = tail;
+    }
+    total.saturating_add(part)
+}
+
+/// Says how the module wants to be treated: a truncated payload is an error
+/// it handles, and only what it signals counts as a change.
+pub fn declare_options(ctx: &Context) {
+    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    // SAFETY: the context is the one the module is being loaded with.
+    unsafe {
+        if let Some(set_options) = raw::RedisModule_SetModuleOptions {
+            set_options(ctx.ctx, options as c_int);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_as_numbers() {
+        assert_eq!(version("0.1.0"), 100);
+        assert_eq!(version("1.2.3"), 10203);
+        assert_eq!(version("2.10.0-rc1"), 21000);
+    }
+}

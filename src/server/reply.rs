@@ -1,0 +1,122 @@
+//! Replies. A compound reply announces how many elements follow, so each
+//! writer of one takes them all, or a count and a closure that writes them.
+
+use std::ffi::{c_char, c_long, c_longlong};
+
+use redis_module::raw;
+
+use super::call::Call;
+
+impl Call<'_> {
+    /// One integer.
+    pub fn reply_integer(&self, value: i64) {
+        self.begin_reply();
+        self.integer(value);
+    }
+
+    /// Integers, such as the five of a check.
+    pub fn reply_integers(&self, values: &[i64]) {
+        self.begin_reply();
+        self.array(values.len());
+        for &value in values {
+            self.integer(value);
+        }
+    }
+
+    /// The status `OK`.
+    pub fn reply_ok(&self) {
+        self.begin_reply();
+        // SAFETY: context and text are alive.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithSimpleString {
+                reply(self.ctx(), c"OK".as_ptr());
+            }
+        }
+    }
+
+    /// A compound reply, written by `body` element by element.
+    pub fn reply(&self, body: impl FnOnce(&Writer<'_>)) {
+        self.begin_reply();
+        body(&Writer { call: self });
+    }
+
+    fn integer(&self, value: i64) {
+        // SAFETY: the context is alive.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithLongLong {
+                reply(self.ctx(), c_longlong::from(value));
+            }
+        }
+    }
+
+    fn array(&self, len: usize) {
+        // SAFETY: the context is alive.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithArray {
+                reply(self.ctx(), c_long::try_from(len).unwrap_or(c_long::MAX));
+            }
+        }
+    }
+}
+
+/// Writes the elements of a compound reply. Whoever announces a length writes
+/// that many elements after it; for a map, a name and a value each.
+#[derive(Debug)]
+pub struct Writer<'c> {
+    call: &'c Call<'c>,
+}
+
+impl Writer<'_> {
+    pub fn array(&self, len: usize) {
+        self.call.array(len);
+    }
+
+    /// A map where protocol and server know them (RESP3, 7.0), else an array of
+    /// names and values in turn.
+    pub fn map(&self, len: usize) {
+        // SAFETY: the context is alive.
+        unsafe {
+            match raw::RedisModule_ReplyWithMap {
+                Some(reply) => {
+                    reply(self.call.ctx(), c_long::try_from(len).unwrap_or(c_long::MAX));
+                }
+                None => self.call.array(len.saturating_mul(2)),
+            }
+        }
+    }
+
+    pub fn integer(&self, value: i64) {
+        self.call.integer(value);
+    }
+
+    pub fn text(&self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        // SAFETY: the bytes are copied before the call returns.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithStringBuffer {
+                reply(self.call.ctx(), text.as_ptr().cast::<c_char>(), text.len());
+            }
+        }
+    }
+
+    pub fn null(&self) {
+        // SAFETY: the context is alive.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithNull {
+                reply(self.call.ctx());
+            }
+        }
+    }
+
+    /// A map's entry.
+    pub fn integer_field(&self, name: &str, value: i64) {
+        self.text(name);
+        self.integer(value);
+    }
+
+    /// A map's entry.
+    pub fn text_field(&self, name: &str, value: impl AsRef<[u8]>) {
+        self.text(name);
+        self.text(value);
+    }
+}

@@ -1,0 +1,265 @@
+//! Settings: a name, bounds, and an atomic that the server and we share.
+//!
+//! A server with configurations for modules (7.0) gets each as
+//! `ratelimit.NAME`, for `CONFIG GET`, `SET`, `REWRITE` and the configuration
+//! file. Arguments of `loadmodule` set the defaults of these, so the file's
+//! own lines win; on servers without (6.2) they are all there is.
+
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redis_module::{Context, raw};
+
+use super::callback::guarded;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number { min: i64, max: i64 },
+    Switch,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub struct Setting {
+    name: &'static CStr,
+    kind: Kind,
+    value: AtomicI64,
+}
+
+impl Setting {
+    #[must_use]
+    pub const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
+        Self { name, kind: Kind::Number { min, max }, value: AtomicI64::new(default) }
+    }
+
+    #[must_use]
+    pub const fn switch(name: &'static CStr, default: bool) -> Self {
+        Self { name, kind: Kind::Switch, value: AtomicI64::new(default as i64) }
+    }
+
+    /// A number's value.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    /// A switch's value.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.get() != 0
+    }
+
+    fn set(&self, value: i64) {
+        self.value.store(value, Ordering::Relaxed);
+    }
+
+    fn named(&self, name: &[u8]) -> bool {
+        self.name.to_bytes().eq_ignore_ascii_case(name)
+    }
+
+    fn parse(&self, text: &[u8]) -> Option<i64> {
+        match self.kind {
+            Kind::Number { min, max } => {
+                let value = std::str::from_utf8(text).ok()?.parse().ok()?;
+                (min..=max).contains(&value).then_some(value)
+            }
+            Kind::Switch if text.eq_ignore_ascii_case(b"yes") => Some(1),
+            Kind::Switch if text.eq_ignore_ascii_case(b"no") => Some(0),
+            Kind::Switch => None,
+        }
+    }
+
+    /// Makes the setting known to a server that has configurations; its value
+    /// now becomes the default.
+    fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
+        let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
+        let (name, default) = (self.name.as_ptr(), self.get());
+        // SAFETY: the server copies the name; the setting it is given lives for
+        // ever and is only read and written atomically.
+        let status = unsafe {
+            match (
+                self.kind,
+                raw::RedisModule_RegisterNumericConfig,
+                raw::RedisModule_RegisterBoolConfig,
+            ) {
+                (Kind::Number { min, max }, Some(register), _) => register(
+                    ctx.ctx,
+                    name,
+                    default,
+                    0,
+                    min,
+                    max,
+                    Some(get_number),
+                    Some(set_number),
+                    None,
+                    privdata,
+                ),
+                (Kind::Switch, _, Some(register)) => register(
+                    ctx.ctx,
+                    name,
+                    c_int::from(self.is_on()),
+                    0,
+                    Some(get_switch),
+                    Some(set_switch),
+                    None,
+                    privdata,
+                ),
+                _ => return Ok(()),
+            }
+        };
+        if status == raw::REDISMODULE_OK as c_int {
+            Ok(())
+        } else {
+            Err(SettingError::Refused(self.name))
+        }
+    }
+}
+
+/// Why the settings could not be had; the module then refuses to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingError {
+    Unknown { given: String, known: Vec<&'static CStr> },
+    NoValue(&'static CStr),
+    BadValue { name: &'static CStr, given: String, min: Option<i64>, max: Option<i64> },
+    Refused(&'static CStr),
+    NotLoaded,
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { given, known } => {
+                write!(f, "unknown argument '{given}', expected one of")?;
+                known.iter().try_for_each(|name| write!(f, " {}", name.to_string_lossy()))
+            }
+            Self::NoValue(name) => {
+                write!(f, "argument '{}' lacks its value", name.to_string_lossy())
+            }
+            Self::BadValue { name, given, min: Some(min), max: Some(max) } => {
+                let name = name.to_string_lossy();
+                write!(f, "argument '{name}' is '{given}', expected {min}..{max}")
+            }
+            Self::BadValue { name, given, .. } => {
+                let name = name.to_string_lossy();
+                write!(f, "argument '{name}' is '{given}', expected yes or no")
+            }
+            Self::Refused(name) => {
+                write!(f, "the server does not take the setting '{}'", name.to_string_lossy())
+            }
+            Self::NotLoaded => f.write_str("the server could not load the configuration"),
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`.
+///
+/// # Errors
+/// An unknown name, a value missing or out of bounds.
+pub fn apply<'a>(
+    settings: &[&'static Setting],
+    args: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<(), SettingError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut args = args.into_iter();
+    while let Some(name) = args.next() {
+        let setting = settings.iter().find(|setting| setting.named(name)).ok_or_else(|| {
+            SettingError::Unknown {
+                given: text(name),
+                known: settings.iter().map(|s| s.name).collect(),
+            }
+        })?;
+        let value = args.next().ok_or(SettingError::NoValue(setting.name))?;
+        let parsed = setting.parse(value).ok_or_else(|| {
+            let (min, max) = match setting.kind {
+                Kind::Number { min, max } => (Some(min), Some(max)),
+                Kind::Switch => (None, None),
+            };
+            SettingError::BadValue { name: setting.name, given: text(value), min, max }
+        })?;
+        setting.set(parsed);
+    }
+    Ok(())
+}
+
+/// Makes the settings known to the server, where it has configurations, and
+/// takes from it what its own file says.
+///
+/// # Errors
+/// If the server refuses one, or its file has a value out of bounds.
+pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), SettingError> {
+    settings.iter().try_for_each(|setting| setting.register(ctx))?;
+    // SAFETY: the context is the one the module is being loaded with.
+    let status = unsafe { raw::RedisModule_LoadConfigs.map(|load| load(ctx.ctx)) };
+    match status {
+        Some(status) if status != raw::REDISMODULE_OK as c_int => Err(SettingError::NotLoaded),
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// `privdata` is what [`Setting::register`] gave to the server.
+const unsafe fn setting<'a>(privdata: *mut c_void) -> &'a Setting {
+    // SAFETY: the caller's promise; settings live for ever.
+    unsafe { &*privdata.cast::<Setting>() }
+}
+
+unsafe extern "C" fn get_number(_name: *const c_char, privdata: *mut c_void) -> c_longlong {
+    // SAFETY: registered with this.
+    guarded(0, || unsafe { setting(privdata) }.get())
+}
+
+unsafe extern "C" fn set_number(
+    _name: *const c_char,
+    value: c_longlong,
+    privdata: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: registered with this.
+    guarded((), || unsafe { setting(privdata) }.set(value));
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get_switch(_name: *const c_char, privdata: *mut c_void) -> c_int {
+    // SAFETY: registered with this.
+    guarded(0, || c_int::from(unsafe { setting(privdata) }.is_on()))
+}
+
+unsafe extern "C" fn set_switch(
+    _name: *const c_char,
+    value: c_int,
+    privdata: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: registered with this.
+    guarded((), || unsafe { setting(privdata) }.set(i64::from(value != 0)));
+    raw::REDISMODULE_OK as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static RULES: Setting = Setting::number(c"rules", 32, 1, 100);
+    static OPEN: Setting = Setting::switch(c"open", false);
+    static ALL: [&Setting; 2] = [&RULES, &OPEN];
+
+    fn refusal(args: &[&str]) -> String {
+        apply(&ALL, args.iter().map(|arg| arg.as_bytes())).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn arguments_set_values_or_say_what_is_wrong() {
+        apply(&ALL, [&b"open"[..], b"yes", b"RULES", b"64"]).unwrap();
+        assert!(OPEN.is_on());
+        assert_eq!(RULES.get(), 64);
+        assert_eq!(refusal(&["shut", "no"]), "unknown argument 'shut', expected one of rules open");
+        assert_eq!(refusal(&["rules"]), "argument 'rules' lacks its value");
+        assert_eq!(refusal(&["rules", "0"]), "argument 'rules' is '0', expected 1..100");
+        assert_eq!(refusal(&["open", "1"]), "argument 'open' is '1', expected yes or no");
+    }
+}

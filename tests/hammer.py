@@ -1,0 +1,25 @@
+"""One redis-py client of hammer.rs: PORT SECONDS "key rule..."..., prints what was let through."""
+
+import sys
+import time
+
+import redis
+
+port, seconds, *scenes = sys.argv[1:]
+scenes = [scene.split(" ") for scene in scenes]
+client = redis.Redis(port=int(port))
+passes = []
+end = time.monotonic() + int(seconds)
+while time.monotonic() < end:
+    pipe = client.pipeline(transaction=False)
+    pipe.time()
+    for key, *rules in scenes:
+        pipe.execute_command("RL.CHECK", key, *rules)
+        pipe.time()
+    replies = pipe.execute()
+    times = [s * 1_000_000 + us for s, us in replies[0::2]]
+    for scene, reply in enumerate(replies[1::2]):
+        if reply[0] == 0:
+            passes.append((scene, times[scene], times[scene + 1], reply[3] * 1000))
+for scene, before, after, wait in passes:
+    print(scene, before, after, wait)

@@ -1,0 +1,232 @@
+//! The main job: many clients on one key, the real clock, and exactly what the rules allow let through.
+//!
+//! Eight processes hammer each key for ten seconds through the Rust client and four through redis-py (`hammer.py`). Each
+//! stamps the requests let through with the server's time before and after the decision, so that a test can tell what
+//! must be a violation from what the stamps leave open: a true time lies anywhere between the two.
+//!
+//! Not a `#[test]` binary: it starts itself as its own clients.
+
+#[path = "server/mod.rs"]
+mod server;
+
+use redis::{Connection, cmd, pipe};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const RUN: Duration = Duration::from_secs(10);
+const RUST_CLIENTS: usize = 8;
+const PYTHON_CLIENTS: usize = 4;
+/// How long all clients together may have been kept from asking: the machine is shared with the build.
+const STALL_US: i64 = 400_000;
+
+/// A key and its rules.
+const SCENES: [(&str, &str); 6] = [
+    ("log", "log:100/s log:400/5s"),
+    ("fixed", "fixed:150/s"),
+    ("window", "window:120/s,res=4"),
+    ("bucket", "bucket:200/s,burst=50"),
+    ("interval", "bucket:90/s,refill=interval"),
+    ("leaky", "leaky:100/s,queue=20"),
+];
+
+/// A request let through: the server's time before and after, and its turn.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    before_us: i64,
+    after_us: i64,
+    wait_us: i64,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, role, port] = args.as_slice()
+        && role == "client"
+    {
+        return client(port.parse().expect("a port"));
+    }
+    if args.iter().any(|arg| arg == "--list") {
+        return;
+    }
+    let flavors = server::all();
+    for flavor in &flavors {
+        println!("hammering {} for {RUN:?}", flavor.name);
+        hammer(&flavor.start());
+    }
+    println!("test result: ok. {} passed; 0 failed", flavors.len());
+}
+
+fn server_time(reply: (i64, i64)) -> i64 {
+    reply.0 * 1_000_000 + reply.1
+}
+
+/// One client: asks for every key in turn until the time is up, prints what was let through.
+fn client(port: u16) {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
+    let mut c = client.get_connection().expect("a connection");
+    let start = Instant::now();
+    let mut passes = Vec::new();
+    while start.elapsed() < RUN {
+        let mut asked = pipe();
+        asked.cmd("TIME");
+        for (key, rules) in SCENES {
+            asked.cmd("RL.CHECK").arg(key).arg(rules.split(' ').collect::<Vec<_>>());
+            asked.cmd("TIME");
+        }
+        let replies: Vec<redis::Value> = asked.query(&mut c).expect("replies");
+        let times: Vec<i64> = replies
+            .iter()
+            .step_by(2)
+            .map(|time| server_time(redis::from_redis_value(time.clone()).expect("a time")))
+            .collect();
+        for (scene, reply) in replies.iter().skip(1).step_by(2).enumerate() {
+            let reply: [i64; 5] = redis::from_redis_value(reply.clone()).expect("five integers");
+            if reply[0] == 0 {
+                passes.push((scene, times[scene], times[scene + 1], reply[3] * 1_000));
+            }
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    for (scene, before, after, wait) in passes {
+        writeln!(out, "{scene} {before} {after} {wait}").expect("a reader");
+    }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).spawn().expect("a client")
+}
+
+fn hammer(server: &server::Server) {
+    let port = server.port().to_string();
+    let me = std::env::current_exe().expect("this program");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hammer.py");
+    let redis_py = concat!(env!("CARGO_MANIFEST_DIR"), "/.cache/python");
+    let scenes: Vec<String> = SCENES.iter().map(|(key, rules)| format!("{key} {rules}")).collect();
+
+    let mut clients = Vec::new();
+    for _ in 0..RUST_CLIENTS {
+        clients.push(spawn(Command::new(&me).arg("client").arg(&port)));
+    }
+    for _ in 0..PYTHON_CLIENTS {
+        clients.push(spawn(
+            Command::new("python3")
+                .arg(script)
+                .args([&port, &RUN.as_secs().to_string()])
+                .args(&scenes)
+                .env("PYTHONPATH", redis_py),
+        ));
+    }
+    let mut passes: Vec<Vec<Pass>> = vec![Vec::new(); SCENES.len()];
+    let mut by_python = 0;
+    for (index, client) in clients.iter_mut().enumerate() {
+        for line in BufReader::new(client.stdout.take().expect("piped")).lines() {
+            let line = line.expect("text");
+            let fields: Vec<i64> =
+                line.split(' ').map(|field| field.parse().expect("an integer")).collect();
+            let [scene, before_us, after_us, wait_us] = fields[..] else { panic!("{line}") };
+            passes[scene as usize].push(Pass { before_us, after_us, wait_us });
+            by_python += usize::from(index >= RUST_CLIENTS);
+        }
+        assert!(client.wait().expect("ended").success(), "client {index} failed");
+    }
+    assert!(by_python > 0, "redis-py got nothing through");
+    for ((_, rules), passes) in SCENES.iter().zip(&mut passes) {
+        passes.sort_by_key(|pass| pass.before_us);
+        println!("  {rules}: {} let through", passes.len());
+    }
+    at_most_in_any_window(&passes[0], 100, 1_000_000);
+    at_most_in_any_window(&passes[0], 400, 5_000_000);
+    reaches_limit(&passes[0], 400, 5_000_000);
+    fixed_windows(&passes[1], 150, 1_000_000);
+    window_counter(&passes[2], 120, 1_000_000, 4);
+    token_bucket(&passes[3], 200, 50);
+    at_most_in_any_window(&passes[4], 2 * 90, 1_000_000);
+    reaches_limit(&passes[4], 90, 1_000_000);
+    leaky_turns(&passes[5], 100, 20, &mut server.connect());
+}
+
+/// No window of `period_us` holds more than `limit`, whatever the true times were.
+fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
+    for many in passes.windows(limit + 1) {
+        let longest = many[limit].after_us - many[0].before_us;
+        assert!(longest >= period_us, "{} requests passed within {longest} us", limit + 1);
+    }
+}
+
+/// No capacity is lost: as soon as a request leaves the window, another one passes.
+fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64) {
+    assert!(passes.len() > limit, "only {} passed", passes.len());
+    for many in passes.windows(limit + 1) {
+        let late = many[limit].before_us - many[0].after_us - period_us;
+        assert!(late <= STALL_US, "the {limit} of a window were reached {late} us late");
+    }
+}
+
+/// Each aligned window has at most `limit` passes, and every whole one has them all.
+fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64) {
+    let (first, last) = (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
+    for window in first..=last {
+        let surely = |p: &&Pass| p.before_us / period_us == window && p.after_us / period_us == window;
+        let maybe = |p: &&Pass| p.before_us / period_us <= window && p.after_us / period_us >= window;
+        let at_least = passes.iter().filter(surely).count();
+        let at_most = passes.iter().filter(maybe).count();
+        assert!(at_least <= limit, "{at_least} passed in a window of {limit}");
+        if window > first && window < last {
+            assert!(at_most >= limit, "only {at_most} passed in a full window of {limit}");
+        }
+    }
+}
+
+/// Replays the definition of the sliding window counter; stamps near an edge of a sub-interval are given the benefit.
+fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64) {
+    let sub = period_us / res;
+    let count = |from: i64, to: i64, upto: usize| {
+        passes[..upto].iter().filter(|p| p.before_us >= from && p.after_us < to).count() as i64
+    };
+    for (index, pass) in passes.iter().enumerate() {
+        let now = pass.after_us;
+        let start = now / sub * sub;
+        if pass.before_us < start {
+            continue;
+        }
+        let old = count(start - period_us, start - period_us + sub, index);
+        let current = count(start - period_us + sub, now, index);
+        assert!(
+            old * (sub - (now - start)) + (current + 1) * sub <= limit * sub,
+            "request {index} passed with {old} and {current} before it"
+        );
+    }
+    reaches_limit(passes, limit as usize, period_us + sub);
+}
+
+/// Between any two passes there were never more than the burst and what was refilled.
+fn token_bucket(passes: &[Pass], per_second: i64, burst: i64) {
+    // count(i..=j) <= burst + (t_j - t_i) * rate: for every i, checked as a running minimum.
+    let mut slack = i64::MAX;
+    for (index, pass) in passes.iter().enumerate() {
+        let index = index as i64;
+        slack = slack.min(index * 1_000_000 - pass.before_us * per_second);
+        let used = (index + 1) * 1_000_000 - pass.after_us * per_second;
+        assert!(used - slack <= burst * 1_000_000, "request {index} drew on an empty bucket");
+    }
+    let (first, last) = (passes[0], passes[passes.len() - 1]);
+    let refilled = (last.before_us - first.after_us - STALL_US) * per_second / 1_000_000;
+    assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
+}
+
+/// Turns are `1/rate` apart, but for rounding to the millisecond, and none is further off than the queue is long.
+fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, c: &mut Connection) {
+    let apart_us = 1_000_000 / per_second;
+    let mut turns: Vec<Pass> = passes.to_vec();
+    turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
+    for pair in turns.windows(2) {
+        let apart = (pair[1].after_us + pair[1].wait_us) - (pair[0].before_us + pair[0].wait_us);
+        assert!(apart >= apart_us - 1_000, "two turns only {apart} us apart");
+        assert!(pair[1].wait_us <= queue * apart_us, "a turn {} us off", pair[1].wait_us);
+    }
+    let (first, last) = (passes[0], passes[passes.len() - 1]);
+    let left = (last.before_us - first.after_us - STALL_US) / apart_us;
+    assert!(passes.len() as i64 >= left, "only {} of {left} passed", passes.len());
+    let kind: String = cmd("TYPE").arg("leaky").query(c).expect("a type");
+    assert!(kind == "ratelimit" || kind == "none", "{kind}");
+}

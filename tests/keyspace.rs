@@ -1,0 +1,245 @@
+//! The data type as a native one: saved, copied, dumped, measured, expired.
+
+mod server;
+
+use redis::{Connection, RedisResult, Value, cmd};
+use server::Server;
+
+/// One rule of each kind, options and names among them.
+const RULES: [&str; 9] = [
+    "100/m",
+    "window:100/m",
+    "window:100/h,res=6",
+    "fixed:100/m,keep=3",
+    "fixed:100/month",
+    "bucket:100/m,burst=7",
+    "bucket:100/m,refill=interval,name=lump",
+    "leaky:100/m",
+    "log:50/s,name=fast,count=all",
+];
+
+fn check(c: &mut Connection, key: &str, cost: u32, rules: &[&str]) -> [i64; 5] {
+    cmd("RL.CHECK").arg(key).arg("COST").arg(cost).arg(rules).query(c).unwrap()
+}
+
+fn dump(c: &mut Connection, key: &str) -> Vec<u8> {
+    cmd("DUMP").arg(key).query(c).unwrap()
+}
+
+fn full(c: &mut Connection, key: &str, at_us: u64) -> Value {
+    cmd("RL.PEEK").arg(key).arg("AT").arg(at_us).arg("FULL").arg(&RULES).query(c).unwrap()
+}
+
+fn ttl_ms(c: &mut Connection, key: &str) -> i64 {
+    cmd("PTTL").arg(key).query(c).unwrap()
+}
+
+/// A key with every kind of state in it, and a moment to look at it.
+fn fill(c: &mut Connection, key: &str) -> u64 {
+    for cost in [1, 2, 1] {
+        assert_eq!(check(c, key, cost, &RULES)[0], 0);
+    }
+    let (seconds, micros): (u64, u64) = cmd("TIME").query(c).unwrap();
+    seconds * 1_000_000 + micros
+}
+
+fn with_replay(body: impl Fn(&mut Server)) {
+    server::on_all_with(|b| b.module_args(&["allow-at", "yes"]), body);
+}
+
+#[test]
+fn a_restart_loses_nothing() {
+    with_replay(|server| {
+        let mut c = server.connect();
+        let at = fill(&mut c, "k");
+        let (before, state, expires) = (dump(&mut c, "k"), full(&mut c, "k", at), ttl_ms(&mut c, "k"));
+        drop(c);
+        server.restart();
+        let mut c = server.connect();
+        assert_eq!(dump(&mut c, "k"), before);
+        assert_eq!(full(&mut c, "k", at), state);
+        let left = ttl_ms(&mut c, "k");
+        assert!(left > 0 && left <= expires, "{left} of {expires}");
+    });
+}
+
+#[test]
+fn a_key_dumped_restored_copied_or_renamed_decides_alike() {
+    with_replay(|server| {
+        let mut c = server.connect();
+        let at = fill(&mut c, "k");
+        let payload = dump(&mut c, "k");
+        let () = cmd("RESTORE").arg("restored").arg(0).arg(&payload).query(&mut c).unwrap();
+        let copied: i64 = cmd("COPY").arg("k").arg("copy").query(&mut c).unwrap();
+        assert_eq!(copied, 1);
+        let state = full(&mut c, "k", at);
+        for twin in ["restored", "copy"] {
+            assert_eq!(dump(&mut c, twin), payload, "{twin}");
+            assert_eq!(full(&mut c, twin, at), state, "{twin}");
+        }
+        // A copy is a value of its own.
+        check(&mut c, "copy", 1, &RULES);
+        assert_eq!(full(&mut c, "k", at), state);
+        let () = cmd("RENAME").arg("k").arg("renamed").query(&mut c).unwrap();
+        assert_eq!(full(&mut c, "renamed", at), state);
+    });
+}
+
+#[test]
+fn the_type_has_a_name_and_can_be_scanned_for() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = cmd("SET").arg("other").arg("x").query(&mut c).unwrap();
+        check(&mut c, "k", 1, &["5/m"]);
+        let name: String = cmd("TYPE").arg("k").query(&mut c).unwrap();
+        assert_eq!(name, "ratelimit");
+        let (_, keys): (u64, Vec<String>) =
+            cmd("SCAN").arg(0).arg("COUNT").arg(100).arg("TYPE").arg("ratelimit").query(&mut c).unwrap();
+        assert_eq!(keys, ["k"]);
+    });
+}
+
+#[test]
+fn a_key_expires_when_nothing_matters_any_more() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for (rule, needs_ms) in [
+            ("100/m", 60_000),
+            ("bucket:60/m,burst=10", 1_000),
+            ("leaky:60/m", 1_000),
+            ("fixed:100/10s,align=first", 10_000),
+            ("bucket:9/10s,refill=interval", 10_000),
+        ] {
+            check(&mut c, rule, 1, &[rule]);
+            let ttl = ttl_ms(&mut c, rule);
+            // Late by an eighth of the window or a second at most, early never
+            // (but for the time that passed since).
+            let window_ms = if rule.contains("10s") { 10_000 } else { 60_000 };
+            let latest = needs_ms + (window_ms / 8).max(1_000);
+            assert!((needs_ms - 500..=latest).contains(&ttl), "{rule}: {ttl} ms");
+        }
+        check(&mut c, "short", 1, &["5/50ms"]);
+        server::eventually("a short key to expire", || {
+            let exists: i64 = cmd("EXISTS").arg("short").query(&mut c).unwrap();
+            exists == 0
+        });
+    });
+}
+
+#[test]
+fn an_expiry_moves_only_when_it_must() {
+    with_replay(|server| {
+        let mut c = server.connect();
+        let expires = |c: &mut Connection| -> i64 {
+            let ttl: i64 = cmd("PTTL").arg("k").query(c).unwrap();
+            let (s, us): (i64, i64) = cmd("TIME").query(c).unwrap();
+            s * 1_000 + us / 1_000 + ttl
+        };
+        check(&mut c, "k", 1, &["100/h"]);
+        let first = expires(&mut c);
+        for _ in 0..20 {
+            check(&mut c, "k", 1, &["100/h"]);
+        }
+        assert!((expires(&mut c) - first).abs() <= 5, "moved within the tolerance");
+        // Half an hour on, what is consumed matters half an hour longer.
+        let (s, us): (u64, u64) = cmd("TIME").query(&mut c).unwrap();
+        let later = s * 1_000_000 + us + 1_800_000_000;
+        let _: Value =
+            cmd("RL.CHECK").arg("k").arg("AT").arg(later).arg("100/h").query(&mut c).unwrap();
+        assert!(expires(&mut c) - first > 1_300_000, "did not move with the need");
+    });
+}
+
+#[test]
+fn a_denied_check_creates_and_changes_nothing() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(check(&mut c, "none", 1, &["0/m"]), [1, 0, 0, -1, 0]);
+        assert_eq!(check(&mut c, "none", 6, &["5/m"])[..4], [1, 5, 5, -1]);
+        assert_eq!(check(&mut c, "none", 0, &["5/m"])[0], 0);
+        let exists: i64 = cmd("EXISTS").arg("none").query(&mut c).unwrap();
+        assert_eq!(exists, 0);
+        check(&mut c, "k", 5, &["5/m"]);
+        let before = dump(&mut c, "k");
+        assert_eq!(check(&mut c, "k", 1, &["5/m"])[0], 1);
+        assert_eq!(dump(&mut c, "k"), before);
+    });
+}
+
+#[test]
+fn refund_and_reset_give_back_and_delete_what_is_empty() {
+    with_replay(|server| {
+        let mut c = server.connect();
+        let refund = |c: &mut Connection, units: u32, rules: &[&str]| -> i64 {
+            cmd("RL.REFUND").arg("k").arg(units).arg(rules).query(c).unwrap()
+        };
+        assert_eq!(refund(&mut c, 1, &[]), 0);
+        check(&mut c, "k", 3, &["5/m", "fixed:9/d"]);
+        assert_eq!(refund(&mut c, 1, &["fixed:9/d"]), 1);
+        let left = |c: &mut Connection, rule: &str| -> i64 {
+            let reply: [i64; 5] = cmd("RL.PEEK").arg("k").arg(rule).query(c).unwrap();
+            reply[2]
+        };
+        assert_eq!((left(&mut c, "5/m"), left(&mut c, "fixed:9/d")), (2, 7));
+        assert_eq!(refund(&mut c, 10, &[]), 3);
+        let exists: i64 = cmd("EXISTS").arg("k").query(&mut c).unwrap();
+        assert_eq!(exists, 0, "a key with nothing in it is gone");
+
+        check(&mut c, "k", 3, &["5/m"]);
+        let reset = |c: &mut Connection| -> i64 { cmd("RL.RESET").arg("k").query(c).unwrap() };
+        assert_eq!((reset(&mut c), reset(&mut c)), (1, 0));
+        assert_eq!(check(&mut c, "k", 5, &["5/m"])[0], 0);
+    });
+}
+
+#[test]
+fn memory_is_what_was_promised() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let usage = |c: &mut Connection, key: &str| -> i64 {
+            cmd("MEMORY").arg("USAGE").arg(key).query(c).unwrap()
+        };
+        // A key of the same name with a TTL and a value of a few bytes takes
+        // no less than an empty module value does.
+        let () = cmd("SET").arg("string").arg("x").arg("EX").arg(60).query(&mut c).unwrap();
+        let floor = usage(&mut c, "string");
+        for rule in
+            ["5/m", "window:5/m", "fixed:5/m", "bucket:5/m", "bucket:5/m,refill=interval", "leaky:5/m"]
+        {
+            let () = cmd("DEL").arg("rule_k").query(&mut c).unwrap();
+            check(&mut c, "rule_k", 1, &[rule]);
+            let over = usage(&mut c, "rule_k") - floor;
+            assert!((1..=96 + 16).contains(&over), "{rule} takes {over} bytes");
+        }
+        // A sliding log: 4 bytes an entry, and a quarter more for growth.
+        let mut pipe = redis::pipe();
+        for _ in 0..10_000 {
+            pipe.cmd("RL.CHECK").arg("log").arg("20000/h").ignore();
+        }
+        let () = pipe.query(&mut c).unwrap();
+        let per_entry = (usage(&mut c, "log") - floor) as f64 / 10_000.0;
+        assert!((4.0..=5.1).contains(&per_entry), "{per_entry} bytes an entry");
+    });
+}
+
+#[test]
+fn another_type_is_refused_and_left_alone() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = cmd("SET").arg("s").arg("x").query(&mut c).unwrap();
+        for command in ["RL.CHECK", "RL.PEEK", "RL.REFUND", "RL.RESET"] {
+            let mut cmd = cmd(command);
+            cmd.arg("s");
+            if command == "RL.REFUND" {
+                cmd.arg(1);
+            } else if command != "RL.RESET" {
+                cmd.arg("5/m");
+            }
+            let reply: RedisResult<Value> = cmd.query(&mut c);
+            let error = reply.expect_err(command).to_string();
+            assert!(error.contains("WRONGTYPE") || error.contains("wrong kind"), "{error}");
+        }
+        let value: String = cmd("GET").arg("s").query(&mut c).unwrap();
+        assert_eq!(value, "x");
+    });
+}
