@@ -168,7 +168,8 @@ fn times_out_of_range_are_refused() {
 #[test]
 fn a_module_argument_that_is_wrong_is_refused_with_a_reason() {
     for args in [&["allow-at", "perhaps"][..], &["no-such-setting", "1"], &["max-rules"]] {
-        let started = std::panic::catch_unwind(|| server::all()[1].builder().module_args(args).start());
+        let started =
+            std::panic::catch_unwind(|| server::all()[1].builder().module_args(args).start());
         let Err(panic) = started else { panic!("{args:?} was accepted") };
         let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
         assert!(why.contains(args[0]), "{args:?}: {why}");

@@ -56,9 +56,7 @@ fn a_sliding_window_counter_weighs_the_previous_window() {
             assert_eq!(passed(c, key, minute(25), rule, 110), 100);
             assert_eq!(passed(c, key, minute(at), rule, 110), then, "{rule} at {at}");
         }
-        for (key, rule, then) in
-            [("w4", "window:100/m", 25), ("w5", "window:100/m,res=2", 0)]
-        {
+        for (key, rule, then) in [("w4", "window:100/m", 25), ("w5", "window:100/m,res=2", 0)] {
             assert_eq!(passed(c, key, minute(99), rule, 110), 100);
             assert_eq!(passed(c, key, minute(125), rule, 110), then, "{rule}");
         }
@@ -71,10 +69,7 @@ fn a_flood_does_not_drain_the_longer_limits() {
     // minute deny nearly all of them, and the hour still lets its 240 through.
     let server = server::all()[1].builder().module_args(&["allow-at", "yes"]).start();
     let mut c = server.connect();
-    for rules in [
-        ["10/s", "120/m", "240/h"],
-        ["fixed:10/s", "fixed:120/m", "fixed:240/h"],
-    ] {
+    for rules in [["10/s", "120/m", "240/h"], ["fixed:10/s", "fixed:120/m", "fixed:240/h"]] {
         let mut allowed = 0;
         for second in 0..3_600u64 {
             let mut pipe = redis::pipe();

@@ -164,10 +164,13 @@ fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64) {
 
 /// Each aligned window has at most `limit` passes, and every whole one has them all.
 fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64) {
-    let (first, last) = (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
+    let (first, last) =
+        (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
     for window in first..=last {
-        let surely = |p: &&Pass| p.before_us / period_us == window && p.after_us / period_us == window;
-        let maybe = |p: &&Pass| p.before_us / period_us <= window && p.after_us / period_us >= window;
+        let surely =
+            |p: &&Pass| p.before_us / period_us == window && p.after_us / period_us == window;
+        let maybe =
+            |p: &&Pass| p.before_us / period_us <= window && p.after_us / period_us >= window;
         let at_least = passes.iter().filter(surely).count();
         let at_most = passes.iter().filter(maybe).count();
         assert!(at_least <= limit, "{at_least} passed in a window of {limit}");

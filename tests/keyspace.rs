@@ -52,7 +52,8 @@ fn a_restart_loses_nothing() {
     with_replay(|server| {
         let mut c = server.connect();
         let at = fill(&mut c, "k");
-        let (before, state, expires) = (dump(&mut c, "k"), full(&mut c, "k", at), ttl_ms(&mut c, "k"));
+        let (before, state, expires) =
+            (dump(&mut c, "k"), full(&mut c, "k", at), ttl_ms(&mut c, "k"));
         drop(c);
         server.restart();
         let mut c = server.connect();
@@ -93,8 +94,14 @@ fn the_type_has_a_name_and_can_be_scanned_for() {
         check(&mut c, "k", 1, &["5/m"]);
         let name: String = cmd("TYPE").arg("k").query(&mut c).unwrap();
         assert_eq!(name, "ratelimit");
-        let (_, keys): (u64, Vec<String>) =
-            cmd("SCAN").arg(0).arg("COUNT").arg(100).arg("TYPE").arg("ratelimit").query(&mut c).unwrap();
+        let (_, keys): (u64, Vec<String>) = cmd("SCAN")
+            .arg(0)
+            .arg("COUNT")
+            .arg(100)
+            .arg("TYPE")
+            .arg("ratelimit")
+            .query(&mut c)
+            .unwrap();
         assert_eq!(keys, ["k"]);
     });
 }
@@ -203,9 +210,15 @@ fn memory_is_what_was_promised() {
         // no less than an empty module value does.
         let () = cmd("SET").arg("string").arg("x").arg("EX").arg(60).query(&mut c).unwrap();
         let floor = usage(&mut c, "string");
-        for rule in
-            ["5/m", "window:5/m", "fixed:5/m", "bucket:5/m", "bucket:5/m,refill=interval", "leaky:5/m"]
-        {
+        for rule in [
+            "5/m",
+            "window:5/m",
+            "fixed:5/m",
+            "bucket:5/m",
+            "bucket:5/m,refill=interval",
+            "leaky:5/m",
+            "bucket:5/m,name=a-name-of-thirty-two-characters",
+        ] {
             let () = cmd("DEL").arg("rule_k").query(&mut c).unwrap();
             check(&mut c, "rule_k", 1, &[rule]);
             let over = usage(&mut c, "rule_k") - floor;

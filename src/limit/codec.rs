@@ -20,10 +20,9 @@ use super::limiter::Limiter;
 use super::log::Log;
 use super::overrule::{Override, OverrideKind};
 use super::rule::{
-    Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US,
-    Name,
+    Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
 };
-use super::state::{Named, State};
+use super::state::State;
 use super::window::Window;
 use bincode::{BorrowDecode, Encode, config};
 use std::fmt;
@@ -159,8 +158,8 @@ fn put(to: &mut Vec<u8>, item: &impl Encode) {
 
 fn save_state(state: &State) -> SavedState<'_> {
     match state {
-        State::Named(named) => {
-            SavedState { name: Some(named.name.as_str()), meter: save_meter(&named.state) }
+        State::Named { name, state } => {
+            SavedState { name: Some(name.as_str()), meter: save_meter(state) }
         }
         state => SavedState { name: None, meter: save_meter(state) },
     }
@@ -201,7 +200,7 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
             limit: interval.limit,
             burst: interval.burst,
         },
-        State::Named(named) => save_meter(&named.state),
+        State::Named { state, .. } => save_meter(state),
     }
 }
 
@@ -308,7 +307,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let Some(text) = saved.name else { return Ok(state) };
     let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
     within(!matches!(state, State::Log(_)), "the name of a log")?;
-    Ok(State::Named(Box::new(Named { name, state })))
+    Ok(State::Named { name, state: Box::new(state) })
 }
 
 fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {

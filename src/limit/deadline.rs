@@ -38,10 +38,7 @@ impl Deadline {
     /// The later of two.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self {
-            until: self.until.max(other.until),
-            window_us: self.window_us.max(other.window_us),
-        }
+        Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
     }
 
     /// How late the key may expire: an eighth of the longest window or a

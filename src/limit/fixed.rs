@@ -48,8 +48,7 @@ impl Fixed {
     }
 
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
-        self.period_us == rule.period_us()
-            && (self.calendar, self.tz_min) == shape(rule)
+        self.period_us == rule.period_us() && (self.calendar, self.tz_min) == shape(rule)
     }
 
     fn bounds(&self, calendar: Calendar) -> Bounds {

@@ -157,8 +157,7 @@ impl Limiter {
                 state.consume(rule, check.now_us, check.cost);
             }
         }
-        let log_rule =
-            check.rules.iter().filter(consumes).find(|rule| rule.kind() == Kind::Log);
+        let log_rule = check.rules.iter().filter(consumes).find(|rule| rule.kind() == Kind::Log);
         if let Some(rule) = log_rule
             && let Some(state) = self.state_for(rule, check)
         {

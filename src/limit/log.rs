@@ -100,8 +100,7 @@ impl Log {
     }
 
     fn push(&mut self, time_us: u64, units: u32, denied: bool) {
-        let series =
-            if denied { self.admitted.companion_or_new() } else { &mut self.admitted };
+        let series = if denied { self.admitted.companion_or_new() } else { &mut self.admitted };
         series.push(time_us, units);
     }
 

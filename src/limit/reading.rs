@@ -56,12 +56,7 @@ pub struct Reading {
 impl Reading {
     /// What a rule sees where nothing was consumed.
     pub fn untouched(rule: &Rule, now_us: u64) -> Self {
-        Self {
-            at_us: now_us,
-            remaining: rule.capacity(),
-            admits: Moment::At(now_us),
-            turn_us: 0,
-        }
+        Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 }
 

@@ -96,11 +96,11 @@ impl Period {
     #[must_use]
     pub fn micros(self) -> Option<u64> {
         let us = self.count.checked_mul(self.unit.micros())?;
-        (us >= MS_US && us <= MAX_PERIOD_US).then_some(us)
+        (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
 }
 
-/// A length of time in the longest unit that divides it, `shortest..=longest`.
+/// A length of time in the longest unit that divides it; in weeks only if asked.
 fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
     for unit in Unit::PLAIN {
         if unit == Unit::Week && !weeks {
@@ -275,9 +275,9 @@ impl RuleSpec {
         }
         let algorithm = match self.kind {
             Kind::Log => Algorithm::Log,
-            Kind::Window => Algorithm::Window {
-                res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)?,
-            },
+            Kind::Window => {
+                Algorithm::Window { res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)? }
+            }
             Kind::Fixed => Algorithm::Fixed {
                 align: self.align.unwrap_or(Align::Epoch),
                 calendar: match self.period.unit {

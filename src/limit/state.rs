@@ -25,14 +25,12 @@ pub enum State {
     Kept(Box<Kept>),
     Debt(Debt),
     Interval(Interval),
-    Named(Box<Named>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    pub name: Name,
-    /// Neither a log, which belongs to the key, nor named itself.
-    pub state: State,
+    /// The name in place and the state beside it, 96 bytes in all.
+    Named {
+        name: Name,
+        /// Neither a log, which belongs to the key, nor named itself.
+        state: Box<State>,
+    },
 }
 
 impl State {
@@ -41,9 +39,7 @@ impl State {
     pub fn new(rule: &Rule, now_us: u64) -> Self {
         let state = Self::of_units(rule, now_us, 0);
         match rule.name() {
-            Some(&name) if rule.kind() != Kind::Log => {
-                Self::Named(Box::new(Named { name, state }))
-            }
+            Some(&name) if rule.kind() != Kind::Log => Self::Named { name, state: Box::new(state) },
             _ => state,
         }
     }
@@ -66,14 +62,14 @@ impl State {
     /// Without its name.
     fn plain(&self) -> &Self {
         match self {
-            Self::Named(named) => &named.state,
+            Self::Named { state, .. } => state,
             state => state,
         }
     }
 
     fn plain_mut(&mut self) -> &mut Self {
         match self {
-            Self::Named(named) => &mut named.state,
+            Self::Named { state, .. } => state,
             state => state,
         }
     }
@@ -84,7 +80,7 @@ impl State {
             Self::Window(_) => Kind::Window,
             Self::Fixed(_) | Self::Kept(_) => Kind::Fixed,
             Self::Debt(debt) if debt.leaky => Kind::Leaky,
-            Self::Debt(_) | Self::Interval(_) | Self::Named(_) => Kind::Bucket,
+            Self::Debt(_) | Self::Interval(_) | Self::Named { .. } => Kind::Bucket,
         }
     }
 
@@ -92,9 +88,7 @@ impl State {
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,
-            Self::Named(named) => {
-                rule.kind() != Kind::Log && rule.name() == Some(&named.name)
-            }
+            Self::Named { name, .. } => rule.kind() != Kind::Log && rule.name() == Some(name),
             state => rule.name().is_none() && state.has_shape_of(rule),
         }
     }
@@ -102,9 +96,7 @@ impl State {
     /// Whether the state's name is now a rule's of another algorithm.
     pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
         match self {
-            Self::Named(named) => {
-                rule.name() == Some(&named.name) && rule.kind() != named.state.kind()
-            }
+            Self::Named { name, state } => rule.name() == Some(name) && rule.kind() != state.kind(),
             _ => false,
         }
     }
@@ -160,7 +152,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.count,
             Self::Debt(debt) => debt.whole_units(),
             Self::Interval(interval) => u64::from(interval.used),
-            Self::Log(_) | Self::Named(_) => 0,
+            Self::Log(_) | Self::Named { .. } => 0,
         }
     }
 
@@ -173,7 +165,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.last_us,
             Self::Debt(debt) => debt.last_us,
             Self::Interval(interval) => interval.last_us,
-            Self::Named(_) => 0,
+            Self::Named { .. } => 0,
         }
     }
 
@@ -186,7 +178,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.count == 0 && kept.past.is_empty(),
             Self::Debt(debt) => debt.is_empty(),
             Self::Interval(interval) => interval.is_empty(),
-            Self::Named(_) => true,
+            Self::Named { .. } => true,
         }
     }
 
@@ -201,7 +193,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.read(rule, at_us, cost),
             Self::Debt(debt) => debt.read(rule, at_us, cost),
             Self::Interval(interval) => interval.read(rule, at_us, cost),
-            Self::Named(_) => return None,
+            Self::Named { .. } => return None,
         };
         Some(reading)
     }
@@ -230,7 +222,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.clears(),
             Self::Debt(debt) => debt.clears(debt.limit),
             Self::Interval(interval) => interval.clears(),
-            Self::Named(_) => Moment::At(0),
+            Self::Named { .. } => Moment::At(0),
         }
     }
 
@@ -251,7 +243,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.period_us,
             Self::Debt(debt) => debt.period_us,
             Self::Interval(interval) => interval.period_us,
-            Self::Named(_) => 0,
+            Self::Named { .. } => 0,
         }
     }
 
@@ -281,7 +273,7 @@ impl State {
             Self::Kept(kept) => kept.consume(rule, at_us, cost),
             Self::Debt(debt) => debt.consume(rule, at_us, cost),
             Self::Interval(interval) => interval.consume(rule, at_us, cost),
-            Self::Log(_) | Self::Named(_) => {}
+            Self::Log(_) | Self::Named { .. } => {}
         }
     }
 
@@ -298,13 +290,7 @@ impl State {
     /// Gives units back, newest first; how many there were. Without a rule, as
     /// the rule that consumed last would see it. The window is how far the
     /// clock may have stepped back, and a log is looked at.
-    pub fn refund(
-        &mut self,
-        rule: Option<&Rule>,
-        window_us: u64,
-        now_us: u64,
-        units: u32,
-    ) -> u64 {
+    pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let Some(at_us) = standing_time(now_us, self.last_us(), window_us) else { return 0 };
         let plain = self.plain_mut();
         if let Some(rule) = rule
@@ -322,7 +308,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.refund(at_us, units),
             Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
             Self::Interval(interval) => interval.refund(at_us, units),
-            Self::Named(_) => 0,
+            Self::Named { .. } => 0,
         }
     }
 
@@ -337,9 +323,9 @@ impl State {
                     each(kept.past.as_slices().0.as_ptr().cast());
                 }
             }
-            Self::Named(named) => {
-                each(std::ptr::from_ref::<Named>(named).cast());
-                named.state.allocations(each);
+            Self::Named { state, .. } => {
+                each(std::ptr::from_ref::<Self>(state).cast());
+                state.allocations(each);
             }
             Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {}
         }

@@ -118,9 +118,7 @@ impl Window {
             // old*(W-e) <= room*W
             let elapsed = match old {
                 0 => 0,
-                old => self
-                    .period_us
-                    .saturating_sub(floor_div(product(room, self.period_us), old)),
+                old => self.period_us.saturating_sub(floor_div(product(room, self.period_us), old)),
             };
             let ticks = product(index.saturating_add(later as u64), self.period_us)
                 .saturating_add(u128::from(elapsed));
@@ -159,9 +157,8 @@ impl Window {
         let (index, _) = self.position(self.last_us);
         let newest = self.counts.iter().position(|&n| n > 0);
         Moment::At(newest.map_or(0, |age| {
-            let out_of_sight = index
-                .saturating_add(self.counts.len() as u64)
-                .saturating_sub(age as u64);
+            let out_of_sight =
+                index.saturating_add(self.counts.len() as u64).saturating_sub(age as u64);
             ceil_div(product(out_of_sight, self.period_us), self.res())
         }))
     }

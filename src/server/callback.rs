@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
+use super::OK;
 use super::args::Args;
 use super::call::{Call, Failure};
 
@@ -48,5 +49,5 @@ where
     if let Err(failure) = outcome {
         guarded((), || call.fail(&failure));
     }
-    raw::REDISMODULE_OK as c_int
+    OK
 }

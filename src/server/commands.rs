@@ -7,6 +7,7 @@ use std::ptr;
 
 use redis_module::{Context, raw};
 
+use super::OK;
 use super::log;
 
 /// Everything the server is told about a command.
@@ -234,7 +235,7 @@ fn create(ctx: &Context, command: &'static Command) -> Result<(), Refused> {
             create(ctx.ctx, name, command.handler, flags, key, key, key)
         })
     };
-    if status == Some(raw::REDISMODULE_OK as c_int) { Ok(()) } else { Err(Refused(command.name)) }
+    if status == Some(OK) { Ok(()) } else { Err(Refused(command.name)) }
 }
 
 fn find(ctx: &Context, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
@@ -263,7 +264,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
     // SAFETY: the server copies what the structure points to.
     let status =
         unsafe { raw::RedisModule_SetCommandInfo.map(|set| set(created, &raw const info)) };
-    if status.is_some_and(|status| status != raw::REDISMODULE_OK as c_int) {
+    if status.is_some_and(|status| status != OK) {
         let name = command.name.to_string_lossy();
         log::warning(&format!("the server does not take the documentation of {name}"));
     }
@@ -278,7 +279,7 @@ fn add_category(ctx: &Context) -> bool {
     let status =
         unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, CATEGORY.as_ptr())) };
     match status {
-        Some(status) if status == raw::REDISMODULE_OK as c_int => true,
+        Some(status) if status == OK => true,
         Some(_) => {
             log::warning("the server does not take the ACL category @ratelimit");
             false

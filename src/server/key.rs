@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
+use super::OK;
 use super::args::Arg;
 use super::call::{Call, Failure};
 use super::clock;
@@ -176,7 +177,7 @@ impl<T> WriteKey<'_, T> {
             raw::RedisModule_ModuleTypeSetValue
                 .map(|set| set(self.0.key.as_ptr(), registered, value.cast::<c_void>()))
         };
-        if status == Some(raw::REDISMODULE_OK as c_int) {
+        if status == Some(OK) {
             return Ok(());
         }
         // SAFETY: the server did not take the box made above.

@@ -39,6 +39,9 @@ use std::ffi::c_int;
 
 use redis_module::{Context, Status, raw};
 
+/// What functions of the API answer when all went well.
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
 /// Loads the module: an error is logged and refuses it.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     log::log_panics();

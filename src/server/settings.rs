@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::{Context, raw};
 
+use super::OK;
 use super::callback::guarded;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +111,7 @@ impl Setting {
                 _ => return Ok(()),
             }
         };
-        if status == raw::REDISMODULE_OK as c_int {
-            Ok(())
-        } else {
-            Err(SettingError::Refused(self.name))
-        }
+        if status == OK { Ok(()) } else { Err(SettingError::Refused(self.name)) }
     }
 }
 
@@ -196,7 +193,7 @@ pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), Sett
     // SAFETY: the context is the one the module is being loaded with.
     let status = unsafe { raw::RedisModule_LoadConfigs.map(|load| load(ctx.ctx)) };
     match status {
-        Some(status) if status != raw::REDISMODULE_OK as c_int => Err(SettingError::NotLoaded),
+        Some(status) if status != OK => Err(SettingError::NotLoaded),
         _ => Ok(()),
     }
 }
@@ -221,7 +218,7 @@ unsafe extern "C" fn set_number(
 ) -> c_int {
     // SAFETY: registered with this.
     guarded((), || unsafe { setting(privdata) }.set(value));
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 unsafe extern "C" fn get_switch(_name: *const c_char, privdata: *mut c_void) -> c_int {
@@ -237,7 +234,7 @@ unsafe extern "C" fn set_switch(
 ) -> c_int {
     // SAFETY: registered with this.
     guarded((), || unsafe { setting(privdata) }.set(i64::from(value != 0)));
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 #[cfg(test)]
