@@ -10,7 +10,7 @@ export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
 
 CARGO := scripts/cargo
 
-.PHONY: help build run test lint fmt unit integration fetch clean
+.PHONY: help build run test lint fmt unit integration cost fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ unit: ## tests of the pure layers; no server needed
 
 integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test '*'
+
+cost: ## what a decision costs as the limit grows, without a server
+	$(CARGO) run --release --example cost
 
 fetch: ## fetch the test servers and the Python client
 	@scripts/fetch.py servers

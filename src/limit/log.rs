@@ -248,5 +248,5 @@ fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
         let time = of.time(index);
         since(of, time).saturating_add(since(with, time)) < nth
     };
-    of.first_where(fewer).checked_sub(1).map(|index| of.time(index))
+    of.first_where(0, fewer).checked_sub(1).map(|index| of.time(index))
 }

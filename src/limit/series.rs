@@ -8,9 +8,9 @@
 //!
 //! An entry is 4 bytes: microseconds since a base. Offsets to a base, unlike
 //! differences from entry to entry, give random access, so that counting a
-//! window is one binary search. They reach 71 minutes; an entry further off
-//! opens a new segment with a base of its own (16 bytes), the escape for long
-//! gaps.
+//! window is one search, and next to none where requests come evenly. They
+//! reach 71 minutes; an entry further off opens a new segment with a base of
+//! its own (16 bytes), the escape for long gaps.
 //!
 //! Entries of one unit, nearly all there are, store no weight. The first other
 //! one adds a running total beside each entry, so that a sum of weights stays
@@ -19,6 +19,7 @@
 //! Rejected: 8-byte timestamps (twice the memory), differences (a scan to
 //! count), a counter tree (memory and pointers for what a search does).
 
+use super::exact::{floor_div, product};
 use std::collections::VecDeque;
 use thin_vec::ThinVec;
 
@@ -176,9 +177,35 @@ impl Series {
     }
 
     /// The first entry for which `later` holds, which must hold for all after
-    /// it too; `len` if it holds for none.
-    pub fn first_where(&self, later: impl Fn(u32) -> bool) -> u32 {
-        let (mut low, mut high) = (0, self.len);
+    /// it too; `len` if it holds for none. Galloping from a guess: the cost is
+    /// the logarithm of the distance to it.
+    pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
+        let Some(last) = self.len.checked_sub(1) else { return 0 };
+        let (mut low, mut high, mut step) = (0, self.len, 1u32);
+        let guess = guess.min(last);
+        if later(guess) {
+            high = guess;
+            while high > 0 {
+                let probe = high.saturating_sub(step);
+                if !later(probe) {
+                    low = probe.saturating_add(1);
+                    break;
+                }
+                high = probe;
+                step = step.saturating_mul(2);
+            }
+        } else {
+            low = guess.saturating_add(1);
+            while low < self.len {
+                let probe = low.saturating_add(step).min(last);
+                if later(probe) {
+                    high = probe;
+                    break;
+                }
+                low = probe.saturating_add(1);
+                step = step.saturating_mul(2);
+            }
+        }
         while low < high {
             let middle = low.midpoint(high);
             if later(middle) {
@@ -190,12 +217,15 @@ impl Series {
         low
     }
 
-    /// The first entry later than a time.
+    /// The first entry later than a time, guessed as if entries came evenly.
     fn first_after(&self, time_us: u64) -> u32 {
-        if self.is_empty() || self.time(0) > time_us {
-            return 0;
-        }
-        self.first_where(|index| self.time(index) > time_us)
+        let Some(last) = self.len.checked_sub(1) else { return 0 };
+        let oldest = self.time(0);
+        let Some(into) = time_us.checked_sub(oldest) else { return 0 };
+        let span = self.time(last).saturating_sub(oldest);
+        let guess = floor_div(product(into.min(span), u64::from(last)), span);
+        let guess = u32::try_from(guess).unwrap_or(last);
+        self.first_where(guess, |index| self.time(index) > time_us)
     }
 
     /// Units of the entries later than a time; of all without one.
@@ -215,7 +245,10 @@ impl Series {
             return self.len.checked_sub(u32::try_from(nth).ok()?);
         }
         // The last entry with at least `nth` units from it on.
-        self.first_where(|index| self.units_from(index) < nth).checked_sub(1)
+        let older = self.units().saturating_sub(nth);
+        let guess = floor_div(product(older, u64::from(self.len)), self.units());
+        let guess = u32::try_from(guess).unwrap_or(self.len);
+        self.first_where(guess, |index| self.units_from(index) < nth).checked_sub(1)
     }
 
     /// Adds an entry, not earlier than the newest.

@@ -2,7 +2,7 @@
 //! ever; and it does not outlive its deadline by much.
 
 use super::rules::rule_set;
-use super::traffic::{Action, Call, Traffic, steady};
+use super::traffic::{Action, Call, Clock, Traffic, steady};
 use super::{cases, check, peek};
 use crate::limit::rule::{Algorithm, Rule, SECOND_US};
 use crate::limit::{Expiry, Limiter};
@@ -102,18 +102,18 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn of_one_rule_is_never_early(traffic in steady(rule_set(1), 50, false)) {
+    fn of_one_rule_is_never_early(traffic in steady(rule_set(1), 50, Clock::Forward)) {
         expiring_changes_nothing(&traffic, 0)?;
     }
 
     #[test]
-    fn of_many_rules_is_never_early(traffic in steady(rule_set(4), 50, false)) {
+    fn of_many_rules_is_never_early(traffic in steady(rule_set(4), 50, Clock::Forward)) {
         expiring_changes_nothing(&traffic, 0)?;
     }
 
     #[test]
     fn of_replayed_traffic_is_never_early(
-        traffic in steady(rule_set(3), 50, false),
+        traffic in steady(rule_set(3), 50, Clock::Forward),
         ahead_us in 0..1_000_000_000_000_000u64,
     ) {
         expiring_changes_nothing(&traffic, ahead_us)?;

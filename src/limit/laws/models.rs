@@ -1,6 +1,6 @@
 //! Every algorithm equals its naive model.
 
-use super::traffic::{Action, Call, Traffic, changing, one_at_a_time, steady};
+use super::traffic::{Action, Call, Clock, Traffic, changing, one_at_a_time, steady};
 use super::{cases, check, peek, rules};
 use crate::limit::naive::model::{Answer, Model};
 use crate::limit::{Kind, Limiter, Outcome, Ruling, Verdict};
@@ -102,6 +102,17 @@ proptest! {
         equals(Model::default(), &traffic)?;
     }
 
+    /// Rules of any algorithm under one name.
+    #[test]
+    fn named(traffic in one_at_a_time(rules::any_namesakes(4), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn on_a_reeling_clock(traffic in steady(rules::alike(4), 50, Clock::Reels)) {
+        equals(Model::default(), &traffic)?;
+    }
+
     #[test]
     fn combined(traffic in changing(4, 50)) {
         equals(Model::default(), &traffic)?;
@@ -110,7 +121,7 @@ proptest! {
     /// What a log drops is never missed, while the rules stay.
     #[test]
     fn a_log_drops_nothing_that_is_seen(
-        traffic in steady(rules::plain_logs(4), 80, false)
+        traffic in steady(rules::plain_logs(4), 80, Clock::Forward)
     ) {
         let mut model = Model::default();
         model.log.keeps_all = true;

@@ -1,7 +1,7 @@
 //! A refund restores what was.
 
 use super::rules::rule_set;
-use super::traffic::{Action, Call, changing, steady};
+use super::traffic::{Action, Call, Clock, changing, steady};
 use super::{cases, check, peek, unblocked};
 use crate::limit::rule::Rule;
 use crate::limit::{Change, Limiter, Verdict};
@@ -48,7 +48,7 @@ proptest! {
 
     /// Of one rule, without naming it.
     #[test]
-    fn of_everything_restores_what_was(traffic in steady(rule_set(1), 50, false)) {
+    fn of_everything_restores_what_was(traffic in steady(rule_set(1), 50, Clock::Forward)) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             limiter = unblocked(&limiter);
@@ -65,7 +65,7 @@ proptest! {
 
     /// Never more than was consumed, and asking for all empties the key.
     #[test]
-    fn of_more_than_was_gives_what_was(traffic in steady(rule_set(4), 40, false)) {
+    fn of_more_than_was_gives_what_was(traffic in steady(rule_set(4), 40, Clock::Forward)) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             limiter = unblocked(&limiter);

@@ -2,7 +2,7 @@
 //! `reset_ms`: nothing is consumed then, something is 1 ms earlier.
 
 use super::rules::rule_set;
-use super::traffic::{Action, Call, Traffic, changing, steady};
+use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{cases, check, later, peek, unblocked, would_pass};
 use crate::limit::rule::{MAX_UNITS, Rule};
 use crate::limit::{Limiter, Ruling, Verdict};
@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn exact_for_one_rule(traffic in steady(rule_set(1), 50, true)) {
+    fn exact_for_one_rule(traffic in steady(rule_set(1), 50, Clock::StepsBack)) {
         exact_throughout(&traffic)?;
     }
 

@@ -130,6 +130,22 @@ pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(of_kind(kind, Just(name)), 1..=most)
 }
 
+/// Rules of any algorithm under one name.
+pub fn any_namesakes(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = kind().prop_flat_map(|kind| of_kind(kind, Just(Name::new(b"x"))));
+    prop::collection::vec(rule, 1..=most)
+}
+
+/// Rules with small limits and windows of 1 to 40 ms.
+pub fn alike(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = (any_rule(), 1..=6u64, 1..=6u64, 1..=40u64).prop_map(|(rule, limit, room, ms)| {
+        let mut spec = spec_of(&Limits { limit, room }.of(&rule));
+        spec.period = Period { count: ms, unit: Unit::Millisecond };
+        spec.validate().expect("a valid rule")
+    });
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
 /// Rules for one check: no two with one identity.
 pub fn rule_set(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(any_rule(), 1..=most).prop_map(distinct)

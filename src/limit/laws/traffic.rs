@@ -88,7 +88,17 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn gap(backward: bool) -> impl Strategy<Value = Gap> {
+/// What the clock does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Forward,
+    /// Now and then a step back, short or long.
+    StepsBack,
+    /// Back as often as not.
+    Reels,
+}
+
+fn gap(clock: Clock) -> impl Strategy<Value = Gap> {
     let forward = prop_oneof![
         4 => Just(0i64),
         8 => 0..=100i64,
@@ -101,15 +111,17 @@ fn gap(backward: bool) -> impl Strategy<Value = Gap> {
         1 => Just(-1_000i64),
         1 => -4_000..=0i64,
     ];
-    let mille = prop_oneof![
-        12 => forward.clone().boxed(),
-        1 => if backward { back.boxed() } else { forward.boxed() },
-    ];
+    let steps_back = match clock {
+        Clock::Forward => 0,
+        Clock::StepsBack => 1,
+        Clock::Reels => 12,
+    };
+    let mille = prop_oneof![12 => forward, steps_back => back];
     let jitter = prop_oneof![
         3 => Just(0i64),
         2 => 0..=1i64,
         1 => 0..=5_000i64,
-        1 => if backward { -3_000..=0i64 } else { 0..=3_000i64 },
+        steps_back => -3_000..=0i64,
     ];
     (mille, 0..4usize, jitter).prop_map(|(mille, of, jitter_us)| Gap { mille, of, jitter_us })
 }
@@ -127,9 +139,9 @@ fn start() -> impl Strategy<Value = u64> {
 fn of(
     rule_sets: impl Strategy<Value = Vec<Vec<Rule>>>,
     most: usize,
-    backward: bool,
+    clock: Clock,
 ) -> impl Strategy<Value = Traffic> {
-    let step = (gap(backward), prop_oneof![3 => Just(0usize), 1 => 0..4usize], action())
+    let step = (gap(clock), prop_oneof![3 => Just(0usize), 1 => 0..4usize], action())
         .prop_map(|(gap, rules, action)| Step { gap, rules, action });
     (rule_sets, start(), prop::collection::vec(step, 1..most))
         .prop_map(|(rule_sets, start_us, steps)| Traffic { start_us, rule_sets, steps })
@@ -139,9 +151,9 @@ fn of(
 pub fn steady(
     rules: impl Strategy<Value = Vec<Rule>>,
     most: usize,
-    backward: bool,
+    clock: Clock,
 ) -> impl Strategy<Value = Traffic> {
-    of(rules.prop_map(|rules| vec![rules]), most, backward)
+    of(rules.prop_map(|rules| vec![rules]), most, clock)
 }
 
 /// Traffic under one rule at a time, each of them in turn.
@@ -150,7 +162,7 @@ pub fn one_at_a_time(
     most: usize,
 ) -> impl Strategy<Value = Traffic> {
     let singly = |rules: Vec<Rule>| rules.into_iter().map(|rule| vec![rule]).collect();
-    of(rules.prop_map(singly), most, true)
+    of(rules.prop_map(singly), most, Clock::StepsBack)
 }
 
 /// Traffic under rules that change: their limits mostly, sometimes everything.
@@ -164,7 +176,7 @@ pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic
             vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
         },
     );
-    of(rule_sets, most, true)
+    of(rule_sets, most, Clock::StepsBack)
 }
 
 /// One line a call.

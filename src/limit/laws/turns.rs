@@ -2,7 +2,7 @@
 //! than W/L a unit to the one before, but for rounding to the millisecond.
 
 use super::rules::leaky;
-use super::traffic::{Action, Call, steady};
+use super::traffic::{Action, Call, Clock, steady};
 use super::{cases, check, later};
 use crate::limit::{Limiter, Verdict};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn never_come_too_close(traffic in steady(leaky(), 80, false)) {
+    fn never_come_too_close(traffic in steady(leaky(), 80, Clock::Forward)) {
         let mut limiter = Limiter::default();
         // When the queue is empty again, in 1/L us.
         let mut free = 0i128;

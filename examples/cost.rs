@@ -1,0 +1,62 @@
+//! What a decision costs as the limit grows: nanoseconds a check at a limit of 10 and of 100,000, and their ratio.
+//! No server: the pure limiter, so the worst case of the search is seen bare. `scripts/cargo run --release --example cost`
+
+use redis_ratelimit::limit::{Check, Limiter, Rule};
+use redis_ratelimit::parse;
+use std::hint::black_box;
+use std::time::Instant;
+
+const CHECKS: u32 = 400_000;
+const ROUNDS: usize = 9;
+const HOUR_US: u64 = 3_600_000_000;
+
+/// Nanoseconds a check, with the state as full as the limit allows; every other check is denied.
+fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
+    let text = options.replace("LIMIT", &limit.to_string());
+    let rules: Vec<Rule> =
+        text.split(' ').map(|rule| parse::rule(rule.as_bytes()).expect("a rule")).collect();
+    let mut limiter = Limiter::default();
+    let mut rulings = Vec::new();
+    let mut now_us = 1_700_000_000_000_000;
+    let step_us = HOUR_US * u64::from(cost) / limit;
+    let mut ask = |now_us| {
+        black_box(limiter.check(&Check { rules: &rules, cost, now_us }, &mut rulings));
+    };
+    for _ in 0..limit / u64::from(cost) {
+        now_us += step_us;
+        ask(now_us);
+    }
+    let start = Instant::now();
+    for _ in 0..CHECKS / 2 {
+        now_us += step_us;
+        ask(now_us);
+        ask(now_us); // denied, the state being full
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CHECKS)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    println!("{:40} {:>8} {:>10} {:>7}", "rules", "at 10", "at 100000", "ratio");
+    for (rules, cost) in [
+        ("log:LIMIT/h", 1),
+        ("log:LIMIT/h", 5),
+        ("log:LIMIT/h log:10/s", 1),
+        ("log:LIMIT/h log:LIMIT/30m", 1),
+        ("window:LIMIT/h", 1),
+        ("fixed:LIMIT/h", 1),
+        ("bucket:LIMIT/h", 1),
+        ("leaky:LIMIT/h", 1),
+    ] {
+        // Interleaved, so that a noisy machine is noisy to both.
+        let (small, large): (Vec<f64>, Vec<f64>) =
+            (0..ROUNDS).map(|_| (nanos(10, rules, cost), nanos(100_000, rules, cost))).unzip();
+        let (small, large) = (median(small), median(large));
+        let what = format!("{rules} COST {cost}");
+        println!("{what:40} {small:6.1}ns {large:8.1}ns {:7.2}", large / small);
+    }
+}
