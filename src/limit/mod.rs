@@ -6,7 +6,7 @@
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
 //!              debt (bucket and leaky), interval (bucket, refill=interval)
-//! rule       a limit per period, validated once
+//! rule       a limit per period, validated once (by spec)
 //! reading    what a rule sees when it looks at a state
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
@@ -37,6 +37,7 @@ mod overrule;
 mod reading;
 pub mod rule;
 mod series;
+mod spec;
 mod state;
 mod window;
 

@@ -1,0 +1,256 @@
+use super::*;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { max_rules: 3, max_log_entries: 1000, allow_at: true };
+const UNTIMED: Limits = Limits { allow_at: false, ..LIMITS };
+
+/// The words of a line as arguments; `''` is an empty one.
+fn words(line: &str) -> impl Iterator<Item = &[u8]> {
+    line.split_whitespace().map(|word| if word == "''" { &b""[..] } else { word.as_bytes() })
+}
+
+fn texts(rules: &[Rule]) -> String {
+    rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn check_error(line: &str, limits: &Limits) -> String {
+    check(words(line), limits, &mut Vec::new()).expect_err(line).to_string()
+}
+
+#[test]
+fn checks_are_read() {
+    let mut rules = Vec::new();
+    for (line, cost, at_us, full, read) in [
+        ("20/m", 1, None, false, "log:20/1m"),
+        ("COST 3 20/m", 3, None, false, "log:20/1m"),
+        ("cost 0 20/m", 0, None, false, "log:20/1m"),
+        ("Cost 1000000000 20/m", 1_000_000_000, None, false, "log:20/1m"),
+        ("AT 0 20/m", 1, Some(0), false, "log:20/1m"),
+        ("at 253402300799999999 20/m", 1, Some(MAX_TIME_US), false, "log:20/1m"),
+        ("full 20/m 1/s", 1, None, true, "log:20/1m log:1/1s"),
+        ("FULL AT 7 COST 2 20/m", 2, Some(7), true, "log:20/1m"),
+        ("AT 7 FULL COST 2 20/m", 2, Some(7), true, "log:20/1m"),
+        (
+            "1000/m 20/m,name=a window:9999/m",
+            1,
+            None,
+            false,
+            "log:1000/1m log:20/1m,name=a window:9999/1m",
+        ),
+    ] {
+        let request = check(words(line), &LIMITS, &mut rules);
+        assert_eq!(request, Ok(CheckRequest { cost, at_us, full }), "{line}");
+        assert_eq!(texts(&rules), read, "{line}");
+    }
+}
+
+#[test]
+fn checks_that_are_none_are_refused() {
+    const LONE: &str = "expected COST, AT, FULL or a rule such as 20/1m";
+    const AFTER: &str = "expected a rule such as 20/1m; options come before the rules";
+    for (line, error) in [
+        ("", "wrong number of arguments".to_owned()),
+        ("FULL", "wrong number of arguments".into()),
+        ("COST 1 AT 5", "wrong number of arguments".into()),
+        ("foo", format!("unexpected 'foo', {LONE}")),
+        ("20", format!("unexpected '20', {LONE}")),
+        ("''", format!("unexpected '', {LONE}")),
+        ("META x 20/m", format!("unexpected 'META', {LONE}")),
+        ("COST 1 NEXT 20/m", format!("unexpected 'NEXT', {LONE}")),
+        ("20/m COST 1", format!("unexpected 'COST', {AFTER}")),
+        ("20/m full", format!("unexpected 'full', {AFTER}")),
+        ("20/m NEXT 1/s", format!("unexpected 'NEXT', {AFTER}")),
+        ("20/m ''", format!("unexpected '', {AFTER}")),
+        ("COST", "COST has no value, expected an integer 0..1000000000".into()),
+        ("COST x 20/m", "COST is 'x', expected an integer 0..1000000000".into()),
+        ("COST 20/m", "COST is '20/m', expected an integer 0..1000000000".into()),
+        ("COST -1 20/m", "COST is '-1', expected an integer 0..1000000000".into()),
+        ("COST +1 20/m", "COST is '+1', expected an integer 0..1000000000".into()),
+        ("COST '' 20/m", "COST is '', expected an integer 0..1000000000".into()),
+        ("COST 1000000001 20/m", "COST is '1000000001', expected an integer 0..1000000000".into()),
+        (
+            "COST 18446744073709551616 20/m",
+            "COST is '18446744073709551616', expected an integer 0..1000000000".into(),
+        ),
+        ("COST 1 cost 1 20/m", "COST is given twice, expected once".into()),
+        ("AT 1 AT 1 20/m", "AT is given twice, expected once".into()),
+        ("FULL FULL 20/m", "FULL is given twice, expected once".into()),
+        ("AT", "AT has no value, expected an integer 0..253402300799999999".into()),
+        (
+            "AT 253402300800000000 20/m",
+            "AT is '253402300800000000', expected an integer 0..253402300799999999".into(),
+        ),
+        ("AT FULL 20/m", "AT is 'FULL', expected an integer 0..253402300799999999".into()),
+        ("@free", "rule '@free': unknown policy".into()),
+        ("20/m @x", "rule '@x': unknown policy".into()),
+        (
+            "1/s 2/m 3/h 4/d",
+            "rule '4/d': one too many, expected at most 3 (ratelimit.max-rules)".into(),
+        ),
+        (
+            "1001/m",
+            "rule '1001/m': a log of 1001 entries, expected at most 1000 \
+             (ratelimit.max-log-entries); use window or bucket instead"
+                .into(),
+        ),
+        (
+            "20/m log:30/60s",
+            "rule 'log:30/60s': same identity as rule 'log:20/1m', expected another name, \
+             algorithm or period"
+                .into(),
+        ),
+        (
+            "20/m,name=a bucket:30/s,name=a",
+            "rule 'bucket:30/s,name=a': same identity as rule 'log:20/1m,name=a', expected \
+             another name, algorithm or period"
+                .into(),
+        ),
+    ] {
+        assert_eq!(check_error(line, &LIMITS), error, "{line}");
+    }
+}
+
+#[test]
+fn a_time_must_be_allowed() {
+    let refused = "AT is refused here, expected no AT unless 'ratelimit.allow-at yes'";
+    for line in ["AT 5 20/m", "at", "FULL AT x 20/m"] {
+        assert_eq!(check_error(line, &UNTIMED), refused, "{line}");
+    }
+    let refund = refund(words("5 AT 1"), &UNTIMED, &mut Vec::new());
+    assert_eq!(refund, Err(ParseError::AtRefused));
+}
+
+#[test]
+fn rules_of_the_last_request_are_gone() {
+    let mut rules = Vec::new();
+    assert!(check(words("1/s 2/m"), &LIMITS, &mut rules).is_ok());
+    assert!(check(words("3/h"), &LIMITS, &mut rules).is_ok());
+    assert_eq!(texts(&rules), "log:3/1h");
+    assert_eq!(refund(words("1"), &LIMITS, &mut rules).map(|r| r.units), Ok(1));
+    assert!(rules.is_empty());
+}
+
+#[test]
+fn refunds_are_read_or_refused() {
+    let mut rules = Vec::new();
+    for (line, units, at_us, read) in [
+        ("5", 5, None, ""),
+        ("0 at 9", 0, Some(9), ""),
+        ("1000000000 AT 9 20/m 1/s", 1_000_000_000, Some(9), "log:20/1m log:1/1s"),
+        ("5 20/m", 5, None, "log:20/1m"),
+    ] {
+        let request = refund(words(line), &LIMITS, &mut rules);
+        assert_eq!(request, Ok(RefundRequest { units, at_us }), "{line}");
+        assert_eq!(texts(&rules), read, "{line}");
+    }
+    for (line, error) in [
+        ("", "wrong number of arguments"),
+        ("x", "units is 'x', expected an integer 0..1000000000"),
+        ("20/m", "units is '20/m', expected an integer 0..1000000000"),
+        ("5 AT 1 AT 1", "AT is given twice, expected once"),
+        ("5 COST 1", "unexpected 'COST', expected AT or a rule such as 20/1m"),
+        (
+            "5 20/m AT 1",
+            "unexpected 'AT', expected a rule such as 20/1m; options come before the rules",
+        ),
+    ] {
+        let read = refund(words(line), &LIMITS, &mut rules);
+        assert_eq!(read.expect_err(line).to_string(), error, "{line}");
+    }
+}
+
+#[test]
+fn explanations_are_read_or_refused() {
+    let mut rules = Vec::new();
+    assert_eq!(explain(words("20/m fixed:5/d"), &LIMITS, &mut rules), Ok(()));
+    assert_eq!(texts(&rules), "log:20/1m fixed:5/1d");
+    for (line, error) in [
+        ("", "wrong number of arguments"),
+        ("COST 1 20/m", "unexpected 'COST', expected a rule such as 20/1m"),
+        ("20/m FULL", "unexpected 'FULL', expected a rule such as 20/1m"),
+        ("1/s 2/m 3/h 4/d", "rule '4/d': one too many, expected at most 3 (ratelimit.max-rules)"),
+    ] {
+        let read = explain(words(line), &LIMITS, &mut rules);
+        assert_eq!(read.expect_err(line).to_string(), error, "{line}");
+    }
+}
+
+#[test]
+fn effects_are_read_or_refused() {
+    let mut rules = Vec::new();
+    for (line, at_us, kind, units, expiry, read) in [
+        ("5 admit 2 0 20/m", 5, EffectKind::Admit, 2, Expiry::Keep, "log:20/1m"),
+        ("5 charge 2 -1 20/m", 5, EffectKind::Charge, 2, Expiry::Never, "log:20/1m"),
+        ("5 refund 2 99", 5, EffectKind::Refund, 2, Expiry::At(99), ""),
+        ("5 refund 2 99 20/m", 5, EffectKind::Refund, 2, Expiry::At(99), "log:20/1m"),
+        // A primary may have been allowed more.
+        (
+            "5 admit 2 9 5000/m 1/s 2/s,name=a 3/h",
+            5,
+            EffectKind::Admit,
+            2,
+            Expiry::At(9),
+            "log:5000/1m log:1/1s log:2/1s,name=a log:3/1h",
+        ),
+        (
+            "0 admit 0 9223372036854775807 1/s",
+            0,
+            EffectKind::Admit,
+            0,
+            Expiry::At(9_223_372_036_854_775_807),
+            "log:1/1s",
+        ),
+    ] {
+        let effect = apply(words(line), &mut rules);
+        assert_eq!(effect, Ok(Effect { at_us, kind, units, expiry }), "{line}");
+        assert_eq!(texts(&rules), read, "{line}");
+    }
+    for (line, error) in [
+        ("", "wrong number of arguments"),
+        ("5", "wrong number of arguments"),
+        ("5 admit", "wrong number of arguments"),
+        ("5 admit 1", "wrong number of arguments"),
+        ("5 admit 1 0", "wrong number of arguments"),
+        ("5 charge 1 0", "wrong number of arguments"),
+        ("x admit 1 0 20/m", "time is 'x', expected an integer 0..253402300799999999"),
+        ("5 ADMIT 1 0 20/m", "effect is 'ADMIT', expected admit, charge or refund"),
+        ("5 admit -1 0 20/m", "units is '-1', expected an integer 0..1000000000"),
+        ("5 admit 1 -2 20/m", "expiry is '-2', expected an integer 0..9223372036854775807"),
+        ("5 admit 1 0 20/m x", "unexpected 'x', expected a rule such as 20/1m"),
+        ("5 admit 1 0 @x", "rule '@x': unknown policy"),
+    ] {
+        let read = apply(words(line), &mut rules);
+        assert_eq!(read.expect_err(line).to_string(), error, "{line}");
+    }
+}
+
+/// Arguments that get past the first test now and then.
+fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let argument = prop_oneof![
+        "(?i)cost|at|full|meta|next|admit|charge|refund".prop_map(String::into_bytes),
+        "-?[0-9]{1,20}".prop_map(String::into_bytes),
+        "(window:|fixed:)?[0-9]{1,4}/[0-9]{0,3}[smhd](,name=[a-c])?".prop_map(String::into_bytes),
+        any::<Vec<u8>>(),
+    ];
+    proptest::collection::vec(argument, 0..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_arguments_give_a_request_or_a_printable_line(args in arguments()) {
+        let mut rules = Vec::new();
+        let slices = || args.iter().map(Vec::as_slice);
+        let errors = [
+            check(slices(), &LIMITS, &mut rules).err(),
+            refund(slices(), &LIMITS, &mut rules).err(),
+            explain(slices(), &LIMITS, &mut rules).err(),
+            apply(slices(), &mut rules).err(),
+        ];
+        for error in errors.into_iter().flatten() {
+            let line = error.to_string();
+            prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+use super::*;
+use crate::limit::rule::{Algorithm, Calendar, RuleError};
+use proptest::prelude::*;
+
+fn error(text: &str) -> String {
+    rule(text.as_bytes()).expect_err(text).to_string()
+}
+
+#[test]
+fn every_form_has_its_canonical_text() {
+    for (text, canonical) in [
+        ("20/m", "log:20/1m"),
+        ("log:20/1m", "log:20/1m"),
+        ("log:20/60s", "log:20/1m"),
+        ("log:20/60000ms", "log:20/1m"),
+        ("0020/01m", "log:20/1m"),
+        ("0/s", "log:0/1s"),
+        ("1000000000/d", "log:1000000000/1d"),
+        ("5/ms", "log:5/1ms"),
+        ("5/h", "log:5/1h"),
+        ("5/7d", "log:5/1w"),
+        ("5/366d", "log:5/366d"),
+        ("5/52w", "log:5/52w"),
+        (
+            "5/m,count=all,ban=10m,shadow,name=Web_1.a-b",
+            "log:5/1m,name=Web_1.a-b,count=all,ban=10m,shadow",
+        ),
+        ("5/m,count=allowed", "log:5/1m"),
+        ("5/m,ban=h", "log:5/1m,ban=1h"),
+        ("window:100/m", "window:100/1m"),
+        ("window:100/m,res=1", "window:100/1m"),
+        ("window:100/m,res=60", "window:100/1m,res=60"),
+        ("fixed:5/7d", "fixed:5/7d"),
+        ("fixed:5/w", "fixed:5/1w"),
+        ("fixed:5/month", "fixed:5/1month"),
+        ("fixed:5/1month,tz=+05:30", "fixed:5/1month,tz=+05:30"),
+        ("fixed:5/d,tz=-14:00,keep=366", "fixed:5/1d,tz=-14:00,keep=366"),
+        ("fixed:5/d,tz=-00:00", "fixed:5/1d"),
+        ("fixed:5/d,align=epoch", "fixed:5/1d"),
+        ("fixed:5/d,keep=1,align=first", "fixed:5/1d,align=first,keep=1"),
+        ("bucket:5/s", "bucket:5/1s"),
+        ("bucket:5/s,burst=5", "bucket:5/1s"),
+        ("bucket:5/s,refill=interval,burst=50", "bucket:5/1s,burst=50,refill=interval"),
+        ("leaky:5/s", "leaky:5/1s"),
+        ("leaky:5/s,queue=0", "leaky:5/1s,queue=0"),
+    ] {
+        let read = rule(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read.to_string(), canonical, "{text}");
+    }
+}
+
+#[test]
+fn every_fault_says_what_was_expected() {
+    for (text, fault) in [
+        ("", "no period, expected limit/period such as 20/1m"),
+        ("20", "no period, expected limit/period such as 20/1m"),
+        ("log:20", "no period, expected limit/period such as 20/1m"),
+        ("@free", "unknown policy"),
+        ("@", "unknown policy"),
+        ("@a/b", "unknown policy"),
+        ("foo:20/m", "unknown algorithm 'foo', expected log, window, fixed, bucket or leaky"),
+        ("Log:20/m", "unknown algorithm 'Log', expected log, window, fixed, bucket or leaky"),
+        (":20/m", "unknown algorithm '', expected log, window, fixed, bucket or leaky"),
+        ("/m", "limit is '', expected an integer 0..1000000000"),
+        ("log:/m", "limit is '', expected an integer 0..1000000000"),
+        ("-1/m", "limit is '-1', expected an integer 0..1000000000"),
+        ("+1/m", "limit is '+1', expected an integer 0..1000000000"),
+        (" 1/m", "limit is ' 1', expected an integer 0..1000000000"),
+        ("1.5/m", "limit is '1.5', expected an integer 0..1000000000"),
+        ("log:window:1/m", "limit is 'window:1', expected an integer 0..1000000000"),
+        ("1000000001/m", "limit is 1000000001, expected 0..1000000000"),
+        (
+            "99999999999999999999/m",
+            "limit is '99999999999999999999', expected an integer 0..1000000000",
+        ),
+        ("5/", "the period '' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/,shadow", "the period '' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/1.5h", "the period '1.5h' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/-1h", "the period '-1h' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/m/2", "the period 'm/2' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/60", "the period '60' has no known unit, expected ms, s, m, h, d, w or month"),
+        ("5/x", "the period 'x' has no known unit, expected ms, s, m, h, d, w or month"),
+        ("5/2min", "the period '2min' has no known unit, expected ms, s, m, h, d, w or month"),
+        ("5/M", "the period 'M' has no known unit, expected ms, s, m, h, d, w or month"),
+        ("5/0s", "the period is out of range, expected 1ms..366d"),
+        ("5/367d", "the period is out of range, expected 1ms..366d"),
+        ("5/99999999999999999999ms", "the period is out of range, expected 1ms..366d"),
+        ("5/month", "the period 'month' belongs to fixed, expected ms, s, m, h, d or w"),
+        ("fixed:5/2month", "a period of several months, expected 'month'"),
+        (
+            "fixed:5/month,align=first",
+            "'month' with align=first, expected align=epoch or a period in days",
+        ),
+        ("5/m,", "unknown option '', expected name, count, ban or shadow"),
+        ("5/m,foo=1", "unknown option 'foo', expected name, count, ban or shadow"),
+        ("5/m,SHADOW", "unknown option 'SHADOW', expected name, count, ban or shadow"),
+        ("5/m,shadow,,", "unknown option '', expected name, count, ban or shadow"),
+        ("window:5/m,x", "unknown option 'x', expected res, name, count, ban or shadow"),
+        ("fixed:5/m,x", "unknown option 'x', expected align, tz, keep, name, count, ban or shadow"),
+        ("bucket:5/m,x", "unknown option 'x', expected burst, refill, name, count, ban or shadow"),
+        ("leaky:5/m,x", "unknown option 'x', expected queue, name, count, ban or shadow"),
+        ("5/m,res=2", "option 'res' belongs to window, not to log"),
+        ("window:5/m,queue=2", "option 'queue' belongs to leaky, not to window"),
+        ("5/m,name", "option 'name' has no value, expected name= and 1 to 32 of A-Z a-z 0-9 _ . -"),
+        ("5/m,name=", "name is '', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
+        ("5/m,name=a=b", "name is 'a=b', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
+        ("5/m,name=a:b", "name is 'a:b', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
+        ("5/m,count", "option 'count' has no value, expected count= and all or allowed"),
+        ("5/m,count=none", "count is 'none', expected all or allowed"),
+        ("5/m,ban", "option 'ban' has no value, expected ban= and a period such as 10m"),
+        ("5/m,ban=5", "ban '5' has no known unit, expected ms, s, m, h, d or w"),
+        ("5/m,ban=", "ban '' cannot be read, expected an integer and a unit such as 90s"),
+        ("5/m,ban=0s", "ban is out of range, expected a period of 1ms..366d"),
+        ("5/m,ban=month", "ban is out of range, expected a period of 1ms..366d"),
+        ("5/m,ban=99999999999999999999s", "ban is out of range, expected a period of 1ms..366d"),
+        ("5/m,shadow=1", "shadow is '1', expected no value"),
+        ("5/m,shadow=", "shadow is '', expected no value"),
+        ("window:5/m,res", "option 'res' has no value, expected res= and an integer 1..60"),
+        ("window:5/m,res=x", "res is 'x', expected an integer 1..60"),
+        ("window:5/m,res=0", "res is 0, expected 1..60"),
+        ("window:5/m,res=61", "res is 61, expected 1..60"),
+        ("fixed:5/m,align=last", "align is 'last', expected epoch or first"),
+        ("fixed:5/m,align", "option 'align' has no value, expected align= and epoch or first"),
+        ("fixed:5/m,tz", "option 'tz' has no value, expected tz= and +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=2", "tz is '2', expected +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=02:00", "tz is '02:00', expected +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=+2:00", "tz is '+2:00', expected +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=+02:60", "tz is '+02:60', expected +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=*02:00", "tz is '*02:00', expected +HH:MM or -HH:MM"),
+        ("fixed:5/m,tz=+14:01", "tz is out of range, expected -14:00..+14:00"),
+        ("fixed:5/m,tz=-99:59", "tz is out of range, expected -14:00..+14:00"),
+        ("fixed:5/m,keep=-1", "keep is '-1', expected an integer 0..366"),
+        ("fixed:5/m,keep=367", "keep is 367, expected 0..366"),
+        ("bucket:5/m,burst=0", "burst is 0, expected 1..1000000000"),
+        ("bucket:5/m,burst=1e3", "burst is '1e3', expected an integer 1..1000000000"),
+        ("bucket:5/m,refill=even", "refill is 'even', expected interval"),
+        ("bucket:5/m,refill", "option 'refill' has no value, expected refill= and interval"),
+        ("leaky:5/m,queue=1000000001", "queue is 1000000001, expected 0..1000000000"),
+        ("leaky:5/m,queue=", "queue is '', expected an integer 0..1000000000"),
+    ] {
+        assert_eq!(error(text), format!("rule '{text}': {fault}"));
+    }
+}
+
+#[test]
+fn an_option_may_be_given_once() {
+    for (kind, options) in [
+        ("log", &["name=a", "count=allowed", "count=all", "ban=1m", "shadow"][..]),
+        ("window", &["res=2"]),
+        ("fixed", &["align=epoch", "tz=+00:00", "keep=0"]),
+        ("bucket", &["burst=5", "refill=interval"]),
+        ("leaky", &["queue=5"]),
+    ] {
+        for option in options {
+            let word = option.split('=').next().unwrap_or(option);
+            let text = format!("{kind}:5/m,{option},{option}");
+            let fault = format!("option '{word}' is given twice, expected once");
+            assert_eq!(error(&text), format!("rule '{text}': {fault}"));
+        }
+    }
+    assert!(error("5/m,count=all,count=allowed").ends_with("given twice, expected once"));
+}
+
+#[test]
+fn names_have_up_to_32_bytes() {
+    let name = "x".repeat(32);
+    let read = rule(format!("5/m,name={name}").as_bytes()).unwrap();
+    assert_eq!(read.name().map(Name::as_str), Some(&*name));
+    assert!(rule(format!("5/m,name={name}x").as_bytes()).is_err());
+}
+
+#[test]
+fn weeks_and_months_keep_their_calendar() {
+    for (text, calendar) in [
+        ("fixed:5/7d", Calendar::Epoch),
+        ("fixed:5/2w", Calendar::Weeks),
+        ("fixed:5/month", Calendar::Months),
+    ] {
+        let read = rule(text.as_bytes()).unwrap().algorithm();
+        assert!(matches!(read, Algorithm::Fixed { calendar: c, .. } if c == calendar), "{text}");
+    }
+}
+
+fn units() -> impl Strategy<Value = Unit> {
+    prop_oneof![
+        Just(Unit::Millisecond),
+        Just(Unit::Second),
+        Just(Unit::Minute),
+        Just(Unit::Hour),
+        Just(Unit::Day),
+        Just(Unit::Week),
+        Just(Unit::Month),
+    ]
+}
+
+fn periods() -> impl Strategy<Value = Period> {
+    let counts = prop_oneof![3 => 1..60_u64, 1 => 0..40_000_000_000_u64];
+    (counts, units()).prop_map(|(count, unit)| Period { count, unit })
+}
+
+/// Specs of all kinds, a few of them beyond bounds.
+fn specs() -> impl Strategy<Value = RuleSpec> {
+    let own = (
+        proptest::option::of(0..62_u64),
+        proptest::option::of(prop_oneof![Just(Align::Epoch), Just(Align::First)]),
+        proptest::option::of(-850..850_i16),
+        proptest::option::of(0..380_u64),
+        proptest::option::of(0..1_000_000_010_u64),
+        proptest::option::of(Just(Refill::Interval)),
+        proptest::option::of(0..1_000_000_010_u64),
+    );
+    let common = (
+        proptest::option::of("[A-Za-z0-9_.-]{1,32}"),
+        any::<bool>(),
+        proptest::option::of(periods()),
+        any::<bool>(),
+    );
+    let limits = prop_oneof![0..100_u64, 0..1_000_000_010_u64];
+    (proptest::sample::select(&Kind::ALL), limits, periods(), own, common).prop_map(
+        |(kind, limit, period, own, common)| {
+            let (res, align, tz_min, keep, burst, refill, queue) = own;
+            let (name, count_all, ban, shadow) = common;
+            let of = |owner| owner == kind;
+            RuleSpec {
+                kind,
+                limit,
+                period,
+                res: res.filter(|_| of(Kind::Window)),
+                align: align.filter(|_| of(Kind::Fixed)),
+                tz_min: tz_min.filter(|_| of(Kind::Fixed)),
+                keep: keep.filter(|_| of(Kind::Fixed)),
+                burst: burst.filter(|_| of(Kind::Bucket)),
+                refill: refill.filter(|_| of(Kind::Bucket)),
+                queue: queue.filter(|_| of(Kind::Leaky)),
+                name: name.and_then(|name| Name::new(name.as_bytes())),
+                count_all,
+                ban,
+                shadow,
+            }
+        },
+    )
+}
+
+/// A spec as one would write it, every option spelt out.
+fn spelt(spec: &RuleSpec) -> String {
+    let period = |period: &Period| format!("{}{}", period.count, period.unit.symbol());
+    let tz = |tz: i16| {
+        let sign = if tz < 0 { '-' } else { '+' };
+        format!("{sign}{:02}:{:02}", tz.unsigned_abs() / 60, tz.unsigned_abs() % 60)
+    };
+    let align = |align| if align == Align::First { "first" } else { "epoch" };
+    let mut text = format!("{}:{}/{}", spec.kind.name(), spec.limit, period(&spec.period));
+    let count = if spec.count_all { "all" } else { "allowed" };
+    let options = [
+        ("shadow", spec.shadow.then(String::new)),
+        ("ban=", spec.ban.as_ref().map(period)),
+        ("count=", Some(count.into())),
+        ("name=", spec.name.map(|name| name.as_str().into())),
+        ("queue=", spec.queue.map(|n| n.to_string())),
+        ("refill=", spec.refill.map(|_| "interval".into())),
+        ("burst=", spec.burst.map(|n| n.to_string())),
+        ("keep=", spec.keep.map(|n| n.to_string())),
+        ("tz=", spec.tz_min.map(tz)),
+        ("align=", spec.align.map(|a| align(a).into())),
+        ("res=", spec.res.map(|n| n.to_string())),
+    ];
+    for (word, value) in options {
+        if let Some(value) = value {
+            text = format!("{text},{word}{value}");
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_spelt_spec_is_read_back(spec in specs()) {
+        let text = spelt(&spec);
+        prop_assert_eq!(super::spec(text.as_bytes()), Ok(spec.clone()));
+        match (spec.validate(), rule(text.as_bytes())) {
+            (Ok(valid), read) => prop_assert_eq!(read, Ok(valid)),
+            (Err(why), Err(ParseError::Rule { fault, .. })) => {
+                prop_assert_eq!(fault, Fault::Invalid(why));
+            }
+            (why, read) => prop_assert!(false, "{:?} but {:?}", why, read),
+        }
+    }
+
+    #[test]
+    fn canonical_text_is_read_back(spec in specs()) {
+        if let Ok(valid) = spec.validate() {
+            let text = valid.to_string();
+            prop_assert_eq!(rule(text.as_bytes()), Ok(valid));
+        }
+    }
+
+    #[test]
+    fn any_bytes_give_a_rule_or_a_printable_line(text: Vec<u8>) {
+        check_total(&text)?;
+    }
+
+    #[test]
+    fn near_rules_give_a_rule_or_a_printable_line(
+        text in "((log|window|fixed|bucket|leaky|@)?:?[0-9+-]{0,12}/?[0-9]{0,21}\
+                 (ms|s|m|h|d|w|month|x)?\
+                 (,(res|align|tz|keep|burst|refill|queue|name|count|ban|shadow)\
+                 (=([0-9a-z:+.\u{e4}-]{0,6}|all|first|interval))?){0,3})"
+    ) {
+        check_total(text.as_bytes())?;
+    }
+}
+
+fn check_total(text: &[u8]) -> Result<(), TestCaseError> {
+    match rule(text) {
+        Ok(read) => prop_assert_eq!(rule(read.to_string().as_bytes()), Ok(read)),
+        Err(error) => {
+            let line = error.to_string();
+            prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
+            prop_assert!(line.len() < 300, "{}", line);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_bounds_in_the_messages_are_the_bounds() {
+    let out_of_range = |text: &str| match rule(text.as_bytes()) {
+        Err(ParseError::Rule {
+            fault: Fault::Invalid(RuleError::OutOfRange { min, max, .. }),
+            ..
+        }) => {
+            format!("an integer {min}..{max}")
+        }
+        other => panic!("{other:?}"),
+    };
+    for (word, text) in [
+        ("limit", "9999999999/m"),
+        ("res", "window:5/m,res=9999999999"),
+        ("keep", "fixed:5/m,keep=9999999999"),
+        ("burst", "bucket:5/m,burst=9999999999"),
+        ("queue", "leaky:5/m,queue=9999999999"),
+    ] {
+        let unreadable = text.replace("9999999999", "x");
+        let expected = format!("{word} is 'x', expected {}", out_of_range(text));
+        assert_eq!(error(&unreadable), format!("rule '{unreadable}': {expected}"));
+    }
+}
