@@ -174,7 +174,7 @@ fn reply_in_full(
             to.text("block");
             to.map(2);
             to.text_field("reason", &block.reason);
-            to.integer_field("ttl_ms", clock::left_ms(check.now_us, block.until_us));
+            to.integer_field("ttl_ms", block.left_ms(check.now_us));
         }
     });
 }

@@ -79,6 +79,8 @@ pub struct Ban {
 /// What the rules said before anything was consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Survey {
+    /// What the rules need of the log together.
+    needs: Needs,
     /// The rule with the longest wait of those that deny.
     denier: Option<usize>,
     /// A rule passed over a state from the future.
@@ -153,7 +155,7 @@ impl Limiter {
     fn overruled(&self, now_us: u64, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
         rulings.clear();
         let overrule = self.override_at(now_us)?;
-        let left_ms = overrule.ends().after(now_us).millis();
+        let left_ms = overrule.left_ms(now_us);
         let summary = match overrule.kind {
             OverrideKind::Exempt => Ruling::UNRULED,
             OverrideKind::Block => Ruling {
@@ -172,7 +174,7 @@ impl Limiter {
     fn survey(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Survey {
         rulings.clear();
         let needs = Needs::of(check.rules);
-        let mut survey = Survey { denier: None, forgot: false };
+        let mut survey = Survey { needs, denier: None, forgot: false };
         let mut longest_ms = 0;
         for (index, rule) in check.rules.iter().enumerate() {
             let reading = self.reading(rule, needs, check, &mut survey.forgot);
@@ -198,12 +200,11 @@ impl Limiter {
 
     /// Fills in the resets, and finds the deciding rule.
     fn conclude(&self, check: &Check<'_>, survey: Survey, rulings: &mut [Ruling]) -> Ruling {
-        let needs = Needs::of(check.rules);
         let mut turn_ms = 0;
         let mut least: Option<Ruling> = None;
         for (rule, ruling) in check.rules.iter().zip(rulings.iter_mut()) {
             let clears = self.state_of(rule).map_or(Moment::At(0), |state| {
-                state.clears(rule, needs.window_us_of(rule), check.now_us)
+                state.clears(rule, survey.needs.window_us_of(rule), check.now_us)
             });
             ruling.reset_ms = clears.after(check.now_us).millis();
             if survey.denier.is_some() && ruling.verdict == Verdict::Allowed {

@@ -23,7 +23,7 @@ pub struct Override {
 
 impl Override {
     /// The block that a rule's `ban=` sets.
-    pub fn ban(rule: &Rule, until_us: u64) -> Self {
+    pub(super) fn ban(rule: &Rule, until_us: u64) -> Self {
         let reason = match rule.name() {
             Some(name) => format!("rule {}", name.as_str()),
             None => format!("rule {rule}"),
@@ -35,15 +35,38 @@ impl Override {
         }
     }
 
-    pub fn ends(&self) -> Moment {
+    pub(super) fn ends(&self) -> Moment {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    pub fn in_force(&self, now_us: u64) -> bool {
+    /// Milliseconds until it ends, rounded up; -1 if it is for good.
+    #[must_use]
+    pub fn left_ms(&self, now_us: u64) -> i64 {
+        self.ends().after(now_us).millis()
+    }
+
+    pub(super) fn in_force(&self, now_us: u64) -> bool {
         self.ends() > Moment::At(now_us)
     }
 
-    pub fn deadline(&self) -> Deadline {
+    pub(super) fn deadline(&self) -> Deadline {
         Deadline::new(self.ends(), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
+        Override { kind: OverrideKind::Block, until_us, reason: Box::default() }.left_ms(now_us)
+    }
+
+    #[test]
+    fn what_is_left_is_rounded_up() {
+        assert_eq!(left_ms(1_000, Some(2_001)), 2);
+        assert_eq!(left_ms(1_000, Some(2_000)), 1);
+        assert_eq!(left_ms(3_000, Some(2_000)), 0);
+        assert_eq!(left_ms(3_000, None), -1);
     }
 }

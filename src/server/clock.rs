@@ -21,14 +21,6 @@ pub fn now_us() -> u64 {
     seconds.saturating_mul(1_000_000).saturating_add(nanos / 1_000)
 }
 
-/// Milliseconds from a time to a later one, rounded up; -1 if there is none.
-#[must_use]
-pub fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
-    until_us.map_or(-1, |until| {
-        i64::try_from(until.saturating_sub(now_us).div_ceil(1_000)).unwrap_or(i64::MAX)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,13 +28,5 @@ mod tests {
     #[test]
     fn the_clock_is_this_centurys() {
         assert!(now_us() > 1_700_000_000_000_000);
-    }
-
-    #[test]
-    fn what_is_left_is_rounded_up() {
-        assert_eq!(left_ms(1_000, Some(2_001)), 2);
-        assert_eq!(left_ms(1_000, Some(2_000)), 1);
-        assert_eq!(left_ms(3_000, Some(2_000)), 0);
-        assert_eq!(left_ms(3_000, None), -1);
     }
 }

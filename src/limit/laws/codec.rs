@@ -3,7 +3,7 @@
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Traffic, changing, cost};
-use super::{cases, check, peek};
+use super::{act, cases};
 use crate::limit::rule::{MAX_TIME_US, Rule};
 use crate::limit::{Limiter, Override, OverrideKind, decode, encode};
 use proptest::collection::vec;
@@ -17,17 +17,6 @@ fn after(traffic: &Traffic) -> Limiter {
         act(&mut limiter, rules, now_us, action);
     }
     limiter
-}
-
-fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
-    match action {
-        Action::Check(cost) => drop(check(limiter, rules, cost, now_us)),
-        Action::Peek(cost) => drop(peek(limiter, rules, cost, now_us)),
-        Action::Refund(units, of_rules) => {
-            limiter.refund(units, now_us, if of_rules { rules } else { &[] });
-        }
-        Action::Reset => drop(limiter.reset()),
-    }
 }
 
 /// Uses a limiter that was read in every way there is, and saves it again.

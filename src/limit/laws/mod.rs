@@ -29,6 +29,7 @@ mod traffic;
 mod turns;
 mod wait;
 
+use self::traffic::Action;
 use super::rule::{Period, Rule, RuleSpec, Unit};
 use super::{Check, Kind, Limiter, Outcome, Ruling, Verdict};
 use proptest::test_runner::Config;
@@ -60,6 +61,18 @@ fn check(limiter: &mut Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outc
     let mut rulings = Vec::new();
     let outcome = limiter.check(&Check { rules, cost, now_us }, &mut rulings);
     (outcome, rulings)
+}
+
+/// Makes a call, whatever it answers.
+fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
+    match action {
+        Action::Check(cost) => drop(check(limiter, rules, cost, now_us)),
+        Action::Peek(cost) => drop(peek(limiter, rules, cost, now_us)),
+        Action::Refund(units, of_rules) => {
+            limiter.refund(units, now_us, if of_rules { rules } else { &[] });
+        }
+        Action::Reset => drop(limiter.reset()),
+    }
 }
 
 fn would_pass(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> bool {

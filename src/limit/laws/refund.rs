@@ -1,11 +1,12 @@
 //! A refund restores what was.
 
 use super::rules::rule_set;
-use super::traffic::{Action, Call, Clock, changing, steady};
+use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{cases, check, peek, unblocked};
 use crate::limit::rule::Rule;
 use crate::limit::{Change, Limiter, Verdict};
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
 
 /// Every answer now and later.
 fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
@@ -23,44 +24,39 @@ fn remembers_all(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     limiter.states().iter().all(|state| state.last_us() <= now_us + shortest_us)
 }
 
+/// A check that every rule admitted, undone: of the rules it named, or of
+/// everything.
+fn restores_what_was(traffic: &Traffic, named: bool) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        limiter = unblocked(&limiter);
+        let Action::Check(cost) = action else { continue };
+        let before = limiter.clone();
+        let (outcome, said) = check(&mut limiter, rules, cost, now_us);
+        // A shadow over its limit is charged no more than its capacity.
+        let fits = said.iter().all(|ruling| ruling.verdict == Verdict::Allowed);
+        if outcome.change != Change::Admitted || !fits || !remembers_all(&before, rules, now_us) {
+            continue;
+        }
+        let mut undone = limiter.clone();
+        let of = if named { rules } else { &[] };
+        prop_assert_eq!(undone.refund(cost, now_us, of), u64::from(cost));
+        prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases(4_000))]
 
-    /// A check that every rule admitted, undone.
     #[test]
     fn after_a_check_restores_what_was(traffic in changing(4, 50)) {
-        let mut limiter = Limiter::default();
-        for Call { rules, now_us, action } in traffic.calls() {
-            limiter = unblocked(&limiter);
-            let Action::Check(cost) = action else { continue };
-            let before = limiter.clone();
-            let (outcome, said) = check(&mut limiter, rules, cost, now_us);
-            // A shadow over its limit is charged no more than its capacity.
-            let fits = said.iter().all(|ruling| ruling.verdict == Verdict::Allowed);
-            if outcome.change != Change::Admitted || !fits || !remembers_all(&before, rules, now_us) {
-                continue;
-            }
-            let mut undone = limiter.clone();
-            prop_assert_eq!(undone.refund(cost, now_us, rules), u64::from(cost));
-            prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
-        }
+        restores_what_was(&traffic, true)?;
     }
 
-    /// Of one rule, without naming it.
     #[test]
     fn of_everything_restores_what_was(traffic in steady(rule_set(1), 50, Clock::Forward)) {
-        let mut limiter = Limiter::default();
-        for Call { rules, now_us, action } in traffic.calls() {
-            limiter = unblocked(&limiter);
-            let Action::Check(cost) = action else { continue };
-            let before = limiter.clone();
-            let (outcome, said) = check(&mut limiter, rules, cost, now_us);
-            if outcome.change == Change::Admitted && said[0].verdict == Verdict::Allowed {
-                let mut undone = limiter.clone();
-                prop_assert_eq!(undone.refund(cost, now_us, &[]), u64::from(cost));
-                prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
-            }
-        }
+        restores_what_was(&traffic, false)?;
     }
 
     /// Never more than was consumed, and asking for all empties the key.

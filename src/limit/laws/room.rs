@@ -3,7 +3,7 @@
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
-use super::{cases, check, later, peek, unblocked, would_pass};
+use super::{act, cases, check, later, peek, unblocked, would_pass};
 use crate::limit::rule::{MAX_UNITS, Rule};
 use crate::limit::{Limiter, Ruling, Verdict};
 use proptest::prelude::*;
@@ -76,12 +76,7 @@ fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
                     prop_assert_eq!(outcome.summary.remaining, least.unwrap_or(-1));
                 }
             }
-            Action::Refund(units, of_rules) => {
-                limiter.refund(units, now_us, if of_rules { rules } else { &[] });
-            }
-            Action::Reset => {
-                limiter.reset();
-            }
+            Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),
         }
     }
     Ok(())

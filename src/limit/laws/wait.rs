@@ -4,7 +4,7 @@
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
-use super::{cases, check, later, peek, unblocked, would_pass};
+use super::{act, cases, check, later, peek, unblocked, would_pass};
 use crate::limit::rule::{DAY_US, MAX_PERIOD_US, Rule};
 use crate::limit::{Limiter, Verdict};
 use proptest::prelude::*;
@@ -63,12 +63,7 @@ fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
                     holds(&limiter, rules, cost, now_us, summary.wait_ms)?;
                 }
             }
-            Action::Refund(units, of_rules) => {
-                limiter.refund(units, now_us, if of_rules { rules } else { &[] });
-            }
-            Action::Reset => {
-                limiter.reset();
-            }
+            Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),
         }
     }
     Ok(())
