@@ -58,7 +58,7 @@ pub struct Check<'a> {
 
 impl Limiter {
     /// A limiter of parts that were saved.
-    pub fn from_parts(states: Vec<State>, overrule: Option<Override>) -> Self {
+    pub(super) fn from_parts(states: Vec<State>, overrule: Option<Override>) -> Self {
         let mut limiter = Self::default();
         limiter.change(|many| *many = Many { states, overrule });
         limiter
@@ -71,7 +71,7 @@ impl Limiter {
     }
 
     /// Every state, in the order they came.
-    pub fn states(&self) -> &[State] {
+    pub(super) fn states(&self) -> &[State] {
         match &self.parts {
             Parts::Nothing => &[],
             Parts::One(state) => std::slice::from_ref(state),

@@ -84,10 +84,6 @@ fn capacity_for(entries: u32) -> u32 {
 }
 
 impl Series {
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -32,10 +32,6 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn new(rule: &Rule, now_us: u64) -> Self {
-        Self::of_units(rule, now_us, 0)
-    }
-
     /// Units consumed at a time, for a state that changes its shape.
     pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         let mut counts = vec![0; usize::from(res(rule)).saturating_add(1)].into_boxed_slice();
