@@ -8,7 +8,7 @@ use crate::config;
 use crate::datatype::LIMITER;
 use crate::limit::{self, Change, Check, Expiry, Limiter, OverrideKind, Rule, Ruling};
 use crate::parse;
-use crate::server::{Arg, Args, Call, Effect, Failure, WriteKey, clock};
+use crate::server::{Arg, Args, Call, Effect, Event, Failure, WriteKey, clock};
 
 /// `RL.CHECK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
@@ -46,6 +46,10 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             reply_in_full(call, outcome.summary, &check, rulings, limiter);
         } else {
             reply(call, outcome.summary);
+        }
+        if outcome.ban.is_some() {
+            drop(key);
+            call.notify(Event::Own(c"rl.ban"), name);
         }
         Ok(())
     })

@@ -84,7 +84,7 @@ pub static TABLE: [Command; 7] = [
     Command {
         name: c"rl.apply",
         handler: on_command(effect::apply),
-        flags: c"write",
+        flags: c"write admin",
         arity: -6,
         key: KeyUse::Consume,
         summary: c"Internal: records what a primary's check or refund did.",
@@ -101,7 +101,7 @@ pub static TABLE: [Command; 7] = [
     Command {
         name: c"rl.load",
         handler: on_command(effect::load),
-        flags: c"write",
+        flags: c"write admin",
         arity: 3,
         key: KeyUse::Replace,
         summary: c"Internal: sets a key to a saved value.",

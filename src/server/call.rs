@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_longlong};
 
 use redis_module::raw;
 
+use super::api;
 use super::args::{Arg, Args};
 use super::log::c_string;
 
@@ -48,6 +49,15 @@ pub struct Effect<'a> {
     pub expire_at_ms: i64,
     /// The rules as the caller wrote them.
     pub rules: Args<'a>,
+}
+
+/// What happened to a key, for those who subscribed to keyspace events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An event of this module, by its name.
+    Own(&'static CStr),
+    /// It held nothing any more.
+    Deleted,
 }
 
 impl<'a> Call<'a> {
@@ -104,14 +114,11 @@ impl<'a> Call<'a> {
     /// Valkey's own answer (8.1 and later), which knows of slot migrations too.
     fn obeyed_by_the_server(&self) -> bool {
         type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
-        let mut function: Option<MustObeyClient> = None;
-        // SAFETY: `GetApi` writes a function pointer, of this type by its
-        // documentation, to the address given, or nothing.
+        // SAFETY: the function's type is that of its documentation; the context
+        // is alive.
         unsafe {
-            if let Some(get_api) = raw::RedisModule_GetApi {
-                get_api(c"RedisModule_MustObeyClient".as_ptr(), (&raw mut function).cast());
-            }
-            function.is_some_and(|must_obey| must_obey(self.ctx) == 1)
+            api::find::<MustObeyClient>(c"RedisModule_MustObeyClient")
+                .is_some_and(|must_obey| must_obey(self.ctx) == 1)
         }
     }
 
@@ -187,6 +194,21 @@ impl<'a> Call<'a> {
         unsafe {
             if let Some(signal) = raw::RedisModule_SignalModifiedKey {
                 signal(self.ctx, key.raw());
+            }
+        }
+    }
+
+    /// Publishes a keyspace event: one of the module's own (`rl.ban`), or one
+    /// that every type has (`del`).
+    pub fn notify(&self, event: Event, key: Arg<'_>) {
+        let (class, name) = match event {
+            Event::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
+            Event::Deleted => (raw::REDISMODULE_NOTIFY_GENERIC, c"del"),
+        };
+        // SAFETY: context, name and key name are alive.
+        unsafe {
+            if let Some(notify) = raw::RedisModule_NotifyKeyspaceEvent {
+                notify(self.ctx, class as c_int, name.as_ptr(), key.raw());
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Registering commands: the handler on every server, the documentation and
 //! the ACL category where the server knows such things.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::ptr;
 
 use redis_module::{Context, raw};
 
 use super::OK;
-use super::log;
+use super::log::{self, c_string};
 
 /// Everything the server is told about a command.
 #[derive(Debug)]
@@ -25,6 +25,28 @@ pub struct Command {
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
     pub args: &'static [Param],
+}
+
+impl Command {
+    fn has_flag(&self, wanted: &str) -> bool {
+        self.flags.to_bytes().split(|&byte| byte == b' ').any(|flag| flag == wanted.as_bytes())
+    }
+
+    /// The ACL categories that follow from the flags. Of its own accord no
+    /// server derives them for modules. `@ratelimit` has what a client needs to
+    /// be limited; what administers is not given with it.
+    fn categories(&self, has_own_category: bool) -> String {
+        let access = [("write", "write"), ("readonly", "read")];
+        let access = access.into_iter().filter(|&(flag, _)| self.has_flag(flag));
+        let mut categories: Vec<&str> = access.map(|(_, category)| category).collect();
+        categories.push(if self.has_flag("fast") { "fast" } else { "slow" });
+        if self.has_flag("admin") {
+            categories.extend(["admin", "dangerous"]);
+        } else if has_own_category {
+            categories.push(CATEGORY);
+        }
+        categories.join(" ")
+    }
 }
 
 /// What a command does to the key that is its first argument.
@@ -204,22 +226,20 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The ACL category of all commands.
-const CATEGORY: &CStr = c"ratelimit";
+/// The ACL category of all commands but those for administrators.
+const CATEGORY: &str = "ratelimit";
 
 /// Registers all of them.
 ///
 /// # Errors
 /// The name of the first that the server does not take.
 pub fn register(ctx: &Context, commands: &'static [Command]) -> Result<(), Refused> {
-    let category = add_category(ctx);
+    let has_own_category = add_category(ctx);
     commands.iter().try_for_each(|command| {
         create(ctx, command)?;
         if let Some(created) = find(ctx, command) {
             document(created, command);
-            if category {
-                categorize(created);
-            }
+            categorize(created, command, has_own_category);
         }
         Ok(())
     })
@@ -275,9 +295,11 @@ const SINCE: &CStr = c"0.1.0";
 
 /// Adds `@ratelimit`, from 7.4 on and on Valkey from 8.0. Whether it is there.
 fn add_category(ctx: &Context) -> bool {
-    // SAFETY: the context is the one the module is being loaded with.
+    let category = c_string(CATEGORY);
+    // SAFETY: the context is the one the module is being loaded with; the
+    // server copies the name.
     let status =
-        unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, CATEGORY.as_ptr())) };
+        unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, category.as_ptr())) };
     match status {
         Some(status) if status == OK => true,
         Some(_) => {
@@ -288,12 +310,17 @@ fn add_category(ctx: &Context) -> bool {
     }
 }
 
-fn categorize(created: *mut raw::RedisModuleCommand) {
-    let category: *const c_char = CATEGORY.as_ptr();
-    // SAFETY: the command was just created; the category exists.
-    unsafe {
-        if let Some(set) = raw::RedisModule_SetCommandACLCategories {
-            set(created, category);
-        }
+/// Puts a command into its ACL categories, from 7.2 on.
+fn categorize(created: *mut raw::RedisModuleCommand, command: &Command, has_own_category: bool) {
+    let categories = command.categories(has_own_category);
+    let text = c_string(&categories);
+    // SAFETY: the command was just created; the categories exist.
+    let status =
+        unsafe { raw::RedisModule_SetCommandACLCategories.map(|set| set(created, text.as_ptr())) };
+    if status.is_some_and(|status| status != OK) {
+        let name = command.name.to_string_lossy();
+        log::warning(&format!(
+            "the server does not take the ACL categories {categories} of {name}"
+        ));
     }
 }

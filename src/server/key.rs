@@ -18,7 +18,7 @@ use redis_module::raw;
 
 use super::OK;
 use super::args::Arg;
-use super::call::{Call, Failure};
+use super::call::{Call, Event, Failure};
 use super::clock;
 
 /// A data type of ours, whose values are boxes of `T`.
@@ -83,7 +83,10 @@ impl<T> NativeType<T> {
 #[derive(Debug)]
 struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
-    call: PhantomData<(&'c Call<'c>, T)>,
+    call: &'c Call<'c>,
+    name: Arg<'c>,
+    deleted: bool,
+    value: PhantomData<T>,
 }
 
 impl<T> Drop for OpenKey<'_, T> {
@@ -94,13 +97,17 @@ impl<T> Drop for OpenKey<'_, T> {
                 close(self.key.as_ptr());
             }
         }
+        // Only now, for whoever listens may open the key.
+        if self.deleted {
+            self.call.notify(Event::Deleted, self.name);
+        }
     }
 }
 
 impl<'c, T> OpenKey<'c, T> {
     fn open(
-        call: &'c Call<'_>,
-        name: Arg<'_>,
+        call: &'c Call<'c>,
+        name: Arg<'c>,
         kind: &NativeType<T>,
         mode: u32,
     ) -> Result<Option<Self>, Failure> {
@@ -111,7 +118,7 @@ impl<'c, T> OpenKey<'c, T> {
                 .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
         };
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
-        let key = Self { key, call: PhantomData };
+        let key = Self { key, call, name, deleted: false, value: PhantomData };
         if key.is_missing() || kind.is_type_of(key.key) {
             Ok(Some(key))
         } else {
@@ -185,7 +192,7 @@ impl<T> WriteKey<'_, T> {
         Err(Failure::Internal)
     }
 
-    /// Deletes the key.
+    /// Deletes the key; the event `del` is published when it is closed.
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing.
         unsafe {
@@ -193,6 +200,7 @@ impl<T> WriteKey<'_, T> {
                 delete(self.0.key.as_ptr());
             }
         }
+        self.0.deleted = true;
     }
 
     /// When the key expires, unix milliseconds.
@@ -238,7 +246,7 @@ impl Call<'_> {
     /// [`Failure::WrongType`] if it holds something else.
     pub fn open_read<'c, T>(
         &'c self,
-        name: Arg<'_>,
+        name: Arg<'c>,
         kind: &NativeType<T>,
     ) -> Result<Option<ReadKey<'c, T>>, Failure> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
@@ -250,7 +258,7 @@ impl Call<'_> {
     /// [`Failure::WrongType`] if it holds something else.
     pub fn open_write<'c, T>(
         &'c self,
-        name: Arg<'_>,
+        name: Arg<'c>,
         kind: &NativeType<T>,
     ) -> Result<WriteKey<'c, T>, Failure> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;

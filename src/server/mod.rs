@@ -19,6 +19,7 @@
 //! looked at before it is called: which ones there are depends on the server.
 
 pub mod alloc;
+mod api;
 pub mod args;
 pub mod call;
 pub mod callback;
@@ -31,7 +32,7 @@ pub mod reply;
 pub mod settings;
 
 pub use args::{Arg, Args};
-pub use call::{Call, Effect, Failure};
+pub use call::{Call, Effect, Event, Failure};
 pub use key::{NativeType, ReadKey, WriteKey};
 
 use std::error::Error;
@@ -79,11 +80,20 @@ pub const fn version(text: &str) -> c_int {
     total.saturating_add(part)
 }
 
-/// Says how the module wants to be treated: a truncated payload is an error
-/// it handles, and only what it signals counts as a change.
+/// Of Valkey's, from 9.0 on: keys may come by a migration of their slot.
+const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// Says how the module wants to be treated: a truncated payload is an error it
+/// handles; only what it signals counts as a change; a replica may load new
+/// data beside the old, and a slot may come as a stream of commands, for all
+/// there is lies in the keys.
 pub fn declare_options(ctx: &Context) {
-    let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+    let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    if api::is_valkey() {
+        options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
+    }
     // SAFETY: the context is the one the module is being loaded with.
     unsafe {
         if let Some(set_options) = raw::RedisModule_SetModuleOptions {
