@@ -4,6 +4,8 @@
 //! rdb      RDB files, DUMP and RESTORE, a replica's first synchronisation
 //! aof      rewriting the AOF
 //! upkeep   freeing, measuring, copying, digesting
+//! defrag   moving
+//! blocks   the heap blocks of a value, for the last two
 //! ```
 //!
 //! A value is a `Box<Limiter>`. All that leaves the process is the one payload
@@ -11,6 +13,8 @@
 //! the server keeps per value only says that there is one payload.
 
 mod aof;
+mod blocks;
+mod defrag;
 mod rdb;
 mod upkeep;
 
@@ -43,7 +47,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     free_effort: Some(upkeep::free_effort),
     unlink: None,
     copy: Some(upkeep::copy),
-    defrag: None,
+    defrag: Some(defrag::defrag),
     mem_usage2: None,
     free_effort2: None,
     unlink2: None,
@@ -53,7 +57,11 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 
 /// A value for the server to own.
 fn give(limiter: Limiter) -> *mut c_void {
-    Box::into_raw(Box::new(limiter)).cast()
+    give_back(Box::new(limiter))
+}
+
+fn give_back(limiter: Box<Limiter>) -> *mut c_void {
+    Box::into_raw(limiter).cast()
 }
 
 /// A value the server owns, to look at.

@@ -1,38 +1,57 @@
 //! What the server asks of a value while it keeps it.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 
 use redis_module::raw;
 
+use super::blocks::EachBlock;
 use super::{NOTHING, give, lend, take_back};
 use crate::limit::{self, Limiter};
 use crate::server::callback::guarded;
 use crate::server::{alloc, io};
-
-/// What the allocator can measure.
-const _: () = assert!(align_of::<Limiter>() <= 16);
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server gives the value up.
     guarded((), || drop(unsafe { take_back(value) }));
 }
 
+/// Calls a function with the start of each block of a value.
+///
+/// # Safety
+/// The server gave us the value, and nobody else uses it until we return.
+unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
+    // SAFETY: the caller's promise; the value came from `give` and stays the
+    // server's. The blocks stay where they are.
+    unsafe {
+        let Some(mut limiter) = take_back(value.cast_mut()).map(ManuallyDrop::new) else { return };
+        EachBlock::new(|start| {
+            at(start);
+            start
+        })
+        .of_value(&mut limiter);
+    }
+}
+
 /// For `MEMORY USAGE`: what the allocator set aside, block by block; where it
 /// cannot tell, the payload's size stands for what hangs off the limiter.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
-        // SAFETY: the server gave us a value of ours.
-        let Some(limiter) = (unsafe { lend(value) }) else { return 0 };
         let mut total = Some(0_usize);
-        let mut add = |block: *const u8| {
-            // SAFETY: the limiter names live blocks of its own, none of which
-            // is aligned to more than it is itself.
+        let add = |block: *mut u8| {
+            // SAFETY: the limiter shows live blocks of its own, none of which
+            // is aligned to more than the allocator can measure.
             let size = unsafe { alloc::allocated(block) };
             total = total.zip(size).map(|(total, size)| total.saturating_add(size));
         };
-        add(value.cast());
-        limiter.allocations(&mut add);
-        total.unwrap_or_else(|| size_of::<Limiter>().saturating_add(limit::encode(limiter).len()))
+        // SAFETY: the server gave us a value of ours, and waits.
+        unsafe { each_block(value, add) };
+        total.unwrap_or_else(|| {
+            // SAFETY: as above.
+            let limiter = unsafe { lend(value) };
+            let payload = limiter.map_or(0, |limiter| limit::encode(limiter).len());
+            size_of::<Limiter>().saturating_add(payload)
+        })
     })
 }
 
@@ -43,11 +62,9 @@ pub(super) unsafe extern "C" fn free_effort(
     value: *const c_void,
 ) -> usize {
     guarded(1, || {
-        let mut blocks = 1_usize;
-        // SAFETY: the server gave us a value of ours.
-        if let Some(limiter) = unsafe { lend(value) } {
-            limiter.allocations(&mut |_| blocks = blocks.saturating_add(1));
-        }
+        let mut blocks = 0_usize;
+        // SAFETY: the server gave us a value of ours, and waits.
+        unsafe { each_block(value, |_| blocks = blocks.saturating_add(1)) };
         blocks
     })
 }

@@ -8,6 +8,7 @@
 //! Most keys are checked by one rule, or by log rules that share one log: they
 //! have one state, and it lies in the limiter itself.
 
+use super::blocks::Blocks;
 use super::deadline::Deadline;
 use super::log::Needs;
 use super::overrule::Override;
@@ -230,21 +231,17 @@ impl Limiter {
         self.overrule().map_or(of_states, |overrule| of_states.or(overrule.deadline()))
     }
 
-    /// Each heap block held, by address: for an allocator that can tell their
-    /// sizes.
-    pub fn allocations(&self, each: &mut dyn FnMut(*const u8)) {
-        for state in self.states() {
-            state.allocations(each);
+    /// Shows each heap block held, but for the one the limiter lies in.
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+        if let Parts::Many(many) = &mut self.parts {
+            to.boxed(many);
+            to.vec(&mut many.states);
+            if let Some(overrule) = &mut many.overrule {
+                to.slice(&mut overrule.reason);
+            }
         }
-        let Parts::Many(many) = &self.parts else { return };
-        each(std::ptr::from_ref::<Many>(many).cast());
-        if many.states.capacity() > 0 {
-            each(many.states.as_ptr().cast());
-        }
-        if let Some(overrule) = &many.overrule
-            && !overrule.reason.is_empty()
-        {
-            each(overrule.reason.as_ptr());
+        for state in self.states_mut() {
+            state.show_blocks(to);
         }
     }
 }

@@ -19,6 +19,7 @@
 //! older than their longest window, and the newest units up to their largest
 //! limit.
 
+use super::blocks::Blocks;
 use super::reading::{Moment, Reading};
 use super::rule::{Kind, Rule};
 use super::series::Series;
@@ -221,6 +222,10 @@ impl Log {
         let charged = self.charged_for(rule).and_then(Series::newest_us);
         let newest = self.admitted.newest_us().max(charged);
         Moment::At(newest.map_or(0, |us| us.saturating_add(rule.period_us())))
+    }
+
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+        self.admitted.show_blocks(to);
     }
 
     /// Until when any rule that consumed last could see an entry.

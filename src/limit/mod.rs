@@ -11,6 +11,7 @@
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
 //! explain    a rule in words
+//! blocks     the heap blocks of a value
 //! ```
 //!
 //! Deciding is a function of state, rules, cost and time. Times are Unix
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod calendar;
 mod check;
 mod codec;
@@ -41,6 +43,7 @@ mod spec;
 mod state;
 mod window;
 
+pub use blocks::Blocks;
 pub use check::{Ban, Outcome, Ruling, Verdict};
 pub use codec::{DecodeError, decode, encode};
 pub use deadline::{Deadline, Expiry};

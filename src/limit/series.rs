@@ -19,6 +19,7 @@
 //! Rejected: 8-byte timestamps (twice the memory), differences (a scan to
 //! count), a counter tree (memory and pointers for what a search does).
 
+use super::blocks::Blocks;
 use super::exact::{floor_div, product};
 use std::collections::VecDeque;
 use thin_vec::ThinVec;
@@ -400,31 +401,21 @@ impl Series {
         (0..self.len).map(|index| (self.time(index), self.weight(index)))
     }
 
-    /// Each heap block held, by address.
-    pub fn allocations(&self, each: &mut dyn FnMut(*const u8)) {
-        if self.offsets.capacity() > 0 {
-            // A thin vector's block starts with its header.
-            each(self.offsets.as_ptr().cast::<u8>().wrapping_sub(RING_HEADER_BYTES));
+    /// Shows each heap block held.
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+        to.thin(&mut self.offsets);
+        let Some(tail) = &mut self.tail else { return };
+        to.boxed(tail);
+        to.ring(&mut tail.segments);
+        if let Some(weights) = &mut tail.weights {
+            to.ring(&mut weights.ends);
         }
-        let Some(tail) = &self.tail else { return };
-        each(std::ptr::from_ref::<Tail>(tail).cast());
-        if tail.segments.capacity() > 0 {
-            each(tail.segments.as_slices().0.as_ptr().cast());
-        }
-        if let Some(weights) = &tail.weights
-            && weights.ends.capacity() > 0
-        {
-            each(weights.ends.as_slices().0.as_ptr().cast());
-        }
-        if let Some(companion) = tail.companion.as_deref() {
-            each(std::ptr::from_ref(companion).cast());
-            companion.allocations(each);
+        if let Some(companion) = &mut tail.companion {
+            to.boxed(companion);
+            companion.show_blocks(to);
         }
     }
 }
-
-/// What `thin_vec` puts before the elements: a length and a capacity.
-const RING_HEADER_BYTES: usize = 16;
 
 /// Series are equal when their entries are, however they are laid out.
 impl PartialEq for Series {

@@ -6,6 +6,7 @@
 //! as the units that still counted, rounded up, consumed when the last of them
 //! was.
 
+use super::blocks::Blocks;
 use super::debt::Debt;
 use super::fixed::{self, Fixed, Kept};
 use super::interval::Interval;
@@ -312,20 +313,18 @@ impl State {
         }
     }
 
-    /// Each heap block held, by address.
-    pub fn allocations(&self, each: &mut dyn FnMut(*const u8)) {
+    /// Shows each heap block held.
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
         match self {
-            Self::Log(log) => log.admitted().allocations(each),
-            Self::Window(window) => each(window.counts.as_ptr().cast()),
+            Self::Log(log) => log.show_blocks(to),
+            Self::Window(window) => to.slice(&mut window.counts),
             Self::Kept(kept) => {
-                each(std::ptr::from_ref::<Kept>(kept).cast());
-                if kept.past.capacity() > 0 {
-                    each(kept.past.as_slices().0.as_ptr().cast());
-                }
+                to.boxed(kept);
+                to.ring(&mut kept.past);
             }
             Self::Named { state, .. } => {
-                each(std::ptr::from_ref::<Self>(state).cast());
-                state.allocations(each);
+                to.boxed(state);
+                state.show_blocks(to);
             }
             Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {}
         }

@@ -1,0 +1,25 @@
+//! The heap blocks of a value: who owns which.
+//!
+//! Measuring and moving blocks (active defragmentation) takes unsafe code and
+//! the server's allocator, so it is done elsewhere; a value only shows its
+//! blocks, each by its owner.
+
+use std::collections::VecDeque;
+use thin_vec::ThinVec;
+
+/// Whoever is shown a value's blocks. It may move a block's place in memory,
+/// never what is in it.
+pub trait Blocks {
+    fn boxed<T>(&mut self, owner: &mut Box<T>);
+    fn slice<T>(&mut self, owner: &mut Box<[T]>);
+    fn vec<T>(&mut self, owner: &mut Vec<T>);
+    fn thin<T>(&mut self, owner: &mut ThinVec<T>);
+
+    /// The elements of a ring do not begin where its block does; those of the
+    /// vector it can be turned into and back do.
+    fn ring<T>(&mut self, owner: &mut VecDeque<T>) {
+        let mut elements = Vec::from(std::mem::take(owner));
+        self.vec(&mut elements);
+        *owner = VecDeque::from(elements);
+    }
+}
