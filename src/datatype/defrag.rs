@@ -2,6 +2,7 @@
 //! and gives it a better place if not.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use redis_module::raw;
@@ -29,7 +30,8 @@ pub(super) unsafe extern "C" fn defrag(
             else {
                 return;
             };
-            let Some(mut limiter) = take_back(*place) else { return };
+            // Whatever happens, the value is the server's, and not dropped here.
+            let Some(mut limiter) = take_back(*place).map(ManuallyDrop::new) else { return };
             if alloc::counted_by_server() {
                 EachBlock::new(|start: *mut u8| {
                     NonNull::new(move_block(ctx, start.cast()).cast())
@@ -37,7 +39,7 @@ pub(super) unsafe extern "C" fn defrag(
                 })
                 .of_value(&mut limiter);
             }
-            *place = give_back(limiter);
+            *place = give_back(ManuallyDrop::into_inner(limiter));
         }
     });
     DONE

@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     })
 }
 
-/// How much work freeing is, in blocks: from 64 on the server leaves it to a
+/// How much work freeing is, in blocks: more than 64 the server leaves to a
 /// thread.
 pub(super) unsafe extern "C" fn free_effort(
     _key: *mut raw::RedisModuleString,

@@ -24,6 +24,7 @@ use super::rule::{
 };
 use super::state::State;
 use super::window::Window;
+use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
 use std::fmt;
 
@@ -36,9 +37,11 @@ const CONFIG: config::Configuration = config::standard();
 pub enum DecodeError {
     Empty,
     Version(u8),
-    Truncated(String),
+    Malformed(&'static str),
     Trailing(usize),
     OutOfRange(&'static str),
+    /// A limiter, or a state in it, that holds nothing.
+    Idle,
 }
 
 impl fmt::Display for DecodeError {
@@ -48,9 +51,10 @@ impl fmt::Display for DecodeError {
             Self::Version(version) => {
                 write!(f, "the payload has version {version}, expected 1..{VERSION}")
             }
-            Self::Truncated(why) => write!(f, "the payload cannot be read: {why}"),
+            Self::Malformed(why) => write!(f, "the payload cannot be read: {why}"),
             Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
             Self::OutOfRange(what) => write!(f, "{what} is out of range in the payload"),
+            Self::Idle => f.write_str("the payload holds nothing, expected what was consumed"),
         }
     }
 }
@@ -254,14 +258,25 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     }
     let states = load_items(&saved.states, load_state)?;
     let overrule = saved.overrule.map(load_override).transpose()?;
-    Ok(Limiter::from_parts(states, overrule))
+    let limiter = Limiter::from_parts(states, overrule);
+    if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
 /// Takes an item off the front.
 fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
     let (item, read) = bincode::borrow_decode_from_slice(bytes, CONFIG)
-        .map_err(|error| DecodeError::Truncated(error.to_string()))?;
+        .map_err(|error| DecodeError::Malformed(why(&error)))?;
     Ok((item, bytes.get(read..).unwrap_or_default()))
+}
+
+/// What was wrong, without the words of the library for our own types.
+const fn why(error: &DecodingError) -> &'static str {
+    match error {
+        DecodingError::UnexpectedEnd { .. } => "it ends too early",
+        DecodingError::UnexpectedVariant { .. } => "an unknown kind of state",
+        DecodingError::Utf8 { .. } => "a name is no text",
+        _ => "a malformed number",
+    }
 }
 
 fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
@@ -304,10 +319,15 @@ fn load_override(saved: SavedOverride<'_>) -> Result<Override, DecodeError> {
 
 fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let state = load_meter(saved.meter)?;
-    let Some(text) = saved.name else { return Ok(state) };
+    let Some(text) = saved.name else { return busy(state) };
     let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
     within(!matches!(state, State::Log(_)), "the name of a log")?;
-    Ok(State::Named { name, state: Box::new(state) })
+    busy(State::Named { name, state: Box::new(state) })
+}
+
+/// A state that holds nothing is none.
+fn busy(state: State) -> Result<State, DecodeError> {
+    if state.is_empty() { Err(DecodeError::Idle) } else { Ok(state) }
 }
 
 fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {

@@ -135,7 +135,9 @@ impl Debt {
             self.set(self.owed().saturating_sub(back));
             return u64::from(units);
         }
-        self.set(0);
+        if owed > 0 {
+            self.set(0);
+        }
         ceil_div(owed, self.period_us)
     }
 

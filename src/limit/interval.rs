@@ -78,8 +78,11 @@ impl Interval {
 
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
         let used = self.used_at(at_us);
-        self.used = used.saturating_sub(units);
-        u64::from(used.min(units))
+        let back = used.min(units);
+        if back > 0 {
+            self.used = used.saturating_sub(back);
+        }
+        u64::from(back)
     }
 
     pub fn clears(&self) -> Moment {

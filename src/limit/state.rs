@@ -300,9 +300,19 @@ impl State {
             if plain.kind() != rule.kind() {
                 return 0;
             }
-            *plain = plain.reshaped(rule);
+            let mut reshaped = plain.reshaped(rule);
+            let given = reshaped.give_back(Some(rule), window_us, at_us, units);
+            if given > 0 {
+                *plain = reshaped;
+            }
+            return given;
         }
-        match plain {
+        plain.give_back(rule, window_us, at_us, units)
+    }
+
+    /// Nothing changes if nothing is given back: a refund is replicated by what it gave.
+    fn give_back(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
+        match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
             Self::Window(window) => window.refund(at_us, units),
             Self::Fixed(fixed) => fixed.refund(at_us, units),

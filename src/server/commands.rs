@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
+use std::io;
 use std::ptr;
 
 use redis_module::{Context, raw};
@@ -302,6 +303,8 @@ fn add_category(ctx: &Context) -> bool {
         unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, category.as_ptr())) };
     match status {
         Some(status) if status == OK => true,
+        // It was left by a load before this one that the server undid (8.2).
+        Some(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY) => true,
         Some(_) => {
             log::warning("the server does not take the ACL category @ratelimit");
             false

@@ -252,10 +252,15 @@ impl Model {
             }
             let window = rule.map_or(state.period, |rule| rule.period_us().into());
             let Some(at) = standing(now, state.last, window) else { continue };
+            let mut after = state.clone();
             if let Some(rule) = rule {
-                state.take_shape(rule);
+                after.take_shape(rule);
             }
-            most = most.max(state.meter.give_back(rule, state.last, at, units));
+            let back = after.meter.give_back(rule, after.last, at, units);
+            if back > 0 {
+                *state = after;
+            }
+            most = most.max(back);
         }
         let window = if rules.is_empty() { self.log.window } else { longest_window(rules) };
         if window > 0
