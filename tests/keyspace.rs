@@ -235,6 +235,24 @@ fn memory_is_what_was_promised() {
     });
 }
 
+/// A log whose oldest entries are gone begins in the middle of its blocks.
+#[test]
+fn the_memory_of_a_log_that_moved_on_is_measured_from_its_start() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for cost in [1, 2] {
+            let mut pipe = redis::pipe();
+            for _ in 0..300 {
+                // The charged denials go round and round; the newest 50 units stay.
+                pipe.cmd("RL.CHECK").arg("k").arg("COST").arg(cost).arg("50/h,count=all").ignore();
+            }
+            let () = pipe.query(&mut c).unwrap();
+            let bytes: i64 = cmd("MEMORY").arg("USAGE").arg("k").query(&mut c).unwrap();
+            assert!((100..4_000).contains(&bytes), "{bytes}");
+        }
+    });
+}
+
 #[test]
 fn another_type_is_refused_and_left_alone() {
     server::on_all(|server| {

@@ -14,11 +14,13 @@ pub struct Builder {
     module_args: Vec<String>,
     directives: Vec<String>,
     dir: Option<PathBuf>,
+    pick_port: fn() -> u16,
 }
 
 impl Builder {
     pub(super) fn new(flavor: Flavor) -> Self {
-        Self { flavor, module_args: Vec::new(), directives: Vec::new(), dir: None }
+        let (module_args, directives) = (Vec::new(), Vec::new());
+        Self { flavor, module_args, directives, dir: None, pick_port: free_port }
     }
 
     /// The server that is being built, for what differs between them.
@@ -42,6 +44,12 @@ impl Builder {
         self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
+    /// A node of a cluster that is yet to be made.
+    pub(super) fn cluster_node(mut self) -> Self {
+        self.pick_port = free_port_with_bus;
+        self.config("cluster-enabled", "yes")
+    }
+
     /// Works in this folder and leaves it there, instead of in one that goes when the server goes.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.dir = Some(dir.as_ref().to_path_buf());
@@ -54,7 +62,7 @@ impl Builder {
         let mut server = Server::new(self.flavor, self.dir.as_deref());
         let mut tries = 5;
         loop {
-            let port = free_port();
+            let port = (self.pick_port)();
             let text = self.config_text(port, server.dir());
             fs::write(server.config_file(), text).expect("the configuration file is written");
             match server.launch(port) {
@@ -95,8 +103,23 @@ fn free_port() -> u16 {
     loop {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = (FIRST + process::id().wrapping_mul(997).wrapping_add(step) % COUNT) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if is_free(port) {
             return port;
         }
     }
+}
+
+/// A free port whose cluster bus, 10000 further up, is free too and below the outgoing ones.
+fn free_port_with_bus() -> u16 {
+    const BUS: u16 = 10_000;
+    loop {
+        let port = free_port();
+        if port < 20_000 && is_free(port + BUS) {
+            return port;
+        }
+    }
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
 }

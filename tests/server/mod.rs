@@ -24,6 +24,7 @@
 #![allow(dead_code)] // each test binary uses its own part of this
 
 mod builder;
+pub mod cluster;
 mod process;
 
 use std::env;

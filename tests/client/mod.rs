@@ -1,0 +1,104 @@
+//! What tests say to a server, in few words.
+//!
+//! ```ignore
+//! assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK k 5/m"), [0, 5, 4, 0, 60_000]);
+//! assert!(refusal(&mut c, "RL.CHECK k 5/x").contains("5/x"));
+//! ```
+
+#![allow(dead_code)] // each test binary uses its own part of this
+
+use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, RedisResult, Value};
+
+use crate::server::{Server, eventually};
+
+/// A command as one types it: words between spaces.
+pub fn command(line: &str) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(line.split(' ').collect::<Vec<_>>());
+    command
+}
+
+/// The reply to a command that must succeed.
+pub fn ask<T: FromRedisValue>(c: &mut Connection, line: &str) -> T {
+    command(line).query(c).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// What a command that must fail is answered with.
+pub fn refusal(c: &mut Connection, line: &str) -> String {
+    let reply: RedisResult<Value> = command(line).query(c);
+    match reply {
+        Err(error) => error.to_string(),
+        Ok(value) => panic!("{line}: answered with {value:?}"),
+    }
+}
+
+/// The reply as it came: an error, also one inside, is a value like others.
+pub fn raw_reply(c: &mut Connection, line: &str) -> Value {
+    c.req_command(&command(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// Whether the answer of `RL.CHECK` or `RL.PEEK` is "allowed".
+pub fn allowed(c: &mut Connection, line: &str) -> bool {
+    ask::<[i64; 5]>(c, line)[0] == 0
+}
+
+/// The third integer of `RL.CHECK` or `RL.PEEK`.
+pub fn remaining(c: &mut Connection, line: &str) -> i64 {
+    ask::<[i64; 5]>(c, line)[2]
+}
+
+pub fn dump(c: &mut Connection, key: &str) -> Option<Vec<u8>> {
+    ask(c, &format!("DUMP {key}"))
+}
+
+pub fn exists(c: &mut Connection, key: &str) -> bool {
+    ask(c, &format!("EXISTS {key}"))
+}
+
+/// A field of `INFO`.
+fn info_field(c: &mut Connection, section: &str, field: &str) -> Option<String> {
+    let text: String = ask(c, &format!("INFO {section}"));
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| *name == field)
+        .map(|(_, value)| value.to_string())
+}
+
+/// A number from `INFO`; 0 if there is no such field.
+pub fn info(c: &mut Connection, section: &str, field: &str) -> f64 {
+    info_field(c, section, field).map_or(0.0, |value| value.parse().expect("a number"))
+}
+
+/// How often a command was executed, by whomever.
+pub fn calls(c: &mut Connection, name: &str) -> u64 {
+    let stats = info_field(c, "commandstats", &format!("cmdstat_{name}"));
+    stats.map_or(0, |stats| {
+        let calls = stats.split(',').find_map(|part| part.strip_prefix("calls="));
+        calls.expect("calls=N").parse().expect("a number")
+    })
+}
+
+/// Everything the server holds, in one number.
+pub fn digest(c: &mut Connection) -> String {
+    ask(c, "DEBUG DIGEST")
+}
+
+/// A key's value in one number.
+pub fn digest_of(c: &mut Connection, key: &str) -> Vec<String> {
+    ask(c, &format!("DEBUG DIGEST-VALUE {key}"))
+}
+
+/// A replica that has what its primary has, and gets what happens there from now on.
+pub fn replica_of(primary: &Server) -> Server {
+    let replica = primary.flavor().builder().replica_of(primary).start();
+    let mut c = replica.connect();
+    eventually("the replica to be linked", || {
+        info_field(&mut c, "replication", "master_link_status").as_deref() == Some("up")
+    });
+    replica
+}
+
+/// Waits until one replica has everything this connection wrote.
+pub fn replicated(c: &mut Connection) {
+    assert_eq!(ask::<i64>(c, "WAIT 1 15000"), 1, "no replica caught up");
+}

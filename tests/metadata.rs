@@ -1,0 +1,366 @@
+//! What a server tells clients about the commands: flags, arity, keys and documentation, which
+//! proxies, cluster clients, ACLs and the hints of redis-cli go by.
+
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use redis::{Cmd, Connection, RedisResult, Value, cmd, from_redis_value};
+
+/// A command as the server must know it.
+struct Expected {
+    name: &'static str,
+    /// In the words of `COMMAND INFO`, without `module`, which all have.
+    flags: &'static str,
+    /// Arguments with the name; `-n` is n or more.
+    arity: i64,
+    /// What is done to the key, which is the first argument; nothing where there is none.
+    key: &'static str,
+    /// The documented arguments, each as `name:type`, behind its token if it has one.
+    syntax: &'static str,
+}
+
+const COMMANDS: [Expected; 7] = [
+    Expected {
+        name: "rl.check",
+        flags: "write denyoom fast",
+        arity: -3,
+        key: "RW access update",
+        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
+                 rule:string...",
+    },
+    Expected {
+        name: "rl.peek",
+        flags: "readonly fast",
+        arity: -3,
+        key: "RO access",
+        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
+                 rule:string...",
+    },
+    Expected {
+        name: "rl.refund",
+        flags: "write fast",
+        arity: -3,
+        key: "RW access delete",
+        syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
+    },
+    Expected {
+        name: "rl.reset",
+        flags: "write fast",
+        arity: 2,
+        key: "RW access delete",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.explain",
+        flags: "fast loading stale",
+        arity: -2,
+        key: "",
+        syntax: "rule:string...",
+    },
+    Expected {
+        name: "rl.apply",
+        flags: "write admin",
+        arity: -6,
+        key: "RW access update",
+        syntax: "key:key unix-time-microseconds:integer effect:string units:integer \
+                 expiry-unix-time-milliseconds:integer [rule:string...]",
+    },
+    Expected {
+        name: "rl.load",
+        flags: "write admin",
+        arity: 3,
+        key: "OW update",
+        syntax: "key:key payload:string",
+    },
+];
+
+impl Expected {
+    /// Answers a primary and the loader only.
+    fn is_internal(&self) -> bool {
+        self.flags.contains("admin")
+    }
+
+    fn has_key(&self) -> bool {
+        !self.key.is_empty()
+    }
+}
+
+/// An argument out of `COMMAND DOCS`.
+struct Argument {
+    name: String,
+    kind: String,
+    token: Option<String>,
+    optional: bool,
+    multiple: bool,
+}
+
+impl Argument {
+    fn new(mut fields: HashMap<String, Value>) -> Self {
+        let flags: Vec<String> = fields.remove("flags").map(read).unwrap_or_default();
+        let has = |flag: &str| flags.iter().any(|given| given == flag);
+        let (optional, multiple) = (has("optional"), has("multiple"));
+        let kind: String = read(fields.remove("type").expect("an argument has a type"));
+        let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
+        assert_eq!(key_spec, (kind == "key").then_some(0), "the one key is the first key spec");
+        Self {
+            name: read(fields.remove("name").expect("an argument has a name")),
+            kind,
+            token: fields.remove("token").map(read),
+            optional,
+            multiple,
+        }
+    }
+
+    /// As in [`Expected::syntax`].
+    fn notation(&self) -> String {
+        let value = (self.kind != "pure-token").then(|| format!("{}:{}", self.name, self.kind));
+        let words: Vec<String> = self.token.clone().into_iter().chain(value).collect();
+        let text = format!("{}{}", words.join(" "), if self.multiple { "..." } else { "" });
+        if self.optional { format!("[{text}]") } else { text }
+    }
+
+    /// What a caller could write for it.
+    fn example(&self) -> Vec<&str> {
+        let values: &[&str] = match (self.kind.as_str(), self.name.as_str()) {
+            ("pure-token", _) => &[],
+            ("key", _) => &["k"],
+            ("integer", "cost" | "units") => &["1"],
+            ("integer", "unix-time-microseconds") => &["1605916800000000"],
+            ("integer", "expiry-unix-time-milliseconds") => &["0"],
+            ("string", "rule") => &["5/m", "bucket:7/h"],
+            ("string", "effect") => &["admit"],
+            ("string", "payload") => &["any bytes"],
+            (kind, name) => panic!("no example of {name}, of type {kind}"),
+        };
+        let values = if self.multiple { values } else { &values[..values.len().min(1)] };
+        self.token.as_deref().into_iter().chain(values.iter().copied()).collect()
+    }
+}
+
+fn read<T: redis::FromRedisValue>(value: Value) -> T {
+    from_redis_value(value).expect("the reply has the documented shape")
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split_whitespace().map(ToString::to_string).collect()
+}
+
+/// `COMMAND INFO`, in its order: name, flags, arity, positions of keys, categories, tips, specs.
+fn info(c: &mut Connection, name: &str) -> Vec<Value> {
+    let [info]: [Vec<Value>; 1] = cmd("COMMAND").arg("INFO").arg(name).query(c).unwrap();
+    info
+}
+
+fn docs(c: &mut Connection, name: &str) -> BTreeMap<String, Value> {
+    let mut docs: HashMap<String, BTreeMap<String, Value>> =
+        cmd("COMMAND").arg("DOCS").arg(name).query(c).unwrap();
+    docs.remove(name).unwrap_or_else(|| panic!("no documentation of {name}"))
+}
+
+fn arguments(c: &mut Connection, name: &str) -> Vec<Argument> {
+    let arguments = docs(c, name).remove("arguments").expect("arguments are documented");
+    read::<Vec<HashMap<String, Value>>>(arguments).into_iter().map(Argument::new).collect()
+}
+
+/// The ways to write the command that differ in what is left out: everything given, and each
+/// optional argument missing once, and all of them.
+fn ways_to_write(arguments: &[Argument]) -> Vec<Vec<&str>> {
+    let written = |with: &dyn Fn(usize, &Argument) -> bool| {
+        let given = arguments.iter().enumerate().filter(|(index, argument)| with(*index, argument));
+        given.flat_map(|(_, argument)| argument.example()).collect()
+    };
+    let optional = arguments.iter().enumerate().filter(|(_, argument)| argument.optional);
+    let mut ways: Vec<_> =
+        optional.map(|(missing, _)| written(&|index, _| index != missing)).collect();
+    ways.push(written(&|_, _| true));
+    ways.push(written(&|_, argument| !argument.optional));
+    ways
+}
+
+/// On the servers that know documentation, each command and its arguments.
+fn each_documented(body: impl Fn(&mut Connection, &Expected, &[Argument])) {
+    server::on_all_with(
+        |builder| builder.module_args(&["allow-at", "yes"]),
+        |server| {
+            if !server.flavor().is_7_or_later() {
+                return; // COMMAND DOCS and key specs came with 7.0.
+            }
+            let mut c = server.connect();
+            for command in &COMMANDS {
+                let arguments = arguments(&mut c, command.name);
+                body(&mut c, command, &arguments);
+            }
+        },
+    );
+}
+
+#[test]
+fn the_server_lists_these_commands_and_no_others() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let listed: BTreeSet<String> = if server.flavor().is_7_or_later() {
+            let mut list = cmd("COMMAND");
+            list.arg("LIST").arg("FILTERBY").arg("MODULE").arg("ratelimit");
+            list.query(&mut c).unwrap()
+        } else {
+            // 6.2 does not say which module a command is of: ours have their own prefixes.
+            let all: Vec<Vec<Value>> = cmd("COMMAND").query(&mut c).unwrap();
+            let names = all.into_iter().map(|mut info| read::<String>(info.swap_remove(0)));
+            names.filter(|name| name.starts_with("rl.") || name.starts_with("cl.")).collect()
+        };
+        assert_eq!(listed, COMMANDS.iter().map(|command| command.name.to_string()).collect());
+    });
+}
+
+#[test]
+fn flags_arity_and_the_place_of_the_key_are_known() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for Expected { name, flags, arity, key, .. } in &COMMANDS {
+            let info = info(&mut c, name);
+            let mut flags = words(flags);
+            if server.flavor().is_7_or_later() {
+                flags.insert("module".to_string()); // 6.2 does not show this flag.
+                assert_eq!(info[1], Value::Int(*arity), "{name}");
+            }
+            assert_eq!(read::<BTreeSet<String>>(info[2].clone()), flags, "{name}");
+            let position = i64::from(!key.is_empty());
+            assert_eq!(info[3..6], [(); 3].map(|()| Value::Int(position)), "{name}");
+        }
+    });
+}
+
+#[test]
+fn the_key_is_specified_with_what_is_done_to_it() {
+    each_documented(|c, Expected { name, key, .. }, _| {
+        let specs: Vec<HashMap<String, Value>> = read(info(c, name).swap_remove(8));
+        let specs: Vec<_> = specs
+            .into_iter()
+            .map(|spec| {
+                let search: HashMap<String, Value> = read(spec["begin_search"].clone());
+                let keys: HashMap<String, Value> = read(spec["find_keys"].clone());
+                assert_eq!(read::<String>(search["type"].clone()), "index", "{name}");
+                assert_eq!(read::<String>(keys["type"].clone()), "range", "{name}");
+                let flags: BTreeSet<String> = read(spec["flags"].clone());
+                let first: BTreeMap<String, i64> = read(search["spec"].clone());
+                let range: BTreeMap<String, i64> = read(keys["spec"].clone());
+                (flags, first["index"], (range["lastkey"], range["keystep"], range["limit"]))
+            })
+            .collect();
+        let expected = if key.is_empty() { vec![] } else { vec![(words(key), 1, (0, 1, 0))] };
+        assert_eq!(specs, expected, "{name}");
+    });
+}
+
+#[test]
+fn a_wrong_number_of_arguments_is_refused() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for command in &COMMANDS {
+            let least = command.arity.unsigned_abs() as usize - 1;
+            let most = if command.arity > 0 { least } else { usize::MAX };
+            for count in (0..=least + 1).filter(|count| !(least..=most).contains(count)) {
+                let reply: RedisResult<Value> =
+                    cmd(command.name).arg(&["5"; 9][..count]).query(&mut c);
+                let error = reply.expect_err(command.name).to_string();
+                // From 7.0 on the server counts before it calls. On 6.2 the command does, and
+                // one that answers no client does not even count.
+                let refusal = if command.is_internal() && !server.flavor().is_7_or_later() {
+                    "internal"
+                } else {
+                    "wrong number of arguments"
+                };
+                assert!(error.contains(refusal), "{} with {count}: {error}", command.name);
+            }
+        }
+    });
+}
+
+#[test]
+fn every_argument_is_documented() {
+    each_documented(|_, Expected { name, syntax, .. }, arguments| {
+        let documented: Vec<String> = arguments.iter().map(Argument::notation).collect();
+        assert_eq!(documented.join(" "), *syntax, "{name}");
+    });
+}
+
+#[test]
+fn every_command_is_summed_up() {
+    each_documented(|c, command, _| {
+        let name = command.name;
+        let mut docs = docs(c, name);
+        let mut text = |field: &str| -> String {
+            let text = docs.remove(field).unwrap_or_else(|| panic!("{name} has no {field}"));
+            let text: String = read(text);
+            assert!(text.len() > 2 && text.trim() == text, "{name}: {field} «{text}»");
+            assert!(!text.contains(['\r', '\n']), "{name}: {field} «{text}»");
+            text
+        };
+        let summary = text("summary");
+        assert!(summary.ends_with('.') && summary.len() <= 80, "{name}: «{summary}»");
+        // What an internal command costs may depend on the one that it repeats.
+        let complexity = text("complexity");
+        assert!(complexity.contains("O(") || command.is_internal(), "{name}: «{complexity}»");
+        let since = text("since");
+        let numbers: Result<Vec<u32>, _> = since.split('.').map(str::parse).collect();
+        assert_eq!(numbers.map(|numbers| numbers.len()), Ok(3), "{name} since {since}");
+        assert_eq!(text("module"), "ratelimit");
+    });
+}
+
+#[test]
+fn what_is_documented_is_accepted() {
+    each_documented(|c, command, arguments| {
+        for way in ways_to_write(arguments) {
+            let written = format!("{} {}", command.name, way.join(" "));
+            let reply: RedisResult<Value> = cmd(command.name).arg(&way).query(c);
+            match reply {
+                Ok(_) => assert!(!command.is_internal(), "{written} was obeyed"),
+                Err(error) => assert!(
+                    command.is_internal() && error.to_string().contains("is internal"),
+                    "{written}: {error}"
+                ),
+            }
+        }
+    });
+}
+
+/// What `COMMAND` says about a call of this command, in its shortest form.
+fn about_call(sub: &str, command: &Expected, key: &str) -> Cmd {
+    let mut about = cmd("COMMAND");
+    about.arg(sub).arg(command.name);
+    let mut arguments = command.arity.unsigned_abs() as usize - 1;
+    if command.has_key() {
+        about.arg(key);
+        arguments -= 1;
+    }
+    about.arg(&["5/m"; 9][..arguments]).to_owned()
+}
+
+#[test]
+fn the_keys_of_a_call_are_told() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for command in &COMMANDS {
+            let name = command.name;
+            let keys: RedisResult<Vec<String>> =
+                about_call("GETKEYS", command, "some key").query(&mut c);
+            match keys {
+                Ok(keys) => assert!(command.has_key() && keys == ["some key"], "{name}: {keys:?}"),
+                Err(error) => assert!(!command.has_key(), "{name}: {error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn the_keys_of_a_call_are_told_with_their_flags() {
+    each_documented(|c, command, _| {
+        if command.has_key() {
+            let keys: Vec<(String, BTreeSet<String>)> =
+                about_call("GETKEYSANDFLAGS", command, "some key").query(c).unwrap();
+            assert_eq!(keys, [("some key".to_string(), words(command.key))], "{}", command.name);
+        }
+    });
+}

@@ -1,0 +1,74 @@
+//! Whether two servers, or one before and after, know the same of every key.
+
+use std::collections::BTreeMap;
+
+use redis::{Connection, Value, cmd, pipe};
+
+use super::traffic::SCENES;
+use crate::server::Flavor;
+
+/// All that must survive of a key.
+pub struct Kept {
+    digest: String,
+    /// Unix milliseconds; negative without an expiry.
+    pub expires_ms: i64,
+    /// `FULL` replies.
+    decisions: Vec<Value>,
+}
+
+/// Keys by their names.
+pub type Keys = BTreeMap<String, Kept>;
+
+/// Every key of the database, and what is decided on it at these times.
+pub fn look(c: &mut Connection, flavor: Flavor, times_us: &[u64]) -> Keys {
+    let keys: Vec<String> = cmd("KEYS").arg("*").query(c).unwrap();
+    let mut digests = cmd("DEBUG");
+    let digests: Vec<String> = digests.arg("DIGEST-VALUE").arg(&keys).query(c).unwrap();
+    let mut kept = BTreeMap::new();
+    for (key, digest) in keys.into_iter().zip(digests) {
+        let scene = key.split(':').next().unwrap();
+        let rules = SCENES.iter().find(|(name, _)| *name == scene).map_or(&["5/d"][..], |s| s.1);
+        let mut peeks = pipe();
+        for at_us in times_us {
+            peeks.cmd("RL.PEEK").arg(&key).arg("AT").arg(at_us).arg("FULL").arg(rules);
+        }
+        let decisions = peeks.query(c).unwrap();
+        let expires_ms = expires_ms(c, flavor, &key);
+        kept.insert(key, Kept { digest, expires_ms, decisions });
+    }
+    kept
+}
+
+/// When a key expires, exactly.
+pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: &str) -> i64 {
+    if flavor.is_7_or_later() {
+        return cmd("PEXPIRETIME").arg(key).query(c).unwrap();
+    }
+    // Before 7.0 only what is left can be had: added to a clock that did not move meanwhile.
+    loop {
+        let mut asked = pipe();
+        asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+        let (before, left, after): ((i64, i64), i64, (i64, i64)) = asked.query(c).unwrap();
+        let [before, after] = [before, after].map(|(s, us)| s * 1_000 + us / 1_000);
+        if left < 0 {
+            return left;
+        }
+        if before == after {
+            return before + left;
+        }
+    }
+}
+
+pub fn assert_same(now: &Keys, before: &Keys, what: &str) {
+    assert!(before.len() > 2 * SCENES.len(), "only {} keys", before.len());
+    let names = |kept: &Keys| kept.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(now), names(before), "{what}: the keys");
+    for (key, kept) in now {
+        let before = &before[key];
+        assert_eq!(kept.expires_ms, before.expires_ms, "{what}: when {key} expires");
+        for (decision, before) in kept.decisions.iter().zip(&before.decisions) {
+            assert_eq!(decision, before, "{what}: a decision on {key}");
+        }
+        assert_eq!(kept.digest, before.digest, "{what}: the value of {key}");
+    }
+}

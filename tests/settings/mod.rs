@@ -1,0 +1,155 @@
+//! The settings of the module, each with how to notice it: one table for all tests of them.
+
+#![allow(dead_code)] // each test binary uses its own part of this
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::RangeInclusive;
+
+use redis::{Connection, RedisResult, Value, cmd};
+
+use super::server::Server;
+
+/// A setting, and how to notice it.
+pub struct Setting {
+    pub name: &'static str,
+    pub default: &'static str,
+    pub values: Values,
+    /// With this value, these commands in turn: what the last one's reply then contains.
+    pub effects: &'static [Effect],
+}
+
+pub type Effect = (&'static str, &'static [&'static str], &'static str);
+
+pub enum Values {
+    Integer(RangeInclusive<i64>),
+    YesNo,
+}
+
+use Values::{Integer, YesNo};
+
+pub const SETTINGS: [Setting; 3] = [
+    Setting {
+        name: "max-rules",
+        default: "32",
+        values: Integer(1..=1_000),
+        effects: &[
+            ("1", &["RL.PEEK k 5/s 9/m"], "ratelimit.max-rules"),
+            ("2", &["RL.PEEK k 5/s 9/m"], "int(0), int(5), int(5)"),
+        ],
+    },
+    Setting {
+        name: "max-log-entries",
+        default: "100000",
+        values: Integer(1..=1_000_000_000),
+        effects: &[
+            ("4", &["RL.PEEK k 5/s"], "ratelimit.max-log-entries"),
+            ("5", &["RL.PEEK k 5/s"], "int(0), int(5), int(5)"),
+        ],
+    },
+    Setting {
+        name: "allow-at",
+        default: "no",
+        values: YesNo,
+        effects: &[
+            ("no", &["RL.PEEK k AT 5 5/s"], "ratelimit.allow-at"),
+            ("yes", &["RL.PEEK k AT 5 5/s"], "int(0), int(5), int(5)"),
+        ],
+    },
+];
+
+impl Setting {
+    /// Its name for `CONFIG` and the server's file.
+    pub fn full_name(&self) -> String {
+        format!("ratelimit.{}", self.name)
+    }
+
+    /// The ends of what it can be, as they are read back.
+    pub fn good(&self) -> [String; 2] {
+        match &self.values {
+            Integer(range) => [range.start().to_string(), range.end().to_string()],
+            YesNo => ["yes".to_string(), "no".to_string()],
+        }
+    }
+
+    /// A value that is not the default.
+    pub fn another(&self) -> String {
+        let [first, last] = self.good();
+        if last == self.default { first } else { last }
+    }
+
+    /// What it cannot be, and how `CONFIG` says so.
+    pub fn bad(&self) -> Vec<(String, String)> {
+        let words = |words: &[&str], why: &str| {
+            words.iter().map(|word| (word.to_string(), why.to_string())).collect()
+        };
+        match &self.values {
+            Integer(range) => {
+                let (min, max) = (*range.start(), *range.end());
+                let bounds = format!("between {min} and {max}");
+                let words: Vec<_> = words(&["many", "1.5", "1k", "", "9e1"], "integer");
+                let out = [min - 1, max + 1, i64::MIN, i64::MAX];
+                out.map(|value| (value.to_string(), bounds.clone()))
+                    .into_iter()
+                    .chain(words)
+                    .collect()
+            }
+            YesNo => words(&["perhaps", "1", "true", ""], "'yes' or 'no'"),
+        }
+    }
+
+    /// How the module says in the log what an argument can be.
+    pub fn expected(&self) -> String {
+        match &self.values {
+            Integer(range) => format!("expected {}..{}", range.start(), range.end()),
+            YesNo => "expected yes or no".to_string(),
+        }
+    }
+
+    /// Whether a server with this value does as the effect says.
+    pub fn assert_felt(&self, c: &mut Connection, (value, commands, says): &Effect) {
+        let () = cmd("FLUSHALL").query(c).unwrap();
+        let replies = commands.iter().map(|command| match run(c, command) {
+            Ok(value) => format!("{value:?}"),
+            Err(error) => error.to_string(),
+        });
+        let reply = replies.last().expect("an effect is seen by a command");
+        assert!(reply.contains(says), "{} {value}: {commands:?} -> {reply}", self.name);
+    }
+}
+
+pub fn run(c: &mut Connection, command: &str) -> RedisResult<Value> {
+    let mut words = command.split(' ');
+    let mut command = cmd(words.next().expect("a command"));
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command.query(c)
+}
+
+pub fn set(c: &mut Connection, setting: &Setting, value: &str) -> RedisResult<()> {
+    cmd("CONFIG").arg("SET").arg(setting.full_name()).arg(value).query(c)
+}
+
+/// All settings as the server tells them; none on a server without settings of modules (6.2).
+pub fn told(c: &mut Connection) -> BTreeMap<String, String> {
+    cmd("CONFIG").arg("GET").arg("ratelimit.*").query(c).unwrap()
+}
+
+/// All settings with these values.
+pub fn with_values<V: ToString>(value: impl Fn(&Setting) -> V) -> BTreeMap<String, String> {
+    SETTINGS.iter().map(|setting| (setting.full_name(), value(setting).to_string())).collect()
+}
+
+pub fn defaults() -> BTreeMap<String, String> {
+    with_values(|setting| setting.default)
+}
+
+/// Lets the server start again with its configuration file changed, line by line.
+pub fn edit_config(server: &mut Server, edit: impl FnOnce(Vec<String>) -> Vec<String>) {
+    server.stop();
+    let file = server.dir().join("server.conf");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, edit(text.lines().map(ToString::to_string).collect()).join("\n")).unwrap();
+    server.resume();
+}
