@@ -103,7 +103,7 @@ impl Ask {
     fn of(&self, limiter: &Limiter) -> [i64; 5] {
         let rule = |text: &String| parse::rule(text.as_bytes()).expect("a rule");
         let rules: Vec<Rule> = self.rules.iter().map(rule).collect();
-        let check = Check { rules: &rules, cost: self.cost, now_us: self.at_us };
+        let check = Check::new(&rules, self.cost, self.at_us);
         let summary = limiter.peek(&check, &mut Vec::new()).summary;
         let verdict = summary.verdict.code();
         [verdict, summary.limit, summary.remaining, summary.wait_ms, summary.reset_ms]

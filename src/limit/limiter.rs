@@ -57,6 +57,14 @@ pub struct Check<'a> {
     pub now_us: u64,
 }
 
+impl<'a> Check<'a> {
+    /// No two of the rules may have one identity.
+    #[must_use]
+    pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
+        Self { rules, cost, now_us }
+    }
+}
+
 impl Limiter {
     /// A limiter of parts that were saved.
     pub(super) fn from_parts(states: Vec<State>, overrule: Option<Override>) -> Self {
