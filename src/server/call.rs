@@ -6,7 +6,6 @@ use std::ffi::{CStr, c_char, c_int, c_longlong};
 
 use redis_module::raw;
 
-use super::api;
 use super::args::{Arg, Args};
 use super::log::c_string;
 
@@ -92,7 +91,7 @@ impl<'a> Call<'a> {
     }
 
     /// Whether the call comes from where it cannot be refused: this server's
-    /// primary, or the AOF being loaded.
+    /// primary, a slot that migrates here, or the AOF being loaded.
     #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
         let flags = self.flags();
@@ -102,24 +101,12 @@ impl<'a> Call<'a> {
         has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
             || (has(raw::REDISMODULE_CTX_FLAGS_LOADING)
                 && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
-            || self.obeyed_by_the_server()
     }
 
     fn flags(&self) -> u32 {
         // SAFETY: the context is alive.
         let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
         flags.map_or(0, c_int::cast_unsigned)
-    }
-
-    /// Valkey's own answer (8.1 and later), which knows of slot migrations too.
-    fn obeyed_by_the_server(&self) -> bool {
-        type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
-        // SAFETY: the function's type is that of its documentation; the context
-        // is alive.
-        unsafe {
-            api::find::<MustObeyClient>(c"RedisModule_MustObeyClient")
-                .is_some_and(|must_obey| must_obey(self.ctx) == 1)
-        }
     }
 
     /// Replicates and persists what was done, as `RL.APPLY key ...`.

@@ -19,7 +19,6 @@
 //! looked at before it is called: which ones there are depends on the server.
 
 pub mod alloc;
-mod api;
 pub mod args;
 pub mod call;
 pub mod callback;
@@ -36,7 +35,8 @@ pub use call::{Call, Effect, Event, Failure};
 pub use key::{NativeType, ReadKey, WriteKey};
 
 use std::error::Error;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use redis_module::{Context, Status, raw};
 
@@ -91,7 +91,7 @@ pub fn declare_options(ctx: &Context) {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-    if api::is_valkey() {
+    if is_valkey() {
         options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     // SAFETY: the context is the one the module is being loaded with.
@@ -100,6 +100,21 @@ pub fn declare_options(ctx: &Context) {
             set_options(ctx.ctx, options as c_int);
         }
     }
+}
+
+/// Whether this is Valkey, which has its own numbers for what came after the
+/// two went apart.
+fn is_valkey() -> bool {
+    let mut function: *mut c_void = ptr::null_mut();
+    // SAFETY: `GetApi` writes a function pointer to the address given, or
+    // leaves it alone; it is only looked at.
+    unsafe {
+        if let Some(get_api) = raw::RedisModule_GetApi {
+            let name = c"ValkeyModule_SetModuleOptions";
+            get_api(name.as_ptr(), (&raw mut function).cast());
+        }
+    }
+    !function.is_null()
 }
 
 #[cfg(test)]
