@@ -1,0 +1,184 @@
+//! Everything that a replica, or a restart, must preserve: values, and when they expire.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{Connection, Value, cmd, from_redis_value, pipe};
+
+use super::{DATABASES, keys};
+use crate::client::ask;
+use crate::server::{Server, eventually};
+
+/// A key, with the database it is in.
+type Place = (u32, Vec<u8>);
+
+/// When a key expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// The key is not there, or its time has come.
+    Gone,
+    Never,
+    /// Unix milliseconds.
+    At(i64),
+}
+
+/// What a server holds under the keys of the traffic.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// Of all there is, expired or not: `DEBUG DIGEST`.
+    digest: String,
+    /// Of each value, expired or not; zeros where there is none.
+    values: BTreeMap<Place, String>,
+    expiries: BTreeMap<Place, Expiry>,
+    /// The server's clock when all of this had been read, unix milliseconds.
+    read_at_ms: i64,
+}
+
+impl Data {
+    pub fn of(server: &Server) -> Self {
+        Self::of_all(&[server]).remove(0)
+    }
+
+    /// What each server holds. The values of all come first: a server that is asked for the
+    /// expiry of a key whose time has come deletes it, and has its replicas delete it.
+    pub fn of_all(servers: &[&Server]) -> Vec<Self> {
+        let mut read: Vec<(Connection, Self)> = servers
+            .iter()
+            .map(|server| {
+                let mut c = server.connect();
+                let digest = ask(&mut c, "DEBUG DIGEST");
+                let (values, expiries) = (values(&mut c), BTreeMap::new());
+                (c, Self { digest, values, expiries, read_at_ms: 0 })
+            })
+            .collect();
+        for (server, (c, data)) in servers.iter().zip(&mut read) {
+            let has_expiretime = server.flavor().is_7_or_later();
+            data.expiries = if has_expiretime { expiries(c) } else { reckoned_expiries(c) };
+            data.read_at_ms = millis(ask(c, "TIME"));
+        }
+        read.into_iter().map(|(_, data)| data).collect()
+    }
+
+    /// Where another server holds something else. A key that expired while this was read may be
+    /// seen on the one and not on the other, if its time has come.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        for (place, value) in &self.values {
+            if other.values[place] != *value {
+                differences.push(format!("{}: the values differ", name(place)));
+            }
+        }
+        let now_ms = self.read_at_ms.max(other.read_at_ms);
+        for (place, &mine) in &self.expiries {
+            let its = other.expiries[place];
+            let alike = match (mine, its) {
+                (Expiry::Gone, Expiry::At(ms)) | (Expiry::At(ms), Expiry::Gone) => ms <= now_ms,
+                (mine, its) => mine == its,
+            };
+            if !alike {
+                differences.push(format!("{} expires: {mine:?} and {its:?}", name(place)));
+            }
+        }
+        if differences.is_empty() && self.digest != other.digest {
+            differences.push("DEBUG DIGEST differs".into());
+        }
+        differences
+    }
+
+    /// How many keys have a value, expired or not.
+    pub fn len(&self) -> usize {
+        self.values.values().filter(|digest| is_value(digest)).count()
+    }
+
+    /// Whether all keys that expired are deleted, and no other will expire within this time.
+    pub fn is_settled_for(&self, time: Duration) -> bool {
+        let until_ms = self.read_at_ms + i64::try_from(time.as_millis()).expect("some time");
+        self.expiries.iter().all(|(place, expiry)| match *expiry {
+            Expiry::Gone => !is_value(&self.values[place]),
+            Expiry::Never => true,
+            Expiry::At(ms) => ms > until_ms,
+        })
+    }
+}
+
+/// Waits until what expired is deleted, and nothing else will expire for a moment.
+pub fn settle(server: &Server) {
+    eventually("short keys to expire", || Data::of(server).is_settled_for(Duration::from_secs(3)));
+}
+
+fn is_value(digest: &str) -> bool {
+    digest.contains(|digit| digit != '0')
+}
+
+fn name((database, key): &Place) -> String {
+    format!("{} of database {database}", key.escape_ascii())
+}
+
+/// What `TIME` says.
+fn millis((seconds, micros): (i64, i64)) -> i64 {
+    seconds * 1_000 + micros / 1_000
+}
+
+/// Reads something of each key, database by database.
+fn each_key<T>(
+    c: &mut Connection,
+    read: impl Fn(&mut Connection, &[Vec<u8>]) -> Vec<T>,
+) -> BTreeMap<Place, T> {
+    let names: Vec<Vec<u8>> = keys().collect();
+    let mut found = BTreeMap::new();
+    for database in DATABASES {
+        let () = ask(c, &format!("SELECT {database}"));
+        let read = read(c, &names);
+        assert_eq!(read.len(), names.len());
+        found.extend(names.iter().map(|name| (database, name.clone())).zip(read));
+    }
+    found
+}
+
+fn values(c: &mut Connection) -> BTreeMap<Place, String> {
+    each_key(c, |c, names| cmd("DEBUG").arg("DIGEST-VALUE").arg(names).query(c).expect("digests"))
+}
+
+fn expiries(c: &mut Connection) -> BTreeMap<Place, Expiry> {
+    each_key(c, |c, names| {
+        let mut asked = pipe();
+        for name in names {
+            asked.cmd("PEXPIRETIME").arg(name);
+        }
+        let times: Vec<i64> = asked.query(c).expect("times");
+        times.into_iter().map(|ms| expiry(ms, 0)).collect()
+    })
+}
+
+/// For Redis 6.2, which only tells what is left. If the clock shows the same before and after,
+/// that is exact too; the others are asked for again.
+fn reckoned_expiries(c: &mut Connection) -> BTreeMap<Place, Expiry> {
+    each_key(c, |c, names| {
+        let mut known: Vec<Option<Expiry>> = vec![None; names.len()];
+        while known.contains(&None) {
+            let unknown: Vec<usize> = (0..names.len()).filter(|&n| known[n].is_none()).collect();
+            let mut asked = pipe();
+            for &n in &unknown {
+                asked.cmd("TIME").cmd("PTTL").arg(&names[n]).cmd("TIME");
+            }
+            let replies: Vec<Value> = asked.query(c).expect("times");
+            for (&n, reply) in unknown.iter().zip(replies.chunks_exact(3)) {
+                let reply = Value::Array(reply.to_vec());
+                let (before, left_ms, after) = from_redis_value(reply).expect("times");
+                if millis(before) == millis(after) {
+                    known[n] = Some(expiry(left_ms, millis(before)));
+                }
+            }
+        }
+        known.into_iter().flatten().collect()
+    })
+}
+
+/// What `PEXPIRETIME` says, or `PTTL` at a time.
+fn expiry(ms: i64, from_ms: i64) -> Expiry {
+    match ms {
+        -2 => Expiry::Gone,
+        -1 => Expiry::Never,
+        ms => Expiry::At(from_ms + ms),
+    }
+}
