@@ -20,7 +20,7 @@ fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
     let mut now_us = 1_700_000_000_000_000;
     let step_us = HOUR_US * u64::from(cost) / limit;
     let mut ask = |now_us| {
-        black_box(limiter.check(&Check { rules: &rules, cost, now_us }, &mut rulings));
+        black_box(limiter.check(&Check { rules: &rules, cost, now_us, meta: None }, &mut rulings));
     };
     for _ in 0..limit / u64::from(cost) {
         now_us += step_us;

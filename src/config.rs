@@ -13,10 +13,17 @@ use crate::server::settings::{self, Setting, SettingError};
 static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, 1_000);
 /// The largest limit of a `log` rule.
 static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
+/// Checks with `META` that a key keeps; 0: none.
+static LOG_ENTRIES: Setting = Setting::number(c"log-entries", 128, 0, 1_000_000);
+/// Bytes of a `META` or a `REASON`.
+static MAX_META: Setting = Setting::number(c"max-meta", 256, 0, 65_536);
+/// Keys in the sketch of those most often denied; 0: none is kept.
+static TOP_SIZE: Setting = Setting::number(c"top-size", 128, 0, 100_000);
 /// Whether a request may say what time it is.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
-static ALL: [&Setting; 3] = [&MAX_RULES, &MAX_LOG_ENTRIES, &ALLOW_AT];
+static ALL: [&Setting; 6] =
+    [&MAX_RULES, &MAX_LOG_ENTRIES, &LOG_ENTRIES, &MAX_META, &TOP_SIZE, &ALLOW_AT];
 
 /// Takes the arguments of `loadmodule`, then what the server's file says.
 ///
@@ -35,5 +42,14 @@ pub fn limits() -> Limits {
         max_rules: usize::try_from(MAX_RULES.get()).unwrap_or(usize::MAX),
         max_log_entries: u32::try_from(MAX_LOG_ENTRIES.get()).unwrap_or(MAX_UNITS),
         allow_at: ALLOW_AT.is_on(),
+        max_meta: usize::try_from(MAX_META.get()).unwrap_or(usize::MAX),
+        log_entries: u32::try_from(LOG_ENTRIES.get()).unwrap_or(u32::MAX),
     }
+}
+
+/// How many keys the sketch of those most often denied follows.
+#[inline]
+#[must_use]
+pub fn top_size() -> usize {
+    usize::try_from(TOP_SIZE.get()).unwrap_or(0)
 }

@@ -21,6 +21,7 @@
 //!   datatype                       Box<Limiter> <-> RDB, AOF, memory        unsafe
 //!
 //!   config     what can be set, one setting a line
+//!   metrics    what was done, counted; top: whom it was denied most often
 //! ```
 //!
 //! [`limit`] is the subject: five algorithms, exact, without a clock. It could
@@ -47,8 +48,10 @@ pub mod command;
 pub mod config;
 pub mod datatype;
 pub mod limit;
+pub mod metrics;
 pub mod parse;
 pub mod server;
+pub mod top;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};
@@ -59,6 +62,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         server::declare_options(ctx);
         config::load(ctx, args)?;
         server::commands::register(ctx, &command::TABLE)?;
+        server::info::register(ctx, metrics::write);
         Ok(())
     })
 }

@@ -1,74 +1,17 @@
-//! Who may do what: an application that limits needs no other right, and gets none.
+//! Who may do what: an application that limits needs no other right, and gets none; whoever blocks
+//! and exempts is given that by name.
 
 mod server;
+#[path = "acl/users.rs"]
+mod users;
 
 use std::collections::{BTreeSet, HashMap};
 
-use redis::{Connection, RedisResult, Value, cmd};
-use server::{Flavor, Server};
-
-/// What limits, and is all that `+@ratelimit` gives.
-const LIMITING: [&str; 5] = ["rl.check", "rl.explain", "rl.peek", "rl.refund", "rl.reset"];
-
-/// What only a primary's link and the loader may say, each in a form that would be right from them.
-const INTERNAL: [&[&str]; 2] =
-    [&["RL.APPLY", "rl:1", "1", "admit", "1", "0", "5/m"], &["RL.LOAD", "rl:1", "payload"]];
-
-/// Whether modules can bring an ACL category of their own: from Redis 7.4 and Valkey 8.0 on.
-fn has_own_category(flavor: Flavor) -> bool {
-    flavor.version >= if flavor.is_valkey() { (8, 0) } else { (7, 4) }
-}
-
-/// Whether modules can put their commands into the server's categories: from 7.2 on.
-fn has_categories(flavor: Flavor) -> bool {
-    flavor.version >= (7, 2)
-}
-
-/// The right to limit, in the words of `ACL SETUSER`.
-fn right_to_limit(flavor: Flavor) -> Vec<String> {
-    if has_own_category(flavor) {
-        vec!["+@ratelimit".to_string()]
-    } else {
-        LIMITING.map(|name| format!("+{name}")).to_vec()
-    }
-}
-
-fn run(c: &mut Connection, words: &[&str]) -> RedisResult<Value> {
-    cmd(words[0]).arg(&words[1..]).query(c)
-}
-
-fn assert_allowed(c: &mut Connection, words: &[&str]) {
-    if let Err(error) = run(c, words) {
-        panic!("{}: {error}", words.join(" "));
-    }
-}
-
-fn assert_no_permission(c: &mut Connection, words: &[&str]) {
-    let error = run(c, words).expect_err(&words.join(" "));
-    assert_eq!(error.code(), Some("NOPERM"), "{}: {error}", words.join(" "));
-}
-
-/// Makes a user with these rights, as the default user, and connects as it.
-fn connect_as(server: &Server, user: &str, rights: &[&str]) -> Connection {
-    let mut c = server.connect();
-    let () = cmd("ACL")
-        .arg("SETUSER")
-        .arg(user)
-        .arg(&["on", ">secret"])
-        .arg(rights)
-        .query(&mut c)
-        .unwrap_or_else(|error| panic!("{rights:?}: {error}"));
-    let () = cmd("AUTH").arg(user).arg("secret").query(&mut c).unwrap();
-    c
-}
-
-/// Connects as a user that has the right to limit, and these to keys; it is one user, so earlier
-/// connections of it get these too.
-fn connect_as_limiting(server: &Server, keys: &[&str]) -> Connection {
-    let rights = right_to_limit(server.flavor());
-    let rights: Vec<&str> = rights.iter().map(String::as_str).chain(keys.iter().copied()).collect();
-    connect_as(server, "app", &rights)
-}
+use redis::{RedisResult, Value, cmd};
+use users::{
+    INTERNAL, LIMITING, assert_allowed, assert_no_permission, connect_as, connect_as_limiting,
+    connect_as_operating, has_categories, has_own_category, operating_calls, run,
+};
 
 #[test]
 fn an_application_may_limit_its_keys_and_do_nothing_else() {
@@ -76,7 +19,10 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
         let mut c = connect_as_limiting(server, &["~rl:*"]);
         for call in [
             &["RL.CHECK", "rl:1", "COST", "2", "5/m", "bucket:9/h"][..],
+            &["RL.CHECK", "rl:1", "META", "who", "5/m"],
             &["RL.PEEK", "rl:1", "FULL", "5/m"],
+            &["RL.LOG", "rl:1", "COUNT", "5"],
+            &["RL.INFO", "rl:1"],
             &["RL.REFUND", "rl:1", "1"],
             &["RL.EXPLAIN", "5/m"],
             &["RL.RESET", "rl:1"],
@@ -88,6 +34,8 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
             &["RL.PEEK", "other", "5/m"],
             &["RL.REFUND", "other", "1"],
             &["RL.RESET", "other"],
+            &["RL.LOG", "other"],
+            &["RL.INFO", "other"],
             &["SET", "rl:1", "x"],
             &["GET", "rl:1"],
             &["DEL", "rl:1"],
@@ -96,10 +44,77 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
             &["CONFIG", "GET", "*"],
             &["CONFIG", "SET", "maxmemory", "1"],
             &["MODULE", "LIST"],
-            INTERNAL[0],
-            INTERNAL[1],
         ] {
             assert_no_permission(&mut c, call);
+        }
+        for call in operating_calls("rl:1") {
+            assert_no_permission(&mut c, &call);
+        }
+        for call in INTERNAL {
+            assert_no_permission(&mut c, call);
+        }
+    });
+}
+
+#[test]
+fn an_operator_is_given_its_commands_by_name_and_only_its_keys() {
+    server::on_all(|server| {
+        assert_allowed(&mut server.connect(), &["RL.BLOCK", "other", "REASON", "not theirs"]);
+        let mut c = connect_as_operating(server, &["~rl:*"]);
+        for call in operating_calls("rl:1") {
+            assert_allowed(&mut c, &call);
+        }
+        assert_allowed(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
+        for call in &operating_calls("other")[..4] {
+            assert_no_permission(&mut c, call);
+        }
+        // As with SCAN, the names of keys are no secret from who may ask for them at all.
+        let (_, rows): (String, Vec<Vec<Value>>) =
+            cmd("RL.BLOCKS").arg(&["0", "COUNT", "100"]).query(&mut c).unwrap();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        for call in INTERNAL {
+            assert_no_permission(&mut c, call);
+        }
+        assert_no_permission(&mut c, &["DEL", "rl:1"]);
+    });
+}
+
+#[test]
+fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
+    server::on_all(|server| {
+        let mut c = connect_as(server, "root", &["~*", "+@admin", "-@dangerous"]);
+        for call in operating_calls("rl:1") {
+            if has_categories(server.flavor()) {
+                assert_allowed(&mut c, &call);
+            } else {
+                // There, commands of modules are in no category.
+                assert_no_permission(&mut c, &call);
+            }
+        }
+        for call in INTERNAL {
+            assert_no_permission(&mut c, call);
+        }
+        if has_own_category(server.flavor()) {
+            // Nor does everything harmless include what administers.
+            let mut c = connect_as(server, "guest", &["~*", "+@all", "-@admin"]);
+            assert_allowed(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
+            for call in operating_calls("rl:1") {
+                assert_no_permission(&mut c, &call);
+            }
+        }
+    });
+}
+
+#[test]
+fn whoever_monitors_sees_who_was_blocked() {
+    server::on_all(|server| {
+        let (mut monitor, mut c) = (server.connect(), server.connect());
+        let () = cmd("MONITOR").query(&mut monitor).unwrap();
+        for call in &operating_calls("rl:1")[..4] {
+            assert_allowed(&mut c, call);
+            let seen: String = redis::from_redis_value(monitor.recv_response().unwrap()).unwrap();
+            let words: Vec<String> = call.iter().map(|word| format!("\"{word}\"")).collect();
+            assert!(seen.ends_with(&words.join(" ")), "{call:?}: {seen}");
         }
     });
 }
@@ -129,6 +144,14 @@ fn commands_are_in_the_categories_of_what_they_do() {
             ("rl.refund", "write fast ratelimit"),
             ("rl.reset", "write fast ratelimit"),
             ("rl.explain", "fast ratelimit"),
+            ("rl.log", "read slow ratelimit"),
+            ("rl.info", "read slow ratelimit"),
+            ("rl.block", "write fast admin"),
+            ("rl.unblock", "write fast admin"),
+            ("rl.exempt", "write fast admin"),
+            ("rl.unexempt", "write fast admin"),
+            ("rl.blocks", "read slow admin"),
+            ("rl.top", "read slow admin"),
             ("rl.apply", "write slow admin dangerous"),
             ("rl.load", "write slow admin dangerous"),
         ] {
@@ -154,18 +177,28 @@ fn who_may_read_a_key_may_peek_and_not_consume() {
         assert_allowed(&mut server.connect(), &["RL.CHECK", "rl:1", "5/m"]);
         // Consuming tells what is left and changes it: neither right is enough.
         for keys in ["%R~rl:*", "%W~rl:*"] {
-            let mut c = connect_as_limiting(server, &["resetkeys", keys]);
+            let mut c = connect_as_operating(server, &["resetkeys", keys]);
             assert_no_permission(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
             assert_no_permission(&mut c, &["RL.REFUND", "rl:1", "1"]);
             assert_no_permission(&mut c, &["RL.RESET", "rl:1"]);
-            if keys.starts_with("%R") {
-                assert_allowed(&mut c, &["RL.PEEK", "rl:1", "5/m"]);
-            } else {
-                assert_no_permission(&mut c, &["RL.PEEK", "rl:1", "5/m"]);
+            for call in &operating_calls("rl:1")[..4] {
+                assert_no_permission(&mut c, call);
+            }
+            for looking in
+                [&["RL.PEEK", "rl:1", "5/m"][..], &["RL.LOG", "rl:1"], &["RL.INFO", "rl:1"]]
+            {
+                if keys.starts_with("%R") {
+                    assert_allowed(&mut c, looking);
+                } else {
+                    assert_no_permission(&mut c, looking);
+                }
             }
         }
-        let mut both = connect_as_limiting(server, &["resetkeys", "%RW~rl:*"]);
+        let mut both = connect_as_operating(server, &["resetkeys", "%RW~rl:*"]);
         assert_allowed(&mut both, &["RL.CHECK", "rl:1", "5/m"]);
+        for call in operating_calls("rl:1") {
+            assert_allowed(&mut both, &call);
+        }
     });
 }
 
@@ -178,6 +211,8 @@ fn who_may_touch_no_key_may_only_ask_what_rules_mean() {
         assert_no_permission(&mut c, &["RL.PEEK", "rl:1", "5/m"]);
         assert_no_permission(&mut c, &["RL.REFUND", "rl:1", "1"]);
         assert_no_permission(&mut c, &["RL.RESET", "rl:1"]);
+        assert_no_permission(&mut c, &["RL.LOG", "rl:1"]);
+        assert_no_permission(&mut c, &["RL.INFO", "rl:1"]);
     });
 }
 
@@ -246,10 +281,12 @@ fn a_dry_run_foretells_it() {
         for (call, refusal) in [
             (&["RL.CHECK", "rl:1", "5/m"][..], None),
             (&["RL.PEEK", "shared:1", "5/m"], None),
+            (&["RL.LOG", "shared:1"], None),
             (&["RL.CHECK", "shared:1", "5/m"], Some("'shared:1' key")),
             (&["RL.CHECK", "other", "5/m"], Some("'other' key")),
             (INTERNAL[0], Some("'rl.apply' command")),
             (INTERNAL[1], Some("'rl.load' command")),
+            (&["RL.BLOCK", "rl:1"], Some("'rl.block' command")),
             (&["SET", "rl:1", "x"], Some("'set' command")),
         ] {
             let told: String = cmd("ACL").arg("DRYRUN").arg("app").arg(call).query(&mut c).unwrap();

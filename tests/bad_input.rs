@@ -12,6 +12,10 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.PEEK", &[], &["wrong number of arguments"]),
     ("RL.REFUND", &[], &["wrong number of arguments"]),
     ("RL.RESET", &["5/m"], &["wrong number of arguments"]),
+    ("RL.CHECK", &["META", "who"], &["wrong number of arguments"]),
+    ("RL.UNBLOCK", &["now"], &["wrong number of arguments"]),
+    ("RL.UNEXEMPT", &["EX", "5"], &["wrong number of arguments"]),
+    ("RL.INFO", &["FULL"], &["wrong number of arguments"]),
     // Options.
     ("RL.CHECK", &["COST", "x", "5/m"], &["COST", "x"]),
     ("RL.CHECK", &["COST", "-1", "5/m"], &["COST", "-1", "1000000000"]),
@@ -21,6 +25,26 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.CHECK", &["AT", "5", "5/m"], &["allow-at"]),
     ("RL.CHECK", &["FLUL", "5/m"], &["FLUL"]),
     ("RL.CHECK", &["5/m", "COST", "1"], &["COST"]),
+    ("RL.CHECK", &["META"], &["META has no text"]),
+    ("RL.CHECK", &["META", "a", "META", "a", "5/m"], &["META is given twice"]),
+    ("RL.CHECK", &["META", "a", "b", "5/m"], &["unexpected 'b'", "META", "a rule"]),
+    ("RL.CHECK", &["5/m", "META", "a"], &["unexpected 'META'", "before the rules"]),
+    ("RL.PEEK", &["META", "a", "5/m"], &["unexpected 'META'", "COST, AT, FULL"]),
+    ("RL.REFUND", &["1", "META", "a"], &["unexpected 'META'"]),
+    ("RL.BLOCK", &["PX"], &["PX has no value"]),
+    ("RL.BLOCK", &["PX", "1.5"], &["PX is '1.5'"]),
+    ("RL.BLOCK", &["EXAT", "1", "REASON", "old"], &["1000 ms", "after"]),
+    ("RL.BLOCK", &["PXAT", "5", "EXAT", "5"], &["the end", "given twice"]),
+    ("RL.BLOCK", &["REASON", "a", "EX", "5", "REASON", "b"], &["REASON is given twice"]),
+    ("RL.BLOCK", &["AT", "5"], &["unexpected 'AT'", "EX, PX, EXAT, PXAT or REASON"]),
+    ("RL.BLOCK", &["EX", "99999999999999999999"], &["EX is", "253402300799"]),
+    ("RL.EXEMPT", &["EX", "-1"], &["EX is '-1'", "1..253402300799"]),
+    ("RL.EXEMPT", &["PXAT", "1"], &["1 ms", "after"]),
+    ("RL.LOG", &["5"], &["unexpected '5'", "COUNT"]),
+    ("RL.LOG", &["COUNT"], &["COUNT has no value"]),
+    ("RL.LOG", &["COUNT", "0"], &["COUNT is '0'", "1..1000000000"]),
+    ("RL.LOG", &["COUNT", "-1"], &["COUNT is '-1'"]),
+    ("RL.LOG", &["COUNT", "1", "COUNT", "1"], &["COUNT is given twice"]),
     ("RL.CHECK", &["@nobody"], &["@nobody", "policy"]),
     ("RL.REFUND", &["x"], &["x"]),
     ("RL.REFUND", &["-1"], &["-1"]),
@@ -66,12 +90,36 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.PEEK", &["5/y"], &["rule '5/y'"]),
     ("RL.REFUND", &["1", "5/y"], &["rule '5/y'"]),
     // What only a primary may say.
-    ("RL.APPLY", &["1", "admit", "1", "0", "5/m"], &["internal"]),
+    ("RL.APPLY", &["1", "0", "admit", "1", "5/m"], &["internal"]),
+    ("RL.APPLY", &["1", "0", "deny", "1", "META", "5", "who", "5/m"], &["internal"]),
+    ("RL.APPLY", &["1", "-1", "block", "-1", "abuse"], &["internal"]),
+    ("RL.LOAD", &["payload"], &["internal"]),
 ];
 
+/// The same of commands without a key, all of their words.
+const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
+    ("RL.EXPLAIN 5/y", &["rule '5/y'"]),
+    ("RL.BLOCKS -1", &["cursor is '-1'"]),
+    ("RL.BLOCKS 18446744073709551616", &["cursor is '18446744073709551616'"]),
+    ("RL.BLOCKS COUNT 5", &["cursor is 'COUNT'"]),
+    ("RL.BLOCKS 0 MATCH", &["MATCH has no text"]),
+    ("RL.BLOCKS 0 MATCH a MATCH b", &["MATCH is given twice"]),
+    ("RL.BLOCKS 0 COUNT", &["COUNT has no value"]),
+    ("RL.BLOCKS 0 COUNT x", &["COUNT is 'x'"]),
+    ("RL.BLOCKS 0 0", &["unexpected '0'", "MATCH or COUNT"]),
+    ("RL.TOP 5", &["unexpected '5'", "COUNT or RESET"]),
+    ("RL.TOP COUNT", &["COUNT has no value"]),
+    ("RL.TOP COUNT 0", &["COUNT is '0'"]),
+    ("RL.TOP COUNT 1 COUNT 1", &["COUNT is given twice"]),
+    ("RL.TOP RESET RESET", &["RESET is given twice"]),
+    ("RL.TOP RESET COUNT 0", &["COUNT is '0'"]),
+];
+
+/// The key's value, and when it expires.
 fn dump(c: &mut Connection) -> (Vec<u8>, i64) {
     let dump = cmd("DUMP").arg("k").query(c).unwrap();
-    let expires = cmd("OBJECT").arg("REFCOUNT").arg("k").query(c).unwrap();
+    // Before 7.0 only what is left can be had, which changes by itself.
+    let expires = cmd("PEXPIRETIME").arg("k").query(c).unwrap_or(0);
     (dump, expires)
 }
 
@@ -83,25 +131,77 @@ fn error_of(c: &mut Connection, command: &redis::Cmd, what: &str) -> String {
     }
 }
 
+fn assert_says(error: &str, says: &[&str], what: &str) {
+    for part in says {
+        assert!(error.contains(part), "{what}: «{error}» does not say «{part}»");
+    }
+    assert!(!error.contains(['\r', '\n']), "{what}: «{error}»");
+}
+
 #[test]
 fn every_wrong_input_gives_its_error_and_changes_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
-        let _: Value = cmd("RL.CHECK")
-            .arg("k")
-            .arg(&["5/m", "bucket:9/h", "fixed:9/d,keep=2"])
-            .query(&mut c)
-            .unwrap();
-        let before = dump(&mut c);
-        for (name, args, says) in WRONG {
-            let what = format!("{name} k {}", args.join(" "));
-            let error = error_of(&mut c, cmd(name).arg("k").arg(args), &what);
-            for part in *says {
-                assert!(error.contains(part), "{what}: «{error}» does not say «{part}»");
+        let rules = ["5/m", "bucket:9/h", "fixed:9/d,keep=2"];
+        // With a trail and without, under a block and free.
+        for (meta, then) in [(&["META", "who"][..], "RL.UNBLOCK"), (&[], "RL.BLOCK")] {
+            let () = cmd("DEL").arg("k").query(&mut c).unwrap();
+            let _: Value = cmd("RL.CHECK").arg("k").arg(meta).arg(&rules).query(&mut c).unwrap();
+            let _: Value = cmd(then).arg("k").query(&mut c).unwrap();
+            let before = dump(&mut c);
+            for (name, args, says) in WRONG {
+                let what = format!("{name} k {}", args.join(" "));
+                let error = error_of(&mut c, cmd(name).arg("k").arg(args), &what);
+                assert_says(&error, says, &what);
+                assert_eq!(dump(&mut c), before, "{what} changed the key");
             }
-            assert!(!error.contains(['\r', '\n']), "{what}: «{error}»");
-            assert_eq!(dump(&mut c), before, "{what} changed the key");
         }
+    });
+}
+
+#[test]
+fn every_wrong_input_without_a_key_gives_its_error_and_forgets_nothing() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let top =
+            |c: &mut Connection| -> Vec<(String, i64, i64)> { cmd("RL.TOP").query(c).unwrap() };
+        let _: Value = cmd("RL.CHECK").arg("k").arg("0/m").query(&mut c).unwrap();
+        let before = top(&mut c);
+        assert_eq!((before[0].0.as_str(), before[0].1), ("k", 1));
+        for (line, says) in WRONG_WITHOUT_KEY {
+            let mut words = line.split(' ');
+            let mut command = cmd(words.next().expect("a command"));
+            let error = error_of(&mut c, command.arg(words.collect::<Vec<_>>()), line);
+            assert_says(&error, says, line);
+        }
+        assert_eq!(top(&mut c), before);
+    });
+}
+
+#[test]
+fn a_key_of_another_type_is_told_as_such_and_stays() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = cmd("SET").arg("k").arg("x").query(&mut c).unwrap();
+        let before = dump(&mut c);
+        for (name, args) in [
+            ("RL.CHECK", &["META", "who", "0/m"][..]),
+            ("RL.BLOCK", &["EX", "5"]),
+            ("RL.UNBLOCK", &[]),
+            ("RL.EXEMPT", &[]),
+            ("RL.UNEXEMPT", &[]),
+            ("RL.LOG", &[]),
+            ("RL.INFO", &[]),
+        ] {
+            let reply: RedisResult<Value> = cmd(name).arg("k").arg(args).query(&mut c);
+            assert_eq!(reply.expect_err(name).code(), Some("WRONGTYPE"), "{name}");
+            assert_eq!(dump(&mut c), before, "{name}");
+        }
+        let scanned: (String, Vec<Value>) = cmd("RL.BLOCKS").arg("0").query(&mut c).unwrap();
+        assert_eq!(scanned, ("0".to_string(), vec![]));
+        // What was denied is not what could not even be asked.
+        let top: Vec<Value> = cmd("RL.TOP").query(&mut c).unwrap();
+        assert_eq!(top, []);
     });
 }
 

@@ -6,7 +6,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use redis::cmd;
+use redis::{Connection, cmd};
 use server::{Builder, Server};
 use settings::{SETTINGS, Setting, defaults, edit_config, run, set, told, with_values};
 
@@ -152,6 +152,38 @@ fn what_was_set_is_rewritten_and_kept_over_a_restart() {
         server.kill9();
         server.resume();
         assert_eq!(told(&mut server.connect()), with_values(Setting::another));
+    });
+}
+
+#[test]
+fn what_was_kept_under_a_larger_setting_is_cut_by_the_next_call_that_goes_by_it() {
+    on_configurable(|server| {
+        let mut c = server.connect();
+        let answer = |c: &mut Connection, command: &str| match run(c, command) {
+            Ok(value) => format!("{value:?}"),
+            Err(error) => panic!("{command}: {error}"),
+        };
+        let marks = |c: &mut Connection| answer(c, "RL.LOG k COUNT 100").matches("who").count();
+        let rows = |c: &mut Connection| answer(c, "RL.TOP COUNT 100").matches("array").count() - 1;
+        for n in 0..9 {
+            answer(&mut c, "RL.CHECK k META who 5/h");
+            answer(&mut c, &format!("RL.CHECK denied:{n} 0/h"));
+        }
+        answer(&mut c, "RL.BLOCK k REASON abuse");
+        assert_eq!((marks(&mut c), rows(&mut c)), (9, 10));
+        for (name, value) in [("log-entries", "3"), ("max-meta", "3"), ("top-size", "4")] {
+            let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
+            set(&mut c, setting, value).unwrap();
+        }
+        // What is there stays, though it is more or longer than what may come from now on.
+        assert_eq!(marks(&mut c), 9);
+        assert!(answer(&mut c, "RL.BLOCKS 0 COUNT 100").contains("abuse"));
+        assert_eq!(rows(&mut c), 4);
+        // A check without META asks for no trail, and changes nothing behind a block.
+        answer(&mut c, "RL.CHECK k 5/h");
+        assert_eq!(marks(&mut c), 9);
+        answer(&mut c, "RL.CHECK k META who 5/h");
+        assert_eq!(marks(&mut c), 3);
     });
 }
 

@@ -3,6 +3,8 @@
 
 mod dump;
 mod server;
+#[path = "corrupt/values.rs"]
+mod values;
 
 use std::fs;
 
@@ -10,60 +12,7 @@ use dump::{Dump, assert_calm, length, lies, unpacked};
 use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use server::{Builder, Server};
-
-const MIDNIGHT_US: u64 = 1_605_916_800_000_000;
-
-/// Rules of every kind, as a check takes them.
-const RULES: [&str; 9] = [
-    "100/m",
-    "window:100/m",
-    "window:100/h,res=6",
-    "fixed:100/m,keep=3",
-    "fixed:100/month",
-    "bucket:100/m,burst=7",
-    "bucket:100/m,refill=interval,name=lump",
-    "leaky:100/m",
-    "log:50/s,name=fast,count=all",
-];
-
-/// A value of every kind: what the server dumps after some traffic.
-fn values(c: &mut Connection) -> Vec<Dump> {
-    let all = RULES.join(" ");
-    let traffic: [(&str, u32, Vec<u64>); 15] = [
-        // Gaps of seconds, minutes, hours.
-        ("400/w", 1, (0..80).map(|n| n * n * n).collect()),
-        ("100/m", 3, vec![0, 0, 1, 59]),
-        // Denied requests that were charged.
-        ("3/m,count=all", 2, vec![0, 1, 2, 3]),
-        ("window:100/m", 1, vec![0, 30, 70]),
-        ("window:100/h,res=6", 2, vec![0, 700, 2_000, 3_500]),
-        ("fixed:100/m", 1, vec![0]),
-        ("fixed:100/m,keep=3", 7, vec![0, 60, 130, 190, 250]),
-        ("fixed:100/month,tz=-05:30", 1, vec![0, 3_000_000]),
-        ("fixed:100/w,align=first", 1, vec![0]),
-        ("bucket:7/m,burst=20", 5, vec![0, 3]),
-        ("bucket:100/m,refill=interval", 1, vec![0]),
-        ("leaky:7/h,queue=5,name=a-queue", 1, vec![0, 1, 2]),
-        // A block.
-        ("1/h,ban=1d", 1, vec![0, 1]),
-        ("fixed:1/h,ban=1d,name=only bucket:9/h", 1, vec![0, 1]),
-        (&all, 1, vec![0, 1, 70]),
-    ];
-    traffic
-        .into_iter()
-        .map(|(rules, cost, seconds)| {
-            for second in seconds {
-                let mut check = cmd("RL.CHECK");
-                check.arg("value").arg("COST").arg(cost).arg("AT");
-                check.arg(MIDNIGHT_US + second * 1_000_000 + second);
-                let () = check.arg(rules.split(' ').collect::<Vec<_>>()).query(c).unwrap();
-            }
-            let dump = Dump::of(c, "value");
-            let () = cmd("DEL").arg("value").query(c).unwrap();
-            dump
-        })
-        .collect()
-}
+use values::{EVERY_RULE, values, words};
 
 /// Runs a test on each server with a value of every kind. The server must be well afterwards.
 fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
@@ -88,34 +37,43 @@ fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<R
     pipe.query(c).expect("the server answers")
 }
 
-/// Everything one can do with a key of ours. What is done last deletes it.
+/// Everything one can do with a key of ours. What is done last deletes it. A block would hide the
+/// rules from a check, so there are checks before and after it is lifted.
 fn every_use() -> Vec<Cmd> {
-    let with_rules = [
-        "RL.PEEK k",
-        "RL.PEEK k FULL",
-        "RL.PEEK k AT 0",
-        "RL.PEEK k AT 253402300799999999",
-        "RL.CHECK k",
-        "RL.CHECK k AT 1605916900000000",
+    [
+        "RL.PEEK k RULES",
+        "RL.PEEK k FULL RULES",
+        "RL.PEEK k AT 0 RULES",
+        "RL.PEEK k AT 253402300799999999 RULES",
+        "RL.LOG k",
+        "RL.LOG k COUNT 1000000000",
+        "RL.INFO k",
+        "RL.BLOCKS 0 COUNT 10",
+        "RL.CHECK k RULES",
+        "RL.CHECK k META who FULL RULES",
+        "RL.UNBLOCK k",
+        "RL.UNEXEMPT k",
+        "RL.CHECK k RULES",
+        "RL.CHECK k AT 1605916900000000 META who RULES",
+        "RL.REFUND k 1 RULES",
         "RL.REFUND k 1",
-    ];
-    let with_none = [
-        "RL.REFUND k 1",
+        "RL.BLOCK k EX 1000 REASON abuse",
+        "RL.EXEMPT k",
+        "RL.CHECK k META who RULES",
+        "RL.INFO k",
+        "RL.LOG k COUNT 3",
         "MEMORY USAGE k",
         "DEBUG DIGEST-VALUE k",
         "OBJECT ENCODING k",
         "PTTL k",
+        "COPY k other REPLACE",
         "RL.RESET k",
+        "RL.UNEXEMPT k",
         "DUMP k",
         "DEL k",
-    ];
-    let command = |line: &str, rules: &[&str]| {
-        let mut words = line.split(' ');
-        let mut command = cmd(words.next().expect("a command"));
-        command.arg(words.collect::<Vec<_>>()).arg(rules).to_owned()
-    };
-    let with_rules = with_rules.into_iter().map(|line| command(line, &RULES));
-    with_rules.chain(with_none.into_iter().map(|line| command(line, &[]))).collect()
+    ]
+    .map(|line| words(&line.replace("RULES", EVERY_RULE)))
+    .to_vec()
 }
 
 fn restored(dump: &[u8]) -> Cmd {
@@ -215,9 +173,11 @@ fn what_is_not_of_this_version_or_too_long_is_refused() {
         let wrong = values.iter().flat_map(|dump| {
             let payload = &dump.payload;
             let of_version = |version: u8| [&[version], &payload[1..]].concat();
+            // One with a trail is no version 1, one without no version 2.
+            let other = of_version(payload[0] ^ 3);
             let longer = [&payload[..], &[0]].concat();
             let encoded = Dump { id: dump.id ^ 2, ..dump.clone() };
-            [of_version(0), of_version(2), of_version(255), longer]
+            [of_version(0), other, of_version(3), of_version(255), longer]
                 .map(|payload| dump.with_payload(payload).bytes())
                 .into_iter()
                 .chain([encoded.bytes()])
@@ -280,8 +240,9 @@ fn used_memory(c: &mut Connection, name: &str) -> u64 {
 const MB: u64 = 1 << 20;
 
 /// Everything that the module tests the range of when it reads a payload.
-const RANGES: [&str; 13] = [
+const RANGES: [&str; 16] = [
     "a calendar",
+    "a cost",
     "a horizon",
     "a limit",
     "a name",
@@ -291,8 +252,10 @@ const RANGES: [&str; 13] = [
     "a remainder",
     "a time",
     "a time zone",
+    "a verdict",
     "a window's start",
     "an entry's units",
+    "the length of a trail",
     "the past windows' number",
 ];
 

@@ -17,11 +17,43 @@ use tempfile::TempDir;
 const RULES: [&str; 3] = ["100/h", "bucket:100/h,name=b", "fixed:100/h,keep=3"];
 
 fn remaining_after_check(c: &mut Connection, key: &str) -> i64 {
-    let reply: [i64; 5] = cmd("RL.CHECK").arg(key).arg(&RULES).query(c).unwrap();
+    let mut check = cmd("RL.CHECK");
+    let reply: [i64; 5] = check.arg(key).arg(&["META", "who"]).arg(&RULES).query(c).unwrap();
     reply[2]
 }
 
-/// Runs a test on each server with a key `k` that was checked once.
+/// Effects that no primary tells of, and what is wrong with each.
+const WRONG_EFFECTS: [(&str, &str); 27] = [
+    ("wrong x 0 admit 1 5/m", "time is 'x'"),
+    ("wrong 1 -2 admit 1 5/m", "expiry is '-2'"),
+    ("wrong 1 0 forge 1 5/m", "effect is 'forge'"),
+    ("wrong 1 0 ADMIT 1 5/m", "effect is 'ADMIT'"),
+    ("wrong 1 0 admit 1000000001 5/m", "units is '1000000001'"),
+    ("wrong 1 0 admit 1 5/x", "rule '5/x'"),
+    ("wrong 1 0 admit 1", "wrong number of arguments"),
+    ("wrong 1 0 admit 1 5/m x", "unexpected 'x'"),
+    ("wrong 1 0 charge 1", "wrong number of arguments"),
+    ("wrong 1 0 pass 0 META 128 who", "wrong number of arguments"),
+    ("wrong 1 0 deny 1 META 128", "wrong number of arguments"),
+    ("wrong 1 0 deny 1 META 0 who 5/m", "META is '0'"),
+    ("wrong 1 0 deny 1 META 4294967296 who 5/m", "META is '4294967296'"),
+    ("wrong 1 0 refuse 1 META x who 5/m", "META is 'x'"),
+    ("wrong 1 0 refuse -1 META 5 who 5/m", "units is '-1'"),
+    ("wrong 1 0 refund", "wrong number of arguments"),
+    ("wrong 1 0 refund 1 who", "unexpected 'who'"),
+    ("wrong 1 0 block", "wrong number of arguments"),
+    ("wrong 1 0 block -1", "wrong number of arguments"),
+    ("wrong 1 0 block -2 abuse", "the end is '-2'"),
+    ("wrong 1 0 block soon abuse", "the end is 'soon'"),
+    ("wrong 1 0 ban -1 abuse 5/m", "unexpected '5/m'"),
+    ("wrong 1 0 exempt 18446744073709551615 vip", "the end is"),
+    ("good 1 0 reset 5/m", "unexpected '5/m'"),
+    ("good 1 0 unblock x", "unexpected 'x'"),
+    ("good 1 0 unexempt 1", "unexpected '1'"),
+    ("good 1 0 admit 1 @free", "unknown policy"),
+];
+
+/// Runs a test on each server with a key `k` that was checked once, and has a trail.
 fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
     server::on_all_with(unpacked, |server| {
         let mut c = server.connect();
@@ -70,9 +102,12 @@ fn a_damaged_value_in_an_rdb_file_keeps_the_server_from_starting() {
         for (damaged, why) in [
             (other_payload(&[]), "payload is empty"),
             (other_payload(&payload[..payload.len() / 2]), "payload cannot be read"),
+            (other_payload(&payload[..payload.len() - 1]), "payload cannot be read"),
             (other_payload(&[&payload[..], &[0]].concat()), "1 bytes are left over"),
+            (other_payload(&[&[1], &payload[1..]].concat()), "bytes are left over"),
             (other_payload(&[&[99], &payload[1..]].concat()), "version 99"),
             (other_payload(&[&[1, 253], &[0xff; 8][..]].concat()), "payload cannot be read"),
+            (other_payload(&[2, 0, 0, 1, 0, 0]), "the length of a trail is out of range"),
             (Dump { id: dump.id ^ 2, ..dump.clone() }.value(), "encoding 3 of a rate limiter"),
             (dump.value_of_length(&length(1 << 40)), "payload ends too early"),
             (dump.value_of_length(&length(u64::MAX)), "payload ends too early"),
@@ -94,25 +129,32 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
         let load = |key: &str, payload: &[u8]| cmd("RL.LOAD").arg(key).arg(payload).to_owned();
         let apply = |words: &[&str]| cmd("RL.APPLY").arg(words).to_owned();
         let mut wrong = vec![
-            load("wrong", &[]),
-            load("wrong", &payload[..payload.len() - 1]),
-            load("wrong", &[&payload[..], &[0]].concat()),
-            load("wrong", &[&[1, 253], &[0xff; 8][..]].concat()),
+            (load("wrong", &[]), "payload is empty"),
+            (load("wrong", &payload[..payload.len() - 1]), "payload cannot be read"),
+            (load("wrong", &[&payload[..], &[0]].concat()), "1 bytes are left over"),
+            (load("wrong", &[&[1, 253], &[0xff; 8][..]].concat()), "payload cannot be read"),
             // What was there before stays.
-            load("good", &payload[1..]),
-            apply(&["wrong", "x", "admit", "1", "0", "5/m"]),
-            apply(&["wrong", "1", "forge", "1", "0", "5/m"]),
-            apply(&["wrong", "1", "admit", "1000000001", "0", "5/m"]),
-            apply(&["wrong", "1", "admit", "1", "-2", "5/m"]),
-            apply(&["wrong", "1", "admit", "1", "0", "5/x"]),
-            apply(&["wrong", "1", "admit", "1", "0"]),
+            (load("good", &payload[1..]), "version"),
         ];
+        wrong.extend(
+            WRONG_EFFECTS.map(|(words, why)| (apply(&words.split(' ').collect::<Vec<_>>()), why)),
+        );
         if !server.flavor().is_valkey() {
             // Valkey counts the arguments here, and does not start. Redis leaves it to the command.
-            wrong.extend([apply(&["wrong"]), apply(&[]), cmd("RL.LOAD")]);
-            wrong.push(cmd("RL.LOAD").arg("wrong").to_owned());
+            let load_nothing = cmd("RL.LOAD").arg("wrong").to_owned();
+            for few in [apply(&["wrong"]), apply(&[]), cmd("RL.LOAD"), load_nothing] {
+                wrong.push((few, "wrong number of arguments"));
+            }
         }
-        let commands = [&[load("good", payload)], &wrong[..], &[load("last", payload)]].concat();
+        let wrong_commands: Vec<_> = wrong.iter().map(|(command, _)| command.clone()).collect();
+        let right = [
+            apply(&["ruled", "1605916800000000", "-1", "admit", "2", "bucket:9/h"]),
+            apply(&["ruled", "1605916800000000", "0", "exempt", "-1", ""]),
+            apply(&["ruled", "1605916800000000", "-1", "block", "-1", "abuse"]),
+        ];
+        let commands =
+            [&[load("good", payload)], &wrong_commands[..], &right[..], &[load("last", payload)]]
+                .concat();
         let aof: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         let folder = folder_with("appendonly.aof", &aof);
         // From 7.0 on this is an AOF of the old kind, which the server takes over.
@@ -121,14 +163,22 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
 
         let mut c = loaded.connect();
         let keys: i64 = cmd("DBSIZE").query(&mut c).unwrap();
-        assert_eq!(keys, 2);
+        assert_eq!(keys, 3);
         for key in ["good", "last"] {
             assert_eq!(Dump::of(&mut c, key).payload, *payload, "{key}");
             assert_eq!(remaining_after_check(&mut c, key), 98);
         }
+        let rows: (String, Vec<(String, String, i64, String)>) =
+            cmd("RL.BLOCKS").arg(&["0", "COUNT", "100"]).query(&mut c).unwrap();
+        assert_eq!(rows.1, [("ruled".into(), "blocked".into(), -1, "abuse".into())]);
+
         let log = loaded.log();
         let complaints = log.lines().filter(|line| line.contains("error to its AOF-loading"));
-        assert_eq!(complaints.count(), wrong.len(), "{log}");
+        let complaints: Vec<&str> = complaints.collect();
+        assert_eq!(complaints.len(), wrong.len(), "{log}");
+        for (complaint, (_, why)) in complaints.into_iter().zip(&wrong) {
+            assert!(complaint.contains(why), "«{complaint}» does not say «{why}»");
+        }
         assert_calm(&log);
     });
 }

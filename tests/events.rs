@@ -1,4 +1,4 @@
-//! Keyspace events: those a native type has, one of our own, and silence otherwise.
+//! Keyspace events: those a native type has, five of our own, and silence otherwise.
 
 mod client;
 mod server;
@@ -80,6 +80,12 @@ fn a_check_says_nothing_but_that_its_key_is_new() {
         ] {
             assert_eq!(events.of(line), SILENCE, "{line}");
         }
+        for line in ["RL.CHECK k META who 50/d", "RL.CHECK k META who COST 9 5/h"] {
+            assert_eq!(events.of(line), SILENCE, "{line}");
+        }
+        for line in ["RL.LOG k", "RL.INFO k", "RL.BLOCKS 0", "RL.TOP RESET"] {
+            assert_eq!(events.of(line), SILENCE, "{line}");
+        }
         assert!(exists(&mut events.c, "k"));
     });
 }
@@ -116,32 +122,96 @@ fn what_empties_a_key_says_del_on_a_replica_too() {
     });
 }
 
+/// What decides over the key `k`, one after the other, and what is heard of it; nothing where
+/// nothing was decided.
+const RULING: [(&str, &[&str]); 26] = [
+    ("RL.UNBLOCK k", &[]),
+    ("RL.UNEXEMPT k", &[]),
+    ("RL.BLOCK k EX 0", &[]),
+    ("RL.BLOCK k", &["new k", "rl.block k"]),
+    ("RL.BLOCK k EX 100 REASON again", &["rl.block k"]),
+    ("RL.UNEXEMPT k", &[]),
+    ("RL.CHECK k 5/h,ban=1h", &[]),
+    ("RL.CHECK k META who 5/h,ban=1h", &[]),
+    ("RL.CHECK k COST 9 5/h,count=all,ban=1h", &[]),
+    ("RL.EXEMPT k EX 100", &["rl.exempt k"]),
+    ("RL.UNBLOCK k", &[]),
+    ("RL.CHECK k COST 9 5/h,count=all,ban=1h", &[]),
+    ("RL.EXEMPT k", &["rl.exempt k"]),
+    ("RL.RESET k", &[]),
+    ("RL.UNEXEMPT k", &["rl.unexempt k"]),
+    ("RL.CHECK k COST 5 5/h,ban=1h", &[]),
+    ("RL.CHECK k 5/h,ban=1h", &["rl.ban k"]),
+    ("RL.CHECK k 5/h,ban=1h", &[]),
+    ("RL.UNBLOCK k", &["rl.unblock k"]),
+    // The denial is charged, or marked, and banned for: two effects, and one event.
+    ("RL.CHECK k 5/h,ban=1h,count=all", &["rl.ban k"]),
+    ("RL.UNBLOCK k", &["rl.unblock k"]),
+    ("RL.CHECK k META who COST 5 5/h,ban=1h", &["rl.ban k"]),
+    ("DEL k", &["del k"]),
+    // All there is in a key may be what was decided over it.
+    ("RL.CHECK k 0/h,ban=1h", &["new k", "rl.ban k"]),
+    ("RL.UNBLOCK k", &["del k", "rl.unblock k"]),
+    ("RL.UNBLOCK k", &[]),
+];
+
+/// The same in the words of a server.
+fn heard_of<'a>(says: &'a [&'a str], server: &Server) -> Vec<&'a str> {
+    let known = |event: &&str| server.flavor().is_7_or_later() || !event.starts_with("new ");
+    says.iter().copied().filter(known).collect()
+}
+
 #[test]
-fn a_ban_says_so_once() {
+fn what_decides_over_a_key_says_so_once_and_nothing_else() {
     server::on_all(|server| {
         let mut events = Events::all(server);
-        assert_eq!(events.of("RL.CHECK k COST 5 5/h,ban=1h"), birth(server));
-        assert_eq!(events.of("RL.CHECK k 5/h,ban=1h"), ["rl.ban k"]);
-        assert_eq!(events.of("RL.CHECK k 5/h,ban=1h"), SILENCE, "behind the block");
-        let () = ask(&mut events.c, "DEL k");
-        events.so_far();
-        // A ban may be all that is in a key.
-        assert_eq!(
-            events.of("RL.CHECK k 0/h,ban=1h"),
-            [&birth(server)[..], &["rl.ban k"]].concat()
-        );
+        for (step, (line, says)) in RULING.into_iter().enumerate() {
+            assert_eq!(events.of(line), heard_of(says, server), "{step}: {line}");
+        }
     });
 }
 
 #[test]
-fn a_ban_is_of_the_class_of_module_events() {
+fn what_decides_over_a_key_says_so_on_a_replica_too() {
+    server::on_all(|primary| {
+        let replica = replica_of(primary);
+        let (mut c, mut events) = (primary.connect(), Events::all(&replica));
+        for (step, (line, says)) in RULING.into_iter().enumerate() {
+            let _ = raw_reply(&mut c, line);
+            replicated(&mut c);
+            // No `expire` either: that the key's time moved is part of what was decided.
+            assert_eq!(events.so_far(), heard_of(says, primary), "{step}: {line}");
+        }
+    });
+}
+
+#[test]
+fn events_of_our_own_are_of_the_class_of_module_events() {
     server::on_all(|server| {
-        for (classes, heard) in [("Ed", true), ("Eg", false)] {
+        let of_class = |classes: &str| -> Vec<String> {
             let mut events = Events::of_classes(server, classes);
             let () = ask(&mut events.c, "DEL k");
             events.so_far();
-            assert_eq!(events.of("RL.CHECK k 0/h,ban=1h") == ["rl.ban k"], heard, "{classes}");
-        }
+            RULING.iter().flat_map(|(line, _)| events.of(line)).collect()
+        };
+        let own = RULING.iter().flat_map(|(_, says)| says.iter().copied());
+        let own: Vec<&str> = own.filter(|event| event.starts_with("rl.")).collect();
+        assert_eq!(of_class("Ed"), own);
+        let others = if server.flavor().is_7_or_later() { "Eg$lshzxetmn" } else { "Eg$lshzxetm" };
+        assert!(of_class(others).iter().all(|event| !event.starts_with("rl.")));
+    });
+}
+
+#[test]
+fn a_block_that_ends_by_itself_says_expired_with_its_key() {
+    server::on_all(|server| {
+        let mut events = Events::all(server);
+        let mut heard = events.of("RL.BLOCK k PX 10");
+        server::eventually("the server to look for what expired", || {
+            heard.extend(events.so_far());
+            heard.iter().any(|event| event.starts_with("expired"))
+        });
+        assert_eq!(heard, [&birth(server)[..], &["rl.block k", "expired k"]].concat());
     });
 }
 
@@ -170,6 +240,11 @@ fn a_key_found_expired_says_so_first() {
             ("RL.PEEK k 5/h", false),
             ("RL.REFUND k 1", false),
             ("RL.RESET k", false),
+            ("RL.UNBLOCK k", false),
+            ("RL.UNEXEMPT k", false),
+            ("RL.LOG k", false),
+            ("RL.INFO k", false),
+            ("RL.CHECK k META who 0/h", true),
         ] {
             assert!(allowed(&mut events.c, "RL.CHECK k 5/h"));
             let () = ask(&mut events.c, "PEXPIRE k 1");

@@ -6,12 +6,17 @@
 //! ```text
 //! # what was done to it
 //! blocked|exempt until UNIX-US|for good [reason BYTES]       if it is; BYTES escaped as in Rust
+//! trail keep N until UNIX-US                                 if it has one; the oldest mark first
+//! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
 //! ```
 //!
 //! THESE FILES AND THIS TEST ARE NEVER EDITED, ONLY ADDED TO. When the test fails, what someone has
 //! on disk is read wrong: then it is the code that has to change. A new version of the payload
 //! gets a folder of its own, and a line in `AT_LEAST`.
+//!
+//! Version 1 has no trail. What has none is still saved as version 1, so that whoever knows no other
+//! can read it, and what has one as version 2.
 //!
 //! How the files are made: by a program outside of this repository that depends on this crate,
 //! makes a limiter with `Limiter::check` and `set_override` at given times, writes `encode` of it
@@ -24,15 +29,22 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use dump::Dump;
 use redis::{Connection, cmd};
-use redis_ratelimit::limit::{Check, Limiter, Override, OverrideKind, Rule, decode, encode};
+use redis_ratelimit::limit::{
+    Change, Check, Limiter, Mark, Meta, Override, OverrideKind, Rule, Trail, Verdict, decode,
+    encode,
+};
 use redis_ratelimit::parse;
 
 /// How many payloads there are of a version: none may get lost.
-const AT_LEAST: [(u8, usize); 1] = [(1, 29)];
+const AT_LEAST: [(u8, usize); 2] = [(1, 29), (2, 12)];
+
+/// The versions that are still written, each for what it has a place for and no more.
+const WRITTEN: RangeInclusive<u8> = 1..=2;
 
 /// A payload and what is known of it.
 struct Golden {
@@ -42,6 +54,8 @@ struct Golden {
     payload: Vec<u8>,
     /// The line about a block or an exemption.
     overrule: Option<String>,
+    /// The lines about a trail.
+    trail: Vec<String>,
     asks: Vec<Ask>,
 }
 
@@ -65,6 +79,7 @@ impl Golden {
             version,
             payload: fs::read(payload).expect("a payload"),
             overrule: None,
+            trail: Vec::new(),
             asks: Vec::new(),
         };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -72,6 +87,9 @@ impl Golden {
                 Some(ask) => golden.asks.push(ask),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
                     golden.overrule = Some(line.to_string());
+                }
+                None if line.starts_with("trail ") || line.starts_with("mark ") => {
+                    golden.trail.push(line.to_string());
                 }
                 None => panic!("{}: cannot read the line '{line}'", golden.name),
             }
@@ -129,6 +147,35 @@ fn in_words(overrule: &Override) -> String {
     format!("{kind} {until} reason {}", overrule.reason.escape_ascii())
 }
 
+/// A trail as the files say it.
+fn trail_in_words(trail: &Trail) -> Vec<String> {
+    let mark_in_words = |mark: &Mark| {
+        let verdict = match mark.verdict {
+            Verdict::Allowed => "allowed",
+            Verdict::Limited => "limited",
+            Verdict::Blocked => "blocked",
+        };
+        let line = format!("mark {} cost {} {verdict}", mark.time_us, mark.cost);
+        match &mark.meta {
+            Some(meta) => format!("{line} meta \"{}\"", meta.escape_ascii()),
+            None => line,
+        }
+    };
+    let head = format!("trail keep {} until {}", trail.keep, trail.until_us);
+    [head].into_iter().chain(trail.marks.iter().map(mark_in_words)).collect()
+}
+
+/// A row of `RL.LOG`: Unix milliseconds, cost, verdict, and what the caller said.
+type Row = (u64, u32, i64, Option<Vec<u8>>);
+
+/// A trail as `RL.LOG` shows it.
+fn rows(trail: &Trail) -> Vec<Row> {
+    let row = |mark: &Mark| {
+        (mark.time_us / 1_000, mark.cost, mark.verdict.code(), mark.meta.clone().map(Vec::from))
+    };
+    trail.marks.iter().rev().map(row).collect()
+}
+
 fn in_order(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the golden payloads");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -153,9 +200,13 @@ fn all() -> Vec<Golden> {
     all
 }
 
-/// The version that is saved now.
+/// The newest version that is written: for it, a limiter must have everything one can have.
 fn current() -> u8 {
-    encode(&Limiter::default())[0]
+    let rules = [parse::rule(b"5/m").expect("a rule")];
+    let meta = Some(Meta { text: b"who", keep: 1 });
+    let mut limiter = Limiter::default();
+    limiter.record(&Check { meta, ..Check::new(&rules, 1, 0) }, Change::Admitted);
+    encode(&limiter)[0]
 }
 
 #[test]
@@ -178,6 +229,8 @@ fn every_payload_is_read_and_decides_as_it_did() {
     for golden in all() {
         let limiter = golden.decoded();
         assert_eq!(limiter.overrule().map(in_words), golden.overrule, "{}", golden.name);
+        let trail = limiter.trail().map(trail_in_words).unwrap_or_default();
+        assert_eq!(trail, golden.trail, "{}", golden.name);
         for ask in &golden.asks {
             assert_eq!(ask.of(&limiter), ask.answer, "{}: {}", golden.name, ask.line);
         }
@@ -185,13 +238,14 @@ fn every_payload_is_read_and_decides_as_it_did() {
 }
 
 #[test]
-fn what_the_current_version_wrote_it_writes_again() {
+fn what_is_read_is_written_again_as_it_was() {
+    assert_eq!(*WRITTEN.end(), current());
     for golden in all() {
         let again = encode(&golden.decoded());
-        if golden.version == current() {
+        if WRITTEN.contains(&golden.version) {
             assert_eq!(again, golden.payload, "{}", golden.name);
         } else {
-            assert_eq!(again[0], current(), "{} is saved as of now", golden.name);
+            assert!(WRITTEN.contains(&again[0]), "{} is saved as of now", golden.name);
         }
     }
 }
@@ -218,7 +272,12 @@ fn every_payload_loads_into_every_server() {
             for ask in &golden.asks {
                 assert_eq!(ask.of_key(&mut c, key), ask.answer, "{key}: {}", ask.line);
             }
-            if golden.version == current() {
+            if let Some(trail) = golden.decoded().trail() {
+                let mut log = cmd("RL.LOG");
+                let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();
+                assert_eq!(shown, rows(trail), "{key}");
+            }
+            if WRITTEN.contains(&golden.version) {
                 assert_eq!(Dump::of(&mut c, key), saved, "{key}");
             }
         }

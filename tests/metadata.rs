@@ -1,146 +1,17 @@
 //! What a server tells clients about the commands: flags, arity, keys and documentation, which
 //! proxies, cluster clients, ACLs and the hints of redis-cli go by.
 
+#[path = "metadata/argument.rs"]
+mod argument;
 mod server;
+#[path = "metadata/table.rs"]
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use redis::{Cmd, Connection, RedisResult, Value, cmd, from_redis_value};
-
-/// A command as the server must know it.
-struct Expected {
-    name: &'static str,
-    /// In the words of `COMMAND INFO`, without `module`, which all have.
-    flags: &'static str,
-    /// Arguments with the name; `-n` is n or more.
-    arity: i64,
-    /// What is done to the key, which is the first argument; nothing where there is none.
-    key: &'static str,
-    /// The documented arguments, each as `name:type`, behind its token if it has one.
-    syntax: &'static str,
-}
-
-const COMMANDS: [Expected; 7] = [
-    Expected {
-        name: "rl.check",
-        flags: "write denyoom fast",
-        arity: -3,
-        key: "RW access update",
-        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
-                 rule:string...",
-    },
-    Expected {
-        name: "rl.peek",
-        flags: "readonly fast",
-        arity: -3,
-        key: "RO access",
-        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
-                 rule:string...",
-    },
-    Expected {
-        name: "rl.refund",
-        flags: "write fast",
-        arity: -3,
-        key: "RW access delete",
-        syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
-    },
-    Expected {
-        name: "rl.reset",
-        flags: "write fast",
-        arity: 2,
-        key: "RW access delete",
-        syntax: "key:key",
-    },
-    Expected {
-        name: "rl.explain",
-        flags: "fast loading stale",
-        arity: -2,
-        key: "",
-        syntax: "rule:string...",
-    },
-    Expected {
-        name: "rl.apply",
-        flags: "write admin",
-        arity: -6,
-        key: "RW access update",
-        syntax: "key:key unix-time-microseconds:integer effect:string units:integer \
-                 expiry-unix-time-milliseconds:integer [rule:string...]",
-    },
-    Expected {
-        name: "rl.load",
-        flags: "write admin",
-        arity: 3,
-        key: "OW update",
-        syntax: "key:key payload:string",
-    },
-];
-
-impl Expected {
-    /// Answers a primary and the loader only.
-    fn is_internal(&self) -> bool {
-        self.flags.contains("admin")
-    }
-
-    fn has_key(&self) -> bool {
-        !self.key.is_empty()
-    }
-}
-
-/// An argument out of `COMMAND DOCS`.
-struct Argument {
-    name: String,
-    kind: String,
-    token: Option<String>,
-    optional: bool,
-    multiple: bool,
-}
-
-impl Argument {
-    fn new(mut fields: HashMap<String, Value>) -> Self {
-        let flags: Vec<String> = fields.remove("flags").map(read).unwrap_or_default();
-        let has = |flag: &str| flags.iter().any(|given| given == flag);
-        let (optional, multiple) = (has("optional"), has("multiple"));
-        let kind: String = read(fields.remove("type").expect("an argument has a type"));
-        let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
-        assert_eq!(key_spec, (kind == "key").then_some(0), "the one key is the first key spec");
-        Self {
-            name: read(fields.remove("name").expect("an argument has a name")),
-            kind,
-            token: fields.remove("token").map(read),
-            optional,
-            multiple,
-        }
-    }
-
-    /// As in [`Expected::syntax`].
-    fn notation(&self) -> String {
-        let value = (self.kind != "pure-token").then(|| format!("{}:{}", self.name, self.kind));
-        let words: Vec<String> = self.token.clone().into_iter().chain(value).collect();
-        let text = format!("{}{}", words.join(" "), if self.multiple { "..." } else { "" });
-        if self.optional { format!("[{text}]") } else { text }
-    }
-
-    /// What a caller could write for it.
-    fn example(&self) -> Vec<&str> {
-        let values: &[&str] = match (self.kind.as_str(), self.name.as_str()) {
-            ("pure-token", _) => &[],
-            ("key", _) => &["k"],
-            ("integer", "cost" | "units") => &["1"],
-            ("integer", "unix-time-microseconds") => &["1605916800000000"],
-            ("integer", "expiry-unix-time-milliseconds") => &["0"],
-            ("string", "rule") => &["5/m", "bucket:7/h"],
-            ("string", "effect") => &["admit"],
-            ("string", "payload") => &["any bytes"],
-            (kind, name) => panic!("no example of {name}, of type {kind}"),
-        };
-        let values = if self.multiple { values } else { &values[..values.len().min(1)] };
-        self.token.as_deref().into_iter().chain(values.iter().copied()).collect()
-    }
-}
-
-fn read<T: redis::FromRedisValue>(value: Value) -> T {
-    from_redis_value(value).expect("the reply has the documented shape")
-}
+use argument::{Argument, read, ways_to_write};
+use redis::{Cmd, Connection, RedisResult, Value, cmd};
+use table::{COMMANDS, Expected};
 
 fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(ToString::to_string).collect()
@@ -159,23 +30,7 @@ fn docs(c: &mut Connection, name: &str) -> BTreeMap<String, Value> {
 }
 
 fn arguments(c: &mut Connection, name: &str) -> Vec<Argument> {
-    let arguments = docs(c, name).remove("arguments").expect("arguments are documented");
-    read::<Vec<HashMap<String, Value>>>(arguments).into_iter().map(Argument::new).collect()
-}
-
-/// The ways to write the command that differ in what is left out: everything given, and each
-/// optional argument missing once, and all of them.
-fn ways_to_write(arguments: &[Argument]) -> Vec<Vec<&str>> {
-    let written = |with: &dyn Fn(usize, &Argument) -> bool| {
-        let given = arguments.iter().enumerate().filter(|(index, argument)| with(*index, argument));
-        given.flat_map(|(_, argument)| argument.example()).collect()
-    };
-    let optional = arguments.iter().enumerate().filter(|(_, argument)| argument.optional);
-    let mut ways: Vec<_> =
-        optional.map(|(missing, _)| written(&|index, _| index != missing)).collect();
-    ways.push(written(&|_, _| true));
-    ways.push(written(&|_, argument| !argument.optional));
-    ways
+    Argument::list(docs(c, name).remove("arguments").expect("arguments are documented"))
 }
 
 /// On the servers that know documentation, each command and its arguments.

@@ -211,6 +211,10 @@ fn what_changes_nothing_is_not_written_to_the_aof() {
             // All is back by itself by then; and yet there is something to refund below.
             assert_eq!(growth("RL.REFUND", &[rule, "1", "AT", &later, rule]), 0);
             assert_eq!(growth("RL.RESET", &["other"]), 0);
+            for lift in ["RL.UNBLOCK", "RL.UNEXEMPT"] {
+                assert_eq!(growth(lift, &[rule]), 0, "{lift} of what is free");
+                assert_eq!(growth(lift, &["other"]), 0, "{lift} of nothing");
+            }
             // What does change something is written.
             assert!(growth("RL.REFUND", &[rule, "1", "AT", &at, rule]) > 0, "{rule}");
             assert!(growth("RL.RESET", &[rule]) > 0, "{rule}");
@@ -221,7 +225,43 @@ fn what_changes_nothing_is_not_written_to_the_aof() {
             assert!(growth("RL.CHECK", &check) > 0, "denied, but {denied}");
         }
         assert_eq!(growth("RL.CHECK", &["ban=1h", "AT", &at, "9/h"]), 0, "blocked");
+        assert_eq!(growth("RL.UNEXEMPT", &["ban=1h"]), 0, "blocked, not exempt");
+        for denied in ["ban=1h", "denied"] {
+            let check = [denied, "META", "who", "AT", &at, "0/h"];
+            assert!(growth("RL.CHECK", &check) > 0, "{denied}, but to be remembered");
+        }
+        for (ruling, lift) in [("RL.BLOCK", "RL.UNBLOCK"), ("RL.EXEMPT", "RL.UNEXEMPT")] {
+            assert!(growth(ruling, &["ban=1h", "REASON", "abuse"]) > 0, "{ruling}");
+            assert_eq!(growth("RL.CHECK", &["ban=1h", "COST", "9", "0/h"]), 0, "{ruling}");
+            assert!(growth(lift, &["ban=1h"]) > 0, "{lift}");
+        }
+        for look in [&["RL.LOG", "denied"][..], &["RL.INFO", "denied"], &["RL.BLOCKS", "0"]] {
+            assert_eq!(growth(look[0], &look[1..]), 0, "{look:?}");
+        }
+        assert_eq!(growth("RL.TOP", &["RESET"]), 0);
     });
+}
+
+#[test]
+fn a_ban_beyond_the_last_time_there_is_survives_in_the_aof() {
+    server::on_all_with(
+        |builder| with_aof(builder, true),
+        |server| {
+            // The last moment that can be given: what lasts from then on ends later.
+            const LAST_US: &str = "253402300799999999";
+            let known = |c: &mut Connection| -> (Vec<String>, [i64; 5]) {
+                let digest = cmd("DEBUG").arg("DIGEST-VALUE").arg("k").query(c).unwrap();
+                let mut peek = cmd("RL.PEEK");
+                (digest, peek.arg("k").arg("AT").arg(LAST_US).arg("5/h").query(c).unwrap())
+            };
+            let mut c = server.connect();
+            let check = ["k", "AT", LAST_US, "META", "who", "fixed:0/366d,ban=366d"];
+            let () = cmd("RL.CHECK").arg(&check).query(&mut c).unwrap();
+            let before = known(&mut c);
+            restart_from_aof(server);
+            assert_eq!(known(&mut server.connect()), before);
+        },
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use redis::{Connection, PushInfo, PushKind, Value, from_redis_value};
 use server::Server;
 
 /// What another client may do, and whether it changes the key `k`, which has 3 units of `5/h`.
-const DEEDS: [(&str, bool); 15] = [
+const DEEDS: [(&str, bool); 33] = [
     ("RL.CHECK k COST 3 5/h", false),
     ("RL.CHECK k COST 6 5/h,count=all", false), // can never fit: not charged
     ("RL.CHECK k COST 0 5/h", false),
@@ -21,6 +21,24 @@ const DEEDS: [(&str, bool); 15] = [
     ("RL.REFUND k 1 bucket:5/h", false),
     ("RL.RESET other", false),
     ("RL.CHECK other 5/h", false),
+    ("RL.CHECK k META x 5/x", false),
+    ("RL.UNBLOCK k", false),
+    ("RL.UNEXEMPT k", false),
+    ("RL.BLOCK k EX 0", false),
+    ("RL.EXEMPT k EXAT 1", false), // is past
+    ("RL.BLOCK other", false),
+    ("RL.CHECK other META who 0/h", false),
+    ("RL.LOG k", false),
+    ("RL.INFO k", false),
+    ("RL.BLOCKS 0 COUNT 100", false),
+    ("RL.TOP RESET", false),
+    ("RL.CHECK k META who COST 3 5/h", true), // denied, and remembered
+    ("RL.CHECK k META who COST 6 5/h,count=all", true),
+    ("RL.CHECK k META who COST 0 5/h", true),
+    ("RL.CHECK k META who 5/h", true),
+    ("RL.BLOCK k", true),
+    ("RL.BLOCK k EX 100 REASON abuse", true),
+    ("RL.EXEMPT k", true),
     ("RL.CHECK k 5/h", true),
     ("RL.CHECK k COST 3 5/h,count=all", true),
     ("RL.CHECK k COST 3 5/h,ban=1h", true),
@@ -30,26 +48,61 @@ const DEEDS: [(&str, bool); 15] = [
 ];
 
 /// The same where there is no key.
-const DEEDS_ON_NO_KEY: [(&str, bool); 5] = [
+const DEEDS_ON_NO_KEY: [(&str, bool); 13] = [
     ("RL.CHECK k COST 6 5/h", false),
     ("RL.PEEK k 5/h", false),
     ("RL.REFUND k 1", false),
     ("RL.RESET k", false),
+    ("RL.UNBLOCK k", false),
+    ("RL.UNEXEMPT k", false),
+    ("RL.LOG k", false),
+    ("RL.INFO k", false),
     ("RL.CHECK k 5/h", true),
+    ("RL.CHECK k META who COST 6 5/h", true),
+    ("RL.CHECK k 0/h,ban=1h", true),
+    ("RL.BLOCK k EX 100", true),
+    ("RL.EXEMPT k EX 100", true),
+];
+
+/// The same where it is blocked.
+const DEEDS_ON_A_BLOCKED_KEY: [(&str, bool); 10] = [
+    ("RL.CHECK k 5/h", false),
+    ("RL.CHECK k COST 9 5/h,count=all,ban=1h", false),
+    ("RL.REFUND k 1", false), // there is nothing to give back
+    ("RL.RESET k", false),
+    ("RL.UNEXEMPT k", false),
+    ("RL.INFO k", false),
+    ("RL.CHECK k META who 5/h", true),
+    ("RL.UNBLOCK k", true),
+    ("RL.BLOCK k", true),
+    ("RL.EXEMPT k", true),
+];
+
+/// The same where it is exempt.
+const DEEDS_ON_AN_EXEMPT_KEY: [(&str, bool); 6] = [
+    ("RL.CHECK k COST 9 5/h,count=all,ban=1h", false),
+    ("RL.UNBLOCK k", false),
+    ("RL.CHECK k META who 5/h", true),
+    ("RL.UNEXEMPT k", true),
+    ("RL.EXEMPT k EX 100", true),
+    ("RL.BLOCK k", true),
 ];
 
 /// Whether watchers hear what they should: `hears` has the key watched, does the deed, and says
 /// whether that was heard of.
 fn assert_heard(server: &Server, mut hears: impl FnMut(&str) -> bool) {
     let mut c = server.connect();
-    for (deed, changes) in DEEDS {
-        let () = ask(&mut c, "DEL k other");
-        assert!(allowed(&mut c, "RL.CHECK k COST 3 5/h"));
-        assert_eq!(hears(deed), changes, "{deed}");
-    }
-    for (deed, changes) in DEEDS_ON_NO_KEY {
-        let () = ask(&mut c, "DEL k");
-        assert_eq!(hears(deed), changes, "{deed} on no key");
+    for (before, deeds) in [
+        ("RL.CHECK k COST 3 5/h", &DEEDS[..]),
+        ("PING", &DEEDS_ON_NO_KEY),
+        ("RL.BLOCK k EX 1000", &DEEDS_ON_A_BLOCKED_KEY),
+        ("RL.EXEMPT k EX 1000", &DEEDS_ON_AN_EXEMPT_KEY),
+    ] {
+        for (deed, changes) in deeds {
+            let () = ask(&mut c, "DEL k other");
+            let _: Value = ask(&mut c, before);
+            assert_eq!(hears(deed), *changes, "{deed} after {before}");
+        }
     }
 }
 
@@ -122,6 +175,23 @@ fn a_cache_of_all_keys_with_a_prefix_forgets_them_alike() {
             !cache.forgets().is_empty()
         });
     });
+}
+
+#[test]
+fn what_was_said_of_a_check_and_is_not_kept_is_no_change() {
+    server::on_all_with(
+        |builder| builder.module_args(&["log-entries", "0"]),
+        |server| {
+            let mut other = server.connect();
+            let mut cache = Cache::new(server, "CLIENT TRACKING ON BCAST PREFIX k");
+            for denied in ["RL.CHECK k META who 0/h", "RL.CHECK k META who COST 0 5/h"] {
+                let _ = raw_reply(&mut other, denied);
+                assert_eq!(cache.forgets(), [""; 0], "{denied}");
+            }
+            assert!(allowed(&mut other, "RL.CHECK k META who 5/h"));
+            assert_eq!(cache.forgets(), ["k"]);
+        },
+    );
 }
 
 #[test]

@@ -1,22 +1,20 @@
 //! `RL.CHECK` and `RL.PEEK`: may this request pass?
 
-use std::ffi::CStr;
-
-use super::expiry;
 use super::scratch::{self, Scratch};
-use crate::config;
-use crate::datatype::LIMITER;
-use crate::limit::{self, Change, Check, Expiry, Limiter, OverrideKind, Rule, Ruling};
-use crate::parse;
-use crate::server::{Arg, Args, Call, Effect, Event, Failure, WriteKey, clock};
+use super::{effect, expiry, top};
+use crate::datatype::{self, LIMITER};
+use crate::limit::{Change, Check, Limiter, OverrideKind, Ruling, Verdict};
+use crate::server::{Call, Event, Failure, clock};
+use crate::{config, metrics, parse};
 
-/// `RL.CHECK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
     scratch::with(|Scratch { rules, rulings }| {
         let name = call.key_name()?;
         let request = parse::check(call.after_key().bytes(), &config::limits(), rules)?;
         let clock_us = clock::now_us();
-        let check = Check { rules, cost: request.cost, now_us: request.at_us.unwrap_or(clock_us) };
+        let now_us = request.at_us.unwrap_or(clock_us);
+        let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let mut key = call.open_write(name, &LIMITER)?;
         let outcome = match key.value() {
@@ -25,18 +23,22 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
                 let mut limiter = Limiter::default();
                 let outcome = limiter.check(&check, rulings);
                 if !limiter.is_empty() {
-                    key.set(&LIMITER, limiter)?;
+                    datatype::store(&mut key, limiter)?;
                 }
                 outcome
             }
         };
 
-        if outcome.change != Change::Nothing || outcome.ban.is_some() {
-            let expiry = expiry::settle(&mut key, check.now_us, clock_us);
-            if outcome.ban.is_some() {
-                replicate_value(call, name, &mut key, expiry);
-            } else {
-                replicate_consumption(call, name, &check, outcome.change, expiry);
+        let changed = outcome.change != Change::Nothing;
+        if changed || outcome.ban.is_some() {
+            let expiry = expiry::settle(&mut key, now_us, clock_us);
+            if changed {
+                effect::tell_check(call, name, &check, outcome.change, expiry);
+            }
+            if outcome.ban.is_some()
+                && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
+            {
+                effect::tell_overrule(call, name, c"ban", ban, now_us, expiry);
             }
             call.signal_modified(name);
         }
@@ -46,6 +48,11 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             reply_in_full(call, outcome.summary, &check, rulings, limiter);
         } else {
             reply(call, outcome.summary);
+        }
+
+        metrics::checked(&outcome, rules, clock_us);
+        if outcome.summary.verdict != Verdict::Allowed {
+            top::denied(name.bytes(), clock_us);
         }
         if outcome.ban.is_some() {
             drop(key);
@@ -59,9 +66,9 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
     scratch::with(|Scratch { rules, rulings }| {
         let name = call.key_name()?;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), rules)?;
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
-        let check = Check { rules, cost: request.cost, now_us };
+        let check = Check { rules, cost: request.cost, now_us, meta: None };
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());
@@ -75,64 +82,9 @@ pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
         } else {
             reply(call, outcome.summary);
         }
+        metrics::peeked();
         Ok(())
     })
-}
-
-fn replicate_consumption(
-    call: &Call<'_>,
-    name: Arg<'_>,
-    check: &Check<'_>,
-    change: Change,
-    expiry: Expiry,
-) {
-    let kind = match change {
-        Change::Nothing => return,
-        Change::Admitted => c"admit",
-        Change::Charged => c"charge",
-    };
-    let rules = rules_as_written(call, check.rules);
-    replicate_effect(call, name, check.now_us, kind, check.cost.into(), expiry, rules);
-}
-
-/// The arguments that are rules: the last ones.
-pub fn rules_as_written<'a>(call: &Call<'a>, rules: &[Rule]) -> Args<'a> {
-    call.args().last(rules.len())
-}
-
-pub fn replicate_effect(
-    call: &Call<'_>,
-    name: Arg<'_>,
-    at_us: u64,
-    kind: &'static CStr,
-    units: u64,
-    expiry: Expiry,
-    rules: Args<'_>,
-) {
-    let expire_at_ms = expiry::in_effect(expiry);
-    call.replicate_effect(name, &Effect { at_us, kind, units, expire_at_ms, rules });
-}
-
-/// A ban, rare as it is, is replicated as the whole value it left.
-fn replicate_value(
-    call: &Call<'_>,
-    name: Arg<'_>,
-    key: &mut WriteKey<'_, Limiter>,
-    expiry: Expiry,
-) {
-    if let Some(limiter) = key.value() {
-        call.replicate_value(name, &limit::encode(limiter));
-    }
-    replicate_expiry(call, name, expiry);
-}
-
-/// An expiry that moved without an effect to carry it.
-pub fn replicate_expiry(call: &Call<'_>, name: Arg<'_>, expiry: Expiry) {
-    match expiry {
-        Expiry::Keep => {}
-        Expiry::At(at_ms) => call.replicate_expiry(name, Some(at_ms)),
-        Expiry::Never => call.replicate_expiry(name, None),
-    }
 }
 
 /// The short reply.

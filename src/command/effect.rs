@@ -1,57 +1,108 @@
-//! The internal commands: what a check did elsewhere, recorded here.
+//! What a command did, told to replicas and the append-only file; and the
+//! internal commands in which they do the same.
 //!
 //! Replication and the AOF carry effects, not decisions. A replica decides
 //! nothing and looks at no clock, so it ends up with what its primary has,
 //! byte for byte.
 //!
 //! ```text
-//! RL.APPLY key at-us admit|charge|refund units expiry-ms|-1|0 [rule ...]
-//! RL.LOAD  key payload
+//! RL.APPLY key at-us expiry EFFECT ...    one effect; see parse/effect.rs
+//! RL.LOAD  key payload                    a whole value, in a rewritten AOF
 //! ```
 //!
 //! Nobody but the primary's link and the loader may speak them: a client could
 //! forge states with them.
 
+use std::ffi::CStr;
+
 use super::expiry;
 use super::scratch::{self, Scratch};
-use crate::datatype::LIMITER;
-use crate::limit::{self, Change, Check, Limiter};
-use crate::parse::{self, EffectKind};
-use crate::server::{Call, Failure};
+use crate::datatype::{self, LIMITER};
+use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
+use crate::parse::{self, Action};
+use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure};
+
+/// Tells what a check did, if it did anything.
+pub fn tell_check(
+    call: &Call<'_>,
+    name: Arg<'_>,
+    check: &Check<'_>,
+    change: Change,
+    expiry: Expiry,
+) {
+    let word = match change {
+        Change::Nothing => return,
+        Change::Admitted => c"admit",
+        Change::Charged => c"charge",
+        Change::Marked(Verdict::Allowed) => c"pass",
+        Change::Marked(Verdict::Limited) => c"deny",
+        Change::Marked(Verdict::Blocked) => c"refuse",
+    };
+    let (units, rules) = (u64::from(check.cost), rules_as_written(call, check.rules));
+    let details = match check.meta {
+        None => Details::Units { units, rules },
+        Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
+    };
+    tell(call, name, word, check.now_us, expiry, details);
+}
+
+/// Tells of a block, a ban or an exemption.
+pub fn tell_overrule(
+    call: &Call<'_>,
+    name: Arg<'_>,
+    word: &'static CStr,
+    overrule: &Override,
+    at_us: u64,
+    expiry: Expiry,
+) {
+    let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
+    let details = Details::Overrule { until_us, reason: &overrule.reason };
+    tell(call, name, word, at_us, expiry, details);
+}
+
+/// Tells anything else.
+pub fn tell(
+    call: &Call<'_>,
+    name: Arg<'_>,
+    word: &'static CStr,
+    at_us: u64,
+    expiry: Expiry,
+    details: Details<'_>,
+) {
+    let expire_at_ms = expiry::in_effect(expiry);
+    call.replicate_effect(name, &Effect { at_us, expire_at_ms, word, details });
+}
+
+/// The arguments that are rules: the last ones.
+pub fn rules_as_written<'a>(call: &Call<'a>, rules: &[Rule]) -> Args<'a> {
+    call.args().last(rules.len())
+}
 
 /// Refuses a command to all but these.
 fn only_if_obeyed(call: &Call<'_>, refusal: &'static str) -> Result<(), Failure> {
     if call.must_be_obeyed() { Ok(()) } else { Err(Failure::because(refusal)) }
 }
 
-/// `RL.APPLY`: what consumed or gave back, consumes or gives back here.
+/// `RL.APPLY`: what a primary did is done here.
 pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.APPLY is internal: only a primary's link and the loader may use it")?;
     scratch::with(|Scratch { rules, .. }| {
         let name = call.key_name()?;
         let effect = parse::apply(call.after_key().bytes(), rules)?;
-        let check = Check { rules, cost: effect.units, now_us: effect.at_us };
-        let record = |limiter: &mut Limiter| match effect.kind {
-            EffectKind::Admit => limiter.record(&check, Change::Admitted),
-            EffectKind::Charge => limiter.record(&check, Change::Charged),
-            EffectKind::Refund => {
-                limiter.refund(effect.units, effect.at_us, rules);
-            }
-        };
 
         let mut key = call.open_write(name, &LIMITER)?;
         match key.value() {
             Some(limiter) => {
-                record(limiter);
+                perform(&effect, rules, limiter);
                 if limiter.is_empty() {
                     key.delete();
                 }
             }
             None => {
                 let mut limiter = Limiter::default();
-                record(&mut limiter);
+                perform(&effect, rules, &mut limiter);
                 if !limiter.is_empty() {
-                    key.set(&LIMITER, limiter)?;
+                    datatype::store(&mut key, limiter)?;
                 }
             }
         }
@@ -59,8 +110,54 @@ pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
         call.replicate_verbatim();
         call.signal_modified(name);
         call.reply_ok();
+        drop(key);
+        if let Some(event) = event(&effect.action) {
+            call.notify(Event::Own(event), name);
+        }
         Ok(())
     })
+}
+
+fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
+    match effect.action {
+        Action::Check { change, cost, meta } => {
+            limiter.record(&Check { rules, cost, now_us: effect.at_us, meta }, change);
+        }
+        Action::Refund { units } => {
+            limiter.refund(units, effect.at_us, rules);
+        }
+        Action::Reset => {
+            limiter.reset();
+        }
+        Action::Overrule { kind, until_us, reason, .. } => {
+            limiter.set_override(Some(Override { kind, until_us, reason: reason.into() }));
+        }
+        Action::Lift(_) => limiter.set_override(None),
+    }
+}
+
+/// The keyspace event of what was done, the same on a replica as on its primary.
+const fn event(action: &Action<'_>) -> Option<&'static CStr> {
+    match action {
+        Action::Overrule { by_rule: true, .. } => Some(c"rl.ban"),
+        Action::Overrule { kind, .. } => Some(set_event(*kind)),
+        Action::Lift(kind) => Some(lift_event(*kind)),
+        Action::Check { .. } | Action::Refund { .. } | Action::Reset => None,
+    }
+}
+
+pub const fn set_event(kind: OverrideKind) -> &'static CStr {
+    match kind {
+        OverrideKind::Block => c"rl.block",
+        OverrideKind::Exempt => c"rl.exempt",
+    }
+}
+
+pub const fn lift_event(kind: OverrideKind) -> &'static CStr {
+    match kind {
+        OverrideKind::Block => c"rl.unblock",
+        OverrideKind::Exempt => c"rl.unexempt",
+    }
 }
 
 /// `RL.LOAD`: the key holds this from now on; its expiry stays.
@@ -77,7 +174,7 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     let mut key = call.open_write(name, &LIMITER)?;
     match key.value() {
         Some(limiter) => *limiter = loaded,
-        None => key.set(&LIMITER, loaded)?,
+        None => datatype::store(&mut key, loaded)?,
     }
     call.replicate_verbatim();
     call.signal_modified(name);

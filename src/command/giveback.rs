@@ -1,12 +1,10 @@
 //! `RL.REFUND` and `RL.RESET`: taking consumption back.
 
-use super::check::{replicate_effect, replicate_expiry, rules_as_written};
-use super::expiry;
 use super::scratch::{self, Scratch};
-use crate::config;
+use super::{effect, expiry};
 use crate::datatype::LIMITER;
-use crate::parse;
-use crate::server::{Call, Failure, clock};
+use crate::server::{Call, Details, Failure, clock};
+use crate::{config, metrics, parse};
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
@@ -20,10 +18,11 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
         let given = key.value().map_or(0, |limiter| limiter.refund(request.units, at_us, rules));
         if given > 0 {
             let expiry = expiry::settle(&mut key, at_us, clock_us);
-            let units = request.units.into();
-            let rules = rules_as_written(call, rules);
-            replicate_effect(call, name, at_us, c"refund", units, expiry, rules);
+            let rules = effect::rules_as_written(call, rules);
+            let details = Details::Units { units: request.units.into(), rules };
+            effect::tell(call, name, c"refund", at_us, expiry, details);
             call.signal_modified(name);
+            metrics::refunded(given);
         }
         call.reply_integer(i64::try_from(given).unwrap_or(i64::MAX));
         Ok(())
@@ -31,30 +30,16 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// `RL.RESET key`
-///
-/// Replicated as it came. An expiry that moved follows as a command of its
-/// own, for a replica's clock must not decide it.
 pub fn reset(call: &Call<'_>) -> Result<(), Failure> {
     let name = call.key_name()?;
-    if !call.after_key().is_empty() {
-        return Err(Failure::WrongArity);
-    }
+    parse::nothing(call.after_key().bytes())?;
+
     let mut key = call.open_write(name, &LIMITER)?;
-    let Some(limiter) = key.value() else {
-        call.reply_integer(0);
-        return Ok(());
-    };
-    let forgot = limiter.reset();
-    if limiter.is_empty() {
-        key.delete();
-        call.replicate_verbatim();
-        call.signal_modified(name);
-    } else if forgot {
-        call.replicate_verbatim();
-        if !call.must_be_obeyed() {
-            let now_us = clock::now_us();
-            replicate_expiry(call, name, expiry::settle(&mut key, now_us, now_us));
-        }
+    let forgot = key.value().is_some_and(|limiter| limiter.reset());
+    if forgot {
+        let now_us = clock::now_us();
+        let expiry = expiry::settle(&mut key, now_us, now_us);
+        effect::tell(call, name, c"reset", now_us, expiry, Details::Nothing);
         call.signal_modified(name);
     }
     call.reply_integer(i64::from(forgot));

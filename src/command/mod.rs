@@ -7,44 +7,67 @@
 //! ```text
 //! check     RL.CHECK, RL.PEEK
 //! giveback  RL.REFUND, RL.RESET
+//! overrule  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
+//! blocks    RL.BLOCKS
+//! look      RL.LOG, RL.INFO
+//! top       RL.TOP
 //! explain   RL.EXPLAIN
 //! effect    RL.APPLY, RL.LOAD     internal: what a primary or the AOF says was done
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod check;
 mod effect;
 mod expiry;
 mod explain;
 mod giveback;
+mod look;
+mod overrule;
 mod scratch;
+mod top;
 
 use crate::parse::ParseError;
 use crate::server::Failure;
 use crate::server::callback::on_command;
-use crate::server::commands::{Command, KeyUse, Param};
+use crate::server::commands::{Audience, Command, KeyUse, Param};
 
 const RULES: Param = Param::string(c"rule").repeated();
+const META: Param = Param::string(c"text").after(c"META").optional();
+const COUNT: Param = Param::integer(c"count").after(c"COUNT").optional();
+const REASON: Param = Param::string(c"reason").after(c"REASON").optional();
+const ENDS: Param = Param::one_of(
+    c"end",
+    &[
+        Param::integer(c"seconds").after(c"EX"),
+        Param::integer(c"milliseconds").after(c"PX"),
+        Param::unix_time(c"unix-time-seconds").after(c"EXAT"),
+        Param::unix_time(c"unix-time-milliseconds").after(c"PXAT"),
+    ],
+)
+.optional();
 const COST: Param = Param::integer(c"cost").after(c"COST").optional();
 const AT: Param = Param::integer(c"unix-time-microseconds").after(c"AT").optional();
 const FULL: Param = Param::word(c"full", c"FULL").optional();
 
-pub static TABLE: [Command; 7] = [
+pub static TABLE: [Command; 15] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
         flags: c"write fast deny-oom",
+        audience: Audience::Client,
         arity: -3,
         key: KeyUse::Consume,
         summary: c"Asks whether a request passes all rules and, if so, counts it.",
         complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
-        args: &[Param::key(), COST, AT, FULL, RULES],
+        args: &[Param::key(), COST, META, AT, FULL, RULES],
     },
     Command {
         name: c"rl.peek",
         handler: on_command(check::peek),
         flags: c"readonly fast",
+        audience: Audience::Client,
         arity: -3,
         key: KeyUse::Read,
         summary: c"Asks whether a request would pass all rules, and counts nothing.",
@@ -55,6 +78,7 @@ pub static TABLE: [Command; 7] = [
         name: c"rl.refund",
         handler: on_command(giveback::refund),
         flags: c"write fast",
+        audience: Audience::Client,
         arity: -3,
         key: KeyUse::GiveBack,
         summary: c"Gives units back, to all states of a key or to those of the rules.",
@@ -65,6 +89,7 @@ pub static TABLE: [Command; 7] = [
         name: c"rl.reset",
         handler: on_command(giveback::reset),
         flags: c"write fast",
+        audience: Audience::Client,
         arity: 2,
         key: KeyUse::GiveBack,
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
@@ -72,9 +97,102 @@ pub static TABLE: [Command; 7] = [
         args: &[Param::key()],
     },
     Command {
+        name: c"rl.block",
+        handler: on_command(overrule::block),
+        flags: c"write fast deny-oom",
+        audience: Audience::Operator,
+        arity: -2,
+        key: KeyUse::Consume,
+        summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
+        complexity: c"O(1)",
+        args: &[Param::key(), ENDS, REASON],
+    },
+    Command {
+        name: c"rl.unblock",
+        handler: on_command(overrule::unblock),
+        flags: c"write fast",
+        audience: Audience::Operator,
+        arity: 2,
+        key: KeyUse::GiveBack,
+        summary: c"Ends the block of a key.",
+        complexity: c"O(1)",
+        args: &[Param::key()],
+    },
+    Command {
+        name: c"rl.exempt",
+        handler: on_command(overrule::exempt),
+        flags: c"write fast deny-oom",
+        audience: Audience::Operator,
+        arity: -2,
+        key: KeyUse::Consume,
+        summary: c"Exempts a key: every check of it is allowed, and nothing is counted.",
+        complexity: c"O(1)",
+        args: &[Param::key(), ENDS, REASON],
+    },
+    Command {
+        name: c"rl.unexempt",
+        handler: on_command(overrule::unexempt),
+        flags: c"write fast",
+        audience: Audience::Operator,
+        arity: 2,
+        key: KeyUse::GiveBack,
+        summary: c"Ends the exemption of a key.",
+        complexity: c"O(1)",
+        args: &[Param::key()],
+    },
+    Command {
+        name: c"rl.blocks",
+        handler: on_command(blocks::blocks),
+        flags: c"readonly",
+        audience: Audience::Operator,
+        arity: -2,
+        key: KeyUse::None,
+        summary: c"Scans the keyspace for keys that are blocked or exempt.",
+        complexity: c"O(1) a step, O(N) for a whole scan with N keys in the database.",
+        args: &[
+            Param::integer(c"cursor"),
+            Param::pattern(c"pattern").after(c"MATCH").optional(),
+            COUNT,
+        ],
+    },
+    Command {
+        name: c"rl.log",
+        handler: on_command(look::log),
+        flags: c"readonly",
+        audience: Audience::Client,
+        arity: -2,
+        key: KeyUse::Read,
+        summary: c"Shows the last checks of a key, newest first.",
+        complexity: c"O(N) with N checks shown.",
+        args: &[Param::key(), COUNT],
+    },
+    Command {
+        name: c"rl.info",
+        handler: on_command(look::info),
+        flags: c"readonly",
+        audience: Audience::Client,
+        arity: 2,
+        key: KeyUse::Read,
+        summary: c"Shows what a key holds: states, block or exemption, sizes.",
+        complexity: c"O(S) with S states.",
+        args: &[Param::key()],
+    },
+    Command {
+        name: c"rl.top",
+        handler: on_command(top::show),
+        flags: c"readonly",
+        audience: Audience::Operator,
+        arity: -1,
+        key: KeyUse::None,
+        summary: c"Shows the keys of this server that were most often denied lately.",
+        complexity: c"O(K) with K the setting top-size.",
+        args: &[COUNT, Param::word(c"reset", c"RESET").optional()],
+    },
+    Command {
         name: c"rl.explain",
         handler: on_command(explain::explain),
         flags: c"fast allow-loading allow-stale",
+        audience: Audience::Client,
         arity: -2,
         key: KeyUse::None,
         summary: c"Says in words what rules mean.",
@@ -85,23 +203,24 @@ pub static TABLE: [Command; 7] = [
         name: c"rl.apply",
         handler: on_command(effect::apply),
         flags: c"write admin",
-        arity: -6,
+        audience: Audience::Internal,
+        arity: -5,
         key: KeyUse::Consume,
-        summary: c"Internal: records what a primary's check or refund did.",
+        summary: c"Internal: does what a command did on a primary.",
         complexity: c"As the command that did it.",
         args: &[
             Param::key(),
             Param::integer(c"unix-time-microseconds"),
-            Param::string(c"effect"),
-            Param::integer(c"units"),
             Param::integer(c"expiry-unix-time-milliseconds"),
-            RULES.optional(),
+            Param::string(c"effect"),
+            Param::string(c"detail").repeated().optional(),
         ],
     },
     Command {
         name: c"rl.load",
         handler: on_command(effect::load),
         flags: c"write admin",
+        audience: Audience::Internal,
         arity: 3,
         key: KeyUse::Replace,
         summary: c"Internal: sets a key to a saved value.",

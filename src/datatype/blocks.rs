@@ -87,9 +87,8 @@ mod tests {
     use std::collections::HashMap;
 
     fn rules(text: &str) -> Vec<Rule> {
-        let limits = Limits { max_rules: 32, max_log_entries: 100_000, allow_at: true };
         let mut rules = Vec::new();
-        parse::explain(text.split(' ').map(str::as_bytes), &limits, &mut rules).unwrap();
+        parse::explain(text.split(' ').map(str::as_bytes), &Limits::ANY, &mut rules).unwrap();
         rules
     }
 
@@ -103,10 +102,10 @@ mod tests {
         let mut rulings: Vec<Ruling> = Vec::new();
         for n in 0..900_u64 {
             let now_us = 1_700_000_000_000_000 + n * 9_000_000 + n / 100 * 6_000_000_000;
-            let check = Check { rules: &rules, cost: 1 + (n % 3) as u32, now_us };
+            let check = Check { rules: &rules, cost: 1 + (n % 3) as u32, now_us, meta: None };
             limiter.record(&check, if n % 5 == 0 { Change::Charged } else { Change::Admitted });
         }
-        let check = Check { rules: &rules, cost: 1_000, now_us: 1_800_000_000_000_000 };
+        let check = Check { rules: &rules, cost: 1_000, now_us: 1_800_000_000_000_000, meta: None };
         assert!(limiter.check(&check, &mut rulings).ban.is_some());
         limiter
     }

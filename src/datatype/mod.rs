@@ -24,7 +24,8 @@ use std::ptr;
 use redis_module::raw;
 
 use crate::limit::Limiter;
-use crate::server::NativeType;
+use crate::metrics;
+use crate::server::{Failure, NativeType, ReadKey, WriteKey};
 
 /// How values are laid out in an RDB file: 1, one payload.
 const ENCODING: i32 = 1;
@@ -55,8 +56,27 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     aux_save2: None,
 };
 
+/// Makes this the value of a key that has none.
+///
+/// # Errors
+/// [`Failure::Internal`] if the server refuses.
+pub fn store(key: &mut WriteKey<'_, Limiter>, limiter: Limiter) -> Result<(), Failure> {
+    key.set(&LIMITER, limiter)?;
+    metrics::value_made();
+    Ok(())
+}
+
+/// The memory of a key's value, in bytes; 0 if it has none.
+#[must_use]
+pub fn bytes(key: &ReadKey<'_, Limiter>) -> usize {
+    // SAFETY: a value of ours or null, which the server leaves alone while the
+    // key is open.
+    unsafe { upkeep::mem_usage(key.raw_value().cast_const().cast()) }
+}
+
 /// A value for the server to own.
 fn give(limiter: Limiter) -> *mut c_void {
+    metrics::value_made();
     give_back(Box::new(limiter))
 }
 

@@ -8,12 +8,16 @@ use redis_module::raw;
 use super::blocks::EachBlock;
 use super::{NOTHING, give, lend, take_back};
 use crate::limit::{self, Limiter};
+use crate::metrics;
 use crate::server::callback::guarded;
 use crate::server::{alloc, io};
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
-    // SAFETY: the server gives the value up.
-    guarded((), || drop(unsafe { take_back(value) }));
+    guarded((), || {
+        // SAFETY: the server gives the value up.
+        drop(unsafe { take_back(value) });
+        metrics::value_freed();
+    });
 }
 
 /// Calls a function with the start of each block of a value.

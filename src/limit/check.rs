@@ -66,6 +66,8 @@ pub struct Outcome {
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,
+    /// A block or an exemption answered, no rule was looked at.
+    pub overruled: Option<OverrideKind>,
 }
 
 /// A block set by a rule's `ban=`.
@@ -104,55 +106,55 @@ impl Limiter {
     /// Decides, and consumes if the answer says so. `rulings` gets one ruling
     /// a rule, or none behind a block or an exemption.
     pub fn check(&mut self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        if let Some(outcome) = self.overruled(check.now_us, rulings) {
-            return outcome;
+        if let Some((kind, summary)) = self.overruled(check.now_us, rulings) {
+            let change = check.marked(summary.verdict);
+            self.record(check, change);
+            return Outcome { summary, change, ban: None, overruled: Some(kind) };
         }
         let mut survey = self.survey(check, rulings);
         // Whom a charge makes deny did not deny this request.
         let ban = check.ban(rulings);
-        let mut change = Change::Nothing;
-        if survey.denier.is_none() {
-            if check.cost > 0 {
-                change = Change::Admitted;
-                self.record(check, change);
-                for ruling in rulings.iter_mut() {
-                    ruling.remaining = ruling.remaining.saturating_sub(check.cost.into()).max(0);
-                }
-            }
+        let change = if survey.denier.is_none() {
+            if check.cost > 0 { Change::Admitted } else { check.marked(Verdict::Allowed) }
         } else if check.cost > 0 && check.charges_denials() {
-            change = Change::Charged;
-            self.record(check, change);
+            Change::Charged
+        } else {
+            check.marked(Verdict::Limited)
+        };
+        self.record(check, change);
+        if change == Change::Charged {
             survey = self.survey(check, rulings);
+        } else if survey.denier.is_none() {
+            for ruling in rulings.iter_mut() {
+                ruling.remaining = ruling.remaining.saturating_sub(check.cost.into()).max(0);
+            }
         }
         let mut summary = self.conclude(check, survey, rulings);
         if let Some(ban) = ban
             && let Some(rule) = check.rules.get(ban.rule)
         {
-            self.ban(rule, ban.until_us);
+            self.set_override(Some(Override::ban(rule, ban.until_us)));
             let ban_ms = Moment::At(ban.until_us).after(check.now_us).millis();
             summary.wait_ms = longer(summary.wait_ms, ban_ms);
             summary.reset_ms = longer(summary.reset_ms, ban_ms);
         }
-        Outcome { summary, change, ban }
+        Outcome { summary, change, ban, overruled: None }
     }
 
     /// Decides without consuming.
     pub fn peek(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        if let Some(outcome) = self.overruled(check.now_us, rulings) {
-            return outcome;
-        }
-        let survey = self.survey(check, rulings);
-        let summary = self.conclude(check, survey, rulings);
-        Outcome { summary, change: Change::Nothing, ban: None }
-    }
-
-    /// Blocks the key in the name of a rule.
-    pub fn ban(&mut self, rule: &Rule, until_us: u64) {
-        self.set_override(Some(Override::ban(rule, until_us)));
+        let (overruled, summary) = match self.overruled(check.now_us, rulings) {
+            Some((kind, summary)) => (Some(kind), summary),
+            None => {
+                let survey = self.survey(check, rulings);
+                (None, self.conclude(check, survey, rulings))
+            }
+        };
+        Outcome { summary, change: Change::Nothing, ban: None, overruled }
     }
 
     /// The answer of a block or an exemption, if one is in force.
-    fn overruled(&self, now_us: u64, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
+    fn overruled(&self, now_us: u64, rulings: &mut Vec<Ruling>) -> Option<(OverrideKind, Ruling)> {
         rulings.clear();
         let overrule = self.override_at(now_us)?;
         let left_ms = overrule.left_ms(now_us);
@@ -166,7 +168,7 @@ impl Limiter {
                 reset_ms: left_ms,
             },
         };
-        Some(Outcome { summary, change: Change::Nothing, ban: None })
+        Some((overrule.kind, summary))
     }
 
     /// Lets every rule read its state. Resets are left for later: they depend
@@ -249,6 +251,11 @@ impl Limiter {
 }
 
 impl Check<'_> {
+    /// The change of a check that consumes nothing.
+    fn marked(&self, verdict: Verdict) -> Change {
+        if self.meta.is_some() { Change::Marked(verdict) } else { Change::Nothing }
+    }
+
     /// Whether a denial is charged to anyone: some rule counts all, and the
     /// cost could pass at another time.
     fn charges_denials(&self) -> bool {

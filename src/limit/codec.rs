@@ -13,6 +13,7 @@
 //! payload, borrowed while reading and decoded item by item, so that no length
 //! in a payload makes us allocate more than the payload's own size justifies.
 
+use super::check::Verdict;
 use super::debt::Debt;
 use super::fixed::{Fixed, Kept, Past};
 use super::interval::Interval;
@@ -23,12 +24,18 @@ use super::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
 };
 use super::state::State;
+use super::trail::{Mark, Trail};
 use super::window::Window;
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
+use std::collections::VecDeque;
 use std::fmt;
 
-const VERSION: u8 = 1;
+/// A limiter without a trail is written as version 1, so that what has no need
+/// of the newer version can be read by who does not know it.
+const WITHOUT_TRAIL: u8 = 1;
+const WITH_TRAIL: u8 = 2;
+const LATEST: u8 = WITH_TRAIL;
 
 const CONFIG: config::Configuration = config::standard();
 
@@ -49,7 +56,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Empty => f.write_str("the payload is empty, expected a version byte"),
             Self::Version(version) => {
-                write!(f, "the payload has version {version}, expected 1..{VERSION}")
+                write!(f, "the payload has version {version}, expected 1..{LATEST}")
             }
             Self::Malformed(why) => write!(f, "the payload cannot be read: {why}"),
             Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
@@ -66,6 +73,24 @@ struct SavedLimiter<'a> {
     /// `SavedState`s, one after another.
     states: Bytes<'a>,
     overrule: Option<SavedOverride<'a>>,
+}
+
+/// What follows in version 2.
+#[derive(Encode, BorrowDecode)]
+struct SavedTrail<'a> {
+    keep: u32,
+    until_us: u64,
+    /// `SavedMark`s, oldest first.
+    marks: Bytes<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedMark<'a> {
+    time_us: u64,
+    cost: u32,
+    /// 0 allowed, 1 limited, 2 blocked.
+    verdict: u8,
+    meta: Option<&'a [u8]>,
 }
 
 #[derive(Encode, BorrowDecode)]
@@ -149,8 +174,22 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
         until_us: overrule.until_us,
         reason: &overrule.reason,
     });
-    let mut payload = vec![VERSION];
+    let version = if limiter.trail().is_some() { WITH_TRAIL } else { WITHOUT_TRAIL };
+    let mut payload = vec![version];
     put(&mut payload, &SavedLimiter { states: states.into(), overrule });
+    if let Some(trail) = limiter.trail() {
+        let marks = save_items(trail.marks.iter().map(|mark| SavedMark {
+            time_us: mark.time_us,
+            cost: mark.cost,
+            verdict: match mark.verdict {
+                Verdict::Allowed => 0,
+                Verdict::Limited => 1,
+                Verdict::Blocked => 2,
+            },
+            meta: mark.meta.as_deref(),
+        }));
+        put(&mut payload, &SavedTrail { keep: trail.keep, until_us: trail.until_us, marks });
+    }
     payload
 }
 
@@ -249,16 +288,22 @@ fn save_entries(entries: impl Iterator<Item = (u64, u32)>) -> Bytes<'static> {
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
-    if version != VERSION {
+    if !(WITHOUT_TRAIL..=LATEST).contains(&version) {
         return Err(DecodeError::Version(version));
     }
-    let (saved, left) = take::<SavedLimiter<'_>>(body)?;
+    let (saved, mut left) = take::<SavedLimiter<'_>>(body)?;
+    let mut trail = None;
+    if version == WITH_TRAIL {
+        let (saved, rest) = take::<SavedTrail<'_>>(left)?;
+        trail = Some(load_trail(&saved)?);
+        left = rest;
+    }
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
     let states = load_items(&saved.states, load_state)?;
     let overrule = saved.overrule.map(load_override).transpose()?;
-    let limiter = Limiter::from_parts(states, overrule);
+    let limiter = Limiter::from_parts(states, overrule, trail);
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
@@ -307,6 +352,27 @@ fn check_period(us: u64) -> Result<(), DecodeError> {
 
 fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
+}
+
+fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
+    let latest_us = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
+    within(saved.keep > 0, "the length of a trail")?;
+    within(saved.until_us <= latest_us, "a time")?;
+    let marks: VecDeque<Mark> = load_items(&saved.marks, |mark: SavedMark<'_>| {
+        check_time(mark.time_us)?;
+        within(mark.cost <= MAX_UNITS, "a cost")?;
+        let verdict = match mark.verdict {
+            0 => Verdict::Allowed,
+            1 => Verdict::Limited,
+            2 => Verdict::Blocked,
+            _ => return Err(DecodeError::OutOfRange("a verdict")),
+        };
+        let meta = mark.meta.map(Into::into);
+        Ok(Mark { time_us: mark.time_us, cost: mark.cost, verdict, meta })
+    })?
+    .into();
+    within(!marks.is_empty() && marks.len() <= saved.keep as usize, "the length of a trail")?;
+    Ok(Trail { keep: saved.keep, until_us: saved.until_us, marks })
 }
 
 fn load_override(saved: SavedOverride<'_>) -> Result<Override, DecodeError> {

@@ -78,11 +78,6 @@ impl Debt {
         self.units == 0 && self.rem == 0
     }
 
-    /// Whole units, a begun one counting.
-    pub fn whole_units(&self) -> u64 {
-        u64::from(self.units).saturating_add(u64::from(self.rem > 0))
-    }
-
     /// The debt at `last_us`, in fractions of the period.
     fn owed(&self) -> u128 {
         product(u64::from(self.units), self.period_us).saturating_add(u128::from(self.rem))
@@ -91,6 +86,11 @@ impl Debt {
     /// The debt at `at_us >= last_us`, in fractions of the period.
     fn drained(&self, limit: u32, at_us: u64) -> u128 {
         self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
+    }
+
+    /// What is owed at `at_us >= last_us` at its own limit, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        ceil_div(self.drained(self.limit, at_us), self.period_us)
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {

@@ -48,7 +48,7 @@ impl Interval {
         self.start_us.saturating_add(self.period_us)
     }
 
-    fn used_at(&self, at_us: u64) -> u32 {
+    pub fn used_at(&self, at_us: u64) -> u32 {
         if at_us >= self.refills_us() { 0 } else { self.used }
     }
 

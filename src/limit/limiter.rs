@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! Limiter, 48 bytes
-//! | one state, in place |  or  | pointer | -> states, block or exemption
+//! | one state, in place |  or  | pointer | -> states, block or exemption, trail
 //! ```
 //!
 //! Most keys are checked by one rule, or by log rules that share one log: they
 //! have one state, and it lies in the limiter itself.
 
 use super::blocks::Blocks;
+use super::check::Verdict;
 use super::deadline::Deadline;
 use super::log::Needs;
 use super::overrule::Override;
 use super::reading::Moment;
 use super::rule::{Kind, Rule};
 use super::state::State;
+use super::trail::{Mark, Meta, Trail};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limiter {
@@ -35,6 +37,7 @@ struct Many {
     /// In the order they came.
     states: Vec<State>,
     overrule: Option<Override>,
+    trail: Option<Box<Trail>>,
 }
 
 /// What a check did to a key.
@@ -45,6 +48,20 @@ pub enum Change {
     Admitted,
     /// The request was denied, and charged to the `count=all` rules.
     Charged,
+    /// Nothing was consumed, but the trail tells of the check.
+    Marked(Verdict),
+}
+
+impl Change {
+    /// What the trail tells of the check.
+    const fn verdict(self) -> Option<Verdict> {
+        match self {
+            Self::Nothing => None,
+            Self::Admitted => Some(Verdict::Allowed),
+            Self::Charged => Some(Verdict::Limited),
+            Self::Marked(verdict) => Some(verdict),
+        }
+    }
 }
 
 /// A question: does this cost fit these rules at this time?
@@ -55,21 +72,27 @@ pub struct Check<'a> {
     pub cost: u32,
     /// Unix microseconds.
     pub now_us: u64,
+    /// For the trail.
+    pub meta: Option<Meta<'a>>,
 }
 
 impl<'a> Check<'a> {
-    /// No two of the rules may have one identity.
+    /// A check without `META`. No two of the rules may have one identity.
     #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
-        Self { rules, cost, now_us }
+        Self { rules, cost, now_us, meta: None }
     }
 }
 
 impl Limiter {
     /// A limiter of parts that were saved.
-    pub(super) fn from_parts(states: Vec<State>, overrule: Option<Override>) -> Self {
+    pub(super) fn from_parts(
+        states: Vec<State>,
+        overrule: Option<Override>,
+        trail: Option<Trail>,
+    ) -> Self {
         let mut limiter = Self::default();
-        limiter.change(|many| *many = Many { states, overrule });
+        limiter.change(|many| *many = Many { states, overrule, trail: trail.map(Box::new) });
         limiter
     }
 
@@ -124,11 +147,12 @@ impl Limiter {
     fn change(&mut self, change: impl FnOnce(&mut Many)) {
         let mut many = match std::mem::take(&mut self.parts) {
             Parts::Nothing => Box::default(),
-            Parts::One(state) => Box::new(Many { states: vec![state], overrule: None }),
+            Parts::One(state) => Box::new(Many { states: vec![state], ..Many::default() }),
             Parts::Many(many) => many,
         };
         change(&mut many);
-        self.parts = if many.overrule.is_some() || many.states.len() > 1 {
+        let plain = many.overrule.is_none() && many.trail.is_none();
+        self.parts = if !plain || many.states.len() > 1 {
             Parts::Many(many)
         } else {
             many.states.pop().map_or(Parts::Nothing, Parts::One)
@@ -150,10 +174,18 @@ impl Limiter {
     /// Records what a check did, unconditionally: deciding was done before, or
     /// on another server. The same call on equal limiters leaves them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
-        let denied = change == Change::Charged;
-        if change == Change::Nothing || check.cost == 0 {
-            return;
+        match change {
+            Change::Admitted | Change::Charged if check.cost > 0 => {
+                self.consume(check, change == Change::Charged);
+            }
+            _ => {}
         }
+        if let Some(verdict) = change.verdict() {
+            self.mark(check, verdict);
+        }
+    }
+
+    fn consume(&mut self, check: &Check<'_>, denied: bool) {
         let consumes = |rule: &&Rule| !denied || rule.counts_all();
         let needs = Needs::of(check.rules);
         for rule in check.rules.iter().filter(consumes) {
@@ -173,6 +205,35 @@ impl Limiter {
             state.log(needs, check.now_us, check.cost, denied);
         }
         self.drop_emptied();
+    }
+
+    /// Leaves a mark on the trail, which a check with `META` starts.
+    fn mark(&mut self, check: &Check<'_>, verdict: Verdict) {
+        if let Some(meta) = check.meta {
+            let begin = |many: &mut Many| {
+                many.trail.get_or_insert_default().keep = meta.keep;
+            };
+            match &mut self.parts {
+                Parts::Many(many) => begin(many),
+                _ => self.change(begin),
+            }
+        }
+        if let Parts::Many(many) = &mut self.parts
+            && let Some(trail) = &mut many.trail
+        {
+            let meta = check.meta.map(|meta| meta.text.into());
+            let mark = Mark { time_us: check.now_us, cost: check.cost, verdict, meta };
+            trail.leave(mark, check.rules);
+        }
+    }
+
+    /// The last checks, if a check with `META` asked to keep them.
+    #[must_use]
+    pub fn trail(&self) -> Option<&Trail> {
+        match &self.parts {
+            Parts::Many(many) => many.trail.as_deref(),
+            _ => None,
+        }
     }
 
     fn drop_emptied(&mut self) {
@@ -236,7 +297,9 @@ impl Limiter {
             .iter()
             .map(|state| Deadline::new(state.matters_until(), state.period_us()))
             .fold(Deadline::PASSED, Deadline::or);
-        self.overrule().map_or(of_states, |overrule| of_states.or(overrule.deadline()))
+        let of_overrule = self.overrule().map(Override::deadline);
+        let of_trail = self.trail().map(Trail::deadline);
+        [of_overrule, of_trail].into_iter().flatten().fold(of_states, Deadline::or)
     }
 
     /// Shows each heap block held, but for the one the limiter lies in.
@@ -246,6 +309,10 @@ impl Limiter {
             to.vec(&mut many.states);
             if let Some(overrule) = &mut many.overrule {
                 to.slice(&mut overrule.reason);
+            }
+            if let Some(trail) = &mut many.trail {
+                to.boxed(trail);
+                trail.show_blocks(to);
             }
         }
         for state in self.states_mut() {

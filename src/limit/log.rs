@@ -21,7 +21,8 @@
 
 use super::blocks::Blocks;
 use super::reading::{Moment, Reading};
-use super::rule::{Kind, Rule};
+use super::report::LogReport;
+use super::rule::{Kind, MS_US, Rule};
 use super::series::Series;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,6 +153,33 @@ impl Log {
             remaining: limit.saturating_sub(used),
             admits: Moment::At(admits_us),
             turn_us: 0,
+        }
+    }
+
+    /// Units that any rule that consumed last could count at a time.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        self.admitted
+            .units_after(at_us.checked_sub(self.horizon_us()))
+            .saturating_add(self.denied(at_us))
+    }
+
+    /// Of these, the units of denied requests.
+    fn denied(&self, at_us: u64) -> u64 {
+        let out_us = at_us.checked_sub(self.horizon_us());
+        self.charged().map_or(0, |series| series.units_after(out_us))
+    }
+
+    /// For those who look at it; at no time if it is forgotten.
+    pub fn report(&self, at_us: Option<u64>) -> LogReport {
+        let charged = self.charged();
+        let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
+        let oldest_us = [Some(&self.admitted), charged].into_iter().flatten();
+        let oldest_us = oldest_us.filter_map(Series::oldest_us).min();
+        let span_us = self.last_us().saturating_sub(oldest_us.unwrap_or(self.last_us()));
+        LogReport {
+            entries,
+            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
+            span_ms: span_us / MS_US,
         }
     }
 

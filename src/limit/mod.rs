@@ -6,11 +6,13 @@
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
 //!              debt (bucket and leaky), interval (bucket, refill=interval)
+//! trail      the last checks, with what their callers said
 //! rule       a limit per period, validated once (by spec)
 //! reading    what a rule sees when it looks at a state
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
 //! explain    a rule in words
+//! report     a limiter for those who look at it
 //! blocks     the heap blocks of a value
 //! ```
 //!
@@ -37,10 +39,12 @@ mod log;
 mod naive;
 mod overrule;
 mod reading;
+mod report;
 pub mod rule;
 mod series;
 mod spec;
 mod state;
+mod trail;
 mod window;
 
 pub use blocks::Blocks;
@@ -50,4 +54,6 @@ pub use deadline::{Deadline, Expiry};
 pub use explain::explain;
 pub use limiter::{Change, Check, Limiter};
 pub use overrule::{Override, OverrideKind};
+pub use report::{LogReport, StateReport};
 pub use rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError, RuleSpec};
+pub use trail::{Mark, Meta, Trail};

@@ -115,6 +115,15 @@ fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result
     write!(f, "{us}us")
 }
 
+/// A length of time as a rule spells it, microseconds.
+pub(super) struct Spelled(pub u64);
+
+impl fmt::Display for Spelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_period(f, self.0, true)
+    }
+}
+
 /// The names of the algorithms, without their options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -144,6 +144,14 @@ impl Series {
         self.base(index).saturating_add(u64::from(self.offset(index)))
     }
 
+    pub fn len(&self) -> u64 {
+        u64::from(self.len)
+    }
+
+    pub fn oldest_us(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.time(0))
+    }
+
     pub fn newest_us(&self) -> Option<u64> {
         self.len.checked_sub(1).map(|last| self.time(last))
     }

@@ -141,19 +141,28 @@ impl State {
                 Self::Debt(debt),
                 Algorithm::Bucket { refill: Refill::Even, .. } | Algorithm::Leaky { .. },
             ) => Self::Debt(debt.with_period(rule.period_us())),
-            _ => Self::of_units(rule, self.last_us(), self.whole_units()),
+            _ => Self::of_units(rule, self.last_us(), self.consumed(self.last_us())),
         }
     }
 
-    /// What still counts at the state's time, in whole units, rounded up.
-    fn whole_units(&self) -> u64 {
+    /// Units that still count at a time not before `last_us`, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
         match self.plain() {
-            Self::Window(window) => window.whole_units(),
-            Self::Fixed(fixed) => fixed.count,
-            Self::Kept(kept) => kept.fixed.count,
-            Self::Debt(debt) => debt.whole_units(),
-            Self::Interval(interval) => u64::from(interval.used),
-            Self::Log(_) | Self::Named { .. } => 0,
+            Self::Log(log) => log.consumed(at_us),
+            Self::Window(window) => window.consumed(at_us),
+            Self::Fixed(fixed) => fixed.count_at(at_us),
+            Self::Kept(kept) => kept.fixed.count_at(at_us),
+            Self::Debt(debt) => debt.consumed(at_us),
+            Self::Interval(interval) => u64::from(interval.used_at(at_us)),
+            Self::Named { .. } => 0,
+        }
+    }
+
+    /// The log, if it is one.
+    pub fn log_part(&self) -> Option<&Log> {
+        match self {
+            Self::Log(log) => Some(log),
+            _ => None,
         }
     }
 
@@ -215,7 +224,7 @@ impl State {
     }
 
     /// When it clears at the limit it was consumed under.
-    fn clears_by_itself(&self) -> Moment {
+    pub fn clears_by_itself(&self) -> Moment {
         match self.plain() {
             Self::Log(log) => Moment::At(log.matters_until_us()),
             Self::Window(window) => window.clears(),

@@ -85,9 +85,9 @@ impl Window {
             .saturating_add(product(old, self.period_us.saturating_sub(elapsed)))
     }
 
-    /// What still counts at `last_us`, rounded up.
-    pub fn whole_units(&self) -> u64 {
-        ceil_div(self.load(self.last_us), self.period_us)
+    /// What still counts at a time, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        ceil_div(self.load(at_us), self.period_us)
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {

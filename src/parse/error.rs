@@ -32,6 +32,14 @@ pub enum ParseError {
         given: Excerpt,
         expected: &'static str,
     },
+    NoText {
+        option: &'static str,
+    },
+    LongText {
+        option: &'static str,
+        bytes: usize,
+        max: usize,
+    },
     AtRefused,
     TooManyRules {
         given: Excerpt,
@@ -118,6 +126,11 @@ impl fmt::Display for ParseError {
             Self::Word { what, given, expected } => {
                 write!(f, "{what} is {given}, expected {expected}")
             }
+            Self::NoText { option } => write!(f, "{option} has no text"),
+            Self::LongText { option, bytes, max } => write!(
+                f,
+                "{option} is {bytes} bytes long, expected at most {max} (ratelimit.max-meta)"
+            ),
             Self::AtRefused => {
                 f.write_str("AT is refused here, expected no AT unless 'ratelimit.allow-at yes'")
             }

@@ -13,12 +13,16 @@
 //! what the server's configuration lets it be is [`Limits`]' here.
 
 pub mod cursor;
+pub mod effect;
 pub mod error;
+pub mod look;
+pub mod overrule;
 pub mod request;
 pub mod rule;
 
+pub use effect::{Action, Effect, apply};
 pub use error::ParseError;
-pub use request::{
-    CheckRequest, Effect, EffectKind, Limits, RefundRequest, apply, check, explain, refund,
-};
+pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
+pub use overrule::{Ends, OverruleRequest, overrule};
+pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use rule::rule;

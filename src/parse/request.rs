@@ -3,10 +3,10 @@
 //! only mean something if the answer is `Ok`.
 //!
 //! ```text
-//! RL.CHECK, RL.PEEK   [COST n] [AT unix-us] [FULL] rule [rule ...]
-//! RL.REFUND           units [AT unix-us] [rule [rule ...]]
-//! RL.EXPLAIN          rule [rule ...]
-//! RL.APPLY            at-us admit|charge|refund units expiry [rule ...]
+//! RL.CHECK     [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]
+//! RL.PEEK      [COST n] [AT unix-us] [FULL] rule [rule ...]
+//! RL.REFUND    units [AT unix-us] [rule [rule ...]]
+//! RL.EXPLAIN   rule [rule ...]
 //! ```
 //!
 //! Options stand before the rules, in any order. No option can be taken for a
@@ -16,15 +16,12 @@ use super::cursor::Cursor;
 use super::error::{Excerpt, Fault, ParseError};
 use super::rule::{looks_like_rule, rule};
 use crate::limit::rule::{Kind, MAX_UNITS, Rule};
-use crate::limit::{Expiry, MAX_TIME_US};
+use crate::limit::{MAX_TIME_US, Meta};
 use std::ops::RangeInclusive;
 
-const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
-const TIME_US: RangeInclusive<u64> = 0..=MAX_TIME_US;
-/// What Redis can take as an absolute expiry in milliseconds.
-const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
-
-const A_RULE: &str = "a rule such as 20/1m";
+pub(super) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
+pub(super) const TIME_US: RangeInclusive<u64> = 0..=MAX_TIME_US;
+pub(super) const A_RULE: &str = "a rule such as 20/1m";
 
 /// What the configuration lets a request ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +32,38 @@ pub struct Limits {
     pub max_log_entries: u32,
     /// Whether a request may say what time it is.
     pub allow_at: bool,
+    /// Bytes in a `META` or a `REASON`.
+    pub max_meta: usize,
+    /// Checks with `META` that a key keeps; 0: none.
+    pub log_entries: u32,
+}
+
+impl Limits {
+    /// Whatever the parsers can read.
+    #[cfg(test)]
+    pub const ANY: Self = Self {
+        max_rules: usize::MAX,
+        max_log_entries: MAX_UNITS,
+        allow_at: true,
+        max_meta: usize::MAX,
+        log_entries: 128,
+    };
 }
 
 /// `RL.CHECK` and `RL.PEEK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckRequest {
+pub struct CheckRequest<'a> {
     /// 0 ..= [`MAX_UNITS`].
     pub cost: u32,
     /// The time to decide as of, 0 ..= [`MAX_TIME_US`]; without one, the server's.
     pub at_us: Option<u64>,
     /// Whether the reply says something about each rule.
     pub full: bool,
+    /// What the trail is to tell of it.
+    pub meta: Option<Meta<'a>>,
 }
 
-/// The request of an `RL.CHECK` or `RL.PEEK`.
+/// The request of an `RL.CHECK`.
 ///
 /// # Errors
 /// Whatever is wrong first, from left to right.
@@ -56,9 +71,31 @@ pub fn check<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
     rules: &mut Vec<Rule>,
-) -> Result<CheckRequest, ParseError> {
+) -> Result<CheckRequest<'a>, ParseError> {
+    options_then_rules(args, limits, rules, true)
+}
+
+/// The request of an `RL.PEEK`: an `RL.CHECK` that leaves no mark.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+pub fn peek<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+    rules: &mut Vec<Rule>,
+) -> Result<CheckRequest<'a>, ParseError> {
+    options_then_rules(args, limits, rules, false)
+}
+
+#[inline]
+fn options_then_rules<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+    rules: &mut Vec<Rule>,
+    may_mark: bool,
+) -> Result<CheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
-    let (mut cost, mut at_us, mut full) = (None, None, None);
+    let (mut cost, mut at_us, mut full, mut meta) = (None, None, None, None);
     loop {
         if args.keyword("COST") {
             once(&mut cost, "COST", || args.value("COST", UNITS))?;
@@ -66,18 +103,38 @@ pub fn check<'a>(
             once(&mut at_us, "AT", || at(&mut args, limits))?;
         } else if args.keyword("FULL") {
             once(&mut full, "FULL", || Ok(()))?;
+        } else if may_mark && args.keyword("META") {
+            once(&mut meta, "META", || text(&mut args, "META", limits))?;
         } else {
             break;
         }
     }
     rules_of(&mut args, Some(limits), rules)?;
-    args.finish(if rules.is_empty() {
-        "COST, AT, FULL or a rule such as 20/1m"
-    } else {
-        "a rule such as 20/1m; options come before the rules"
+    args.finish(match (rules.is_empty(), may_mark) {
+        (true, true) => "COST, META, AT, FULL or a rule such as 20/1m",
+        (true, false) => "COST, AT, FULL or a rule such as 20/1m",
+        (false, _) => "a rule such as 20/1m; options come before the rules",
     })?;
     require_rule(rules)?;
-    Ok(CheckRequest { cost: cost.unwrap_or(1), at_us, full: full.is_some() })
+    let keep = limits.log_entries;
+    let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
+    Ok(CheckRequest { cost: cost.unwrap_or(1), at_us, full: full.is_some(), meta })
+}
+
+/// The text that follows an option's word.
+///
+/// # Errors
+/// [`ParseError::NoText`] or [`ParseError::LongText`].
+pub(super) fn text<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+    limits: &Limits,
+) -> Result<&'a [u8], ParseError> {
+    let text = args.take().ok_or(ParseError::NoText { option })?;
+    if text.len() > limits.max_meta {
+        return Err(ParseError::LongText { option, bytes: text.len(), max: limits.max_meta });
+    }
+    Ok(text)
 }
 
 /// `RL.REFUND`.
@@ -129,71 +186,8 @@ pub fn explain<'a>(
     require_rule(rules)
 }
 
-/// What a primary did to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EffectKind {
-    Admit,
-    Charge,
-    Refund,
-}
-
-/// An effect as it comes from a primary or the AOF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effect {
-    /// The time it was decided as of.
-    pub at_us: u64,
-    pub kind: EffectKind,
-    /// The cost, or the units to give back.
-    pub units: u32,
-    /// When the key expires from now on.
-    pub expiry: Expiry,
-}
-
-/// The effect an `RL.APPLY` carries. What the configuration allows was the
-/// primary's decision, so only the text itself is tested here; in an effect
-/// that is no refund there is at least one rule.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right.
-pub fn apply<'a>(
-    args: impl Iterator<Item = &'a [u8]>,
-    rules: &mut Vec<Rule>,
-) -> Result<Effect, ParseError> {
-    let mut args = Cursor::new(args);
-    let at_us = args.integer("time", TIME_US)?;
-    let kind = effect_kind(args.required()?)?;
-    let units = args.integer("units", UNITS)?;
-    let expiry = if args.keyword("-1") {
-        Expiry::Never
-    } else {
-        match args.integer("expiry", EXPIRY_MS)? {
-            0 => Expiry::Keep,
-            unix_ms => Expiry::At(unix_ms),
-        }
-    };
-    rules_of(&mut args, None, rules)?;
-    args.finish(A_RULE)?;
-    if kind != EffectKind::Refund {
-        require_rule(rules)?;
-    }
-    Ok(Effect { at_us, kind, units, expiry })
-}
-
-fn effect_kind(word: &[u8]) -> Result<EffectKind, ParseError> {
-    match word {
-        b"admit" => Ok(EffectKind::Admit),
-        b"charge" => Ok(EffectKind::Charge),
-        b"refund" => Ok(EffectKind::Refund),
-        _ => Err(ParseError::Word {
-            what: "effect",
-            given: Excerpt::new(word),
-            expected: "admit, charge or refund",
-        }),
-    }
-}
-
 /// Fills an option's place, which must be empty yet.
-fn once<T>(
+pub(super) fn once<T>(
     place: &mut Option<T>,
     option: &'static str,
     read: impl FnOnce() -> Result<T, ParseError>,
@@ -217,7 +211,7 @@ fn at<'a, I: Iterator<Item = &'a [u8]>>(
 }
 
 /// Takes arguments as long as they look like rules.
-fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
+pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
     rules: &mut Vec<Rule>,
@@ -258,7 +252,7 @@ fn admissible(
     }
 }
 
-fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
+pub(super) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
     if rules.is_empty() { Err(ParseError::Arity) } else { Ok(()) }
 }
 

@@ -14,6 +14,12 @@ pub struct Arg<'a> {
 }
 
 impl<'a> Arg<'a> {
+    /// # Safety
+    /// The string lives, unchanged, for all of 'a.
+    pub(super) const unsafe fn new(string: *mut raw::RedisModuleString) -> Self {
+        Self { string, lives: PhantomData }
+    }
+
     /// The bytes, any bytes at all.
     #[inline]
     #[must_use]

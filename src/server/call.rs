@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_longlong};
+use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
@@ -35,19 +35,6 @@ pub struct Call<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
     replied: Cell<bool>,
-}
-
-/// What a command did to its key, in the words of `RL.APPLY`.
-#[derive(Clone, Copy, Debug)]
-pub struct Effect<'a> {
-    pub at_us: u64,
-    /// `admit`, `charge` or `refund`.
-    pub kind: &'static CStr,
-    pub units: u64,
-    /// Unix milliseconds; -1 never, 0 as it was.
-    pub expire_at_ms: i64,
-    /// The rules as the caller wrote them.
-    pub rules: Args<'a>,
 }
 
 /// What happened to a key, for those who subscribed to keyspace events.
@@ -107,72 +94,6 @@ impl<'a> Call<'a> {
         // SAFETY: the context is alive.
         let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
         flags.map_or(0, c_int::cast_unsigned)
-    }
-
-    /// Replicates and persists what was done, as `RL.APPLY key ...`.
-    pub fn replicate_effect(&self, key: Arg<'_>, effect: &Effect<'_>) {
-        let at_us = c_longlong::try_from(effect.at_us).unwrap_or(c_longlong::MAX);
-        let units = c_longlong::try_from(effect.units).unwrap_or(c_longlong::MAX);
-        let rules = effect.rules.raw();
-        // SAFETY: the format describes the arguments: a string, an integer, a
-        // C string, two integers, a vector with its length.
-        unsafe {
-            if let Some(replicate) = raw::RedisModule_Replicate {
-                replicate(
-                    self.ctx,
-                    c"RL.APPLY".as_ptr(),
-                    c"slcllv".as_ptr(),
-                    key.raw(),
-                    at_us,
-                    effect.kind.as_ptr(),
-                    units,
-                    c_longlong::from(effect.expire_at_ms),
-                    rules.as_ptr(),
-                    rules.len(),
-                );
-            }
-        }
-    }
-
-    /// Replicates and persists the key's whole value, as `RL.LOAD key payload`.
-    pub fn replicate_value(&self, key: Arg<'_>, payload: &[u8]) {
-        let start = payload.as_ptr().cast::<c_char>();
-        // SAFETY: the format describes the arguments: a string, a buffer with
-        // its length.
-        unsafe {
-            if let Some(replicate) = raw::RedisModule_Replicate {
-                let (command, format) = (c"RL.LOAD".as_ptr(), c"sb".as_ptr());
-                replicate(self.ctx, command, format, key.raw(), start, payload.len());
-            }
-        }
-    }
-
-    /// Replicates and persists the call as it came.
-    pub fn replicate_verbatim(&self) {
-        // SAFETY: the context is alive.
-        unsafe {
-            if let Some(replicate) = raw::RedisModule_ReplicateVerbatim {
-                replicate(self.ctx);
-            }
-        }
-    }
-
-    /// Replicates and persists a moved expiry: unix milliseconds, or never.
-    pub fn replicate_expiry(&self, key: Arg<'_>, at_ms: Option<u64>) {
-        // SAFETY: the formats describe the arguments.
-        unsafe {
-            let Some(replicate) = raw::RedisModule_Replicate else { return };
-            match at_ms {
-                Some(at_ms) => {
-                    let at_ms = c_longlong::try_from(at_ms).unwrap_or(c_longlong::MAX);
-                    let format = c"sl".as_ptr();
-                    replicate(self.ctx, c"PEXPIREAT".as_ptr(), format, key.raw(), at_ms);
-                }
-                None => {
-                    replicate(self.ctx, c"PERSIST".as_ptr(), c"s".as_ptr(), key.raw());
-                }
-            }
-        }
     }
 
     /// Tells `WATCH` and client-side caches that the key changed.

@@ -19,6 +19,7 @@ pub struct Command {
     pub handler: raw::RedisModuleCmdFunc,
     /// The server's command flags.
     pub flags: &'static CStr,
+    pub audience: Audience,
     /// Number of arguments with the name; `-n` is n or more. The server tests
     /// it from 7.0 on, the parsers on all versions.
     pub arity: c_int,
@@ -33,21 +34,34 @@ impl Command {
         self.flags.to_bytes().split(|&byte| byte == b' ').any(|flag| flag == wanted.as_bytes())
     }
 
-    /// The ACL categories that follow from the flags. Of its own accord no
-    /// server derives them for modules. `@ratelimit` has what a client needs to
-    /// be limited; what administers is not given with it.
+    /// The ACL categories that follow from flags and audience. Of its own accord
+    /// no server derives them for modules.
     fn categories(&self, has_own_category: bool) -> String {
         let access = [("write", "write"), ("readonly", "read")];
         let access = access.into_iter().filter(|&(flag, _)| self.has_flag(flag));
         let mut categories: Vec<&str> = access.map(|(_, category)| category).collect();
         categories.push(if self.has_flag("fast") { "fast" } else { "slow" });
-        if self.has_flag("admin") {
-            categories.extend(["admin", "dangerous"]);
-        } else if has_own_category {
-            categories.push(CATEGORY);
+        match self.audience {
+            Audience::Client if has_own_category => categories.push(CATEGORY),
+            Audience::Client => {}
+            Audience::Operator => categories.push("admin"),
+            Audience::Internal => categories.extend(["admin", "dangerous"]),
         }
         categories.join(" ")
     }
+}
+
+/// Whom a command is for, and so who gets it with which ACL category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Applications that limit: theirs is `@ratelimit`, which nothing else is in.
+    Client,
+    /// People who decide over keys, or look at more than one: `@admin`. The
+    /// server's flag of that name is another thing, and would hide from
+    /// `MONITOR` what they do.
+    Operator,
+    /// A primary's link and the loader; no one else is answered.
+    Internal,
 }
 
 /// What a command does to the key that is its first argument.
@@ -91,11 +105,13 @@ pub struct Param {
     kind: raw::RedisModuleCommandArgType,
     token: Option<&'static CStr>,
     flags: u32,
+    /// What it is one of.
+    choices: &'static [Self],
 }
 
 impl Param {
     const fn of(name: &'static CStr, kind: raw::RedisModuleCommandArgType) -> Self {
-        Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE }
+        Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE, choices: &[] }
     }
 
     #[must_use]
@@ -111,6 +127,23 @@ impl Param {
     #[must_use]
     pub const fn string(name: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING)
+    }
+
+    #[must_use]
+    pub const fn pattern(name: &'static CStr) -> Self {
+        Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN)
+    }
+
+    #[must_use]
+    pub const fn unix_time(name: &'static CStr) -> Self {
+        Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME)
+    }
+
+    /// One of several.
+    #[must_use]
+    pub const fn one_of(name: &'static CStr, choices: &'static [Self]) -> Self {
+        let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF;
+        Self { choices, ..Self::of(name, kind) }
     }
 
     /// A bare word.
@@ -140,7 +173,18 @@ impl Param {
         self.kind == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
     }
 
-    fn raw(&self) -> raw::RedisModuleCommandArg {
+    /// As the server reads it. What it is one of is written to `lists`, which
+    /// has to outlive the reading.
+    fn raw(
+        &self,
+        lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
+    ) -> raw::RedisModuleCommandArg {
+        let mut subargs = ptr::null_mut();
+        if !self.choices.is_empty() {
+            let mut list = raw_list(self.choices, lists);
+            subargs = list.as_mut_ptr();
+            lists.push(list);
+        }
         raw::RedisModuleCommandArg {
             name: self.name.as_ptr(),
             type_: self.kind,
@@ -150,10 +194,19 @@ impl Param {
             since: ptr::null(),
             flags: c_int::try_from(self.flags).unwrap_or(0),
             deprecated_since: ptr::null(),
-            subargs: ptr::null_mut(),
+            subargs,
             display_text: ptr::null(),
         }
     }
+}
+
+/// Arguments as the server reads them, with the end of the list.
+fn raw_list(
+    params: &[Param],
+    lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
+) -> Box<[raw::RedisModuleCommandArg]> {
+    let args = params.iter().map(|param| param.raw(lists));
+    args.chain([NO_MORE_ARGS]).collect()
 }
 
 /// The end of a list of arguments.
@@ -227,7 +280,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The ACL category of all commands but those for administrators.
+/// The ACL category of the commands for clients.
 const CATEGORY: &str = "ratelimit";
 
 /// Registers all of them.
@@ -268,8 +321,8 @@ fn find(ctx: &Context, command: &Command) -> Option<*mut raw::RedisModuleCommand
 /// Arity, keys and words of a command, from 7.0 on.
 fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
     let mut keys = [first_argument(command.key), NO_MORE_KEYS];
-    let mut args: Vec<raw::RedisModuleCommandArg> = command.args.iter().map(Param::raw).collect();
-    args.push(NO_MORE_ARGS);
+    let mut lists = Vec::new();
+    let mut args = raw_list(command.args, &mut lists);
     let has_key = command.key != KeyUse::None;
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,

@@ -35,6 +35,10 @@ pub struct NativeType<T> {
 unsafe impl<T> Sync for NativeType<T> {}
 
 impl<T> NativeType<T> {
+    pub(super) const fn name(&self) -> &'static CStr {
+        self.name
+    }
+
     /// # Safety
     /// The methods take and give values of this type as boxes of `T`
     /// (`Box::into_raw`), and free them as such.
@@ -132,6 +136,19 @@ impl<'c, T> OpenKey<'c, T> {
         kind == Some(raw::REDISMODULE_KEYTYPE_EMPTY as c_int)
     }
 
+    fn expires_at_ms(&self) -> Option<u64> {
+        // SAFETY: the key is open.
+        unsafe {
+            if let Some(at_ms) = raw::RedisModule_GetAbsExpire {
+                return u64::try_from(at_ms(self.key.as_ptr())).ok();
+            }
+            let left_ms = raw::RedisModule_GetExpire.map(|left| left(self.key.as_ptr()));
+            left_ms
+                .and_then(|left| u64::try_from(left).ok())
+                .map(|left| now_ms().saturating_add(left))
+        }
+    }
+
     /// The value, null if the key is missing.
     fn value(&self) -> *mut T {
         if self.is_missing() {
@@ -150,6 +167,17 @@ impl<'c, T> OpenKey<'c, T> {
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
 impl<T> ReadKey<'_, T> {
+    /// The value as the server keeps it; null if the key is missing.
+    pub(crate) fn raw_value(&self) -> *mut T {
+        self.0.value()
+    }
+
+    /// When the key expires, unix milliseconds.
+    #[must_use]
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.0.expires_at_ms()
+    }
+
     #[must_use]
     pub fn value(&self) -> Option<&T> {
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing
@@ -206,16 +234,7 @@ impl<T> WriteKey<'_, T> {
     /// When the key expires, unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
-        // SAFETY: the key is open.
-        unsafe {
-            if let Some(at_ms) = raw::RedisModule_GetAbsExpire {
-                return u64::try_from(at_ms(self.0.key.as_ptr())).ok();
-            }
-            let left_ms = raw::RedisModule_GetExpire.map(|left| left(self.0.key.as_ptr()));
-            left_ms
-                .and_then(|left| u64::try_from(left).ok())
-                .map(|left| now_ms().saturating_add(left))
-        }
+        self.0.expires_at_ms()
     }
 
     /// Makes the key expire at a time, unix milliseconds, or never.
@@ -250,6 +269,19 @@ impl Call<'_> {
         kind: &NativeType<T>,
     ) -> Result<Option<ReadKey<'c, T>>, Failure> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
+    }
+
+    /// Opens a key to show it: as `open_read`, but it does not count as used.
+    ///
+    /// # Errors
+    /// [`Failure::WrongType`] if it holds something else.
+    pub fn open_shown<'c, T>(
+        &'c self,
+        name: Arg<'c>,
+        kind: &NativeType<T>,
+    ) -> Result<Option<ReadKey<'c, T>>, Failure> {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
+        Ok(OpenKey::open(self, name, kind, mode)?.map(ReadKey))
     }
 
     /// Opens a key to change it, missing or not.

@@ -24,15 +24,19 @@ pub mod call;
 pub mod callback;
 pub mod clock;
 pub mod commands;
+pub mod info;
 pub mod io;
 pub mod key;
 pub mod log;
+pub mod replicate;
 pub mod reply;
+pub mod scan;
 pub mod settings;
 
 pub use args::{Arg, Args};
-pub use call::{Call, Effect, Event, Failure};
+pub use call::{Call, Event, Failure};
 pub use key::{NativeType, ReadKey, WriteKey};
+pub use replicate::{Details, Effect};
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};

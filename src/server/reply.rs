@@ -89,6 +89,11 @@ impl Writer<'_> {
         self.call.integer(value);
     }
 
+    /// A number that is never negative.
+    pub fn count(&self, value: u64) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
     pub fn text(&self, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
         // SAFETY: the bytes are copied before the call returns.

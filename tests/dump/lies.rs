@@ -1,8 +1,11 @@
 //! Payloads whose numbers promise more than there is.
 //!
 //! ```text
-//! payload | version: 1 byte | length of the states | states | block or exemption |
+//! payload | version: 1 byte | length of the states | states | block or exemption | trail |
+//! trail   | how many are kept | until when it matters | length of the marks | marks |
 //! ```
+//!
+//! The trail is there in version 2 only.
 
 /// A number as the payload writes it: itself below 251, else a mark and 2, 4 or 8 bytes.
 fn varint(number: u64) -> Vec<u8> {
@@ -37,23 +40,82 @@ fn lies() -> Vec<Vec<u8>> {
     lies
 }
 
-/// Payloads with a lie in place of each byte, and so of each length: of the states together, with
-/// which the payload begins, and, that one being right, of anything inside and after.
+/// A payload taken apart where a length says how far a part goes.
+struct Parts<'a> {
+    version: u8,
+    states: &'a [u8],
+    /// What follows, up to the length of the marks if there are any.
+    middle: &'a [u8],
+    marks: Option<&'a [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(payload: &'a [u8]) -> Self {
+        let (&version, rest) = payload.split_first().expect("a version");
+        let (len, rest) = take_varint(rest);
+        let (states, rest) = rest.split_at(usize::try_from(len).expect("a length"));
+        if version == 1 {
+            return Self { version, states, middle: rest, marks: None };
+        }
+        let (_, after) = take_varint(skip_override(rest));
+        let (_, after) = take_varint(after);
+        let (middle, _) = rest.split_at(rest.len() - after.len());
+        let (len, marks) = take_varint(after);
+        assert_eq!(len, marks.len() as u64, "nothing follows the marks");
+        Self { version, states, middle, marks: Some(marks) }
+    }
+
+    /// Put together again, with the lengths as given.
+    fn with_lengths(&self, of_states: &[u8], of_marks: &[u8]) -> Vec<u8> {
+        let marks = self.marks.map(|marks| [of_marks, marks].concat()).unwrap_or_default();
+        [&[self.version], of_states, self.states, self.middle, &marks].concat()
+    }
+
+    /// With the lengths as they are.
+    fn whole(&self) -> Vec<u8> {
+        let len = |part: &[u8]| varint(part.len() as u64);
+        self.with_lengths(&len(self.states), &len(self.marks.unwrap_or_default()))
+    }
+}
+
+/// What follows a block or an exemption, or none.
+fn skip_override(bytes: &[u8]) -> &[u8] {
+    let (is_some, rest) = take_varint(bytes);
+    if is_some == 0 {
+        return rest;
+    }
+    let (_is_exempt, rest) = take_varint(rest);
+    let (has_end, rest) = take_varint(rest);
+    let rest = if has_end == 0 { rest } else { take_varint(rest).1 };
+    let (len, rest) = take_varint(rest);
+    &rest[usize::try_from(len).expect("a length")..]
+}
+
+/// Payloads with a lie in place of each byte, and so of each length: of the parts, and, those being
+/// right, of anything inside.
 pub fn payloads(payload: &[u8]) -> Vec<Vec<u8>> {
-    let (len, rest) = take_varint(&payload[1..]);
-    let (states, after) = rest.split_at(usize::try_from(len).unwrap());
-    let with = |states: &[u8], after: &[u8]| {
-        [&payload[..1], &varint(states.len() as u64), states, after].concat()
-    };
-    assert_eq!(with(states, after), payload);
+    let parts = Parts::of(payload);
+    assert_eq!(parts.whole(), payload);
     let lying = |bytes: &[u8], lie: &[u8]| -> Vec<Vec<u8>> {
         (0..bytes.len()).map(|at| [&bytes[..at], lie, &bytes[at + 1..]].concat()).collect()
     };
+    let [of_states, of_marks] =
+        [parts.states, parts.marks.unwrap_or_default()].map(|part| varint(part.len() as u64));
     let mut payloads = Vec::new();
     for lie in lies() {
-        payloads.push([&payload[..1], &lie, rest].concat());
-        payloads.extend(lying(states, &lie).iter().map(|states| with(states, after)));
-        payloads.extend(lying(after, &lie).iter().map(|after| with(states, after)));
+        payloads.push(parts.with_lengths(&lie, &of_marks));
+        for states in lying(parts.states, &lie) {
+            payloads.push(Parts { states: &states, ..parts }.whole());
+        }
+        for middle in lying(parts.middle, &lie) {
+            payloads.push(Parts { middle: &middle, ..parts }.whole());
+        }
+        if let Some(marks) = parts.marks {
+            payloads.push(parts.with_lengths(&of_states, &lie));
+            for marks in lying(marks, &lie) {
+                payloads.push(Parts { marks: Some(&marks), ..parts }.whole());
+            }
+        }
     }
     payloads
 }

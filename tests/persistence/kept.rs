@@ -14,6 +14,8 @@ pub struct Kept {
     pub expires_ms: i64,
     /// `FULL` replies.
     decisions: Vec<Value>,
+    /// The last checks.
+    log: Value,
 }
 
 /// Keys by their names.
@@ -34,7 +36,8 @@ pub fn look(c: &mut Connection, flavor: Flavor, times_us: &[u64]) -> Keys {
         }
         let decisions = peeks.query(c).unwrap();
         let expires_ms = expires_ms(c, flavor, &key);
-        kept.insert(key, Kept { digest, expires_ms, decisions });
+        let log = cmd("RL.LOG").arg(&key).arg("COUNT").arg(1_000).query(c).unwrap();
+        kept.insert(key, Kept { digest, expires_ms, decisions, log });
     }
     kept
 }
@@ -69,6 +72,7 @@ pub fn assert_same(now: &Keys, before: &Keys, what: &str) {
         for (decision, before) in kept.decisions.iter().zip(&before.decisions) {
             assert_eq!(decision, before, "{what}: a decision on {key}");
         }
+        assert_eq!(kept.log, before.log, "{what}: the last checks of {key}");
         assert_eq!(kept.digest, before.digest, "{what}: the value of {key}");
     }
 }

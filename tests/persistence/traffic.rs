@@ -1,10 +1,7 @@
 //! Commands of every kind on keys of every kind.
 
-use std::fs;
-
 use redis::{Cmd, Connection, Value, cmd, pipe};
 
-use crate::dump::Dump;
 use crate::server::eventually;
 
 const SECOND_US: u64 = 1_000_000;
@@ -30,8 +27,15 @@ pub const SCENES: [(&str, &[&str]); 15] = [
     ("all", &["log:90/h", "window:80/d,res=24", "fixed:70/d,keep=2", "bucket:60/h", "leaky:50/h"]),
 ];
 
-/// Blocks and exemptions that last for good, put in place as saved payloads.
-const OVERRULED: [&str; 2] = ["block-for-good", "exemption"];
+/// What makes a key of one thing only, by the server's clock, and the verdict on it from then on.
+const PLAIN: [(&str, i64); 6] = [
+    ("RL.BLOCK blocked-for-good", 2),
+    ("RL.BLOCK blocked EX 7200 REASON abuse", 2),
+    ("RL.EXEMPT exempt-for-good REASON vip", 0),
+    ("RL.EXEMPT exempt PX 7200000", 0),
+    ("RL.CHECK denied META who 0/h", 1),
+    ("RL.CHECK denied-often META who 0/d", 1),
+];
 
 /// Commands of every kind, each at a time a little later than the one before.
 pub struct Traffic {
@@ -52,6 +56,8 @@ impl Traffic {
         let at = if live { vec![] } else { vec!["AT".to_string(), self.at_us.to_string()] };
         let copy = format!("{scene}:copy");
         let cost = self.rng.u32(..=4);
+        // Texts of none to some bytes, of any value.
+        let text: Vec<u8> = (0..self.rng.usize(..20)).map(|_| self.rng.u8(..)).collect();
         let script = "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))";
         match self.rng.u32(..100) {
             0 => cmd("RL.RESET").arg(key).to_owned(),
@@ -62,8 +68,33 @@ impl Traffic {
             11..15 => cmd("EVAL").arg(script).arg(1).arg(key).arg(at).arg(rules).to_owned(),
             15..20 => cmd("RL.PEEK").arg(key).arg(at).arg(rules).to_owned(),
             20..25 => cmd("RL.CHECK").arg(key).arg(at).arg("FULL").arg(rules).to_owned(),
+            // Lifted more often than set, so that most checks get through to the rules.
+            25 => self.ruling(key, text),
+            26..29 => cmd("RL.UNBLOCK").arg(key).to_owned(),
+            29..32 => cmd("RL.UNEXEMPT").arg(key).to_owned(),
+            32..45 => {
+                let mut check = cmd("RL.CHECK");
+                check.arg(key).arg("META").arg(text).arg("COST").arg(cost).arg(at);
+                check.arg(rules).to_owned()
+            }
+            45 => cmd("RL.LOG").arg(key).to_owned(),
+            46 => cmd("RL.INFO").arg(key).to_owned(),
+            47 => cmd("RL.BLOCKS").arg(0).arg("COUNT").arg(5).to_owned(),
             _ => cmd("RL.CHECK").arg(key).arg("COST").arg(cost).arg(at).arg(rules).to_owned(),
         }
+    }
+
+    /// A block or an exemption, for good or for longer than a test runs.
+    fn ruling(&mut self, key: String, reason: Vec<u8>) -> Cmd {
+        let mut ruling = cmd(if self.rng.bool() { "RL.BLOCK" } else { "RL.EXEMPT" });
+        ruling.arg(key);
+        if self.rng.bool() {
+            ruling.arg("EX").arg(self.rng.u32(3_600..7_200));
+        }
+        if self.rng.bool() {
+            ruling.arg("REASON").arg(reason);
+        }
+        ruling
     }
 
     /// Times at which decisions tell what is known of a key, whichever clock it lives by.
@@ -99,25 +130,20 @@ pub fn fill(c: &mut Connection) -> Traffic {
     let mut traffic = Traffic { rng, began_us: now_us, at_us: now_us - 2 * DAY_US };
     traffic.send(c, 3_000);
 
-    // Only what is not packed can be taken apart.
-    let pack = |c: &mut Connection, whether: &str| -> () {
-        cmd("CONFIG").arg("SET").arg("rdbcompression").arg(whether).query(c).unwrap()
-    };
-    pack(c, "no");
-    let like = Dump::of(c, "log");
-    pack(c, "yes");
-
     let (banned, strict) = SCENES.iter().find(|(scene, _)| *scene == "banned").unwrap();
     let key = format!("{banned}:live");
+    let _: i64 = cmd("RL.UNEXEMPT").arg(&key).query(c).unwrap();
     eventually("a ban", || verdict(c, "RL.CHECK", &key, strict) == 2);
 
-    for name in OVERRULED {
-        let path =
-            format!("{}/tests/fixtures/golden/v1/{name}.payload", env!("CARGO_MANIFEST_DIR"));
-        let saved = like.with_payload(fs::read(path).unwrap()).bytes();
-        let () = cmd("RESTORE").arg(name).arg(0).arg(saved).query(c).unwrap();
+    for (line, expected) in PLAIN {
+        let words: Vec<&str> = line.split(' ').collect();
+        let _: Value = cmd(words[0]).arg(&words[1..]).query(c).unwrap();
+        assert_eq!(verdict(c, "RL.PEEK", words[1], &["0/d"]), expected, "{line}");
     }
-    assert_eq!(verdict(c, "RL.PEEK", "block-for-good", &["5/d"]), 2);
+    // The trail is a ring, and this one is full.
+    for _ in 0..200 {
+        assert_eq!(verdict(c, "RL.CHECK", "denied-often", &["META", "again", "0/d"]), 1);
+    }
     traffic
 }
 

@@ -28,7 +28,7 @@ pub enum Values {
 
 use Values::{Integer, YesNo};
 
-pub const SETTINGS: [Setting; 3] = [
+pub const SETTINGS: [Setting; 6] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -48,6 +48,47 @@ pub const SETTINGS: [Setting; 3] = [
         ],
     },
     Setting {
+        name: "log-entries",
+        default: "128",
+        values: Integer(0..=1_000_000),
+        effects: &[
+            ("0", &["RL.CHECK k META who 0/h", "EXISTS k"], "int(0)"),
+            ("1", &[MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(1)"#),
+            ("2", &[MARK, MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(2)"#),
+        ],
+    },
+    Setting {
+        name: "max-meta",
+        default: "256",
+        values: Integer(0..=65_536),
+        effects: &[
+            ("0", &["RL.CHECK k META x 5/h"], "ratelimit.max-meta"),
+            ("0", &["RL.BLOCK k REASON x"], "ratelimit.max-meta"),
+            ("1", &["RL.CHECK k META x 5/h"], "int(0), int(5), int(4)"),
+            ("1", &["RL.EXEMPT k REASON xy"], "ratelimit.max-meta"),
+            ("2", &["RL.EXEMPT k REASON xy", "RL.BLOCKS 0"], r#"'"xy"'"#),
+        ],
+    },
+    Setting {
+        name: "top-size",
+        default: "128",
+        values: Integer(0..=100_000),
+        effects: &[
+            ("0", &["RL.CHECK k 0/h", "RL.TOP"], "array([])"),
+            // With room for one, whoever comes takes over what it counted.
+            (
+                "1",
+                &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.TOP"],
+                r#"array([array([bulk-string('"b"'), int(2)])])"#,
+            ),
+            (
+                "2",
+                &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.TOP"],
+                r#"bulk-string('"a"'), int(1)"#,
+            ),
+        ],
+    },
+    Setting {
         name: "allow-at",
         default: "no",
         values: YesNo,
@@ -57,6 +98,9 @@ pub const SETTINGS: [Setting; 3] = [
         ],
     },
 ];
+
+/// Leaves a mark on the trail of a key.
+const MARK: &str = "RL.CHECK k META who bucket:5/h";
 
 impl Setting {
     /// Its name for `CONFIG` and the server's file.

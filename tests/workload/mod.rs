@@ -154,6 +154,15 @@ impl Workload {
             }
             865 => cmd("SWAPDB").arg(&DATABASES).to_owned(),
             866 if self.one_in(20) => cmd("FLUSHDB"),
+            867..877 => self.overrule(key),
+            877..897 => {
+                let lift = ["RL.UNBLOCK", "RL.UNEXEMPT"];
+                on(self.rng.choice(lift).expect("two"), key)
+            }
+            897..907 => {
+                let look = ["RL.LOG", "RL.INFO"];
+                on(self.rng.choice(look).expect("two"), key)
+            }
             _ => self.script(key),
         }
     }
@@ -168,7 +177,25 @@ impl Workload {
         if self.one_in(12) {
             options.push("FULL".into());
         }
+        if name == "RL.CHECK" && self.one_in(30) {
+            options.extend(["META".into(), format!("user:{}\r\n", self.rng.u32(0..100))]);
+        }
         on(name, key).arg(options).arg(self.rules(key)).to_owned()
+    }
+
+    /// A block or an exemption, for a while or for good.
+    fn overrule(&mut self, key: usize) -> Cmd {
+        let name = if self.rng.bool() { "RL.BLOCK" } else { "RL.EXEMPT" };
+        let mut command = on(name, key);
+        match self.rng.u32(0..8) {
+            0 => &mut command,
+            1 => command.arg("EX").arg(HOUR_MS / 1_000),
+            _ => command.arg("PX").arg(self.soonest_ms + self.rng.u64(1..400)),
+        };
+        if self.rng.bool() {
+            command.arg("REASON").arg(format!("case {}", self.rng.u32(0..9)));
+        }
+        command
     }
 
     fn script(&mut self, key: usize) -> Cmd {

@@ -33,6 +33,7 @@ proptest! {
                         prop_assert_eq!(after.remaining, left, "{}", rule);
                     }
                 }
+                Change::Marked(_) => prop_assert!(false, "no META was given"),
                 Change::Charged => {
                     prop_assert_eq!(outcome.summary.verdict, Verdict::Limited);
                     if outcome.ban.is_none() {
@@ -77,7 +78,7 @@ proptest! {
         let fits = rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(cost));
         prop_assert_eq!(outcome.summary.verdict == Verdict::Allowed, fits);
         let mut limiter = Limiter::default();
-        limiter.record(&Check { rules: &rules, cost: 0, now_us: now_us.into() }, Change::Admitted);
+        limiter.record(&Check { rules: &rules, cost: 0, now_us: now_us.into(), meta: None }, Change::Admitted);
         prop_assert!(limiter.is_empty());
     }
 }

@@ -87,7 +87,7 @@ fn a_flood_through_two_keys_gets_all_that_the_hour_allows() {
             |key: &Limiter| peek(key, &rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
         if keys.iter().all(passes) {
             for key in &mut keys {
-                key.record(&Check { rules: &rules, cost: 1, now_us }, Change::Admitted);
+                key.record(&Check { rules: &rules, cost: 1, now_us, meta: None }, Change::Admitted);
             }
             passed.push(now_us);
         }

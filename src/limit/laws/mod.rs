@@ -52,14 +52,14 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
 /// A peek, with what each rule says.
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
     let mut rulings = Vec::new();
-    let outcome = limiter.peek(&Check { rules, cost, now_us }, &mut rulings);
+    let outcome = limiter.peek(&Check { rules, cost, now_us, meta: None }, &mut rulings);
     (outcome, rulings)
 }
 
 /// A check, with what each rule says.
 fn check(limiter: &mut Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
     let mut rulings = Vec::new();
-    let outcome = limiter.check(&Check { rules, cost, now_us }, &mut rulings);
+    let outcome = limiter.check(&Check { rules, cost, now_us, meta: None }, &mut rulings);
     (outcome, rulings)
 }
 

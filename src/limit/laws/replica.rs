@@ -1,25 +1,56 @@
 //! The replica law: recording what was decided, on an equal limiter, leaves an
 //! equal limiter.
 
+use super::cases;
 use super::traffic::{Action, Call, changing};
-use super::{cases, check};
-use crate::limit::{Check, Limiter, decode, encode};
+use crate::limit::{Change, Check, Limiter, Meta, Override, OverrideKind, decode, encode};
 use proptest::prelude::*;
+
+/// What comes with a call now and then.
+#[derive(Clone, Copy, Debug)]
+struct Extra {
+    /// The call brings `META`, and this many are kept.
+    keep: Option<u32>,
+    /// Before the call someone sets or lifts a block or an exemption.
+    overrule: Option<(Option<OverrideKind>, Option<u64>)>,
+}
+
+fn extra() -> impl Strategy<Value = Extra> {
+    let kind =
+        prop::sample::select(&[Some(OverrideKind::Block), Some(OverrideKind::Exempt), None, None]);
+    let overrule = (kind, prop::option::weighted(0.8, 1..10_000u64));
+    (prop::option::weighted(0.2, 1..6u32), prop::option::weighted(0.1, overrule))
+        .prop_map(|(keep, overrule)| Extra { keep, overrule })
+}
 
 proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn recording_gives_an_equal_limiter(traffic in changing(5, 60), resync in 1..20usize) {
+    fn recording_gives_an_equal_limiter(
+        traffic in changing(5, 60),
+        resync in 1..20usize,
+        extras in prop::collection::vec(extra(), 60),
+    ) {
         let mut primary = Limiter::default();
         let mut replica = Limiter::default();
         for (i, Call { rules, now_us, action }) in traffic.calls().into_iter().enumerate() {
+            let Extra { keep, overrule } = extras[i];
+            if let Some((kind, until_ms)) = overrule {
+                let until_us = until_ms.map(|ms| now_us + ms * 1_000);
+                let overrule = kind.map(|kind| Override { kind, until_us, reason: [7; 3].into() });
+                primary.set_override(overrule.clone());
+                replica.set_override(overrule);
+            }
             match action {
                 Action::Check(cost) => {
-                    let (outcome, _) = check(&mut primary, rules, cost, now_us);
-                    replica.record(&Check { rules, cost, now_us }, outcome.change);
-                    if let Some(ban) = outcome.ban {
-                        replica.ban(&rules[ban.rule], ban.until_us);
+                    let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
+                    let check = Check { rules, cost, now_us, meta };
+                    let outcome = primary.check(&check, &mut Vec::new());
+                    replica.record(&check, outcome.change);
+                    prop_assert!(keep.is_none() || outcome.change != Change::Nothing);
+                    if outcome.ban.is_some() {
+                        replica.set_override(primary.overrule().cloned());
                     }
                 }
                 Action::Peek(_) => {}

@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { max_rules: 3, max_log_entries: 1000, allow_at: true };
+const LIMITS: Limits =
+    Limits { max_rules: 3, max_log_entries: 1000, allow_at: true, max_meta: 8, log_entries: 128 };
 const UNTIMED: Limits = Limits { allow_at: false, ..LIMITS };
 
 /// The words of a line as arguments; `''` is an empty one.
@@ -39,14 +40,30 @@ fn checks_are_read() {
         ),
     ] {
         let request = check(words(line), &LIMITS, &mut rules);
-        assert_eq!(request, Ok(CheckRequest { cost, at_us, full }), "{line}");
+        let expected = CheckRequest { cost, at_us, full, meta: None };
+        assert_eq!(request, Ok(expected), "{line}");
+        assert_eq!(peek(words(line), &LIMITS, &mut rules), Ok(expected), "{line}");
         assert_eq!(texts(&rules), read, "{line}");
     }
 }
 
 #[test]
+fn a_check_may_say_who_asks() {
+    let mut rules = Vec::new();
+    for (line, text) in
+        [("META user:7 20/m", "user:7"), ("meta 20/m COST 2 20/m", "20/m"), ("META '' 20/m", "")]
+    {
+        let request = check(words(line), &LIMITS, &mut rules).unwrap();
+        assert_eq!(request.meta, Some(Meta { text: text.as_bytes(), keep: 128 }), "{line}");
+        assert_eq!(texts(&rules), "log:20/1m", "{line}");
+    }
+    let none_kept = Limits { log_entries: 0, ..LIMITS };
+    assert_eq!(check(words("META x 20/m"), &none_kept, &mut rules).unwrap().meta, None);
+}
+
+#[test]
 fn checks_that_are_none_are_refused() {
-    const LONE: &str = "expected COST, AT, FULL or a rule such as 20/1m";
+    const LONE: &str = "expected COST, META, AT, FULL or a rule such as 20/1m";
     const AFTER: &str = "expected a rule such as 20/1m; options come before the rules";
     for (line, error) in [
         ("", "wrong number of arguments".to_owned()),
@@ -55,7 +72,12 @@ fn checks_that_are_none_are_refused() {
         ("foo", format!("unexpected 'foo', {LONE}")),
         ("20", format!("unexpected '20', {LONE}")),
         ("''", format!("unexpected '', {LONE}")),
-        ("META x 20/m", format!("unexpected 'META', {LONE}")),
+        ("META", "META has no text".into()),
+        ("META x META y 20/m", "META is given twice, expected once".into()),
+        (
+            "META 123456789 20/m",
+            "META is 9 bytes long, expected at most 8 (ratelimit.max-meta)".into(),
+        ),
         ("COST 1 NEXT 20/m", format!("unexpected 'NEXT', {LONE}")),
         ("20/m COST 1", format!("unexpected 'COST', {AFTER}")),
         ("20/m full", format!("unexpected 'full', {AFTER}")),
@@ -175,59 +197,11 @@ fn explanations_are_read_or_refused() {
     }
 }
 
-#[test]
-fn effects_are_read_or_refused() {
-    let mut rules = Vec::new();
-    for (line, at_us, kind, units, expiry, read) in [
-        ("5 admit 2 0 20/m", 5, EffectKind::Admit, 2, Expiry::Keep, "log:20/1m"),
-        ("5 charge 2 -1 20/m", 5, EffectKind::Charge, 2, Expiry::Never, "log:20/1m"),
-        ("5 refund 2 99", 5, EffectKind::Refund, 2, Expiry::At(99), ""),
-        ("5 refund 2 99 20/m", 5, EffectKind::Refund, 2, Expiry::At(99), "log:20/1m"),
-        // A primary may have been allowed more.
-        (
-            "5 admit 2 9 5000/m 1/s 2/s,name=a 3/h",
-            5,
-            EffectKind::Admit,
-            2,
-            Expiry::At(9),
-            "log:5000/1m log:1/1s log:2/1s,name=a log:3/1h",
-        ),
-        (
-            "0 admit 0 9223372036854775807 1/s",
-            0,
-            EffectKind::Admit,
-            0,
-            Expiry::At(9_223_372_036_854_775_807),
-            "log:1/1s",
-        ),
-    ] {
-        let effect = apply(words(line), &mut rules);
-        assert_eq!(effect, Ok(Effect { at_us, kind, units, expiry }), "{line}");
-        assert_eq!(texts(&rules), read, "{line}");
-    }
-    for (line, error) in [
-        ("", "wrong number of arguments"),
-        ("5", "wrong number of arguments"),
-        ("5 admit", "wrong number of arguments"),
-        ("5 admit 1", "wrong number of arguments"),
-        ("5 admit 1 0", "wrong number of arguments"),
-        ("5 charge 1 0", "wrong number of arguments"),
-        ("x admit 1 0 20/m", "time is 'x', expected an integer 0..253402300799999999"),
-        ("5 ADMIT 1 0 20/m", "effect is 'ADMIT', expected admit, charge or refund"),
-        ("5 admit -1 0 20/m", "units is '-1', expected an integer 0..1000000000"),
-        ("5 admit 1 -2 20/m", "expiry is '-2', expected an integer 0..9223372036854775807"),
-        ("5 admit 1 0 20/m x", "unexpected 'x', expected a rule such as 20/1m"),
-        ("5 admit 1 0 @x", "rule '@x': unknown policy"),
-    ] {
-        let read = apply(words(line), &mut rules);
-        assert_eq!(read.expect_err(line).to_string(), error, "{line}");
-    }
-}
-
 /// Arguments that get past the first test now and then.
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let argument = prop_oneof![
-        "(?i)cost|at|full|meta|next|admit|charge|refund".prop_map(String::into_bytes),
+        "(?i)cost|at|full|meta|next|admit|charge|refund|block|ex|reason|count|match"
+            .prop_map(String::into_bytes),
         "-?[0-9]{1,20}".prop_map(String::into_bytes),
         "(window:|fixed:)?[0-9]{1,4}/[0-9]{0,3}[smhd](,name=[a-c])?".prop_map(String::into_bytes),
         any::<Vec<u8>>(),
@@ -246,7 +220,10 @@ proptest! {
             check(slices(), &LIMITS, &mut rules).err(),
             refund(slices(), &LIMITS, &mut rules).err(),
             explain(slices(), &LIMITS, &mut rules).err(),
-            apply(slices(), &mut rules).err(),
+            crate::parse::apply(slices(), &mut rules).err(),
+            crate::parse::overrule(slices(), &LIMITS).err(),
+            crate::parse::top(slices()).err(),
+            crate::parse::scan(slices()).err(),
         ];
         for error in errors.into_iter().flatten() {
             let line = error.to_string();

@@ -1,0 +1,46 @@
+//! `RL.BLOCKS`: who is blocked, and who is exempt.
+
+use super::look::kind_name;
+use crate::datatype::LIMITER;
+use crate::limit::Limiter;
+use crate::parse;
+use crate::server::scan::Step;
+use crate::server::{Call, Failure, clock};
+
+/// A row of the reply.
+struct Row {
+    key: Box<[u8]>,
+    kind: &'static str,
+    ttl_ms: i64,
+    reason: Box<[u8]>,
+}
+
+/// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
+pub fn blocks(call: &Call<'_>) -> Result<(), Failure> {
+    let request = parse::scan(call.args().from(1).bytes())?;
+    let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
+    let now_us = clock::now_us();
+
+    let mut rows = Vec::new();
+    let next = call.scan(&LIMITER, &step, |key: &[u8], limiter: &Limiter| {
+        if let Some(overrule) = limiter.override_at(now_us) {
+            let kind = kind_name(overrule.kind);
+            let (ttl_ms, reason) = (overrule.left_ms(now_us), overrule.reason.clone());
+            rows.push(Row { key: key.into(), kind, ttl_ms, reason });
+        }
+    })?;
+
+    call.reply(|to| {
+        to.array(2);
+        to.text(next);
+        to.array(rows.len());
+        for Row { key, kind, ttl_ms, reason } in &rows {
+            to.array(4);
+            to.text(key);
+            to.text(kind);
+            to.integer(*ttl_ms);
+            to.text(reason);
+        }
+    });
+    Ok(())
+}

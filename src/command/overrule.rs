@@ -1,0 +1,95 @@
+//! `RL.BLOCK`, `RL.EXEMPT` and their ends: what stands above every rule.
+
+use super::{effect, expiry};
+use crate::config;
+use crate::datatype::{self, LIMITER};
+use crate::limit::{Limiter, MAX_TIME_US, Override, OverrideKind};
+use crate::parse::{self, Ends};
+use crate::server::{Call, Details, Event, Failure, clock};
+
+/// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]`
+pub fn block(call: &Call<'_>) -> Result<(), Failure> {
+    set(call, OverrideKind::Block)
+}
+
+/// `RL.EXEMPT key [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]`
+pub fn exempt(call: &Call<'_>) -> Result<(), Failure> {
+    set(call, OverrideKind::Exempt)
+}
+
+/// `RL.UNBLOCK key`
+pub fn unblock(call: &Call<'_>) -> Result<(), Failure> {
+    lift(call, OverrideKind::Block)
+}
+
+/// `RL.UNEXEMPT key`
+pub fn unexempt(call: &Call<'_>) -> Result<(), Failure> {
+    lift(call, OverrideKind::Exempt)
+}
+
+/// Replaces whatever block or exemption there is, and keeps the counts.
+fn set(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
+    let name = call.key_name()?;
+    let request = parse::overrule(call.after_key().bytes(), &config::limits())?;
+    let now_us = clock::now_us();
+    let until_us = match request.ends {
+        Ends::Never => None,
+        Ends::In(us) => Some(now_us.saturating_add(us).min(MAX_TIME_US)),
+        Ends::At(us) if us > now_us => Some(us),
+        Ends::At(us) => {
+            let (end_ms, now_ms) = (us / 1_000, now_us / 1_000);
+            let why = format!("the end is {end_ms} ms, expected a Unix time after {now_ms} ms");
+            return Err(Failure::Because(why.into()));
+        }
+    };
+    let overrule = Override { kind, until_us, reason: request.reason.into() };
+
+    let mut key = call.open_write(name, &LIMITER)?;
+    match key.value() {
+        Some(limiter) => limiter.set_override(Some(overrule.clone())),
+        None => {
+            let mut limiter = Limiter::default();
+            limiter.set_override(Some(overrule.clone()));
+            datatype::store(&mut key, limiter)?;
+        }
+    }
+    let expiry = expiry::settle(&mut key, now_us, now_us);
+    let word = match kind {
+        OverrideKind::Block => c"block",
+        OverrideKind::Exempt => c"exempt",
+    };
+    effect::tell_overrule(call, name, word, &overrule, now_us, expiry);
+    call.signal_modified(name);
+    call.reply_ok();
+    drop(key);
+    call.notify(Event::Own(effect::set_event(kind)), name);
+    Ok(())
+}
+
+/// Ends a block or an exemption that is in force, and nothing else.
+fn lift(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
+    let name = call.key_name()?;
+    parse::nothing(call.after_key().bytes())?;
+    let now_us = clock::now_us();
+
+    let mut key = call.open_write(name, &LIMITER)?;
+    let in_force = |limiter: &&mut Limiter| {
+        limiter.override_at(now_us).is_some_and(|overrule| overrule.kind == kind)
+    };
+    let Some(limiter) = key.value().filter(in_force) else {
+        call.reply_integer(0);
+        return Ok(());
+    };
+    limiter.set_override(None);
+    let expiry = expiry::settle(&mut key, now_us, now_us);
+    let word = match kind {
+        OverrideKind::Block => c"unblock",
+        OverrideKind::Exempt => c"unexempt",
+    };
+    effect::tell(call, name, word, now_us, expiry, Details::Nothing);
+    call.signal_modified(name);
+    call.reply_integer(1);
+    drop(key);
+    call.notify(Event::Own(effect::lift_event(kind)), name);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! A limiter for those who look at it: what each state holds, in its rule's
+//! words, and the last checks.
+
+use super::check::Verdict;
+use super::fixed::Fixed;
+use super::limiter::Limiter;
+use super::log::Log;
+use super::reading::standing_time;
+use super::rule::{Algorithm, Align, Calendar, MS_US, Refill, Rule, Spelled};
+use super::state::State;
+use super::trail::Mark;
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateReport {
+    /// The rule that consumed last, in its canonical text. A log has no limit
+    /// of its own: its text is `log/` and the longest window it was kept for.
+    pub rule: String,
+    /// Units that still count.
+    pub consumed: u64,
+    /// When it was last added to, Unix milliseconds.
+    pub last_ms: u64,
+    /// Until nothing is consumed any more, at the limit it was consumed under;
+    /// -1: never.
+    pub reset_ms: i64,
+    pub log: Option<LogReport>,
+    /// The counts of `keep=`, with the present window's: when a window opened
+    /// in Unix milliseconds, and its count. Oldest first.
+    pub windows: Option<Vec<(i64, u64)>>,
+}
+
+/// What only a sliding log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// Requests remembered, denied ones included that were charged.
+    pub entries: u64,
+    /// Units of denied requests that were charged, among the units consumed.
+    pub denied: u64,
+    /// From the oldest to the newest entry, milliseconds.
+    pub span_ms: u64,
+}
+
+impl Limiter {
+    /// Each state as of a time, in the order they came.
+    #[must_use]
+    pub fn report(&self, now_us: u64) -> Vec<StateReport> {
+        self.states().iter().map(|state| state.report(now_us)).collect()
+    }
+
+    /// The last checks, newest first: those of the trail, or where there is
+    /// none, what the sliding log holds.
+    pub fn history(&self) -> impl Iterator<Item = Mark> + '_ {
+        let marks = self.trail().map(|trail| trail.marks.iter().rev().cloned());
+        let log = self.states().iter().find_map(State::log_part);
+        let entries = log.filter(|_| marks.is_none()).map(newest_first);
+        marks.into_iter().flatten().chain(entries.into_iter().flatten())
+    }
+}
+
+/// The entries of a log, admitted and charged ones in one order.
+fn newest_first(log: &Log) -> impl Iterator<Item = Mark> + '_ {
+    let mut admitted = log.admitted().iter().rev().peekable();
+    let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
+    std::iter::from_fn(move || {
+        let later = match (admitted.peek(), charged.peek()) {
+            (Some(&(admitted_us, _)), Some(&(charged_us, _))) => admitted_us >= charged_us,
+            (admitted, _) => admitted.is_some(),
+        };
+        let (entry, verdict) = if later {
+            (admitted.next(), Verdict::Allowed)
+        } else {
+            (charged.next(), Verdict::Limited)
+        };
+        entry.map(|(time_us, cost)| Mark { time_us, cost, verdict, meta: None })
+    })
+}
+
+impl State {
+    fn report(&self, now_us: u64) -> StateReport {
+        let at_us = standing_time(now_us, self.last_us(), self.period_us());
+        let clears = self.clears_by_itself();
+        StateReport {
+            rule: self.last_rule(),
+            consumed: at_us.map_or(0, |at_us| self.consumed(at_us)),
+            last_ms: self.last_us() / MS_US,
+            reset_ms: clears.after(now_us).millis(),
+            log: self.log_part().map(|log| log.report(at_us)),
+            windows: self.windows(),
+        }
+    }
+
+    /// The text of the rule that consumed last, as far as the state knows it.
+    fn last_rule(&self) -> String {
+        let plain = Rule {
+            algorithm: Algorithm::Log,
+            limit: 0,
+            period_us: self.period_us(),
+            name: None,
+            count_all: false,
+            ban_us: None,
+            shadow: false,
+        };
+        let fixed = |fixed: &Fixed, keep| Rule {
+            algorithm: Algorithm::Fixed {
+                align: if fixed.calendar.is_none() { Align::First } else { Align::Epoch },
+                calendar: fixed.calendar.unwrap_or(Calendar::Epoch),
+                tz_min: fixed.tz_min,
+                keep,
+            },
+            limit: fixed.limit,
+            ..plain
+        };
+        let rule = match self {
+            Self::Log(_) => return format!("log/{}", Spelled(self.period_us())),
+            Self::Window(window) => Rule {
+                algorithm: Algorithm::Window { res: u8::try_from(window.res()).unwrap_or(1) },
+                limit: window.limit,
+                ..plain
+            },
+            Self::Fixed(state) => fixed(state, 0),
+            Self::Kept(kept) => fixed(&kept.fixed, kept.keep),
+            Self::Debt(debt) if debt.leaky => Rule {
+                algorithm: Algorithm::Leaky { queue: debt.room },
+                limit: debt.limit,
+                ..plain
+            },
+            Self::Debt(debt) => Rule {
+                algorithm: Algorithm::Bucket { burst: debt.room, refill: Refill::Even },
+                limit: debt.limit,
+                ..plain
+            },
+            Self::Interval(interval) => Rule {
+                algorithm: Algorithm::Bucket { burst: interval.burst, refill: Refill::Interval },
+                limit: interval.limit,
+                ..plain
+            },
+            Self::Named { name, state } => {
+                return format!("{},name={}", state.last_rule(), name.as_str());
+            }
+        };
+        rule.to_string()
+    }
+
+    /// The counts of past windows, and the present one's.
+    fn windows(&self) -> Option<Vec<(i64, u64)>> {
+        match self {
+            Self::Kept(kept) => {
+                let present = (kept.fixed.start_us, kept.fixed.count);
+                let past = kept.past.iter().map(|past| (past.start_us, past.count));
+                let in_ms = |(start_us, count): (i64, u64)| {
+                    (start_us.div_euclid(MS_US.cast_signed()), count)
+                };
+                Some(past.chain([present]).map(in_ms).collect())
+            }
+            Self::Named { state, .. } => state.windows(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What the module did since it was loaded, for `INFO ratelimit`.
+//!
+//! Commands run one at a time, so a counter has one writer: it is loaded and
+//! stored, without the price of an atomic addition. Whoever reads, may.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::limit::{Kind, Outcome, OverrideKind, Rule, Verdict};
+use crate::server::info::Fields;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    fn add(&self, amount: u64) {
+        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+static CHECKS: Counter = Counter::new();
+static ALLOWED: Counter = Counter::new();
+static LIMITED: Counter = Counter::new();
+static BLOCKED: Counter = Counter::new();
+static EXEMPT: Counter = Counter::new();
+static BANS: Counter = Counter::new();
+static PEEKS: Counter = Counter::new();
+static REFUNDS: Counter = Counter::new();
+static REFUNDED_UNITS: Counter = Counter::new();
+static CLOCK_STEPS: Counter = Counter::new();
+static LOG_RULES: Counter = Counter::new();
+static WINDOW_RULES: Counter = Counter::new();
+static FIXED_RULES: Counter = Counter::new();
+static BUCKET_RULES: Counter = Counter::new();
+static LEAKY_RULES: Counter = Counter::new();
+
+/// The latest time seen, to notice a clock that steps back.
+static LATEST_US: Counter = Counter::new();
+
+/// Values in memory, those included that are yet to be freed. The server's
+/// threads free them too, so this one is added to atomically.
+static VALUES: AtomicU64 = AtomicU64::new(0);
+
+/// A check was decided, at this reading of the clock.
+#[inline]
+pub fn checked(outcome: &Outcome, rules: &[Rule], clock_us: u64) {
+    CHECKS.add(1);
+    match outcome.summary.verdict {
+        Verdict::Allowed => ALLOWED.add(1),
+        Verdict::Limited => LIMITED.add(1),
+        Verdict::Blocked => BLOCKED.add(1),
+    }
+    match outcome.overruled {
+        Some(OverrideKind::Exempt) => EXEMPT.add(1),
+        Some(OverrideKind::Block) => {}
+        None => looked_at(rules),
+    }
+    if outcome.ban.is_some() {
+        BANS.add(1);
+    }
+    saw_clock(clock_us);
+}
+
+fn looked_at(rules: &[Rule]) {
+    for rule in rules {
+        match rule.kind() {
+            Kind::Log => LOG_RULES.add(1),
+            Kind::Window => WINDOW_RULES.add(1),
+            Kind::Fixed => FIXED_RULES.add(1),
+            Kind::Bucket => BUCKET_RULES.add(1),
+            Kind::Leaky => LEAKY_RULES.add(1),
+        }
+    }
+}
+
+fn saw_clock(now_us: u64) {
+    if now_us < LATEST_US.0.load(Ordering::Relaxed) {
+        CLOCK_STEPS.add(1);
+    }
+    LATEST_US.0.store(now_us, Ordering::Relaxed);
+}
+
+/// A check was asked for that counts nothing.
+pub fn peeked() {
+    PEEKS.add(1);
+}
+
+/// Units were given back.
+pub fn refunded(units: u64) {
+    REFUNDS.add(1);
+    REFUNDED_UNITS.add(units);
+}
+
+/// A value came into memory.
+pub fn value_made() {
+    VALUES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A value was freed.
+pub fn value_freed() {
+    VALUES.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Writes the section. May be called while the server crashes, so it takes no
+/// lock and allocates nothing.
+pub fn write(fields: &Fields) {
+    fields.add(c"checks", CHECKS.get());
+    fields.add(c"allowed", ALLOWED.get());
+    fields.add(c"limited", LIMITED.get());
+    fields.add(c"blocked", BLOCKED.get());
+    fields.add(c"exempt", EXEMPT.get());
+    fields.add(c"bans", BANS.get());
+    fields.add(c"peeks", PEEKS.get());
+    fields.add(c"refunds", REFUNDS.get());
+    fields.add(c"refunded_units", REFUNDED_UNITS.get());
+    fields.add(c"log_rules", LOG_RULES.get());
+    fields.add(c"window_rules", WINDOW_RULES.get());
+    fields.add(c"fixed_rules", FIXED_RULES.get());
+    fields.add(c"bucket_rules", BUCKET_RULES.get());
+    fields.add(c"leaky_rules", LEAKY_RULES.get());
+    fields.add(c"clock_steps_back", CLOCK_STEPS.get());
+    fields.add(c"values", VALUES.load(Ordering::Relaxed));
+}

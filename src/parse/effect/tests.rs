@@ -1,0 +1,92 @@
+use super::*;
+
+fn words(line: &str) -> impl Iterator<Item = &[u8]> {
+    line.split_whitespace().map(str::as_bytes)
+}
+
+fn texts(rules: &[Rule]) -> String {
+    rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn effects_are_read() {
+    let mut rules = Vec::new();
+    let check = |change, cost, meta| Action::Check { change, cost, meta };
+    let marked = Some(Meta { text: b"user:7", keep: 128 });
+    let block =
+        |kind, by_rule, until_us| Action::Overrule { kind, by_rule, until_us, reason: b"why" };
+    for (line, expiry, action, read) in [
+        ("5 0 admit 2 20/m", Expiry::Keep, check(Change::Admitted, 2, None), "log:20/1m"),
+        ("5 -1 charge 2 20/m", Expiry::Never, check(Change::Charged, 2, None), "log:20/1m"),
+        (
+            "5 9 deny 2 META 128 user:7 20/m 1/s",
+            Expiry::At(9),
+            check(Change::Marked(Verdict::Limited), 2, marked),
+            "log:20/1m log:1/1s",
+        ),
+        (
+            "5 9 pass 0 META 128 user:7 20/m",
+            Expiry::At(9),
+            check(Change::Marked(Verdict::Allowed), 0, marked),
+            "log:20/1m",
+        ),
+        (
+            "5 9 refuse 1 META 128 user:7 20/m",
+            Expiry::At(9),
+            check(Change::Marked(Verdict::Blocked), 1, marked),
+            "log:20/1m",
+        ),
+        ("5 99 refund 2", Expiry::At(99), Action::Refund { units: 2 }, ""),
+        ("5 99 refund 2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
+        ("5 99 block 77 why", Expiry::At(99), block(OverrideKind::Block, false, Some(77)), ""),
+        ("5 -1 block -1 why", Expiry::Never, block(OverrideKind::Block, false, None), ""),
+        ("5 99 ban 77 why", Expiry::At(99), block(OverrideKind::Block, true, Some(77)), ""),
+        ("5 99 exempt 77 why", Expiry::At(99), block(OverrideKind::Exempt, false, Some(77)), ""),
+        ("5 0 reset", Expiry::Keep, Action::Reset, ""),
+        ("5 0 unblock", Expiry::Keep, Action::Lift(OverrideKind::Block), ""),
+        ("5 0 unexempt", Expiry::Keep, Action::Lift(OverrideKind::Exempt), ""),
+        // A primary may have been allowed more rules and longer logs.
+        (
+            "5 9 admit 2 5000000/m 1/s 2/s,name=a 3/h",
+            Expiry::At(9),
+            check(Change::Admitted, 2, None),
+            "log:5000000/1m log:1/1s log:2/1s,name=a log:3/1h",
+        ),
+    ] {
+        let effect = apply(words(line), &mut rules);
+        assert_eq!(effect, Ok(Effect { at_us: 5, expiry, action }), "{line}");
+        assert_eq!(texts(&rules), read, "{line}");
+    }
+}
+
+#[test]
+fn effects_that_are_none_are_refused() {
+    let mut rules = Vec::new();
+    for (line, error) in [
+        ("", "wrong number of arguments"),
+        ("5", "wrong number of arguments"),
+        ("5 0", "wrong number of arguments"),
+        ("5 0 admit", "wrong number of arguments"),
+        ("5 0 admit 1", "wrong number of arguments"),
+        ("5 0 deny 1 META 5", "wrong number of arguments"),
+        ("5 0 deny 1 META 5 x", "wrong number of arguments"),
+        ("5 0 block 7", "wrong number of arguments"),
+        ("x 0 admit 1 20/m", "time is 'x', expected an integer 0..253402300799999999"),
+        (
+            "5 0 ADMIT 1 20/m",
+            "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, refund, reset, block, \
+             ban, exempt, unblock or unexempt",
+        ),
+        ("5 0 admit -1 20/m", "units is '-1', expected an integer 0..1000000000"),
+        ("5 -2 admit 1 20/m", "expiry is '-2', expected an integer 0..9223372036854775807"),
+        ("5 0 admit 1 META 0 x 20/m", "META is '0', expected an integer 1..4294967295"),
+        ("5 0 block -2 x", "the end is '-2', expected an integer 0..253433923199999999"),
+        ("5 0 admit 1 20/m x", "unexpected 'x', expected a rule such as 20/1m"),
+        ("5 0 admit 1 x", "unexpected 'x', expected a rule such as 20/1m"),
+        ("5 0 unblock 20/m", "unexpected '20/m', expected a rule such as 20/1m"),
+        ("5 0 admit 1 @x", "rule '@x': unknown policy"),
+    ] {
+        let read = apply(words(line), &mut rules);
+        assert_eq!(read.expect_err(line).to_string(), error, "{line}");
+    }
+}

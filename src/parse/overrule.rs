@@ -1,0 +1,115 @@
+//! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
+//!
+//! ```text
+//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]
+//! ```
+
+use super::cursor::Cursor;
+use super::error::ParseError;
+use super::request::{Limits, once, text};
+use crate::limit::MAX_TIME_US;
+
+/// Microseconds in a second and a millisecond.
+const UNITS_US: (u64, u64) = (1_000_000, 1_000);
+
+/// When a block or an exemption ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Never,
+    /// So many microseconds from now.
+    In(u64),
+    /// At this time, Unix microseconds.
+    At(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverruleRequest<'a> {
+    pub ends: Ends,
+    pub reason: &'a [u8],
+}
+
+/// The request of an `RL.BLOCK` or an `RL.EXEMPT`.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+pub fn overrule<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+) -> Result<OverruleRequest<'a>, ParseError> {
+    let mut args = Cursor::new(args);
+    let (mut ends, mut reason) = (None, None);
+    let (second, milli) = UNITS_US;
+    loop {
+        if args.keyword("EX") {
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "EX", second)?)))?;
+        } else if args.keyword("PX") {
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "PX", milli)?)))?;
+        } else if args.keyword("EXAT") {
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", second)?)))?;
+        } else if args.keyword("PXAT") {
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", milli)?)))?;
+        } else if args.keyword("REASON") {
+            once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;
+        } else {
+            break;
+        }
+    }
+    args.finish("EX, PX, EXAT, PXAT or REASON")?;
+    Ok(OverruleRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
+}
+
+const ENDS: &str = "the end (EX, PX, EXAT or PXAT)";
+
+/// The time behind an option, at least 1 of its unit, in microseconds.
+fn time<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+    unit_us: u64,
+) -> Result<u64, ParseError> {
+    let most = MAX_TIME_US.checked_div(unit_us).unwrap_or(0);
+    let units: u64 = args.value(option, 1..=most)?;
+    Ok(units.saturating_mul(unit_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY };
+
+    fn parsed(args: &str) -> Result<OverruleRequest<'_>, String> {
+        let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
+        overrule(args, &LIMITS).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_way_to_say_when() {
+        for (args, ends, reason) in [
+            ("", Ends::Never, ""),
+            ("EX 5", Ends::In(5_000_000), ""),
+            ("px 5 reason abuse", Ends::In(5_000), "abuse"),
+            ("REASON abuse EXAT 1700000000", Ends::At(1_700_000_000_000_000), "abuse"),
+            ("PXAT 1700000000000", Ends::At(1_700_000_000_000_000), ""),
+            ("EX 253402300799", Ends::In(253_402_300_799_000_000), ""),
+        ] {
+            assert_eq!(parsed(args), Ok(OverruleRequest { ends, reason: reason.as_bytes() }));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (args, error) in [
+            ("EX", "EX has no value, expected an integer 1..253402300799"),
+            ("EX 0", "EX is '0', expected an integer 1..253402300799"),
+            ("PX -5", "PX is '-5', expected an integer 1..253402300799999"),
+            ("EXAT 253402300800", "EXAT is '253402300800', expected an integer 1..253402300799"),
+            ("EX 5 PX 5", "the end (EX, PX, EXAT or PXAT) is given twice, expected once"),
+            ("REASON a REASON b", "REASON is given twice, expected once"),
+            ("REASON", "REASON has no text"),
+            ("REASON abuses", "REASON is 6 bytes long, expected at most 5 (ratelimit.max-meta)"),
+            ("5m", "unexpected '5m', expected EX, PX, EXAT, PXAT or REASON"),
+        ] {
+            assert_eq!(parsed(args), Err(error.into()), "{args}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Scanning the keyspace for keys of ours: one step of the server's own `SCAN`,
+//! and so its cost and its guarantees.
+
+use std::ffi::{c_char, c_int};
+use std::ptr::NonNull;
+use std::slice;
+
+use redis_module::raw;
+
+use super::args::Arg;
+use super::call::{Call, Failure};
+use super::key::NativeType;
+
+/// A step of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    pub cursor: u64,
+    pub pattern: Option<&'a [u8]>,
+    /// How much work a step is, roughly in keys.
+    pub count: u64,
+}
+
+/// A reply of the server's, freed by Drop.
+struct Reply(NonNull<raw::RedisModuleCallReply>);
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // SAFETY: the reply is ours, and freed once.
+        unsafe {
+            if let Some(free) = raw::RedisModule_FreeCallReply {
+                free(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+/// A string made for us, freed by Drop.
+struct Owned<'c> {
+    call: &'c Call<'c>,
+    string: NonNull<raw::RedisModuleString>,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the string is ours, and freed once.
+        unsafe {
+            if let Some(free) = raw::RedisModule_FreeString {
+                free(self.call.ctx(), self.string.as_ptr());
+            }
+        }
+    }
+}
+
+impl<'c> Call<'c> {
+    /// Calls a function with the name and the value of each key of ours that a
+    /// step of the scan comes by; the cursor of the next step, 0 at the end.
+    ///
+    /// # Errors
+    /// [`Failure::Internal`] if the server does not scan.
+    pub fn scan<T>(
+        &'c self,
+        kind: &NativeType<T>,
+        step: &Step<'_>,
+        mut each: impl FnMut(&[u8], &T),
+    ) -> Result<Vec<u8>, Failure> {
+        let reply = self.scan_step(kind, step).ok_or(Failure::Internal)?;
+        let (cursor, names) = (element(&reply, 0), element(&reply, 1));
+        let next = cursor.map(text).ok_or(Failure::Internal)?.to_vec();
+        let names = names.ok_or(Failure::Internal)?;
+        // SAFETY: the reply is alive.
+        let len = unsafe { raw::RedisModule_CallReplyLength.map_or(0, |len| len(names.as_ptr())) };
+        for index in 0..len {
+            let Some(name) = element_of(names, index).and_then(|name| self.own(name)) else {
+                continue;
+            };
+            // SAFETY: the string lives as long as `name`, longer than the key
+            // that is opened by it here.
+            let arg = unsafe { Arg::new(name.string.as_ptr()) };
+            // Gone or replaced since: not one of ours.
+            if let Ok(Some(key)) = self.open_shown(arg, kind)
+                && let Some(value) = key.value()
+            {
+                each(arg.bytes(), value);
+            }
+        }
+        Ok(next)
+    }
+
+    fn scan_step<T>(&self, kind: &NativeType<T>, step: &Step<'_>) -> Option<Reply> {
+        let (cursor, count) = (step.cursor.to_string(), step.count.to_string());
+        let start = |text: &[u8]| text.as_ptr().cast::<c_char>();
+        let ctx = self.ctx();
+        // SAFETY: the formats describe the arguments: `b` a buffer with its
+        // length, `c` a C string.
+        let reply = unsafe {
+            let call = raw::RedisModule_Call?;
+            let (scan, count_word, type_word) = (c"SCAN".as_ptr(), c"COUNT", c"TYPE");
+            match step.pattern {
+                None => call(
+                    ctx,
+                    scan,
+                    c"bcbcc".as_ptr(),
+                    start(cursor.as_bytes()),
+                    cursor.len(),
+                    count_word.as_ptr(),
+                    start(count.as_bytes()),
+                    count.len(),
+                    type_word.as_ptr(),
+                    kind.name().as_ptr(),
+                ),
+                Some(pattern) => call(
+                    ctx,
+                    scan,
+                    c"bcbcccb".as_ptr(),
+                    start(cursor.as_bytes()),
+                    cursor.len(),
+                    count_word.as_ptr(),
+                    start(count.as_bytes()),
+                    count.len(),
+                    type_word.as_ptr(),
+                    kind.name().as_ptr(),
+                    c"MATCH".as_ptr(),
+                    start(pattern),
+                    pattern.len(),
+                ),
+            }
+        };
+        NonNull::new(reply).map(Reply)
+    }
+
+    fn own(&'c self, name: NonNull<raw::RedisModuleCallReply>) -> Option<Owned<'c>> {
+        // SAFETY: the reply is alive; the string made of it is ours.
+        let string =
+            unsafe { raw::RedisModule_CreateStringFromCallReply.map(|make| make(name.as_ptr()))? };
+        Some(Owned { call: self, string: NonNull::new(string)? })
+    }
+}
+
+fn element(reply: &Reply, index: usize) -> Option<NonNull<raw::RedisModuleCallReply>> {
+    element_of(reply.0, index)
+}
+
+/// An element of an array; `None` if it is none or shorter.
+fn element_of(
+    array: NonNull<raw::RedisModuleCallReply>,
+    index: usize,
+) -> Option<NonNull<raw::RedisModuleCallReply>> {
+    // SAFETY: the reply is alive; the server looks at its type and length.
+    unsafe {
+        let is_array = raw::RedisModule_CallReplyType
+            .is_some_and(|of| of(array.as_ptr()) == raw::REDISMODULE_REPLY_ARRAY as c_int);
+        if !is_array {
+            return None;
+        }
+        NonNull::new(raw::RedisModule_CallReplyArrayElement?(array.as_ptr(), index))
+    }
+}
+
+/// The bytes of a string, as long as the whole reply lives.
+fn text<'r>(string: NonNull<raw::RedisModuleCallReply>) -> &'r [u8] {
+    let mut len = 0;
+    // SAFETY: the reply is alive; the caller copies the bytes while it is.
+    unsafe {
+        let Some(bytes_of) = raw::RedisModule_CallReplyStringPtr else { return &[] };
+        let start = bytes_of(string.as_ptr(), &raw mut len);
+        if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
+    }
+}

@@ -1,0 +1,368 @@
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+/// A denial in fixed point, so that halving one does not round in these tests.
+const ONE: u128 = 1 << 64;
+
+/// What is left of the denials of each key, and of all.
+#[derive(Default)]
+struct Naive {
+    left: HashMap<Vec<u8>, u128>,
+    all: u128,
+    halvings: u32,
+    halved_us: u64,
+}
+
+impl Naive {
+    fn advance(&mut self, now_us: u64, empty: bool) {
+        if empty || now_us < self.halved_us {
+            self.halved_us = now_us;
+        }
+        while now_us - self.halved_us >= HALF_LIFE_US {
+            self.halved_us += HALF_LIFE_US;
+            self.halvings += 1;
+            self.all /= 2;
+            self.left.values_mut().for_each(|left| *left /= 2);
+        }
+    }
+}
+
+/// A sketch beside the truth, at a time.
+struct Pair {
+    top: Top,
+    naive: Naive,
+    now_us: u64,
+}
+
+impl Pair {
+    fn new(counters: usize) -> Self {
+        Self { top: Top::new(counters), naive: Naive::default(), now_us: 1_000 * HALF_LIFE_US }
+    }
+
+    fn deny(&mut self, key: &[u8]) {
+        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        self.naive.all += ONE;
+        *self.naive.left.entry(key.to_vec()).or_default() += ONE;
+        self.top.count(key, self.now_us);
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Deny(key) => self.deny(&[*key]),
+            Act::Wait(us) => self.now_us += us,
+            Act::StepBack(us) => self.now_us -= us,
+        }
+    }
+
+    /// Looks, checks that all is in order, and 1 and 2 of the module's text.
+    fn check(&mut self) {
+        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        let entries: Vec<_> = self
+            .top
+            .largest(self.now_us, usize::MAX)
+            .map(|entry| (entry.key.to_vec(), entry.count, entry.error))
+            .collect();
+        in_order(&self.top);
+        for (key, &left) in &self.naive.left {
+            match entries.iter().find(|entry| entry.0 == *key) {
+                Some((_, count, error)) => {
+                    assert!(left / ONE <= u128::from(*count), "{key:?} counts too little");
+                    assert!(u128::from(count - error) * ONE <= left, "{key:?} has more error");
+                }
+                None => assert!(left / ONE <= u128::from(self.top.missed), "{key:?} is missed"),
+            }
+        }
+    }
+
+    /// Checks 3 and 4 as well; not for what was resized.
+    fn check_all(&mut self) {
+        self.check();
+        let all = self.naive.all;
+        let counters = self.top.capacity as u128;
+        let counts: u64 = self.top.counters.iter().map(|counter| counter.count).sum();
+        assert!(u128::from(counts) * ONE <= all);
+        assert!(u128::from(self.top.missed) * ONE * counters <= all);
+        for counter in &self.top.counters {
+            assert!(u128::from(counter.error) * ONE * counters < all + ONE * counters);
+            if self.naive.halvings == 0 {
+                assert!(u128::from(counter.error) * ONE * counters <= all);
+            }
+        }
+        for (key, left) in &self.naive.left {
+            let spare = if self.naive.halvings == 0 { 1 } else { ONE * counters };
+            if left * counters >= all + spare {
+                assert!(self.top.index.contains_key(key.as_slice()), "{key:?} is not here");
+            }
+        }
+        if self.top.counters.len() < self.top.capacity {
+            assert_eq!(self.top.missed, 0);
+        }
+    }
+}
+
+fn in_order(top: &Top) {
+    assert!(top.counters.len() <= top.capacity);
+    assert!(top.counters.is_sorted_by(|one, next| one.count >= next.count));
+    assert_eq!(top.index.len(), top.counters.len());
+    let mut firsts = HashMap::new();
+    for (place, counter) in top.counters.iter().enumerate() {
+        assert_eq!(top.index.get(&counter.key), Some(&place));
+        assert!(counter.count > 0 && counter.count >= counter.error);
+        assert!(counter.count >= top.missed);
+        firsts.entry(counter.count).or_insert(place);
+    }
+    assert_eq!(top.firsts, firsts);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Deny(u8),
+    Wait(u64),
+    StepBack(u64),
+}
+
+/// Keys evenly, the first few more often than others, and one after the other.
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(0..12u8, 1..150),
+        proptest::collection::vec(1..=255u8, 1..150)
+            .prop_map(|keys| keys.iter().map(|key| (255 / key).ilog2() as u8).collect()),
+        (1..9u8, 1..150u8).prop_map(|(keys, n)| (0..n).map(|key| key % keys).collect()),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let gap = prop_oneof![
+        20 => Just(None),
+        3 => (0..HALF_LIFE_US).prop_map(|us| Some(Act::Wait(us))),
+        1 => (1..4u64).prop_map(|n| Some(Act::Wait(n * HALF_LIFE_US))),
+        1 => (0..3 * HALF_LIFE_US).prop_map(|us| Some(Act::StepBack(us))),
+    ];
+    (keys(), proptest::collection::vec(gap, 150)).prop_map(|(keys, gaps)| {
+        let denials = keys.into_iter().map(|key| Some(Act::Deny(key)));
+        denials.zip(gaps).flat_map(|(deny, gap)| [deny, gap]).flatten().collect()
+    })
+}
+
+fn cases(number: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    Config { failure_persistence: None, ..Config::with_cases(asked.unwrap_or(number)) }
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn the_bounds_hold(counters in 1..7usize, acts in acts()) {
+        let mut pair = Pair::new(counters);
+        for act in acts {
+            pair.act(&act);
+            pair.check_all();
+        }
+    }
+
+    #[test]
+    fn a_resized_sketch_keeps_the_largest(
+        parts in proptest::collection::vec((1..9usize, acts()), 2..4),
+    ) {
+        let mut pair = Pair::new(1);
+        for (counters, acts) in parts {
+            let largest: Vec<_> = pair.top.counters.iter().take(counters).map(|c| c.count).collect();
+            pair.top.resize(counters);
+            let kept: Vec<_> = pair.top.counters.iter().map(|c| c.count).collect();
+            prop_assert_eq!(largest, kept);
+            for act in acts {
+                pair.act(&act);
+                pair.check();
+            }
+        }
+    }
+}
+
+fn entries(top: &mut Top, now_us: u64) -> Vec<(String, u64, u64)> {
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    top.largest(now_us, usize::MAX).map(|e| (text(e.key), e.count, e.error)).collect()
+}
+
+/// A sketch of denials at time 0: of each key in turn, so many.
+fn denied(counters: usize, keys: &[(&str, u64)]) -> Top {
+    let mut top = Top::new(counters);
+    for (key, times) in keys {
+        (0..*times).for_each(|_| top.count(key.as_bytes(), 0));
+    }
+    top
+}
+
+fn owned(entries: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+    entries.iter().map(|(key, count, error)| ((*key).into(), *count, *error)).collect()
+}
+
+#[test]
+fn the_example_of_the_text() {
+    let mut top = denied(5, &[("a", 9), ("f", 4), ("c", 4), ("d", 4), ("x", 2)]);
+    let then = [("a", 9, 0), ("f", 4, 0), ("c", 4, 0), ("d", 4, 0), ("x", 2, 0)];
+    assert_eq!(entries(&mut top, 0), owned(&then));
+    top.count(b"c", 0);
+    top.count(b"y", 0);
+    let now = [("a", 9, 0), ("c", 5, 0), ("f", 4, 0), ("d", 4, 0), ("y", 3, 2)];
+    assert_eq!(entries(&mut top, 0), owned(&now));
+    assert_eq!(top.largest(0, 2).map(|entry| entry.count).collect::<Vec<_>>(), [9, 5]);
+}
+
+#[test]
+fn keys_that_are_all_different_do_not_displace_a_frequent_one() {
+    let mut pair = Pair::new(10);
+    for n in 0..400u32 {
+        pair.deny(&n.to_le_bytes());
+        if n % 8 == 0 {
+            pair.deny(b"offender");
+        }
+    }
+    pair.check_all();
+    let first = pair.top.largest(pair.now_us, 1).next().unwrap();
+    assert_eq!((first.key, first.count - first.error), (&b"offender"[..], 50));
+}
+
+#[test]
+fn one_key_too_many_in_turn() {
+    let mut pair = Pair::new(4);
+    for n in 0..100u8 {
+        pair.deny(&[n % 5]);
+        pair.check_all();
+    }
+    assert_eq!(pair.top.counters.iter().map(|counter| counter.count).sum::<u64>(), 100);
+}
+
+#[test]
+fn the_largest_of_a_zipf_distribution_are_found_in_order() {
+    let mut top = Top::new(64);
+    let mut exact = vec![0u64; 1_000];
+    let mut random = 1u64;
+    for _ in 0..100_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let unit = (random >> 11) as f64 / (1u64 << 53) as f64;
+        let rank = 1_000f64.powf(unit) as usize - 1;
+        exact[rank] += 1;
+        top.count(format!("user:{rank}").as_bytes(), 0);
+    }
+    in_order(&top);
+    let found: Vec<_> = top.largest(0, 8).map(|entry| entry.key.to_vec()).collect();
+    let expected: Vec<_> = (0..8).map(|rank| format!("user:{rank}").into_bytes()).collect();
+    assert_eq!(found, expected);
+    for (entry, exact) in top.largest(0, 8).zip(exact) {
+        assert!(entry.count - entry.error <= exact && exact <= entry.count);
+        assert!(entry.error <= 100_000 / 64);
+    }
+}
+
+#[test]
+fn counts_halve_with_each_half_life_and_leave_at_nothing() {
+    let mut top = denied(3, &[("a", 13), ("b", 4), ("c", 1)]);
+    assert_eq!(entries(&mut top, HALF_LIFE_US - 1).len(), 3);
+    assert_eq!(entries(&mut top, HALF_LIFE_US), owned(&[("a", 6, 0), ("b", 2, 0)]));
+    assert_eq!(entries(&mut top, 3 * HALF_LIFE_US), owned(&[("a", 1, 0)]));
+    in_order(&top);
+    for pause in [64 * HALF_LIFE_US, u64::MAX] {
+        let mut top = denied(3, &[("a", 13), ("b", 4), ("c", 4), ("d", 1)]);
+        assert_eq!(entries(&mut top, pause), []);
+        in_order(&top);
+    }
+}
+
+#[test]
+fn errors_round_up_and_stay_within_their_counts() {
+    for (a, b, halved) in
+        [(5, 8, [(13, 5), (6, 3), (3, 2), (1, 1)]), (7, 1, [(8, 7), (4, 4), (2, 2), (1, 1)])]
+    {
+        let mut top = denied(1, &[("a", a), ("b", b)]);
+        for (n, (count, error)) in (0..).zip(halved) {
+            assert_eq!(entries(&mut top, n * HALF_LIFE_US), owned(&[("b", count, error)]));
+        }
+        assert_eq!(entries(&mut top, 4 * HALF_LIFE_US), []);
+        assert_eq!(top.missed, 0);
+    }
+}
+
+#[test]
+fn a_half_life_begins_with_the_first_denial() {
+    let now_us = 1_763_735_000_123_456;
+    let mut top = Top::new(2);
+    assert_eq!(entries(&mut top, 5), []);
+    top.count(b"a", now_us);
+    assert_eq!(entries(&mut top, now_us + HALF_LIFE_US - 1).len(), 1);
+    assert_eq!(entries(&mut top, now_us + HALF_LIFE_US).len(), 0);
+    top.count(b"a", now_us + 3 * HALF_LIFE_US / 2);
+    assert_eq!(entries(&mut top, now_us + 5 * HALF_LIFE_US / 2 - 1).len(), 1);
+}
+
+#[test]
+fn a_clock_that_steps_back_halves_nothing() {
+    let now_us = 1_763_735_000_123_456;
+    let mut top = Top::new(2);
+    (0..8).for_each(|_| top.count(b"a", now_us));
+    assert_eq!(entries(&mut top, 7), owned(&[("a", 8, 0)]));
+    top.count(b"a", 7 + HALF_LIFE_US - 1);
+    assert_eq!(entries(&mut top, 7 + HALF_LIFE_US - 1), owned(&[("a", 9, 0)]));
+    assert_eq!(entries(&mut top, 7 + HALF_LIFE_US), owned(&[("a", 4, 0)]));
+    assert_eq!(entries(&mut top, HALF_LIFE_US), owned(&[("a", 4, 0)]));
+}
+
+#[test]
+fn nothing_is_kept_without_counters() {
+    let mut top = denied(0, &[("a", 3)]);
+    assert_eq!(entries(&mut top, 0), []);
+    top.resize(1);
+    top.count(b"a", 0);
+    assert_eq!(entries(&mut top, 0), owned(&[("a", 1, 0)]));
+    top.resize(0);
+    top.count(b"b", 0);
+    in_order(&top);
+    assert_eq!(entries(&mut top, 0), []);
+    top.resize(2);
+    top.count(b"b", 0);
+    assert_eq!(entries(&mut top, 0), owned(&[("b", 1, 0)]));
+}
+
+#[test]
+fn a_sketch_made_larger_remembers_what_it_missed() {
+    let mut top = denied(3, &[("a", 9), ("b", 5), ("c", 4)]);
+    top.resize(2);
+    top.resize(3);
+    top.count(b"c", 0);
+    assert_eq!(entries(&mut top, 0), owned(&[("a", 9, 0), ("b", 5, 0), ("c", 5, 4)]));
+}
+
+#[test]
+fn a_cleared_sketch_is_as_new() {
+    let mut top = denied(2, &[("a", 3), ("b", 2), ("c", 1)]);
+    top.clear();
+    in_order(&top);
+    assert_eq!(entries(&mut top, 0), []);
+    top.count(b"c", 0);
+    assert_eq!(entries(&mut top, 0), owned(&[("c", 1, 0)]));
+}
+
+#[test]
+fn a_key_is_any_bytes() {
+    let mut top = Top::new(4);
+    for key in [&b""[..], b"\0", b"\xff\xfe", &[7; 70_000], b"", b""] {
+        top.count(key, 0);
+    }
+    let first = top.largest(0, 1).next().unwrap();
+    assert_eq!((first.key, first.count), (&b""[..], 3));
+}
+
+#[test]
+fn a_count_at_its_end_stays_there() {
+    let mut top = denied(2, &[("a", 1), ("b", 1)]);
+    top.counters.iter_mut().for_each(|counter| counter.count = u64::MAX);
+    top.firsts = HashMap::from([(u64::MAX, 0)]);
+    for key in ["a", "b", "b", "c"] {
+        top.count(key.as_bytes(), 0);
+        in_order(&top);
+    }
+    let half = u64::MAX / 2;
+    assert_eq!(entries(&mut top, HALF_LIFE_US), owned(&[("a", half, 0), ("c", half, half)]));
+    in_order(&top);
+}

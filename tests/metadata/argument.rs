@@ -1,0 +1,105 @@
+//! What `COMMAND DOCS` says of a command's arguments.
+
+use std::collections::HashMap;
+
+use redis::{Value, from_redis_value};
+
+/// An argument out of `COMMAND DOCS`.
+pub struct Argument {
+    name: String,
+    kind: String,
+    token: Option<String>,
+    optional: bool,
+    multiple: bool,
+    /// What it is one of.
+    choices: Vec<Self>,
+}
+
+impl Argument {
+    fn new(mut fields: HashMap<String, Value>) -> Self {
+        let flags: Vec<String> = fields.remove("flags").map(read).unwrap_or_default();
+        let has = |flag: &str| flags.iter().any(|given| given == flag);
+        let (optional, multiple) = (has("optional"), has("multiple"));
+        let kind: String = read(fields.remove("type").expect("an argument has a type"));
+        let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
+        assert_eq!(key_spec, (kind == "key").then_some(0), "the one key is the first key spec");
+        let choices = fields.remove("arguments").map(Self::list).unwrap_or_default();
+        assert_eq!(choices.is_empty(), kind != "oneof", "what it is one of");
+        Self {
+            name: read(fields.remove("name").expect("an argument has a name")),
+            kind,
+            token: fields.remove("token").map(read),
+            optional,
+            multiple,
+            choices,
+        }
+    }
+
+    pub fn list(arguments: Value) -> Vec<Self> {
+        read::<Vec<HashMap<String, Value>>>(arguments).into_iter().map(Self::new).collect()
+    }
+
+    /// As in [`Expected::syntax`](crate::table::Expected::syntax).
+    pub fn notation(&self) -> String {
+        let value = match self.kind.as_str() {
+            "pure-token" => None,
+            "oneof" => {
+                Some(self.choices.iter().map(Self::notation).collect::<Vec<_>>().join(" | "))
+            }
+            kind => Some(format!("{}:{kind}", self.name)),
+        };
+        let words: Vec<String> = self.token.clone().into_iter().chain(value).collect();
+        let text = format!("{}{}", words.join(" "), if self.multiple { "..." } else { "" });
+        if self.optional { format!("[{text}]") } else { text }
+    }
+
+    /// What a caller could write for it: one way for each choice there is.
+    fn ways(&self) -> Vec<Vec<&str>> {
+        let mut ways = if self.optional { vec![vec![]] } else { vec![] };
+        ways.extend(self.choices.iter().flat_map(Self::ways));
+        if self.choices.is_empty() {
+            let (values, token) = (self.values(), self.token.as_deref());
+            let most = if self.multiple { values.len() } else { values.len().min(1) };
+            let counts = values.len().min(1)..=most;
+            let words = |count| token.into_iter().chain(values[..count].iter().copied()).collect();
+            ways.extend(counts.map(words));
+        }
+        ways
+    }
+
+    fn values(&self) -> &'static [&'static str] {
+        match (self.kind.as_str(), self.name.as_str()) {
+            ("pure-token", _) => &[],
+            ("key", _) => &["k"],
+            ("integer", "cost" | "units" | "count") => &["1"],
+            ("integer", "seconds" | "milliseconds") => &["100"],
+            ("integer", "cursor") => &["0"],
+            ("integer", "unix-time-microseconds") => &["1605916800000000"],
+            ("integer", "expiry-unix-time-milliseconds") => &["0"],
+            ("unix-time", "unix-time-seconds") => &["4102444800"],
+            ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
+            ("pattern", "pattern") => &["user:*"],
+            ("string", "rule") => &["5/m", "bucket:7/h"],
+            ("string", "text" | "reason") => &["any bytes"],
+            ("string", "effect") => &["admit"],
+            ("string", "detail") => &["1", "5/m"],
+            ("string", "payload") => &["any bytes"],
+            (kind, name) => panic!("no example of {name}, of type {kind}"),
+        }
+    }
+}
+
+/// Every way to write a command with these arguments.
+pub fn ways_to_write(arguments: &[Argument]) -> Vec<Vec<&str>> {
+    arguments.iter().fold(vec![vec![]], |begun, argument| {
+        let ways = argument.ways();
+        let each = |begun: Vec<_>| -> Vec<_> {
+            ways.iter().map(|way| [&begun[..], way].concat()).collect()
+        };
+        begun.into_iter().flat_map(each).collect()
+    })
+}
+
+pub fn read<T: redis::FromRedisValue>(value: Value) -> T {
+    from_redis_value(value).expect("the reply has the documented shape")
+}

@@ -1,0 +1,134 @@
+//! The commands as every server must know them.
+
+/// A command as the server must know it.
+pub struct Expected {
+    pub name: &'static str,
+    /// In the words of `COMMAND INFO`, without `module`, which all have.
+    pub flags: &'static str,
+    /// Arguments with the name; `-n` is n or more.
+    pub arity: i64,
+    /// What is done to the key, which is the first argument; nothing where there is none.
+    pub key: &'static str,
+    /// The documented arguments, each as `name:type`, behind its token if it has one.
+    pub syntax: &'static str,
+}
+
+pub const COMMANDS: [Expected; 15] = [
+    Expected {
+        name: "rl.check",
+        flags: "write denyoom fast",
+        arity: -3,
+        key: "RW access update",
+        syntax: "key:key [COST cost:integer] [META text:string] \
+                 [AT unix-time-microseconds:integer] [FULL] rule:string...",
+    },
+    Expected {
+        name: "rl.peek",
+        flags: "readonly fast",
+        arity: -3,
+        key: "RO access",
+        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
+                 rule:string...",
+    },
+    Expected {
+        name: "rl.refund",
+        flags: "write fast",
+        arity: -3,
+        key: "RW access delete",
+        syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
+    },
+    Expected {
+        name: "rl.reset",
+        flags: "write fast",
+        arity: 2,
+        key: "RW access delete",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.explain",
+        flags: "fast loading stale",
+        arity: -2,
+        key: "",
+        syntax: "rule:string...",
+    },
+    Expected {
+        name: "rl.block",
+        flags: "write denyoom fast",
+        arity: -2,
+        key: "RW access update",
+        syntax: OVERRULE,
+    },
+    Expected {
+        name: "rl.unblock",
+        flags: "write fast",
+        arity: 2,
+        key: "RW access delete",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.exempt",
+        flags: "write denyoom fast",
+        arity: -2,
+        key: "RW access update",
+        syntax: OVERRULE,
+    },
+    Expected {
+        name: "rl.unexempt",
+        flags: "write fast",
+        arity: 2,
+        key: "RW access delete",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.blocks",
+        flags: "readonly",
+        arity: -2,
+        key: "",
+        syntax: "cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
+    },
+    Expected {
+        name: "rl.log",
+        flags: "readonly",
+        arity: -2,
+        key: "RO access",
+        syntax: "key:key [COUNT count:integer]",
+    },
+    Expected { name: "rl.info", flags: "readonly", arity: 2, key: "RO access", syntax: "key:key" },
+    Expected {
+        name: "rl.top",
+        flags: "readonly",
+        arity: -1,
+        key: "",
+        syntax: "[COUNT count:integer] [RESET]",
+    },
+    Expected {
+        name: "rl.apply",
+        flags: "write admin",
+        arity: -5,
+        key: "RW access update",
+        syntax: "key:key unix-time-microseconds:integer expiry-unix-time-milliseconds:integer \
+                 effect:string [detail:string...]",
+    },
+    Expected {
+        name: "rl.load",
+        flags: "write admin",
+        arity: 3,
+        key: "OW update",
+        syntax: "key:key payload:string",
+    },
+];
+
+const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
+                        EXAT unix-time-seconds:unix-time | \
+                        PXAT unix-time-milliseconds:unix-time] [REASON reason:string]";
+
+impl Expected {
+    /// Answers a primary and the loader only.
+    pub fn is_internal(&self) -> bool {
+        self.flags.contains("admin")
+    }
+
+    pub fn has_key(&self) -> bool {
+        !self.key.is_empty()
+    }
+}
