@@ -45,7 +45,7 @@ static BUCKET_RULES: Counter = Counter::new();
 static LEAKY_RULES: Counter = Counter::new();
 
 /// The latest time seen, to notice a clock that steps back.
-static LATEST_US: Counter = Counter::new();
+static LATEST_US: AtomicU64 = AtomicU64::new(0);
 
 /// Values in memory, those included that are yet to be freed. The server's
 /// threads free them too, so this one is added to atomically.
@@ -84,10 +84,10 @@ fn looked_at(rules: &[Rule]) {
 }
 
 fn saw_clock(now_us: u64) {
-    if now_us < LATEST_US.0.load(Ordering::Relaxed) {
+    if now_us < LATEST_US.load(Ordering::Relaxed) {
         CLOCK_STEPS.add(1);
     }
-    LATEST_US.0.store(now_us, Ordering::Relaxed);
+    LATEST_US.store(now_us, Ordering::Relaxed);
 }
 
 /// A check was asked for that counts nothing.
@@ -130,4 +130,17 @@ pub fn write(fields: &Fields) {
     fields.add(c"leaky_rules", LEAKY_RULES.get());
     fields.add(c"clock_steps_back", CLOCK_STEPS.get());
     fields.add(c"values", VALUES.load(Ordering::Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_back_of_the_clock_counts_once() {
+        for (now_us, steps) in [(5, 0), (5, 0), (9, 0), (7, 1), (8, 1), (2, 2), (9, 2)] {
+            saw_clock(now_us);
+            assert_eq!(CLOCK_STEPS.get(), steps, "at {now_us}");
+        }
+    }
 }
