@@ -112,21 +112,4 @@ impl Call<'_> {
             }
         }
     }
-
-    /// Replicates and persists a moved expiry: unix milliseconds, or never.
-    pub fn replicate_expiry(&self, key: Arg<'_>, at_ms: Option<u64>) {
-        // SAFETY: the formats describe the arguments.
-        unsafe {
-            let Some(replicate) = raw::RedisModule_Replicate else { return };
-            match at_ms {
-                Some(at_ms) => {
-                    let (name, format) = (c"PEXPIREAT".as_ptr(), c"sl".as_ptr());
-                    replicate(self.ctx(), name, format, key.raw(), long(at_ms));
-                }
-                None => {
-                    replicate(self.ctx(), c"PERSIST".as_ptr(), c"s".as_ptr(), key.raw());
-                }
-            }
-        }
-    }
 }

@@ -79,7 +79,7 @@ pub const SETTINGS: [Setting; 6] = [
             (
                 "1",
                 &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.TOP"],
-                r#"array([array([bulk-string('"b"'), int(2)])])"#,
+                r#"bulk-string('"b"'), int(2)"#,
             ),
             (
                 "2",
