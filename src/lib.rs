@@ -61,7 +61,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
         config::load(ctx, args)?;
-        server::commands::register(ctx, &command::TABLE)?;
+        server::commands::register(ctx, command::table(config::throttle_alias()))?;
         server::info::register(ctx, metrics::write);
         Ok(())
     })

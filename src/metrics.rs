@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::limit::{Kind, Outcome, OverrideKind, Rule, Verdict};
+use crate::limit::{Kind, Outcome, OverrideKind, Rule, Ruling, Verdict};
 use crate::server::info::Fields;
 
 /// A number that only grows.
@@ -34,6 +34,7 @@ static LIMITED: Counter = Counter::new();
 static BLOCKED: Counter = Counter::new();
 static EXEMPT: Counter = Counter::new();
 static BANS: Counter = Counter::new();
+static SHADOW_LIMITED: Counter = Counter::new();
 static PEEKS: Counter = Counter::new();
 static REFUNDS: Counter = Counter::new();
 static REFUNDED_UNITS: Counter = Counter::new();
@@ -53,7 +54,7 @@ static VALUES: AtomicU64 = AtomicU64::new(0);
 
 /// A check was decided, at this reading of the clock.
 #[inline]
-pub fn checked(outcome: &Outcome, rules: &[Rule], clock_us: u64) {
+pub fn checked(outcome: &Outcome, rules: &[Rule], rulings: &[Ruling], clock_us: u64) {
     CHECKS.add(1);
     match outcome.summary.verdict {
         Verdict::Allowed => ALLOWED.add(1),
@@ -63,7 +64,7 @@ pub fn checked(outcome: &Outcome, rules: &[Rule], clock_us: u64) {
     match outcome.overruled {
         Some(OverrideKind::Exempt) => EXEMPT.add(1),
         Some(OverrideKind::Block) => {}
-        None => looked_at(rules),
+        None => looked_at(rules, rulings),
     }
     if outcome.ban.is_some() {
         BANS.add(1);
@@ -71,8 +72,11 @@ pub fn checked(outcome: &Outcome, rules: &[Rule], clock_us: u64) {
     saw_clock(clock_us);
 }
 
-fn looked_at(rules: &[Rule]) {
-    for rule in rules {
+fn looked_at(rules: &[Rule], rulings: &[Ruling]) {
+    for (rule, ruling) in rules.iter().zip(rulings) {
+        if rule.is_shadow() && ruling.verdict == Verdict::Limited {
+            SHADOW_LIMITED.add(1);
+        }
         match rule.kind() {
             Kind::Log => LOG_RULES.add(1),
             Kind::Window => WINDOW_RULES.add(1),
@@ -120,6 +124,7 @@ pub fn write(fields: &Fields) {
     fields.add(c"blocked", BLOCKED.get());
     fields.add(c"exempt", EXEMPT.get());
     fields.add(c"bans", BANS.get());
+    fields.add(c"shadow_limited", SHADOW_LIMITED.get());
     fields.add(c"peeks", PEEKS.get());
     fields.add(c"refunds", REFUNDS.get());
     fields.add(c"refunded_units", REFUNDED_UNITS.get());

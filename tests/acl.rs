@@ -140,6 +140,8 @@ fn commands_are_in_the_categories_of_what_they_do() {
         let mut c = server.connect();
         for (name, categories) in [
             ("rl.check", "write fast ratelimit"),
+            ("rl.throttle", "write fast ratelimit"),
+            ("cl.throttle", "write fast ratelimit"),
             ("rl.peek", "read fast ratelimit"),
             ("rl.refund", "write fast ratelimit"),
             ("rl.reset", "write fast ratelimit"),

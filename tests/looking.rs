@@ -287,26 +287,31 @@ fn the_counters_count() {
             verdict(&mut c, "a 2/h");
             verdict(&mut c, "b COST 9 2/h,ban=1h");
             verdict(&mut c, "b 2/h");
+            // A rule on trial: over its limit at the second check.
+            for _ in 0..2 {
+                assert_eq!(verdict(&mut c, "d bucket:9/h fixed:1/h,shadow"), 0);
+            }
             let _: String = ask(&mut c, "RL.EXEMPT c");
             verdict(&mut c, "c 2/h");
             let _: Value = ask(&mut c, "RL.PEEK a 2/h");
             let _: i64 = ask(&mut c, "RL.REFUND a 2");
             for (name, value) in [
-                ("checks", 5.0),
-                ("allowed", 2.0),
+                ("checks", 7.0),
+                ("allowed", 4.0),
                 ("limited", 2.0),
                 ("blocked", 1.0),
                 ("exempt", 1.0),
                 ("bans", 1.0),
+                ("shadow_limited", 1.0),
                 ("peeks", 1.0),
                 ("refunds", 1.0),
                 ("refunded_units", 2.0),
                 ("log_rules", 3.0),
                 ("window_rules", 1.0),
-                ("fixed_rules", 1.0),
-                ("bucket_rules", 1.0),
+                ("fixed_rules", 3.0),
+                ("bucket_rules", 3.0),
                 ("leaky_rules", 1.0),
-                ("values", 2.0),
+                ("values", 3.0),
             ] {
                 let found = info(&mut c, "ratelimit", &format!("ratelimit_{name}"));
                 assert_eq!(found, value, "{name}");
@@ -316,7 +321,7 @@ fn the_counters_count() {
                 info(&mut c, "ratelimit", "ratelimit_values") == 0.0
             });
             let all: String = ask(&mut c, "INFO everything");
-            assert!(all.contains("# ratelimit\r\nratelimit_checks:5\r\n"));
+            assert!(all.contains("# ratelimit\r\nratelimit_checks:7\r\n"));
         },
     );
 }

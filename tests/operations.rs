@@ -123,7 +123,7 @@ fn the_table_of_fields_is_that_of_the_server() {
 fn the_rights_of_an_application_are_those_that_the_guide_names() {
     let (_, rest) = OPERATIONS.split_once("needs `+@ratelimit`:").expect("the guide says so");
     let sentence = rest.split("`.").next().expect("it begins");
-    let mut named: Vec<_> = sentence.split('`').filter(|word| word.starts_with("rl.")).collect();
+    let mut named: Vec<_> = sentence.split('`').filter(|word| word.contains("l.")).collect();
     // Redis 7.0 has no categories of modules' commands.
     let newest = server::all().into_iter().find(|flavor| flavor.name == "redis-8.2").unwrap();
     let mut held: Vec<String> =

@@ -3,8 +3,8 @@
 use super::scratch::{self, Scratch};
 use super::{effect, expiry, top};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, OverrideKind, Ruling, Verdict};
-use crate::server::{Call, Event, Failure, clock};
+use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Ruling, Verdict};
+use crate::server::{Call, Event, Failure, WriteKey, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
@@ -17,17 +17,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let mut key = call.open_write(name, &LIMITER)?;
-        let outcome = match key.value() {
-            Some(limiter) => limiter.check(&check, rulings),
-            None => {
-                let mut limiter = Limiter::default();
-                let outcome = limiter.check(&check, rulings);
-                if !limiter.is_empty() {
-                    datatype::store(&mut key, limiter)?;
-                }
-                outcome
-            }
-        };
+        let outcome = decide(&mut key, &check, rulings)?;
 
         let changed = outcome.change != Change::Nothing;
         if changed || outcome.ban.is_some() {
@@ -50,7 +40,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             reply(call, outcome.summary);
         }
 
-        metrics::checked(&outcome, rules, clock_us);
+        metrics::checked(&outcome, rules, rulings, clock_us);
         if outcome.summary.verdict != Verdict::Allowed {
             top::denied(name.bytes(), clock_us);
         }
@@ -60,6 +50,23 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Lets a key decide, and consume; it is made if it has to remember something.
+pub fn decide(
+    key: &mut WriteKey<'_, Limiter>,
+    check: &Check<'_>,
+    rulings: &mut Vec<Ruling>,
+) -> Result<Outcome, Failure> {
+    if let Some(limiter) = key.value() {
+        return Ok(limiter.check(check, rulings));
+    }
+    let mut limiter = Limiter::default();
+    let outcome = limiter.check(check, rulings);
+    if !limiter.is_empty() {
+        datatype::store(key, limiter)?;
+    }
+    Ok(outcome)
 }
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`

@@ -12,6 +12,7 @@
 //! look      RL.LOG, RL.INFO
 //! top       RL.TOP
 //! explain   RL.EXPLAIN
+//! throttle  RL.THROTTLE, CL.THROTTLE
 //! effect    RL.APPLY, RL.LOAD     internal: what a primary or the AOF says was done
 //! ```
 
@@ -26,7 +27,10 @@ mod giveback;
 mod look;
 mod overrule;
 mod scratch;
+mod throttle;
 mod top;
+
+use std::ffi::CStr;
 
 use crate::parse::ParseError;
 use crate::server::Failure;
@@ -50,8 +54,38 @@ const ENDS: Param = Param::one_of(
 const COST: Param = Param::integer(c"cost").after(c"COST").optional();
 const AT: Param = Param::integer(c"unix-time-microseconds").after(c"AT").optional();
 const FULL: Param = Param::word(c"full", c"FULL").optional();
+const BUCKET: &[Param] = &[
+    Param::key(),
+    Param::integer(c"max-burst"),
+    Param::integer(c"count-per-period"),
+    Param::integer(c"period-seconds"),
+    Param::integer(c"quantity").optional(),
+];
 
-pub static TABLE: [Command; 15] = [
+/// The commands of a server, with or without `CL.THROTTLE`.
+pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> {
+    TABLE.iter().filter(move |command| throttle_alias || command.name != CL_THROTTLE)
+}
+
+/// redis-cell's name of `RL.THROTTLE`.
+const CL_THROTTLE: &CStr = c"cl.throttle";
+
+/// One command, whatever it is called.
+const fn throttle(name: &'static CStr) -> Command {
+    Command {
+        name,
+        handler: on_command(throttle::throttle),
+        flags: c"write fast deny-oom",
+        audience: Audience::Client,
+        arity: -5,
+        key: KeyUse::Consume,
+        summary: c"Takes from a token bucket, or says when to come back, as redis-cell does.",
+        complexity: c"O(1)",
+        args: BUCKET,
+    }
+}
+
+static TABLE: [Command; 17] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
@@ -199,6 +233,8 @@ pub static TABLE: [Command; 15] = [
         complexity: c"O(R) with R rules.",
         args: &[RULES],
     },
+    throttle(c"rl.throttle"),
+    throttle(CL_THROTTLE),
     Command {
         name: c"rl.apply",
         handler: on_command(effect::apply),

@@ -19,6 +19,7 @@ pub mod look;
 pub mod overrule;
 pub mod request;
 pub mod rule;
+pub mod throttle;
 
 pub use effect::{Action, Effect, apply};
 pub use error::ParseError;
@@ -26,3 +27,4 @@ pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
 pub use overrule::{Ends, OverruleRequest, overrule};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use rule::rule;
+pub use throttle::{Quantity, ThrottleRequest, throttle};

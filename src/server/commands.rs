@@ -274,7 +274,8 @@ pub struct Refused(&'static CStr);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the server does not take the command '{}'", self.0.to_string_lossy())
+        let name = self.0.to_string_lossy();
+        write!(f, "the server does not take the command '{name}', another module may have it")
     }
 }
 
@@ -283,13 +284,16 @@ impl std::error::Error for Refused {}
 /// The ACL category of the commands for clients.
 const CATEGORY: &str = "ratelimit";
 
-/// Registers all of them.
+/// Registers these commands.
 ///
 /// # Errors
 /// The name of the first that the server does not take.
-pub fn register(ctx: &Context, commands: &'static [Command]) -> Result<(), Refused> {
+pub fn register(
+    ctx: &Context,
+    mut commands: impl Iterator<Item = &'static Command>,
+) -> Result<(), Refused> {
     let has_own_category = add_category(ctx);
-    commands.iter().try_for_each(|command| {
+    commands.try_for_each(|command| {
         create(ctx, command)?;
         if let Some(created) = find(ctx, command) {
             document(created, command);

@@ -30,7 +30,12 @@ pub enum Details<'a> {
         units: u64,
         rules: Args<'a>,
     },
-    /// The same, with what the trail keeps.
+    /// Units, and the one rule in its own words.
+    OneRule {
+        units: u64,
+        rule: &'a [u8],
+    },
+    /// Units and rules as written, with what the trail keeps.
     Marked {
         units: u64,
         keep: u32,
@@ -68,6 +73,11 @@ impl Call<'_> {
                     let (format, rules) = (c"sllclv".as_ptr(), rules.raw());
                     let (start, len) = (rules.as_ptr(), rules.len());
                     replicate(ctx, APPLY, format, key, at_us, expiry, word, long(units), start, len)
+                }
+                Details::OneRule { units, rule } => {
+                    let (format, units) = (c"sllclb".as_ptr(), long(units));
+                    let (start, len) = (text(rule), rule.len());
+                    replicate(ctx, APPLY, format, key, at_us, expiry, word, units, start, len)
                 }
                 Details::Marked { units, keep, meta, rules } => {
                     let (format, rules) = (c"sllclclbv".as_ptr(), rules.raw());

@@ -25,18 +25,31 @@ enum Kind {
 pub struct Setting {
     name: &'static CStr,
     kind: Kind,
+    /// The server's flags of a configuration.
+    flags: u32,
     value: AtomicI64,
 }
 
 impl Setting {
     #[must_use]
     pub const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
-        Self { name, kind: Kind::Number { min, max }, value: AtomicI64::new(default) }
+        Self::new(name, Kind::Number { min, max }, default)
     }
 
     #[must_use]
     pub const fn switch(name: &'static CStr, default: bool) -> Self {
-        Self { name, kind: Kind::Switch, value: AtomicI64::new(default as i64) }
+        Self::new(name, Kind::Switch, default as i64)
+    }
+
+    const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
+        let flags = raw::REDISMODULE_CONFIG_DEFAULT;
+        Self { name, kind, flags, value: AtomicI64::new(default) }
+    }
+
+    /// The same, but not to be changed once the module is loaded.
+    #[must_use]
+    pub const fn set_at_load(self) -> Self {
+        Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
     }
 
     /// A number's value.
@@ -90,7 +103,7 @@ impl Setting {
                     ctx.ctx,
                     name,
                     default,
-                    0,
+                    self.flags,
                     min,
                     max,
                     Some(get_number),
@@ -102,7 +115,7 @@ impl Setting {
                     ctx.ctx,
                     name,
                     c_int::from(self.is_on()),
-                    0,
+                    self.flags,
                     Some(get_switch),
                     Some(set_switch),
                     None,

@@ -7,8 +7,17 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 use crate::server::{Flavor, Server};
 
 /// What limits, and is all that `+@ratelimit` gives.
-pub const LIMITING: [&str; 7] =
-    ["rl.check", "rl.explain", "rl.info", "rl.log", "rl.peek", "rl.refund", "rl.reset"];
+pub const LIMITING: [&str; 9] = [
+    "cl.throttle",
+    "rl.check",
+    "rl.explain",
+    "rl.info",
+    "rl.log",
+    "rl.peek",
+    "rl.refund",
+    "rl.reset",
+    "rl.throttle",
+];
 
 /// What decides over keys, or tells of more than one.
 pub const OPERATING: [&str; 6] =

@@ -72,6 +72,7 @@ impl Argument {
             ("pure-token", _) => &[],
             ("key", _) => &["k"],
             ("integer", "cost" | "units" | "count") => &["1"],
+            ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
             ("integer", "seconds" | "milliseconds") => &["100"],
             ("integer", "cursor") => &["0"],
             ("integer", "unix-time-microseconds") => &["1605916800000000"],

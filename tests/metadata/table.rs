@@ -13,7 +13,7 @@ pub struct Expected {
     pub syntax: &'static str,
 }
 
-pub const COMMANDS: [Expected; 15] = [
+pub const COMMANDS: [Expected; 17] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -102,6 +102,20 @@ pub const COMMANDS: [Expected; 15] = [
         syntax: "[COUNT count:integer] [RESET]",
     },
     Expected {
+        name: "rl.throttle",
+        flags: "write denyoom fast",
+        arity: -5,
+        key: "RW access update",
+        syntax: THROTTLE,
+    },
+    Expected {
+        name: "cl.throttle",
+        flags: "write denyoom fast",
+        arity: -5,
+        key: "RW access update",
+        syntax: THROTTLE,
+    },
+    Expected {
         name: "rl.apply",
         flags: "write admin",
         arity: -5,
@@ -117,6 +131,9 @@ pub const COMMANDS: [Expected; 15] = [
         syntax: "key:key payload:string",
     },
 ];
+
+const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
+                        period-seconds:integer [quantity:integer]";
 
 const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \

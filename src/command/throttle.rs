@@ -1,0 +1,128 @@
+//! `RL.THROTTLE`, also called `CL.THROTTLE`: what redis-cell's command says, of
+//! a token bucket.
+//!
+//! ```text
+//! 1 limited       0 allowed, 1 limited or blocked
+//! 2 limit         max_burst + 1, whatever the outcome
+//! 3 remaining     units that would be allowed right now
+//! 4 retry_after   seconds; -1: allowed, or never
+//! 5 reset_after   seconds; -1: never
+//! ```
+//!
+//! Seconds are rounded up: who waits that long waits long enough. An exempt key
+//! looks like an untouched one.
+
+use super::scratch::{self, Scratch};
+use super::{check, effect, expiry, top};
+use crate::datatype::LIMITER;
+use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Verdict};
+use crate::metrics;
+use crate::parse::{self, Quantity};
+use crate::server::{Arg, Call, Details, Failure, clock};
+
+/// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
+pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
+    let name = call.key_name()?;
+    let request = parse::throttle(call.after_key().bytes())?;
+    let outcome = match request.quantity {
+        Quantity::Take(cost) => take(call, name, request.rule, cost)?,
+        Quantity::GiveBack(units) => give_back(call, name, request.rule, units)?,
+    };
+    call.reply_integers(&reply(request.limit.into(), &outcome));
+    Ok(())
+}
+
+/// Decides, and consumes if the answer says so.
+fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
+    scratch::with(|Scratch { rulings, .. }| {
+        let now_us = clock::now_us();
+        let rules = [rule];
+        let check = Check::new(&rules, cost, now_us);
+
+        let mut key = call.open_write(name, &LIMITER)?;
+        let outcome = check::decide(&mut key, &check, rulings)?;
+        if outcome.change != Change::Nothing {
+            let expiry = expiry::settle(&mut key, now_us, now_us);
+            // The caller wrote no rule: this is the one that was meant.
+            let text = rule.to_string();
+            let details = Details::OneRule { units: cost.into(), rule: text.as_bytes() };
+            effect::tell(call, name, c"admit", now_us, expiry, details);
+            call.signal_modified(name);
+        }
+
+        metrics::checked(&outcome, &rules, rulings, now_us);
+        if outcome.summary.verdict != Verdict::Allowed {
+            top::denied(name.bytes(), now_us);
+        }
+        Ok(outcome)
+    })
+}
+
+/// Gives units back, and says what a quantity of 0 would then be told.
+fn give_back(call: &Call<'_>, name: Arg<'_>, rule: Rule, units: u32) -> Result<Outcome, Failure> {
+    scratch::with(|Scratch { rulings, .. }| {
+        let now_us = clock::now_us();
+        let rules = [rule];
+
+        let mut key = call.open_write(name, &LIMITER)?;
+        let given = key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
+        if given > 0 {
+            let expiry = expiry::settle(&mut key, now_us, now_us);
+            let text = rule.to_string();
+            let details = Details::OneRule { units: units.into(), rule: text.as_bytes() };
+            effect::tell(call, name, c"refund", now_us, expiry, details);
+            call.signal_modified(name);
+            metrics::refunded(given);
+        }
+        let check = Check::new(&rules, 0, now_us);
+        Ok(match key.value() {
+            Some(limiter) => limiter.peek(&check, rulings),
+            None => Limiter::default().peek(&check, rulings),
+        })
+    })
+}
+
+/// The five integers in redis-cell's words.
+fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
+    let ruling = outcome.summary;
+    if outcome.overruled == Some(OverrideKind::Exempt) {
+        return [0, limit, limit, -1, 0];
+    }
+    let (limited, retry_after) = match ruling.verdict {
+        Verdict::Allowed => (0, -1),
+        Verdict::Limited | Verdict::Blocked => (1, seconds(ruling.wait_ms)),
+    };
+    [limited, limit, ruling.remaining, retry_after, seconds(ruling.reset_ms)]
+}
+
+/// Milliseconds in seconds, rounded up; never stays -1.
+const fn seconds(ms: i64) -> i64 {
+    let whole = ms / 1_000;
+    if ms % 1_000 > 0 {
+        whole.saturating_add(1)
+    } else if ms < 0 {
+        -1
+    } else {
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        for (ms, s) in [
+            (0, 0),
+            (1, 1),
+            (999, 1),
+            (1_000, 1),
+            (1_001, 2),
+            (i64::MAX, i64::MAX / 1_000 + 1),
+            (-1, -1),
+        ] {
+            assert_eq!(seconds(ms), s, "{ms}");
+        }
+    }
+}

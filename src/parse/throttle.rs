@@ -1,0 +1,150 @@
+//! `CL.THROTTLE` and `RL.THROTTLE`: four numbers to a token bucket.
+//!
+//! ```text
+//! max_burst count_per_period period_s [quantity]
+//!
+//! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
+//! ```
+//!
+//! The name is why the state outlives a change of the period, as redis-cell's
+//! does: to it, all calls of a key are about one bucket. A negative quantity
+//! gives units back, which redis-cell does not document, but did.
+
+use super::cursor::{Cursor, digits};
+use super::error::{Excerpt, Fault, ParseError};
+use super::request::UNITS;
+use crate::limit::rule::{MAX_UNITS, Name, Period, Unit};
+use crate::limit::{Kind, Rule, RuleSpec};
+use std::ops::RangeInclusive;
+
+/// One less than the capacity.
+const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
+/// Up to 366 days.
+const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
+/// The name of the state.
+const NAME: &[u8] = b"throttle";
+
+/// What is asked of the bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// 0 ..= [`MAX_UNITS`] units, if there are as many.
+    Take(u32),
+    /// 1 ..= [`MAX_UNITS`] units, or as many as are owed.
+    GiveBack(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrottleRequest {
+    /// A token bucket.
+    pub rule: Rule,
+    /// What it holds, max_burst + 1, even if no token ever comes back.
+    pub limit: u32,
+    pub quantity: Quantity,
+}
+
+/// The request of a `CL.THROTTLE`.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
+    let mut args = Cursor::new(args);
+    let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
+    let count = args.integer("count_per_period", UNITS)?;
+    let seconds = args.integer("period", PERIOD_S)?;
+    let quantity = args.take().map_or(Ok(Quantity::Take(1)), quantity)?;
+    if args.take().is_some() {
+        return Err(ParseError::Arity);
+    }
+    let limit = max_burst.saturating_add(1);
+    let period = Period { count: seconds, unit: Unit::Second };
+    let rule = RuleSpec {
+        burst: Some(limit.into()),
+        name: Name::new(NAME),
+        ..RuleSpec::new(Kind::Bucket, count, period)
+    };
+    let rule = rule.validate().map_err(|error| ParseError::rule(NAME, Fault::Invalid(error)))?;
+    Ok(ThrottleRequest { rule, limit, quantity })
+}
+
+fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
+    let units = |text| {
+        let units = digits(text).filter(|units| UNITS.contains(units))?;
+        u32::try_from(units).ok()
+    };
+    let quantity = match arg.strip_prefix(b"-") {
+        None => units(arg).map(Quantity::Take),
+        Some(text) => match units(text) {
+            Some(0) => Some(Quantity::Take(0)),
+            units => units.map(Quantity::GiveBack),
+        },
+    };
+    quantity.ok_or_else(|| ParseError::Word {
+        what: "quantity",
+        given: Excerpt::new(arg),
+        expected: "an integer -1000000000..1000000000",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Quantity::{GiveBack, Take};
+
+    fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
+        let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
+        throttle(args)
+            .map(|request| (request.rule.to_string(), request.limit, request.quantity))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn four_numbers_make_a_bucket() {
+        for (args, rule, limit, quantity) in [
+            ("15 30 60", "bucket:30/1m,burst=16,name=throttle", 16, Take(1)),
+            ("15 30 60 0", "bucket:30/1m,burst=16,name=throttle", 16, Take(0)),
+            ("29 30 61 1000000000", "bucket:30/61s,name=throttle", 30, Take(1_000_000_000)),
+            ("4 0 1 -0", "bucket:0/1s,burst=5,name=throttle", 5, Take(0)),
+            ("0 1 1 -1", "bucket:1/1s,name=throttle", 1, GiveBack(1)),
+            (
+                "999999999 1000000000 31622400 -1000000000",
+                "bucket:1000000000/366d,name=throttle",
+                1_000_000_000,
+                GiveBack(1_000_000_000),
+            ),
+        ] {
+            assert_eq!(parsed(args), Ok((rule.to_string(), limit, quantity)), "{args}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        const ARITY: &str = "wrong number of arguments";
+        for (args, error) in [
+            ("", ARITY),
+            ("15 30", ARITY),
+            ("15 30 60 1 1", ARITY),
+            ("-1 30 60", "max_burst is '-1', expected an integer 0..999999999"),
+            ("1000000000 30 60", "max_burst is '1000000000', expected an integer 0..999999999"),
+            ("15 -1 60", "count_per_period is '-1', expected an integer 0..1000000000"),
+            ("15 x 60", "count_per_period is 'x', expected an integer 0..1000000000"),
+            ("15 30 0", "period is '0', expected an integer 1..31622400"),
+            ("15 30 31622401", "period is '31622401', expected an integer 1..31622400"),
+            (
+                "15 30 9223372036854775808",
+                "period is '9223372036854775808', expected an integer 1..31622400",
+            ),
+            ("15 30 60 --1", "quantity is '--1', expected an integer -1000000000..1000000000"),
+            ("15 30 60 -", "quantity is '-', expected an integer -1000000000..1000000000"),
+            (
+                "15 30 60 1000000001",
+                "quantity is '1000000001', expected an integer -1000000000..1000000000",
+            ),
+            (
+                "15 30 60 -1000000001",
+                "quantity is '-1000000001', expected an integer -1000000000..1000000000",
+            ),
+        ] {
+            assert_eq!(parsed(args), Err(error.into()), "{args}");
+        }
+    }
+}
