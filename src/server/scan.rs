@@ -88,42 +88,27 @@ impl<'c> Call<'c> {
 
     fn scan_step<T>(&self, kind: &NativeType<T>, step: &Step<'_>) -> Option<Reply> {
         let (cursor, count) = (step.cursor.to_string(), step.count.to_string());
+        // Which the server knows to match everything, and does not try.
+        let pattern = step.pattern.unwrap_or(b"*");
         let start = |text: &[u8]| text.as_ptr().cast::<c_char>();
-        let ctx = self.ctx();
-        // SAFETY: the formats describe the arguments: `b` a buffer with its
+        // SAFETY: the format describes the arguments: `b` a buffer with its
         // length, `c` a C string.
         let reply = unsafe {
-            let call = raw::RedisModule_Call?;
-            let (scan, count_word, type_word) = (c"SCAN".as_ptr(), c"COUNT", c"TYPE");
-            match step.pattern {
-                None => call(
-                    ctx,
-                    scan,
-                    c"bcbcc".as_ptr(),
-                    start(cursor.as_bytes()),
-                    cursor.len(),
-                    count_word.as_ptr(),
-                    start(count.as_bytes()),
-                    count.len(),
-                    type_word.as_ptr(),
-                    kind.name().as_ptr(),
-                ),
-                Some(pattern) => call(
-                    ctx,
-                    scan,
-                    c"bcbcccb".as_ptr(),
-                    start(cursor.as_bytes()),
-                    cursor.len(),
-                    count_word.as_ptr(),
-                    start(count.as_bytes()),
-                    count.len(),
-                    type_word.as_ptr(),
-                    kind.name().as_ptr(),
-                    c"MATCH".as_ptr(),
-                    start(pattern),
-                    pattern.len(),
-                ),
-            }
+            raw::RedisModule_Call?(
+                self.ctx(),
+                c"SCAN".as_ptr(),
+                c"bcbcccb".as_ptr(),
+                start(cursor.as_bytes()),
+                cursor.len(),
+                c"COUNT".as_ptr(),
+                start(count.as_bytes()),
+                count.len(),
+                c"TYPE".as_ptr(),
+                kind.name().as_ptr(),
+                c"MATCH".as_ptr(),
+                start(pattern),
+                pattern.len(),
+            )
         };
         NonNull::new(reply).map(Reply)
     }
