@@ -3,8 +3,8 @@
 use super::scratch::{self, Scratch};
 use super::{effect, expiry, top};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Ruling, Verdict};
-use crate::server::{Call, Event, Failure, WriteKey, clock};
+use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Ruling, Verdict};
+use crate::server::{Arg, Call, Event, Failure, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
@@ -17,7 +17,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let mut key = call.open_write(name, &LIMITER)?;
-        let outcome = decide(&mut key, &check, rulings)?;
+        let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
 
         let changed = outcome.change != Change::Nothing;
         if changed || outcome.ban.is_some() {
@@ -40,10 +40,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             reply(call, outcome.summary);
         }
 
-        metrics::checked(&outcome, rules, rulings, clock_us);
-        if outcome.summary.verdict != Verdict::Allowed {
-            top::denied(name.bytes(), clock_us);
-        }
+        count(name, &outcome, rules, rulings, clock_us);
         if outcome.ban.is_some() {
             drop(key);
             call.notify(Event::Own(c"rl.ban"), name);
@@ -52,21 +49,12 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
     })
 }
 
-/// Lets a key decide, and consume; it is made if it has to remember something.
-pub fn decide(
-    key: &mut WriteKey<'_, Limiter>,
-    check: &Check<'_>,
-    rulings: &mut Vec<Ruling>,
-) -> Result<Outcome, Failure> {
-    if let Some(limiter) = key.value() {
-        return Ok(limiter.check(check, rulings));
+/// Counts a check that was decided.
+pub fn count(name: Arg<'_>, outcome: &Outcome, rules: &[Rule], rulings: &[Ruling], clock_us: u64) {
+    metrics::checked(outcome, rules, rulings, clock_us);
+    if outcome.summary.verdict != Verdict::Allowed {
+        top::denied(name.bytes(), clock_us);
     }
-    let mut limiter = Limiter::default();
-    let outcome = limiter.check(check, rulings);
-    if !limiter.is_empty() {
-        datatype::store(key, limiter)?;
-    }
-    Ok(outcome)
 }
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
@@ -79,10 +67,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());
-        let outcome = match limiter {
-            Some(limiter) => limiter.peek(&check, rulings),
-            None => Limiter::default().peek(&check, rulings),
-        };
+        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, rulings);
 
         if request.full {
             reply_in_full(call, outcome.summary, &check, rulings, limiter);

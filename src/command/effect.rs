@@ -91,20 +91,9 @@ pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
         let effect = parse::apply(call.after_key().bytes(), rules)?;
 
         let mut key = call.open_write(name, &LIMITER)?;
-        match key.value() {
-            Some(limiter) => {
-                perform(&effect, rules, limiter);
-                if limiter.is_empty() {
-                    key.delete();
-                }
-            }
-            None => {
-                let mut limiter = Limiter::default();
-                perform(&effect, rules, &mut limiter);
-                if !limiter.is_empty() {
-                    datatype::store(&mut key, limiter)?;
-                }
-            }
+        datatype::update(&mut key, |limiter| perform(&effect, rules, limiter))?;
+        if key.value().is_some_and(|limiter| limiter.is_empty()) {
+            key.delete();
         }
         expiry::set(&mut key, effect.expiry);
         call.replicate_verbatim();
@@ -172,10 +161,7 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
         .map_err(|error| Failure::Because(error.to_string().into()))?;
 
     let mut key = call.open_write(name, &LIMITER)?;
-    match key.value() {
-        Some(limiter) => *limiter = loaded,
-        None => datatype::store(&mut key, loaded)?,
-    }
+    datatype::update(&mut key, |limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);
     call.reply_ok();

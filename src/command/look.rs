@@ -34,13 +34,14 @@ pub fn log(call: &Call<'_>) -> Result<(), Failure> {
 pub fn info(call: &Call<'_>) -> Result<(), Failure> {
     let name = call.key_name()?;
     parse::nothing(call.after_key().bytes())?;
-    let key = call.open_shown(name, &LIMITER)?;
+    let mut key = call.open_shown(name, &LIMITER)?;
+    let bytes = key.as_mut().map_or(0, datatype::bytes);
     let Some((key, limiter)) = key.as_ref().and_then(|key| key.value().map(|value| (key, value)))
     else {
         call.reply(|to| to.null());
         return Ok(());
     };
-    let (bytes, now_us) = (datatype::bytes(key), clock::now_us());
+    let now_us = clock::now_us();
     let ttl_ms = key.expires_at_ms().map(|at_ms| at_ms.saturating_sub(now_us / 1_000));
     let states = limiter.report(now_us);
     call.reply(|to| {

@@ -45,14 +45,7 @@ fn set(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
     let overrule = Override { kind, until_us, reason: request.reason.into() };
 
     let mut key = call.open_write(name, &LIMITER)?;
-    match key.value() {
-        Some(limiter) => limiter.set_override(Some(overrule.clone())),
-        None => {
-            let mut limiter = Limiter::default();
-            limiter.set_override(Some(overrule.clone()));
-            datatype::store(&mut key, limiter)?;
-        }
-    }
+    datatype::update(&mut key, |limiter| limiter.set_override(Some(overrule.clone())))?;
     let expiry = expiry::settle(&mut key, now_us, now_us);
     let word = match kind {
         OverrideKind::Block => c"block",

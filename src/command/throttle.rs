@@ -13,8 +13,8 @@
 //! looks like an untouched one.
 
 use super::scratch::{self, Scratch};
-use super::{check, effect, expiry, top};
-use crate::datatype::LIMITER;
+use super::{check, effect, expiry};
+use crate::datatype::{self, LIMITER};
 use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Verdict};
 use crate::metrics;
 use crate::parse::{self, Quantity};
@@ -40,7 +40,7 @@ fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome
         let check = Check::new(&rules, cost, now_us);
 
         let mut key = call.open_write(name, &LIMITER)?;
-        let outcome = check::decide(&mut key, &check, rulings)?;
+        let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
         if outcome.change != Change::Nothing {
             let expiry = expiry::settle(&mut key, now_us, now_us);
             // The caller wrote no rule: this is the one that was meant.
@@ -50,10 +50,7 @@ fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome
             call.signal_modified(name);
         }
 
-        metrics::checked(&outcome, &rules, rulings, now_us);
-        if outcome.summary.verdict != Verdict::Allowed {
-            top::denied(name.bytes(), now_us);
-        }
+        check::count(name, &outcome, &rules, rulings, now_us);
         Ok(outcome)
     })
 }
@@ -75,10 +72,7 @@ fn give_back(call: &Call<'_>, name: Arg<'_>, rule: Rule, units: u32) -> Result<O
             metrics::refunded(given);
         }
         let check = Check::new(&rules, 0, now_us);
-        Ok(match key.value() {
-            Some(limiter) => limiter.peek(&check, rulings),
-            None => Limiter::default().peek(&check, rulings),
-        })
+        Ok(key.value().unwrap_or(&mut Limiter::default()).peek(&check, rulings))
     })
 }
 

@@ -56,21 +56,34 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     aux_save2: None,
 };
 
-/// Makes this the value of a key that has none.
+/// Changes a key's value. Where there is none, one is made, and kept if it then
+/// holds something.
 ///
 /// # Errors
-/// [`Failure::Internal`] if the server refuses.
-pub fn store(key: &mut WriteKey<'_, Limiter>, limiter: Limiter) -> Result<(), Failure> {
-    key.set(&LIMITER, limiter)?;
-    metrics::value_made();
-    Ok(())
+/// [`Failure::Internal`] if the server does not take the value.
+#[inline]
+pub fn update<T>(
+    key: &mut WriteKey<'_, Limiter>,
+    change: impl FnOnce(&mut Limiter) -> T,
+) -> Result<T, Failure> {
+    if let Some(limiter) = key.value() {
+        return Ok(change(limiter));
+    }
+    let mut limiter = Limiter::default();
+    let result = change(&mut limiter);
+    if !limiter.is_empty() {
+        key.set(&LIMITER, limiter)?;
+        metrics::value_made();
+    }
+    Ok(result)
 }
 
-/// The memory of a key's value, in bytes; 0 if it has none.
+/// The memory of a key's value, in bytes; 0 if it has none. Measuring walks
+/// through the value as its owner would, so nobody may be looking at it.
 #[must_use]
-pub fn bytes(key: &ReadKey<'_, Limiter>) -> usize {
+pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
     // SAFETY: a value of ours or null, which the server leaves alone while the
-    // key is open.
+    // key is open; the borrow of the handle rules out any other reference.
     unsafe { upkeep::mem_usage(key.raw_value().cast_const().cast()) }
 }
 

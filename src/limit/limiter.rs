@@ -174,11 +174,8 @@ impl Limiter {
     /// Records what a check did, unconditionally: deciding was done before, or
     /// on another server. The same call on equal limiters leaves them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
-        match change {
-            Change::Admitted | Change::Charged if check.cost > 0 => {
-                self.consume(check, change == Change::Charged);
-            }
-            _ => {}
+        if check.cost > 0 && matches!(change, Change::Admitted | Change::Charged) {
+            self.consume(check, change == Change::Charged);
         }
         if let Some(verdict) = change.verdict() {
             self.mark(check, verdict);
@@ -210,13 +207,7 @@ impl Limiter {
     /// Leaves a mark on the trail, which a check with `META` starts.
     fn mark(&mut self, check: &Check<'_>, verdict: Verdict) {
         if let Some(meta) = check.meta {
-            let begin = |many: &mut Many| {
-                many.trail.get_or_insert_default().keep = meta.keep;
-            };
-            match &mut self.parts {
-                Parts::Many(many) => begin(many),
-                _ => self.change(begin),
-            }
+            self.change(|many| many.trail.get_or_insert_default().keep = meta.keep);
         }
         if let Parts::Many(many) = &mut self.parts
             && let Some(trail) = &mut many.trail

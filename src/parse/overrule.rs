@@ -8,9 +8,7 @@ use super::cursor::Cursor;
 use super::error::ParseError;
 use super::request::{Limits, once, text};
 use crate::limit::MAX_TIME_US;
-
-/// Microseconds in a second and a millisecond.
-const UNITS_US: (u64, u64) = (1_000_000, 1_000);
+use crate::limit::rule::{MS_US, SECOND_US};
 
 /// When a block or an exemption ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +36,15 @@ pub fn overrule<'a>(
 ) -> Result<OverruleRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
-    let (second, milli) = UNITS_US;
     loop {
         if args.keyword("EX") {
-            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "EX", second)?)))?;
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "EX", SECOND_US)?)))?;
         } else if args.keyword("PX") {
-            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "PX", milli)?)))?;
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "PX", MS_US)?)))?;
         } else if args.keyword("EXAT") {
-            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", second)?)))?;
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", SECOND_US)?)))?;
         } else if args.keyword("PXAT") {
-            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", milli)?)))?;
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", MS_US)?)))?;
         } else if args.keyword("REASON") {
             once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;
         } else {

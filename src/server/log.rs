@@ -1,6 +1,6 @@
 //! The server's log.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::panic;
 use std::ptr;
 
@@ -8,21 +8,13 @@ use redis_module::raw;
 
 /// Logs at the level `warning`, from anywhere.
 pub fn warning(message: &str) {
-    write(c"warning", message);
-}
-
-/// Logs at the level `notice`, from anywhere.
-pub fn notice(message: &str) {
-    write(c"notice", message);
-}
-
-fn write(level: &CStr, message: &str) {
     let message = c_string(message);
     // SAFETY: a null context is allowed and means "no module's name"; the
     // format is a constant and takes the one string given.
     unsafe {
         if let Some(log) = raw::RedisModule_Log {
-            log(ptr::null_mut(), level.as_ptr(), c"ratelimit: %s".as_ptr(), message.as_ptr());
+            let (level, format) = (c"warning".as_ptr(), c"ratelimit: %s".as_ptr());
+            log(ptr::null_mut(), level, format, message.as_ptr());
         }
     }
 }
