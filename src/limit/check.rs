@@ -1,10 +1,12 @@
-//! Deciding: several rules, one answer, all or nothing.
+//! Deciding: several rules of one key or of several keys, one answer, all or
+//! nothing.
 //!
 //! ```text
-//! block or exemption?  -> answered, no rule is evaluated
-//! every rule reads     -> all admit: consume from all
-//!                         one denies: consume from none (but count=all)
-//! the deciding rule    -> five integers
+//! each key    block or exemption?  -> answered, none of its rules is evaluated
+//!             every rule reads
+//! all keys    all admit: consume from all
+//!             one denies: consume from none (but count=all)
+//! the deciding rule, or the longest block -> five integers
 //! ```
 //!
 //! The honest wait: a rule's wait is the least time after which it admits the
@@ -17,49 +19,12 @@
 use super::limiter::{Change, Check, Limiter};
 use super::log::Needs;
 use super::overrule::{Override, OverrideKind};
-use super::reading::{Moment, Reading, Span};
+use super::reading::{Moment, Reading};
 use super::rule::Rule;
+use super::ruling::{Ruling, Verdict, length, longer};
+use std::ops::Range;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Allowed,
-    Limited,
-    Blocked,
-}
-
-impl Verdict {
-    /// As replied: 0, 1 or 2.
-    #[must_use]
-    pub const fn code(self) -> i64 {
-        match self {
-            Self::Allowed => 0,
-            Self::Limited => 1,
-            Self::Blocked => 2,
-        }
-    }
-}
-
-/// What one rule, or a whole check, says: the five integers of a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruling {
-    pub verdict: Verdict,
-    /// The most units that pass at once; -1 where no rule decided.
-    pub limit: i64,
-    /// Units that would be allowed right now; -1 where no rule decided.
-    pub remaining: i64,
-    /// Denied: ask again after this. Allowed: proceed after this. -1: never.
-    pub wait_ms: i64,
-    /// Until nothing is consumed; -1: never.
-    pub reset_ms: i64,
-}
-
-impl Ruling {
-    /// No rule had a say.
-    const UNRULED: Self =
-        Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
-}
-
-/// The answer to a check.
+/// The answer to a check of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub summary: Ruling,
@@ -78,114 +43,311 @@ pub struct Ban {
     pub until_us: u64,
 }
 
-/// What the rules said before anything was consumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One key of a check.
+#[derive(Debug)]
+pub struct Part<'a> {
+    limiter: &'a mut Limiter,
+    check: Check<'a>,
+    found: Found,
+    change: Change,
+    ban: Option<Ban>,
+    rulings: Range<usize>,
+}
+
+/// What a key says before anything is consumed.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// A block or an exemption, and its answer.
+    Overruled(OverrideKind, Ruling),
+    Ruled(Survey),
+}
+
+/// What the rules of a key said.
+#[derive(Clone, Copy, Debug, Default)]
 struct Survey {
     /// What the rules need of the log together.
     needs: Needs,
-    /// The rule with the longest wait of those that deny.
-    denier: Option<usize>,
+    /// The rule with the longest wait of those that deny, and that wait.
+    denier: Option<(usize, i64)>,
     /// A rule passed over a state from the future.
     forgot: bool,
 }
 
-/// Waits in order of length: never is longest.
-const fn length(wait_ms: i64) -> i64 {
-    if wait_ms < 0 { i64::MAX } else { wait_ms }
+/// The answer to a check of several keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conclusion {
+    pub summary: Ruling,
+    /// Which key's rule or block it is; none where no rule decided.
+    pub decider: Option<usize>,
 }
 
-fn longer(a_ms: i64, b_ms: i64) -> i64 {
-    if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
+/// Decides over several keys, and consumes from all of them if the answer says
+/// so. No two parts may be one key, and all ask at one time, with one cost and
+/// one text. `rulings` gets one ruling a rule, part by part, and none of a part
+/// that a block or an exemption answers for.
+pub fn check(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
+    rulings.clear();
+    for part in parts.iter_mut() {
+        part.look(rulings);
+    }
+    let denied = parts.iter().any(Part::denies);
+    let charges = denied && parts.iter().all(Part::may_be_charged);
+    for part in parts.iter_mut() {
+        part.consume(denied, charges, rulings);
+    }
+    let conclusion = conclude(parts, denied, rulings);
+    for part in parts.iter_mut() {
+        part.finish(conclusion.summary.verdict);
+    }
+    conclusion
 }
 
-fn units(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
+fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclusion {
+    let (mut summary, mut decider) = (Ruling::UNRULED, None);
+    let (mut turn_ms, mut forgot) = (0, false);
+    for (index, part) in parts.iter().enumerate() {
+        let Some(own) = part.conclude(denied, rulings) else { continue };
+        turn_ms = longer(turn_ms, own.wait_ms);
+        forgot |= part.forgot();
+        let decides = match (denied, decider) {
+            (true, _) if own.verdict == Verdict::Allowed => false,
+            (_, None) => true,
+            (true, Some(_)) => length(own.wait_ms) > length(summary.wait_ms),
+            (false, Some(_)) => own.remaining < summary.remaining,
+        };
+        if decides {
+            (summary, decider) = (own, Some(index));
+        }
+    }
+    if !denied {
+        summary.wait_ms = turn_ms;
+    } else if forgot {
+        let checks = parts.iter().filter(|part| part.is_ruled());
+        let checks = checks.map(|part| (&*part.limiter, part.check));
+        summary.wait_ms = tried_wait(checks, summary.wait_ms);
+    }
+    Conclusion { summary, decider }
+}
+
+/// The wait, from this one on, after which every rule admits, those included
+/// whose state is forgotten now but will count then.
+fn tried_wait<'a>(
+    checks: impl Iterator<Item = (&'a Limiter, Check<'a>)> + Clone,
+    first_ms: i64,
+) -> i64 {
+    let mut wait_ms = first_ms;
+    let rules: usize = checks.clone().map(|(_, check)| check.rules.len()).sum();
+    // Every round but the last brings back a state that was forgotten.
+    for _ in 0..=rules {
+        let Ok(ms) = u64::try_from(wait_ms) else { return wait_ms };
+        let denials = checks.clone().filter_map(|(limiter, check)| {
+            let now_us = check.now_us.saturating_add(ms.saturating_mul(1_000));
+            limiter.survey(&Check { now_us, ..check }, |_| ()).denier
+        });
+        match denials.map(|(_, more_ms)| more_ms).max_by_key(|&more_ms| length(more_ms)) {
+            Some(more_ms) if more_ms >= 0 => wait_ms = wait_ms.saturating_add(more_ms),
+            Some(_) => return -1,
+            None => return wait_ms,
+        }
+    }
+    wait_ms
+}
+
+impl<'a> Part<'a> {
+    /// A key's value, empty if there is none, and what is asked of it.
+    pub fn new(limiter: &'a mut Limiter, check: Check<'a>) -> Self {
+        Self {
+            limiter,
+            check,
+            found: Found::Ruled(Survey::default()),
+            change: Change::Nothing,
+            ban: None,
+            rulings: 0..0,
+        }
+    }
+
+    #[must_use]
+    pub const fn check(&self) -> &Check<'a> {
+        &self.check
+    }
+
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        self.limiter
+    }
+
+    /// What was done to the key.
+    #[must_use]
+    pub const fn change(&self) -> Change {
+        self.change
+    }
+
+    /// Whether its own rules blocked the key.
+    #[must_use]
+    pub const fn ban(&self) -> Option<Ban> {
+        self.ban
+    }
+
+    /// Whether a block or an exemption answered, and no rule was looked at.
+    #[must_use]
+    pub const fn overruled(&self) -> Option<OverrideKind> {
+        match self.found {
+            Found::Overruled(kind, _) => Some(kind),
+            Found::Ruled(_) => None,
+        }
+    }
+
+    /// Where in the rulings this part's are.
+    #[must_use]
+    pub const fn rulings(&self) -> &Range<usize> {
+        &self.rulings
+    }
+
+    const fn is_ruled(&self) -> bool {
+        matches!(self.found, Found::Ruled(_))
+    }
+
+    const fn forgot(&self) -> bool {
+        matches!(self.found, Found::Ruled(Survey { forgot: true, .. }))
+    }
+
+    fn denies(&self) -> bool {
+        match self.found {
+            Found::Overruled(kind, _) => kind == OverrideKind::Block,
+            Found::Ruled(survey) => survey.denier.is_some(),
+        }
+    }
+
+    /// Nothing is charged behind a block, nor by a cost that can never pass.
+    fn may_be_charged(&self) -> bool {
+        match self.found {
+            Found::Overruled(kind, _) => kind == OverrideKind::Exempt,
+            Found::Ruled(_) => self.check.can_ever_pass(),
+        }
+    }
+
+    fn look(&mut self, rulings: &mut Vec<Ruling>) {
+        let start = rulings.len();
+        self.found = match self.limiter.overruled(self.check.now_us) {
+            Some((kind, answer)) => Found::Overruled(kind, answer),
+            None => Found::Ruled(self.limiter.survey(&self.check, |ruling| rulings.push(ruling))),
+        };
+        self.rulings = start..rulings.len();
+        // Before anything is charged: whom a charge makes deny did not deny
+        // this request.
+        self.ban = self.check.ban(rulings.get(start..).unwrap_or_default());
+    }
+
+    fn consume(&mut self, denied: bool, charges: bool, rulings: &mut [Ruling]) {
+        let Found::Ruled(survey) = &mut self.found else { return };
+        let check = &self.check;
+        let rulings = rulings.get_mut(self.rulings.clone()).unwrap_or_default();
+        if check.cost == 0 {
+            return;
+        }
+        if !denied {
+            self.change = Change::Admitted;
+            self.limiter.record(check, self.change);
+            for ruling in rulings {
+                ruling.remaining = ruling.remaining.saturating_sub(check.cost.into()).max(0);
+            }
+        } else if charges && check.rules.iter().any(Rule::counts_all) {
+            self.change = Change::Charged;
+            self.limiter.record(check, self.change);
+            let mut places = rulings.iter_mut();
+            *survey = self.limiter.survey(check, |ruling| {
+                if let Some(place) = places.next() {
+                    *place = ruling;
+                }
+            });
+        }
+    }
+
+    /// What this key says in the end; nothing if it is exempt, or has only
+    /// shadows.
+    fn conclude(&self, denied: bool, rulings: &mut [Ruling]) -> Option<Ruling> {
+        let survey = match self.found {
+            Found::Overruled(OverrideKind::Exempt, _) => return None,
+            Found::Overruled(OverrideKind::Block, answer) => return Some(answer),
+            Found::Ruled(survey) => survey,
+        };
+        let rulings = rulings.get_mut(self.rulings.clone()).unwrap_or_default();
+        let mut own = self.limiter.conclude(&self.check, survey, denied, rulings)?;
+        if let Some(ban) = self.ban {
+            let ban_ms = Moment::At(ban.until_us).after(self.check.now_us).millis();
+            own.wait_ms = longer(own.wait_ms, ban_ms);
+            own.reset_ms = longer(own.reset_ms, ban_ms);
+        }
+        Some(own)
+    }
+
+    /// Blocks a key that earned it, and tells the trail of a check that
+    /// consumed nothing.
+    fn finish(&mut self, verdict: Verdict) {
+        if self.change == Change::Nothing && self.check.meta.is_some() {
+            self.change = Change::Marked(verdict);
+            self.limiter.record(&self.check, self.change);
+        }
+        if let Some(ban) = self.ban
+            && let Some(rule) = self.check.rules.get(ban.rule)
+        {
+            self.limiter.set_override(Some(Override::ban(rule, ban.until_us)));
+        }
+    }
 }
 
 impl Limiter {
     /// Decides, and consumes if the answer says so. `rulings` gets one ruling
     /// a rule, or none behind a block or an exemption.
-    pub fn check(&mut self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        if let Some((kind, summary)) = self.overruled(check.now_us, rulings) {
-            let change = check.marked(summary.verdict);
-            self.record(check, change);
-            return Outcome { summary, change, ban: None, overruled: Some(kind) };
-        }
-        let mut survey = self.survey(check, rulings);
-        // Whom a charge makes deny did not deny this request.
-        let ban = check.ban(rulings);
-        let change = if survey.denier.is_none() {
-            if check.cost > 0 { Change::Admitted } else { check.marked(Verdict::Allowed) }
-        } else if check.cost > 0 && check.charges_denials() {
-            Change::Charged
-        } else {
-            check.marked(Verdict::Limited)
-        };
-        self.record(check, change);
-        if change == Change::Charged {
-            survey = self.survey(check, rulings);
-        } else if survey.denier.is_none() {
-            for ruling in rulings.iter_mut() {
-                ruling.remaining = ruling.remaining.saturating_sub(check.cost.into()).max(0);
-            }
-        }
-        let mut summary = self.conclude(check, survey, rulings);
-        if let Some(ban) = ban
-            && let Some(rule) = check.rules.get(ban.rule)
-        {
-            self.set_override(Some(Override::ban(rule, ban.until_us)));
-            let ban_ms = Moment::At(ban.until_us).after(check.now_us).millis();
-            summary.wait_ms = longer(summary.wait_ms, ban_ms);
-            summary.reset_ms = longer(summary.reset_ms, ban_ms);
-        }
-        Outcome { summary, change, ban, overruled: None }
+    pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
+        let mut parts = [Part::new(self, *asked)];
+        let Conclusion { summary, .. } = check(&mut parts, rulings);
+        let [part] = &parts;
+        let (change, ban, overruled) = (part.change(), part.ban(), part.overruled());
+        Outcome { summary, change, ban, overruled }
     }
 
     /// Decides without consuming.
     pub fn peek(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        let (overruled, summary) = match self.overruled(check.now_us, rulings) {
-            Some((kind, summary)) => (Some(kind), summary),
-            None => {
-                let survey = self.survey(check, rulings);
-                (None, self.conclude(check, survey, rulings))
-            }
-        };
-        Outcome { summary, change: Change::Nothing, ban: None, overruled }
+        rulings.clear();
+        let answer =
+            |summary, overruled| Outcome { summary, change: Change::Nothing, ban: None, overruled };
+        if let Some((kind, summary)) = self.overruled(check.now_us) {
+            return answer(summary, Some(kind));
+        }
+        let survey = self.survey(check, |ruling| rulings.push(ruling));
+        let denied = survey.denier.is_some();
+        let own = self.conclude(check, survey, denied, rulings);
+        let mut summary = own.unwrap_or(Ruling::UNRULED);
+        if denied && survey.forgot {
+            summary.wait_ms = tried_wait(std::iter::once((self, *check)), summary.wait_ms);
+        }
+        answer(summary, None)
     }
 
     /// The answer of a block or an exemption, if one is in force.
-    fn overruled(&self, now_us: u64, rulings: &mut Vec<Ruling>) -> Option<(OverrideKind, Ruling)> {
-        rulings.clear();
+    fn overruled(&self, now_us: u64) -> Option<(OverrideKind, Ruling)> {
         let overrule = self.override_at(now_us)?;
-        let left_ms = overrule.left_ms(now_us);
-        let summary = match overrule.kind {
+        let answer = match overrule.kind {
             OverrideKind::Exempt => Ruling::UNRULED,
-            OverrideKind::Block => Ruling {
-                verdict: Verdict::Blocked,
-                limit: 0,
-                remaining: 0,
-                wait_ms: left_ms,
-                reset_ms: left_ms,
-            },
+            OverrideKind::Block => Ruling::blocked(overrule.left_ms(now_us)),
         };
-        Some((overrule.kind, summary))
+        Some((overrule.kind, answer))
     }
 
-    /// Lets every rule read its state. Resets are left for later: they depend
-    /// on what is consumed.
-    fn survey(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Survey {
-        rulings.clear();
+    /// Lets every rule read its state, and shows what each says. Resets are
+    /// left for later: they depend on what is consumed.
+    fn survey(&self, check: &Check<'_>, mut show: impl FnMut(Ruling)) -> Survey {
         let needs = Needs::of(check.rules);
         let mut survey = Survey { needs, denier: None, forgot: false };
-        let mut longest_ms = 0;
         for (index, rule) in check.rules.iter().enumerate() {
             let reading = self.reading(rule, needs, check, &mut survey.forgot);
-            let ruling = rule_on(rule, reading, check);
-            rulings.push(ruling);
+            let ruling = Ruling::of(rule, reading, check);
+            show(ruling);
             let denies = ruling.verdict == Verdict::Limited && !rule.is_shadow();
-            if denies && (survey.denier.is_none() || length(ruling.wait_ms) > length(longest_ms)) {
-                survey.denier = Some(index);
-                longest_ms = ruling.wait_ms;
+            let longest = survey.denier.is_none_or(|(_, ms)| length(ruling.wait_ms) > length(ms));
+            if denies && longest {
+                survey.denier = Some((index, ruling.wait_ms));
             }
         }
         survey
@@ -200,8 +362,16 @@ impl Limiter {
         reading.unwrap_or(untouched)
     }
 
-    /// Fills in the resets, and finds the deciding rule.
-    fn conclude(&self, check: &Check<'_>, survey: Survey, rulings: &mut [Ruling]) -> Ruling {
+    /// Fills in the resets, and finds the deciding rule: the one that denies
+    /// longest, else the one with the least remaining and the longest turn of
+    /// all. None if all are shadows.
+    fn conclude(
+        &self,
+        check: &Check<'_>,
+        survey: Survey,
+        denied: bool,
+        rulings: &mut [Ruling],
+    ) -> Option<Ruling> {
         let mut turn_ms = 0;
         let mut least: Option<Ruling> = None;
         for (rule, ruling) in check.rules.iter().zip(rulings.iter_mut()) {
@@ -209,7 +379,7 @@ impl Limiter {
                 state.clears(rule, survey.needs.window_us_of(rule), check.now_us)
             });
             ruling.reset_ms = clears.after(check.now_us).millis();
-            if survey.denier.is_some() && ruling.verdict == Verdict::Allowed {
+            if denied && ruling.verdict == Verdict::Allowed {
                 ruling.wait_ms = 0;
             }
             if !rule.is_shadow() {
@@ -219,48 +389,17 @@ impl Limiter {
                 }
             }
         }
-        match survey.denier.and_then(|denier| rulings.get(denier)) {
-            Some(&ruling) if survey.forgot => {
-                Ruling { wait_ms: self.tried_wait(check, ruling.wait_ms), ..ruling }
-            }
-            Some(&ruling) => ruling,
-            None => least.map_or(Ruling::UNRULED, |least| Ruling { wait_ms: turn_ms, ..least }),
+        match survey.denier {
+            Some((denier, _)) => rulings.get(denier).copied(),
+            None => least.map(|least| Ruling { wait_ms: turn_ms, ..least }),
         }
-    }
-
-    /// The wait after which every rule admits, those included whose state is
-    /// forgotten now but will count then.
-    fn tried_wait(&self, check: &Check<'_>, first_ms: i64) -> i64 {
-        let mut wait_ms = first_ms;
-        let mut rulings = Vec::with_capacity(check.rules.len());
-        // Every round but the last brings back a state that was forgotten.
-        for _ in 0..=check.rules.len() {
-            let Ok(ms) = u64::try_from(wait_ms) else { return wait_ms };
-            let now_us = check.now_us.saturating_add(ms.saturating_mul(1_000));
-            let survey = self.survey(&Check { now_us, ..*check }, &mut rulings);
-            match survey.denier.and_then(|denier| rulings.get(denier)) {
-                Some(ruling) if ruling.wait_ms >= 0 => {
-                    wait_ms = wait_ms.saturating_add(ruling.wait_ms);
-                }
-                Some(_) => return -1,
-                None => return wait_ms,
-            }
-        }
-        wait_ms
     }
 }
 
 impl Check<'_> {
-    /// The change of a check that consumes nothing.
-    fn marked(&self, verdict: Verdict) -> Change {
-        if self.meta.is_some() { Change::Marked(verdict) } else { Change::Nothing }
-    }
-
-    /// Whether a denial is charged to anyone: some rule counts all, and the
-    /// cost could pass at another time.
-    fn charges_denials(&self) -> bool {
-        self.rules.iter().any(Rule::counts_all)
-            && self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))
+    /// Whether there is a time at which the cost could pass.
+    fn can_ever_pass(&self) -> bool {
+        self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))
     }
 
     /// The longest ban of the rules that deny.
@@ -277,35 +416,5 @@ impl Check<'_> {
             }
         }
         longest
-    }
-}
-
-/// What a rule says of a cost, given what it read.
-fn rule_on(rule: &Rule, reading: Reading, check: &Check<'_>) -> Ruling {
-    let admits = if !rule.can_ever_admit(check.cost) {
-        Moment::Never
-    } else if rule.limit() == 0 {
-        Moment::At(check.now_us)
-    } else {
-        reading.admits
-    };
-    let wait = match admits {
-        // A state that stands still admits at a time the clock has yet to
-        // reach: now.
-        Moment::At(us) if us <= reading.at_us => Span::Micros(0),
-        moment => moment.after(check.now_us),
-    };
-    // With a limit of 0 only nothing passes, and nothing queues for no turn.
-    let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
-    let (verdict, wait) = match wait {
-        Span::Micros(0) => (Verdict::Allowed, Moment::At(turn_us).after(check.now_us)),
-        wait => (Verdict::Limited, wait),
-    };
-    Ruling {
-        verdict,
-        limit: units(rule.capacity()),
-        remaining: units(if rule.limit() == 0 { 0 } else { reading.remaining }),
-        wait_ms: wait.millis(),
-        reset_ms: 0,
     }
 }

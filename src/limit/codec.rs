@@ -13,7 +13,6 @@
 //! payload, borrowed while reading and decoded item by item, so that no length
 //! in a payload makes us allocate more than the payload's own size justifies.
 
-use super::check::Verdict;
 use super::debt::Debt;
 use super::fixed::{Fixed, Kept, Past};
 use super::interval::Interval;
@@ -23,6 +22,7 @@ use super::overrule::{Override, OverrideKind};
 use super::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
 };
+use super::ruling::Verdict;
 use super::state::State;
 use super::trail::{Mark, Trail};
 use super::window::Window;

@@ -9,12 +9,12 @@
 //! have one state, and it lies in the limiter itself.
 
 use super::blocks::Blocks;
-use super::check::Verdict;
 use super::deadline::Deadline;
 use super::log::Needs;
 use super::overrule::Override;
 use super::reading::Moment;
 use super::rule::{Kind, Rule};
+use super::ruling::Verdict;
 use super::state::State;
 use super::trail::{Mark, Meta, Trail};
 

@@ -1,7 +1,8 @@
 //! The limiter itself, pure: no server, no clock, no I/O.
 //!
 //! ```text
-//! check      several rules, one answer, all or nothing
+//! check      several rules, of one key or several, one answer, all or nothing
+//! ruling     what one rule says: five integers
 //! limiter    the key's value: states, and a block or an exemption
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
@@ -41,6 +42,7 @@ mod overrule;
 mod reading;
 mod report;
 pub mod rule;
+mod ruling;
 mod series;
 mod spec;
 mod state;
@@ -48,12 +50,13 @@ mod trail;
 mod window;
 
 pub use blocks::Blocks;
-pub use check::{Ban, Outcome, Ruling, Verdict};
+pub use check::{Ban, Conclusion, Outcome, Part, check};
 pub use codec::{DecodeError, decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use explain::explain;
 pub use limiter::{Change, Check, Limiter};
 pub use overrule::{Override, OverrideKind};
 pub use report::{LogReport, StateReport};
-pub use rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError, RuleSpec};
+pub use rule::{Kind, MAX_TIME_US, MAX_UNITS, Name, Rule, RuleError, RuleSpec};
+pub use ruling::{Ruling, Verdict};
 pub use trail::{Mark, Meta, Trail};

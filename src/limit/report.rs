@@ -1,12 +1,12 @@
 //! A limiter for those who look at it: what each state holds, in its rule's
 //! words, and the last checks.
 
-use super::check::Verdict;
 use super::fixed::Fixed;
 use super::limiter::Limiter;
 use super::log::Log;
 use super::reading::standing_time;
 use super::rule::{Algorithm, Align, Calendar, MS_US, Refill, Rule, Spelled};
+use super::ruling::Verdict;
 use super::state::State;
 use super::trail::Mark;
 

@@ -9,10 +9,10 @@
 //! a second denied a request needs more than a second to ask.
 
 use super::blocks::Blocks;
-use super::check::Verdict;
 use super::deadline::Deadline;
 use super::reading::Moment;
 use super::rule::{HOUR_US, Rule};
+use super::ruling::Verdict;
 use std::collections::VecDeque;
 
 /// What a caller says of a check.
