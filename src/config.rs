@@ -3,11 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::error::Error;
+use std::ffi::CStr;
+
 use redis_module::{Context, RedisString};
 
 use crate::limit::MAX_UNITS;
 use crate::parse::Limits;
-use crate::server::settings::{self, Setting, SettingError};
+use crate::policy;
+use crate::server::settings::{self, Setting};
 
 /// Rules in one request.
 static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, 1_000);
@@ -28,13 +32,23 @@ static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at
 static ALL: [&Setting; 7] =
     [&MAX_RULES, &MAX_LOG_ENTRIES, &LOG_ENTRIES, &MAX_META, &TOP_SIZE, &ALLOW_AT, &THROTTLE_ALIAS];
 
-/// Takes the arguments of `loadmodule`, then what the server's file says.
+/// The argument of `loadmodule` that sets a policy, once or more.
+const POLICY: &CStr = c"policy";
+
+/// Takes the arguments of `loadmodule`, then what the server's file says, and
+/// then sets the policies, whose rules depend on both.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
-pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), SettingError> {
-    settings::apply(&ALL, args.iter().map(RedisString::as_slice))?;
-    settings::register(&ALL, ctx)
+pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), Box<dyn Error>> {
+    let policies = settings::apply(&ALL, POLICY, args.iter().map(RedisString::as_slice))?;
+    settings::register(&ALL, ctx)?;
+    for text in policies {
+        let given = String::from_utf8_lossy(text);
+        policy::configure(text, &limits())
+            .map_err(|error| format!("argument 'policy {given}': {error}"))?;
+    }
+    Ok(())
 }
 
 /// What requests may ask for, as of now.

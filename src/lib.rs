@@ -21,6 +21,7 @@
 //!   datatype                       Box<Limiter> <-> RDB, AOF, memory        unsafe
 //!
 //!   config     what can be set, one setting a line
+//!   policy     rules under a name
 //!   metrics    what was done, counted; top: whom it was denied most often
 //! ```
 //!
@@ -50,6 +51,7 @@ pub mod datatype;
 pub mod limit;
 pub mod metrics;
 pub mod parse;
+pub mod policy;
 pub mod server;
 pub mod top;
 
@@ -62,7 +64,9 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         server::declare_options(ctx);
         config::load(ctx, args)?;
         server::commands::register(ctx, command::table(config::throttle_alias()))?;
-        server::info::register(ctx, metrics::write);
+        server::events::register(ctx, policy::on);
+        let other = (c"policies", policy::write as server::info::WriteFields);
+        server::info::register(ctx, server::info::Sections { main: metrics::write, other });
         Ok(())
     })
 }

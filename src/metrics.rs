@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::limit::{Kind, Outcome, OverrideKind, Rule, Ruling, Verdict};
+use crate::limit::{Kind, OverrideKind, Rule, Ruling, Verdict};
 use crate::server::info::Fields;
 
 /// A number that only grows.
@@ -15,15 +15,17 @@ use crate::server::info::Fields;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    const fn new() -> Self {
+    #[must_use]
+    pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    fn add(&self, amount: u64) {
+    pub fn add(&self, amount: u64) {
         self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    #[must_use]
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -54,25 +56,30 @@ static VALUES: AtomicU64 = AtomicU64::new(0);
 
 /// A check was decided, at this reading of the clock.
 #[inline]
-pub fn checked(outcome: &Outcome, rules: &[Rule], rulings: &[Ruling], clock_us: u64) {
+pub fn checked(verdict: Verdict, clock_us: u64) {
     CHECKS.add(1);
-    match outcome.summary.verdict {
+    match verdict {
         Verdict::Allowed => ALLOWED.add(1),
         Verdict::Limited => LIMITED.add(1),
         Verdict::Blocked => BLOCKED.add(1),
     }
-    match outcome.overruled {
-        Some(OverrideKind::Exempt) => EXEMPT.add(1),
-        Some(OverrideKind::Block) => {}
-        None => looked_at(rules, rulings),
-    }
-    if outcome.ban.is_some() {
-        BANS.add(1);
-    }
     saw_clock(clock_us);
 }
 
-fn looked_at(rules: &[Rule], rulings: &[Ruling]) {
+/// A key was looked at in a check.
+#[inline]
+pub fn looked_at(
+    overruled: Option<OverrideKind>,
+    banned: bool,
+    rules: &[Rule],
+    rulings: &[Ruling],
+) {
+    if overruled == Some(OverrideKind::Exempt) {
+        EXEMPT.add(1);
+    }
+    if banned {
+        BANS.add(1);
+    }
     for (rule, ruling) in rules.iter().zip(rulings) {
         if rule.is_shadow() && ruling.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);

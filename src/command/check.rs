@@ -1,17 +1,19 @@
 //! `RL.CHECK` and `RL.PEEK`: may this request pass?
 
+use super::answer::{self, Shown};
 use super::scratch::{self, Scratch};
+use super::words::Words;
 use super::{effect, expiry, top};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Ruling, Verdict};
+use crate::limit::{Change, Check, Limiter, Outcome, Rule, Ruling, Verdict};
 use crate::server::{Arg, Call, Event, Failure, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, rulings }| {
+    scratch::with(|Scratch { rules, rulings, named }| {
         let name = call.key_name()?;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), rules)?;
+        let request = parse::check(call.after_key().bytes(), &config::limits(), named, rules)?;
         let clock_us = clock::now_us();
         let now_us = request.at_us.unwrap_or(clock_us);
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
@@ -23,7 +25,8 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         if changed || outcome.ban.is_some() {
             let expiry = expiry::settle(&mut key, now_us, clock_us);
             if changed {
-                effect::tell_check(call, name, &check, outcome.change, expiry);
+                let words = Words::of(call.args().last(request.rule_args), named);
+                effect::tell_check(call, name, &check, outcome.change, expiry, words.args());
             }
             if outcome.ban.is_some()
                 && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
@@ -37,10 +40,11 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             let limiter = key.value().map(|limiter| &*limiter);
             reply_in_full(call, outcome.summary, &check, rulings, limiter);
         } else {
-            reply(call, outcome.summary);
+            answer::short(call, outcome.summary);
         }
 
         count(name, &outcome, rules, rulings, clock_us);
+        named.count(outcome.summary.verdict);
         if outcome.ban.is_some() {
             drop(key);
             call.notify(Event::Own(c"rl.ban"), name);
@@ -51,19 +55,21 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 
 /// Counts a check that was decided.
 pub fn count(name: Arg<'_>, outcome: &Outcome, rules: &[Rule], rulings: &[Ruling], clock_us: u64) {
-    metrics::checked(outcome, rules, rulings, clock_us);
-    if outcome.summary.verdict != Verdict::Allowed {
+    let verdict = outcome.summary.verdict;
+    metrics::checked(verdict, clock_us);
+    metrics::looked_at(outcome.overruled, outcome.ban.is_some(), rules, rulings);
+    if verdict != Verdict::Allowed {
         top::denied(name.bytes(), clock_us);
     }
 }
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, rulings }| {
+    scratch::with(|Scratch { rules, rulings, named }| {
         let name = call.key_name()?;
-        let request = parse::peek(call.after_key().bytes(), &config::limits(), rules)?;
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), named, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
-        let check = Check { rules, cost: request.cost, now_us, meta: None };
+        let check = Check::new(rules, request.cost, now_us);
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());
@@ -72,21 +78,13 @@ pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
         if request.full {
             reply_in_full(call, outcome.summary, &check, rulings, limiter);
         } else {
-            reply(call, outcome.summary);
+            answer::short(call, outcome.summary);
         }
         metrics::peeked();
         Ok(())
     })
 }
 
-/// The short reply.
-fn reply(call: &Call<'_>, ruling: Ruling) {
-    let Ruling { verdict, limit, remaining, wait_ms, reset_ms } = ruling;
-    call.reply_integers(&[verdict.code(), limit, remaining, wait_ms, reset_ms]);
-}
-
-/// The reply to `FULL`: a map with one map a rule. Behind a block or an
-/// exemption no rule was looked at, and there is none.
 fn reply_in_full(
     call: &Call<'_>,
     summary: Ruling,
@@ -94,35 +92,6 @@ fn reply_in_full(
     rulings: &[Ruling],
     limiter: Option<&Limiter>,
 ) {
-    let block = limiter
-        .and_then(|limiter| limiter.override_at(check.now_us))
-        .filter(|overrule| overrule.kind == OverrideKind::Block);
-    call.reply(|to| {
-        to.map(if block.is_some() { 4 } else { 3 });
-        to.integer_field("verdict", summary.verdict.code());
-        to.integer_field("wait_ms", summary.wait_ms);
-        to.text("rules");
-        to.array(check.rules.len().min(rulings.len()));
-        for (rule, ruling) in check.rules.iter().zip(rulings) {
-            to.map(8);
-            to.text_field("rule", rule.to_string());
-            to.text("name");
-            match rule.name() {
-                Some(name) => to.text(name.as_str()),
-                None => to.null(),
-            }
-            to.integer_field("verdict", ruling.verdict.code());
-            to.integer_field("limit", ruling.limit);
-            to.integer_field("remaining", ruling.remaining);
-            to.integer_field("wait_ms", ruling.wait_ms);
-            to.integer_field("reset_ms", ruling.reset_ms);
-            to.integer_field("shadow", i64::from(rule.is_shadow()));
-        }
-        if let Some(block) = block {
-            to.text("block");
-            to.map(2);
-            to.text_field("reason", &block.reason);
-            to.integer_field("ttl_ms", block.left_ms(check.now_us));
-        }
-    });
+    let key = Shown { name: None, rules: check.rules, rulings, limiter };
+    answer::full(call, summary, check.now_us, &[key], None);
 }

@@ -29,6 +29,7 @@ pub fn tell_check(
     check: &Check<'_>,
     change: Change,
     expiry: Expiry,
+    rules: Args<'_>,
 ) {
     let word = match change {
         Change::Nothing => return,
@@ -38,7 +39,7 @@ pub fn tell_check(
         Change::Marked(Verdict::Limited) => c"deny",
         Change::Marked(Verdict::Blocked) => c"refuse",
     };
-    let (units, rules) = (u64::from(check.cost), rules_as_written(call, check.rules));
+    let units = u64::from(check.cost);
     let details = match check.meta {
         None => Details::Units { units, rules },
         Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
@@ -71,11 +72,6 @@ pub fn tell(
 ) {
     let expire_at_ms = expiry::in_effect(expiry);
     call.replicate_effect(name, &Effect { at_us, expire_at_ms, word, details });
-}
-
-/// The arguments that are rules: the last ones.
-pub fn rules_as_written<'a>(call: &Call<'a>, rules: &[Rule]) -> Args<'a> {
-    call.args().last(rules.len())
 }
 
 /// Refuses a command to all but these.

@@ -1,6 +1,7 @@
 //! `RL.REFUND` and `RL.RESET`: taking consumption back.
 
 use super::scratch::{self, Scratch};
+use super::words::Words;
 use super::{effect, expiry};
 use crate::datatype::LIMITER;
 use crate::server::{Call, Details, Failure, clock};
@@ -8,9 +9,9 @@ use crate::{config, metrics, parse};
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, .. }| {
+    scratch::with(|Scratch { rules, named, .. }| {
         let name = call.key_name()?;
-        let request = parse::refund(call.after_key().bytes(), &config::limits(), rules)?;
+        let request = parse::refund(call.after_key().bytes(), &config::limits(), named, rules)?;
         let clock_us = clock::now_us();
         let at_us = request.at_us.unwrap_or(clock_us);
 
@@ -18,8 +19,8 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
         let given = key.value().map_or(0, |limiter| limiter.refund(request.units, at_us, rules));
         if given > 0 {
             let expiry = expiry::settle(&mut key, at_us, clock_us);
-            let rules = effect::rules_as_written(call, rules);
-            let details = Details::Units { units: request.units.into(), rules };
+            let words = Words::of(call.args().last(request.rule_args), named);
+            let details = Details::Units { units: request.units.into(), rules: words.args() };
             effect::tell(call, name, c"refund", at_us, expiry, details);
             call.signal_modified(name);
             metrics::refunded(given);

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! check     RL.CHECK, RL.PEEK
+//! mcheck    RL.MCHECK
 //! giveback  RL.REFUND, RL.RESET
 //! overrule  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
 //! blocks    RL.BLOCKS
@@ -13,11 +14,13 @@
 //! top       RL.TOP
 //! explain   RL.EXPLAIN
 //! throttle  RL.THROTTLE, CL.THROTTLE
+//! policy    RL.POLICY
 //! effect    RL.APPLY, RL.LOAD     internal: what a primary or the AOF says was done
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod blocks;
 mod check;
 mod effect;
@@ -25,19 +28,25 @@ mod expiry;
 mod explain;
 mod giveback;
 mod look;
+mod mcheck;
 mod overrule;
+mod policy;
 mod scratch;
 mod throttle;
 mod top;
+mod words;
 
 use std::ffi::CStr;
 
 use crate::parse::ParseError;
 use crate::server::Failure;
 use crate::server::callback::on_command;
-use crate::server::commands::{Audience, Command, KeyUse, Param};
+use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
 const RULES: Param = Param::string(c"rule").repeated();
+const NEXT_RULES: Param =
+    Param::block(c"next-rules", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional();
+const NAME: Param = Param::string(c"name");
 const META: Param = Param::string(c"text").after(c"META").optional();
 const COUNT: Param = Param::integer(c"count").after(c"COUNT").optional();
 const REASON: Param = Param::string(c"reason").after(c"REASON").optional();
@@ -63,7 +72,7 @@ const BUCKET: &[Param] = &[
 ];
 
 /// The commands of a server, with or without `CL.THROTTLE`.
-pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> {
+pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + Clone {
     TABLE.iter().filter(move |command| throttle_alias || command.name != CL_THROTTLE)
 }
 
@@ -78,21 +87,21 @@ const fn throttle(name: &'static CStr) -> Command {
         flags: c"write fast deny-oom",
         audience: Audience::Client,
         arity: -5,
-        key: KeyUse::Consume,
+        keys: Keys::First(KeyUse::Consume),
         summary: c"Takes from a token bucket, or says when to come back, as redis-cell does.",
         complexity: c"O(1)",
         args: BUCKET,
     }
 }
 
-static TABLE: [Command; 17] = [
+static TABLE: [Command; 24] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
         flags: c"write fast deny-oom",
         audience: Audience::Client,
         arity: -3,
-        key: KeyUse::Consume,
+        keys: Keys::First(KeyUse::Consume),
         summary: c"Asks whether a request passes all rules and, if so, counts it.",
         complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
         args: &[Param::key(), COST, META, AT, FULL, RULES],
@@ -103,10 +112,30 @@ static TABLE: [Command; 17] = [
         flags: c"readonly fast",
         audience: Audience::Client,
         arity: -3,
-        key: KeyUse::Read,
+        keys: Keys::First(KeyUse::Read),
         summary: c"Asks whether a request would pass all rules, and counts nothing.",
         complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
         args: &[Param::key(), COST, AT, FULL, RULES],
+    },
+    Command {
+        name: c"rl.mcheck",
+        handler: on_command(mcheck::mcheck),
+        flags: c"write deny-oom",
+        audience: Audience::Client,
+        arity: -4,
+        keys: Keys::Counted(KeyUse::Consume),
+        summary: c"Asks whether a request passes all rules of several keys and, if so, counts it.",
+        complexity: c"O(K*R) with K keys and R rules a key; a log rule adds O(log N) with N requests in its window.",
+        args: &[
+            Param::integer(c"numkeys"),
+            Param::key().repeated(),
+            COST,
+            META,
+            AT,
+            FULL,
+            RULES,
+            NEXT_RULES,
+        ],
     },
     Command {
         name: c"rl.refund",
@@ -114,7 +143,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast",
         audience: Audience::Client,
         arity: -3,
-        key: KeyUse::GiveBack,
+        keys: Keys::First(KeyUse::GiveBack),
         summary: c"Gives units back, to all states of a key or to those of the rules.",
         complexity: c"O(S) with S states; a log adds O(N) with N requests given back.",
         args: &[Param::key(), Param::integer(c"units"), AT, RULES.optional()],
@@ -125,7 +154,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast",
         audience: Audience::Client,
         arity: 2,
-        key: KeyUse::GiveBack,
+        keys: Keys::First(KeyUse::GiveBack),
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
         complexity: c"O(S) with S states.",
         args: &[Param::key()],
@@ -136,7 +165,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast deny-oom",
         audience: Audience::Operator,
         arity: -2,
-        key: KeyUse::Consume,
+        keys: Keys::First(KeyUse::Consume),
         summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
         complexity: c"O(1)",
         args: &[Param::key(), ENDS, REASON],
@@ -147,7 +176,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast",
         audience: Audience::Operator,
         arity: 2,
-        key: KeyUse::GiveBack,
+        keys: Keys::First(KeyUse::GiveBack),
         summary: c"Ends the block of a key.",
         complexity: c"O(1)",
         args: &[Param::key()],
@@ -158,7 +187,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast deny-oom",
         audience: Audience::Operator,
         arity: -2,
-        key: KeyUse::Consume,
+        keys: Keys::First(KeyUse::Consume),
         summary: c"Exempts a key: every check of it is allowed, and nothing is counted.",
         complexity: c"O(1)",
         args: &[Param::key(), ENDS, REASON],
@@ -169,7 +198,7 @@ static TABLE: [Command; 17] = [
         flags: c"write fast",
         audience: Audience::Operator,
         arity: 2,
-        key: KeyUse::GiveBack,
+        keys: Keys::First(KeyUse::GiveBack),
         summary: c"Ends the exemption of a key.",
         complexity: c"O(1)",
         args: &[Param::key()],
@@ -180,7 +209,7 @@ static TABLE: [Command; 17] = [
         flags: c"readonly",
         audience: Audience::Operator,
         arity: -2,
-        key: KeyUse::None,
+        keys: Keys::None,
         summary: c"Scans the keyspace for keys that are blocked or exempt.",
         complexity: c"O(1) a step, O(N) for a whole scan with N keys in the database.",
         args: &[
@@ -195,7 +224,7 @@ static TABLE: [Command; 17] = [
         flags: c"readonly",
         audience: Audience::Client,
         arity: -2,
-        key: KeyUse::Read,
+        keys: Keys::First(KeyUse::Read),
         summary: c"Shows the last checks of a key, newest first.",
         complexity: c"O(N) with N checks shown.",
         args: &[Param::key(), COUNT],
@@ -206,7 +235,7 @@ static TABLE: [Command; 17] = [
         flags: c"readonly",
         audience: Audience::Client,
         arity: 2,
-        key: KeyUse::Read,
+        keys: Keys::First(KeyUse::Read),
         summary: c"Shows what a key holds: states, block or exemption, sizes.",
         complexity: c"O(S) with S states.",
         args: &[Param::key()],
@@ -217,7 +246,7 @@ static TABLE: [Command; 17] = [
         flags: c"readonly",
         audience: Audience::Operator,
         arity: -1,
-        key: KeyUse::None,
+        keys: Keys::None,
         summary: c"Shows the keys of this server that were most often denied lately.",
         complexity: c"O(K) with K the setting top-size.",
         args: &[COUNT, Param::word(c"reset", c"RESET").optional()],
@@ -228,7 +257,7 @@ static TABLE: [Command; 17] = [
         flags: c"fast allow-loading allow-stale",
         audience: Audience::Client,
         arity: -2,
-        key: KeyUse::None,
+        keys: Keys::None,
         summary: c"Says in words what rules mean.",
         complexity: c"O(R) with R rules.",
         args: &[RULES],
@@ -236,12 +265,78 @@ static TABLE: [Command; 17] = [
     throttle(c"rl.throttle"),
     throttle(CL_THROTTLE),
     Command {
+        name: c"rl.policy",
+        handler: on_command(policy::policy),
+        flags: c"write",
+        audience: Audience::Administrator,
+        arity: -2,
+        keys: Keys::None,
+        summary: c"Keeps rules under a name.",
+        complexity: c"Depends on subcommand.",
+        args: &[],
+    },
+    Command {
+        name: c"rl.policy|set",
+        handler: on_command(policy::policy),
+        flags: c"write deny-oom",
+        audience: Audience::Administrator,
+        arity: -4,
+        keys: Keys::None,
+        summary: c"Sets or replaces a policy.",
+        complexity: c"O(R) with R rules.",
+        args: &[NAME, RULES],
+    },
+    Command {
+        name: c"rl.policy|get",
+        handler: on_command(policy::policy),
+        flags: c"readonly fast",
+        audience: Audience::Administrator,
+        arity: 3,
+        keys: Keys::None,
+        summary: c"Shows the rules of a policy.",
+        complexity: c"O(R) with R rules.",
+        args: &[NAME],
+    },
+    Command {
+        name: c"rl.policy|del",
+        handler: on_command(policy::policy),
+        flags: c"write fast",
+        audience: Audience::Administrator,
+        arity: 3,
+        keys: Keys::None,
+        summary: c"Deletes a policy.",
+        complexity: c"O(1)",
+        args: &[NAME],
+    },
+    Command {
+        name: c"rl.policy|list",
+        handler: on_command(policy::policy),
+        flags: c"readonly",
+        audience: Audience::Administrator,
+        arity: 2,
+        keys: Keys::None,
+        summary: c"Shows the names of all policies.",
+        complexity: c"O(N log N) with N policies.",
+        args: &[],
+    },
+    Command {
+        name: c"rl.policy|help",
+        handler: on_command(policy::policy),
+        flags: c"fast allow-loading allow-stale",
+        audience: Audience::Administrator,
+        arity: 2,
+        keys: Keys::None,
+        summary: c"Shows helpful text about the subcommands.",
+        complexity: c"O(1)",
+        args: &[],
+    },
+    Command {
         name: c"rl.apply",
         handler: on_command(effect::apply),
         flags: c"write admin",
         audience: Audience::Internal,
         arity: -5,
-        key: KeyUse::Consume,
+        keys: Keys::First(KeyUse::Consume),
         summary: c"Internal: does what a command did on a primary.",
         complexity: c"As the command that did it.",
         args: &[
@@ -258,7 +353,7 @@ static TABLE: [Command; 17] = [
         flags: c"write admin",
         audience: Audience::Internal,
         arity: 3,
-        key: KeyUse::Replace,
+        keys: Keys::First(KeyUse::Replace),
         summary: c"Internal: sets a key to a saved value.",
         complexity: c"O(N) with N bytes of payload.",
         args: &[Param::key(), Param::string(c"payload")],

@@ -8,11 +8,14 @@ use lazy_static::lazy_static;
 use std::sync::{Mutex, PoisonError};
 
 use crate::limit::{Rule, Ruling};
+use crate::policy::Named;
 
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub rules: Vec<Rule>,
     pub rulings: Vec<Ruling>,
+    /// The policies that the call names.
+    pub named: Named,
 }
 
 lazy_static! {
@@ -29,6 +32,7 @@ fn exchange(scratch: Scratch) -> Scratch {
 pub fn with<T>(call: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = exchange(Scratch::default());
     let result = call(&mut scratch);
+    scratch.named.clear();
     exchange(scratch);
     result
 }

@@ -88,7 +88,13 @@ mod tests {
 
     fn rules(text: &str) -> Vec<Rule> {
         let mut rules = Vec::new();
-        parse::explain(text.split(' ').map(str::as_bytes), &Limits::ANY, &mut rules).unwrap();
+        parse::explain(
+            text.split(' ').map(str::as_bytes),
+            &Limits::ANY,
+            &mut parse::NoPolicies,
+            &mut rules,
+        )
+        .unwrap();
         rules
     }
 

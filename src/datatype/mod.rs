@@ -3,6 +3,7 @@
 //! ```text
 //! rdb      RDB files, DUMP and RESTORE, a replica's first synchronisation
 //! aof      rewriting the AOF
+//! aux      policies, which lie beside the keys
 //! upkeep   freeing, measuring, copying, digesting
 //! defrag   moving
 //! blocks   the heap blocks of a value, for the last two
@@ -13,6 +14,7 @@
 //! the server keeps per value only says that there is one payload.
 
 mod aof;
+mod aux;
 mod blocks;
 mod defrag;
 mod rdb;
@@ -42,9 +44,9 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     mem_usage: Some(upkeep::mem_usage),
     digest: Some(upkeep::digest),
     free: Some(upkeep::free),
-    aux_load: None,
-    aux_save: None,
-    aux_save_triggers: 0,
+    aux_load: Some(aux::load),
+    aux_save: Some(aux::save),
+    aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as i32,
     free_effort: Some(upkeep::free_effort),
     unlink: None,
     copy: Some(upkeep::copy),
@@ -53,7 +55,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     free_effort2: None,
     unlink2: None,
     copy2: None,
-    aux_save2: None,
+    aux_save2: Some(aux::save_if_any),
 };
 
 /// Changes a key's value. Where there is none, one is made, and kept if it then
@@ -76,6 +78,41 @@ pub fn update<T>(
         metrics::value_made();
     }
     Ok(result)
+}
+
+/// A key's value to change, made first where there is none: as [`update`], but
+/// for changes that are not over before something else is done.
+#[derive(Debug)]
+pub struct Held<'k> {
+    key: WriteKey<'k, Limiter>,
+    made: Limiter,
+}
+
+impl<'k> Held<'k> {
+    #[must_use]
+    pub fn new(key: WriteKey<'k, Limiter>) -> Self {
+        Self { key, made: Limiter::default() }
+    }
+
+    pub fn limiter(&mut self) -> &mut Limiter {
+        self.key.value().unwrap_or(&mut self.made)
+    }
+
+    pub const fn key(&mut self) -> &mut WriteKey<'k, Limiter> {
+        &mut self.key
+    }
+
+    /// Makes what was made the key's value, if it holds something.
+    ///
+    /// # Errors
+    /// [`Failure::Internal`] if the server does not take the value.
+    pub fn keep(&mut self) -> Result<(), Failure> {
+        if !self.made.is_empty() {
+            self.key.set(&LIMITER, std::mem::take(&mut self.made))?;
+            metrics::value_made();
+        }
+        Ok(())
+    }
 }
 
 /// The memory of a key's value, in bytes; 0 if it has none. Measuring walks

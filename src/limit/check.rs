@@ -49,6 +49,7 @@ pub struct Part<'a> {
     limiter: &'a mut Limiter,
     check: Check<'a>,
     found: Found,
+    denied: bool,
     change: Change,
     ban: Option<Ban>,
     rulings: Range<usize>,
@@ -90,7 +91,7 @@ pub fn check(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
     for part in parts.iter_mut() {
         part.look(rulings);
     }
-    let denied = parts.iter().any(Part::denies);
+    let denied = parts.iter().any(Part::denied);
     let charges = denied && parts.iter().all(Part::may_be_charged);
     for part in parts.iter_mut() {
         part.consume(denied, charges, rulings);
@@ -160,6 +161,7 @@ impl<'a> Part<'a> {
             limiter,
             check,
             found: Found::Ruled(Survey::default()),
+            denied: false,
             change: Change::Nothing,
             ban: None,
             rulings: 0..0,
@@ -180,6 +182,12 @@ impl<'a> Part<'a> {
     #[must_use]
     pub const fn change(&self) -> Change {
         self.change
+    }
+
+    /// Whether this key's block or rules denied the request.
+    #[must_use]
+    pub const fn denied(&self) -> bool {
+        self.denied
     }
 
     /// Whether its own rules blocked the key.
@@ -211,13 +219,6 @@ impl<'a> Part<'a> {
         matches!(self.found, Found::Ruled(Survey { forgot: true, .. }))
     }
 
-    fn denies(&self) -> bool {
-        match self.found {
-            Found::Overruled(kind, _) => kind == OverrideKind::Block,
-            Found::Ruled(survey) => survey.denier.is_some(),
-        }
-    }
-
     /// Nothing is charged behind a block, nor by a cost that can never pass.
     fn may_be_charged(&self) -> bool {
         match self.found {
@@ -231,6 +232,10 @@ impl<'a> Part<'a> {
         self.found = match self.limiter.overruled(self.check.now_us) {
             Some((kind, answer)) => Found::Overruled(kind, answer),
             None => Found::Ruled(self.limiter.survey(&self.check, |ruling| rulings.push(ruling))),
+        };
+        self.denied = match self.found {
+            Found::Overruled(kind, _) => kind == OverrideKind::Block,
+            Found::Ruled(survey) => survey.denier.is_some(),
         };
         self.rulings = start..rulings.len();
         // Before anything is charged: whom a charge makes deny did not deny

@@ -211,9 +211,13 @@ impl Name {
     }
 
     #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    #[must_use]
     pub fn as_str(&self) -> &str {
-        let text = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
-        std::str::from_utf8(text).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 }
 

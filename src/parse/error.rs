@@ -1,7 +1,7 @@
 //! What can be wrong with arguments: always what was given and what was
 //! expected, in one printable line.
 
-use crate::limit::rule::{Kind, RuleError};
+use crate::limit::rule::{Kind, Rule, RuleError};
 use std::fmt;
 
 /// Arguments that make no request. Its text is what follows `ERR `.
@@ -45,6 +45,14 @@ pub enum ParseError {
         given: Excerpt,
         max: usize,
     },
+    SameKey {
+        key: Excerpt,
+    },
+    /// Neither one group of rules nor one a key.
+    Groups {
+        groups: usize,
+        keys: usize,
+    },
     Rule {
         rule: Excerpt,
         fault: Fault,
@@ -55,6 +63,7 @@ pub enum ParseError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     UnknownPolicy,
+    PolicyInPolicy,
     NoPeriod,
     UnknownAlgorithm {
         given: Excerpt,
@@ -107,6 +116,13 @@ impl ParseError {
     pub fn rule(text: &[u8], fault: Fault) -> Self {
         Self::Rule { rule: Excerpt::new(text), fault }
     }
+
+    /// A fault of a rule that a policy brought.
+    #[cold]
+    #[must_use]
+    pub fn rule_of(policy: &[u8], rule: &Rule, fault: Fault) -> Self {
+        Self::rule(&[policy, b" ", rule.to_string().as_bytes()].concat(), fault)
+    }
 }
 
 impl fmt::Display for ParseError {
@@ -140,6 +156,14 @@ impl fmt::Display for ParseError {
                     "rule {given}: one too many, expected at most {max} (ratelimit.max-rules)"
                 )
             }
+            Self::SameKey { key } => {
+                write!(f, "key {key} is given twice, expected each key once")
+            }
+            Self::Groups { groups, keys } => write!(
+                f,
+                "{groups} groups of rules, expected one for all keys or one a key \
+                 (numkeys is {keys})"
+            ),
             Self::Rule { rule, fault } => write!(f, "rule {rule}: {fault}"),
         }
     }
@@ -148,7 +172,10 @@ impl fmt::Display for ParseError {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPolicy => f.write_str("unknown policy"),
+            Self::UnknownPolicy => {
+                f.write_str("unknown policy, expected one that RL.POLICY LIST shows")
+            }
+            Self::PolicyInPolicy => f.write_str("a policy may not name another"),
             Self::NoPeriod => f.write_str("no period, expected limit/period such as 20/1m"),
             Self::UnknownAlgorithm { given } => {
                 write!(f, "unknown algorithm {given}, expected log, window, fixed, bucket or leaky")

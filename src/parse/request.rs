@@ -5,6 +5,7 @@
 //! ```text
 //! RL.CHECK     [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]
 //! RL.PEEK      [COST n] [AT unix-us] [FULL] rule [rule ...]
+//! RL.MCHECK    as RL.CHECK, after its keys: [NEXT rule [rule ...]] ...
 //! RL.REFUND    units [AT unix-us] [rule [rule ...]]
 //! RL.EXPLAIN   rule [rule ...]
 //! ```
@@ -14,6 +15,7 @@
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, Fault, ParseError};
+use super::policy::Policies;
 use super::rule::{looks_like_rule, rule};
 use crate::limit::rule::{Kind, MAX_UNITS, Rule};
 use crate::limit::{MAX_TIME_US, Meta};
@@ -50,7 +52,7 @@ impl Limits {
     };
 }
 
-/// `RL.CHECK` and `RL.PEEK`.
+/// `RL.CHECK`, `RL.PEEK` and `RL.MCHECK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckRequest<'a> {
     /// 0 ..= [`MAX_UNITS`].
@@ -61,6 +63,8 @@ pub struct CheckRequest<'a> {
     pub full: bool,
     /// What the trail is to tell of it.
     pub meta: Option<Meta<'a>>,
+    /// How many arguments the rules are: the last ones.
+    pub rule_args: usize,
 }
 
 /// The request of an `RL.CHECK`.
@@ -70,9 +74,10 @@ pub struct CheckRequest<'a> {
 pub fn check<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, rules, true)
+    options_then_rules(args, limits, policies, rules, true)
 }
 
 /// The request of an `RL.PEEK`: an `RL.CHECK` that leaves no mark.
@@ -82,43 +87,64 @@ pub fn check<'a>(
 pub fn peek<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, rules, false)
+    options_then_rules(args, limits, policies, rules, false)
 }
 
 #[inline]
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
     may_mark: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
+    let request = options(&mut args, limits, may_mark)?;
+    let rule_args = rules_of(&mut args, Some(limits), policies, rules)?;
+    args.finish(expected(rules, may_mark))?;
+    require_rule(rules)?;
+    Ok(CheckRequest { rule_args, ..request })
+}
+
+/// The options of a check, up to its rules.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+#[inline]
+pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+    may_mark: bool,
+) -> Result<CheckRequest<'a>, ParseError> {
     let (mut cost, mut at_us, mut full, mut meta) = (None, None, None, None);
     loop {
         if args.keyword("COST") {
             once(&mut cost, "COST", || args.value("COST", UNITS))?;
         } else if args.keyword("AT") {
-            once(&mut at_us, "AT", || at(&mut args, limits))?;
+            once(&mut at_us, "AT", || at(args, limits))?;
         } else if args.keyword("FULL") {
             once(&mut full, "FULL", || Ok(()))?;
         } else if may_mark && args.keyword("META") {
-            once(&mut meta, "META", || text(&mut args, "META", limits))?;
+            once(&mut meta, "META", || text(args, "META", limits))?;
         } else {
             break;
         }
     }
-    rules_of(&mut args, Some(limits), rules)?;
-    args.finish(match (rules.is_empty(), may_mark) {
+    let keep = limits.log_entries;
+    let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
+    Ok(CheckRequest { cost: cost.unwrap_or(1), at_us, full: full.is_some(), meta, rule_args: 0 })
+}
+
+/// What could have stood where there is something else.
+pub(super) const fn expected(rules: &[Rule], may_mark: bool) -> &'static str {
+    match (rules.is_empty(), may_mark) {
         (true, true) => "COST, META, AT, FULL or a rule such as 20/1m",
         (true, false) => "COST, AT, FULL or a rule such as 20/1m",
         (false, _) => "a rule such as 20/1m; options come before the rules",
-    })?;
-    require_rule(rules)?;
-    let keep = limits.log_entries;
-    let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
-    Ok(CheckRequest { cost: cost.unwrap_or(1), at_us, full: full.is_some(), meta })
+    }
 }
 
 /// The text that follows an option's word.
@@ -144,6 +170,8 @@ pub struct RefundRequest {
     pub units: u32,
     /// The time to refund as of, 0 ..= [`MAX_TIME_US`]; without one, the server's.
     pub at_us: Option<u64>,
+    /// How many arguments the rules are: the last ones.
+    pub rule_args: usize,
 }
 
 /// The request of an `RL.REFUND`; no rules are every state.
@@ -153,6 +181,7 @@ pub struct RefundRequest {
 pub fn refund<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
 ) -> Result<RefundRequest, ParseError> {
     let mut args = Cursor::new(args);
@@ -161,13 +190,13 @@ pub fn refund<'a>(
     while args.keyword("AT") {
         once(&mut at_us, "AT", || at(&mut args, limits))?;
     }
-    rules_of(&mut args, Some(limits), rules)?;
+    let rule_args = rules_of(&mut args, Some(limits), policies, rules)?;
     args.finish(if rules.is_empty() {
         "AT or a rule such as 20/1m"
     } else {
         "a rule such as 20/1m; options come before the rules"
     })?;
-    Ok(RefundRequest { units, at_us })
+    Ok(RefundRequest { units, at_us, rule_args })
 }
 
 /// The rules of an `RL.EXPLAIN`, which are explained only if one check could
@@ -178,10 +207,11 @@ pub fn refund<'a>(
 pub fn explain<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
 ) -> Result<(), ParseError> {
     let mut args = Cursor::new(args);
-    rules_of(&mut args, Some(limits), rules)?;
+    rules_of(&mut args, Some(limits), policies, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }
@@ -210,44 +240,75 @@ fn at<'a, I: Iterator<Item = &'a [u8]>>(
     args.value("AT", TIME_US)
 }
 
-/// Takes arguments as long as they look like rules.
+/// Takes arguments as long as they look like rules, and says how many it took.
+/// Without limits any rules will do: they were judged elsewhere.
 pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
+    policies: &mut impl Policies,
     rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
+) -> Result<usize, ParseError> {
     rules.clear();
+    more_rules_of(args, limits, policies, rules)
+}
+
+/// The same, of rules that join none of those already there.
+pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: Option<&Limits>,
+    policies: &mut impl Policies,
+    rules: &mut Vec<Rule>,
+) -> Result<usize, ParseError> {
+    let start = rules.len();
+    let mut taken: usize = 0;
     while let Some(text) = args.peek().filter(|arg| looks_like_rule(arg)) {
-        let rule = rule(text)?;
-        if let Some(limits) = limits {
-            admissible(text, &rule, limits, rules)?;
+        let group = rules.get(start..).unwrap_or_default();
+        match text.strip_prefix(b"@") {
+            None => {
+                let rule = rule(text)?;
+                if let Some(limits) = limits {
+                    room_for(1, text, limits, group)?;
+                    admissible(&rule, limits, group)
+                        .map_err(|fault| ParseError::rule(text, fault))?;
+                }
+                rules.push(rule);
+            }
+            Some(name) => {
+                let found = policies.find(name).map_err(|fault| ParseError::rule(text, fault))?;
+                if let Some(limits) = limits {
+                    room_for(found.len(), text, limits, group)?;
+                    for rule in found {
+                        admissible(rule, limits, group)
+                            .map_err(|fault| ParseError::rule_of(text, rule, fault))?;
+                    }
+                }
+                rules.extend_from_slice(found);
+            }
         }
-        rules.push(rule);
         args.take();
+        taken = taken.saturating_add(1);
+    }
+    Ok(taken)
+}
+
+/// Whether the configuration lets more rules in.
+fn room_for(more: usize, text: &[u8], limits: &Limits, before: &[Rule]) -> Result<(), ParseError> {
+    if before.len().saturating_add(more) > limits.max_rules {
+        let given = Excerpt::new(text);
+        return Err(ParseError::TooManyRules { given, max: limits.max_rules });
     }
     Ok(())
 }
 
 /// Whether the configuration and the rules before it let a rule in.
-fn admissible(
-    text: &[u8],
-    rule: &Rule,
-    limits: &Limits,
-    before: &[Rule],
-) -> Result<(), ParseError> {
-    if before.len() >= limits.max_rules {
-        let given = Excerpt::new(text);
-        return Err(ParseError::TooManyRules { given, max: limits.max_rules });
-    }
+fn admissible(rule: &Rule, limits: &Limits, before: &[Rule]) -> Result<(), Fault> {
     if rule.kind() == Kind::Log && rule.limit() > limits.max_log_entries {
-        let fault = Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries };
-        return Err(ParseError::rule(text, fault));
+        return Err(Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries });
     }
     match before.iter().find(|other| other.same_identity(rule)) {
         None => Ok(()),
         Some(other) => {
-            let other = Excerpt::new(other.to_string().as_bytes());
-            Err(ParseError::rule(text, Fault::SameIdentity { other }))
+            Err(Fault::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()) })
         }
     }
 }

@@ -31,9 +31,6 @@ pub fn looks_like_rule(text: &[u8]) -> bool {
 }
 
 fn spec(text: &[u8]) -> Result<RuleSpec, Fault> {
-    if text.first() == Some(&b'@') {
-        return Err(Fault::UnknownPolicy);
-    }
     let (head, tail) = split(text, b'/').ok_or(Fault::NoPeriod)?;
     let (kind, limit) = match split(head, b':') {
         Some((name, limit)) => (algorithm(name)?, limit),

@@ -1,8 +1,9 @@
-//! A command's arguments, borrowed from the server for as long as it runs.
+//! A command's arguments, borrowed from the server for as long as it runs; and
+//! strings of our own that can stand beside them.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
-use std::slice;
+use std::{ptr, slice};
 
 use redis_module::raw;
 
@@ -84,12 +85,95 @@ impl<'a> Args<'a> {
         self.from(self.len().saturating_sub(count))
     }
 
+    /// The first `count`, or all if there are fewer.
+    #[must_use]
+    pub fn first(self, count: usize) -> Self {
+        Self { strings: self.strings.get(..count).unwrap_or(self.strings) }
+    }
+
+    /// Each in order.
+    pub fn iter(self) -> impl Iterator<Item = Arg<'a>> + Clone {
+        self.strings.iter().map(|&string| Arg { string, lives: PhantomData })
+    }
+
     /// The bytes of each in order.
     pub fn bytes(self) -> impl Iterator<Item = &'a [u8]> + Clone {
-        self.strings.iter().map(|&string| Arg { string, lives: PhantomData }.bytes())
+        self.iter().map(Arg::bytes)
     }
 
     pub(super) const fn raw(self) -> &'a [*mut raw::RedisModuleString] {
         self.strings
+    }
+}
+
+/// Arguments from here and there, in a row.
+#[derive(Debug, Default)]
+pub struct Joined<'a> {
+    strings: Vec<*mut raw::RedisModuleString>,
+    lives: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Joined<'a> {
+    pub fn push(&mut self, arg: Arg<'a>) {
+        self.strings.push(arg.string);
+    }
+
+    pub fn extend(&mut self, args: Args<'a>) {
+        self.strings.extend_from_slice(args.strings);
+    }
+
+    #[must_use]
+    pub fn args(&self) -> Args<'_> {
+        Args { strings: &self.strings }
+    }
+}
+
+/// Strings of our own, to be said as arguments again and again without being
+/// copied each time.
+#[derive(Debug)]
+pub struct Texts {
+    strings: Box<[*mut raw::RedisModuleString]>,
+}
+
+// SAFETY: the server counts a string's references without a lock, so all that
+// touches them (making, replicating, freeing) happens on its main thread, where
+// commands, loading and events run. Elsewhere they are only kept.
+unsafe impl Send for Texts {}
+// SAFETY: as above.
+unsafe impl Sync for Texts {}
+
+impl Texts {
+    /// Copies these.
+    #[must_use]
+    pub fn new<T: AsRef<[u8]>>(texts: impl Iterator<Item = T>) -> Self {
+        let string = |text: T| {
+            let text = text.as_ref();
+            // SAFETY: the bytes are copied; without a context the string is
+            // ours to free.
+            unsafe {
+                raw::RedisModule_CreateString.map_or(ptr::null_mut(), |create| {
+                    create(ptr::null_mut(), text.as_ptr().cast::<c_char>(), text.len())
+                })
+            }
+        };
+        Self { strings: texts.map(string).filter(|string| !string.is_null()).collect() }
+    }
+
+    #[must_use]
+    pub const fn args(&self) -> Args<'_> {
+        Args { strings: &self.strings }
+    }
+}
+
+impl Drop for Texts {
+    fn drop(&mut self) {
+        for &string in &self.strings {
+            // SAFETY: each was made by `new`, and is let go only here.
+            unsafe {
+                if let Some(free) = raw::RedisModule_FreeString {
+                    free(ptr::null_mut(), string);
+                }
+            }
+        }
     }
 }

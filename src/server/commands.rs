@@ -1,7 +1,7 @@
 //! Registering commands: the handler on every server, the documentation and
 //! the ACL category where the server knows such things.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::fmt;
 use std::io;
 use std::ptr;
@@ -14,8 +14,10 @@ use super::log::{self, c_string};
 /// Everything the server is told about a command.
 #[derive(Debug)]
 pub struct Command {
-    /// In small letters.
+    /// In small letters; of a subcommand, what contains it, `|`, and its own.
     pub name: &'static CStr,
+    /// Of a command that contains others, only for servers before 7.0, which
+    /// know no such thing: there it does what all of them do.
     pub handler: raw::RedisModuleCmdFunc,
     /// The server's command flags.
     pub flags: &'static CStr,
@@ -23,13 +25,25 @@ pub struct Command {
     /// Number of arguments with the name; `-n` is n or more. The server tests
     /// it from 7.0 on, the parsers on all versions.
     pub arity: c_int,
-    pub key: KeyUse,
+    pub keys: Keys,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
     pub args: &'static [Param],
 }
 
 impl Command {
+    /// What contains a subcommand.
+    fn parent(&self) -> Option<CString> {
+        let (parent, _) = self.name.to_str().ok()?.split_once('|')?;
+        Some(c_string(parent))
+    }
+
+    /// A subcommand's name without what contains it.
+    fn own_name(&self) -> CString {
+        let name = self.name.to_string_lossy();
+        c_string(name.split_once('|').map_or(&*name, |(_, own)| own))
+    }
+
     fn has_flag(&self, wanted: &str) -> bool {
         self.flags.to_bytes().split(|&byte| byte == b' ').any(|flag| flag == wanted.as_bytes())
     }
@@ -45,7 +59,9 @@ impl Command {
             Audience::Client if has_own_category => categories.push(CATEGORY),
             Audience::Client => {}
             Audience::Operator => categories.push("admin"),
-            Audience::Internal => categories.extend(["admin", "dangerous"]),
+            Audience::Administrator | Audience::Internal => {
+                categories.extend(["admin", "dangerous"]);
+            }
         }
         categories.join(" ")
     }
@@ -60,14 +76,36 @@ pub enum Audience {
     /// server's flag of that name is another thing, and would hide from
     /// `MONITOR` what they do.
     Operator,
+    /// People who decide over the server: `@admin @dangerous`.
+    Administrator,
     /// A primary's link and the loader; no one else is answered.
     Internal,
 }
 
-/// What a command does to the key that is its first argument.
+/// Where a command has its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    None,
+    /// The first argument.
+    First(KeyUse),
+    /// The first argument says how many there are, and they follow.
+    Counted(KeyUse),
+}
+
+impl Keys {
+    /// As the server reads it, if there are any.
+    const fn spec(self) -> Option<raw::RedisModuleCommandKeySpec> {
+        match self {
+            Self::None => None,
+            Self::First(key) => Some(first_argument(key)),
+            Self::Counted(key) => Some(counted_arguments(key)),
+        }
+    }
+}
+
+/// What a command does to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
-    None,
     /// Looks at the value.
     Read,
     /// Looks at it, changes it, may create it.
@@ -81,7 +119,6 @@ pub enum KeyUse {
 impl KeyUse {
     const fn flags(self) -> u32 {
         match self {
-            Self::None => 0,
             Self::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
             Self::Consume => {
                 raw::REDISMODULE_CMD_KEY_RW
@@ -105,13 +142,13 @@ pub struct Param {
     kind: raw::RedisModuleCommandArgType,
     token: Option<&'static CStr>,
     flags: u32,
-    /// What it is one of.
-    choices: &'static [Self],
+    /// What it is one of, or consists of.
+    parts: &'static [Self],
 }
 
 impl Param {
     const fn of(name: &'static CStr, kind: raw::RedisModuleCommandArgType) -> Self {
-        Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE, choices: &[] }
+        Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE, parts: &[] }
     }
 
     #[must_use]
@@ -141,15 +178,22 @@ impl Param {
 
     /// One of several.
     #[must_use]
-    pub const fn one_of(name: &'static CStr, choices: &'static [Self]) -> Self {
+    pub const fn one_of(name: &'static CStr, parts: &'static [Self]) -> Self {
         let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF;
-        Self { choices, ..Self::of(name, kind) }
+        Self { parts, ..Self::of(name, kind) }
     }
 
     /// A bare word.
     #[must_use]
     pub const fn word(name: &'static CStr, word: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN).after(word)
+    }
+
+    /// Several, together.
+    #[must_use]
+    pub const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
+        let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK;
+        Self { parts, ..Self::of(name, kind) }
     }
 
     /// The same behind a word.
@@ -173,15 +217,15 @@ impl Param {
         self.kind == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
     }
 
-    /// As the server reads it. What it is one of is written to `lists`, which
+    /// As the server reads it. What it is made of is written to `lists`, which
     /// has to outlive the reading.
     fn raw(
         &self,
         lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
     ) -> raw::RedisModuleCommandArg {
         let mut subargs = ptr::null_mut();
-        if !self.choices.is_empty() {
-            let mut list = raw_list(self.choices, lists);
+        if !self.parts.is_empty() {
+            let mut list = raw_list(self.parts, lists);
             subargs = list.as_mut_ptr();
             lists.push(list);
         }
@@ -261,6 +305,21 @@ const fn first_argument(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
     }
 }
 
+/// As many keys as the first argument says, after it.
+const fn counted_arguments(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
+    raw::RedisModuleCommandKeySpec {
+        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM,
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            keynum: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+                keynumidx: 0,
+                firstkey: 1,
+                keystep: 1,
+            },
+        },
+        ..first_argument(key)
+    }
+}
+
 static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -284,18 +343,20 @@ impl std::error::Error for Refused {}
 /// The ACL category of the commands for clients.
 const CATEGORY: &str = "ratelimit";
 
-/// Registers these commands.
+/// Registers these commands; what contains subcommands comes before them.
 ///
 /// # Errors
 /// The name of the first that the server does not take.
 pub fn register(
     ctx: &Context,
-    mut commands: impl Iterator<Item = &'static Command>,
+    mut commands: impl Iterator<Item = &'static Command> + Clone,
 ) -> Result<(), Refused> {
     let has_own_category = add_category(ctx);
+    let parents: Vec<_> = commands.clone().filter_map(Command::parent).collect();
     commands.try_for_each(|command| {
-        create(ctx, command)?;
-        if let Some(created) = find(ctx, command) {
+        let contains = parents.iter().any(|parent| **parent == *command.name);
+        create(ctx, command, contains)?;
+        if let Some(created) = find(ctx, command.name) {
             document(created, command);
             categorize(created, command, has_own_category);
         }
@@ -303,31 +364,53 @@ pub fn register(
     })
 }
 
-fn create(ctx: &Context, command: &'static Command) -> Result<(), Refused> {
-    let key = c_int::from(command.key != KeyUse::None);
-    // SAFETY: the context is the one the module is being loaded with; the
-    // handler came from `on_command`.
-    let status = unsafe {
-        raw::RedisModule_CreateCommand.map(|create| {
-            let (name, flags) = (command.name.as_ptr(), command.flags.as_ptr());
-            create(ctx.ctx, name, command.handler, flags, key, key, key)
-        })
+fn create(ctx: &Context, command: &'static Command, contains: bool) -> Result<(), Refused> {
+    let created = match command.parent() {
+        None => create_command(ctx, command, contains),
+        Some(parent) => create_subcommand(ctx, &parent, command),
     };
-    if status == Some(OK) { Ok(()) } else { Err(Refused(command.name)) }
+    if created == Some(OK) { Ok(()) } else { Err(Refused(command.name)) }
 }
 
-fn find(ctx: &Context, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
-    // SAFETY: as in `create`.
-    let found = unsafe { raw::RedisModule_GetCommand?(ctx.ctx, command.name.as_ptr()) };
+fn create_command(ctx: &Context, command: &'static Command, contains: bool) -> Option<c_int> {
+    let key = c_int::from(matches!(command.keys, Keys::First(_)));
+    // SAFETY: the pointer is only looked at.
+    let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
+    let handler = if contains && is_7_or_later { None } else { command.handler };
+    // Later servers read it off the description.
+    let asks = !is_7_or_later && matches!(command.keys, Keys::Counted(_));
+    let flags = command.flags.to_string_lossy();
+    let flags = c_string(&if asks { format!("{flags} getkeys-api") } else { flags.into_owned() });
+    // SAFETY: the context is the one the module is being loaded with; the
+    // handler came from `on_command`; the server copies the texts.
+    unsafe {
+        let create = raw::RedisModule_CreateCommand?;
+        Some(create(ctx.ctx, command.name.as_ptr(), handler, flags.as_ptr(), key, key, key))
+    }
+}
+
+/// Subcommands came with 7.0: before, the command that contains them serves.
+fn create_subcommand(ctx: &Context, parent: &CStr, command: &'static Command) -> Option<c_int> {
+    // SAFETY: as for `create_command`; the parent was created before.
+    unsafe {
+        let Some(create) = raw::RedisModule_CreateSubcommand else { return Some(OK) };
+        let (name, flags) = (command.own_name(), command.flags.as_ptr());
+        Some(create(find(ctx, parent)?, name.as_ptr(), command.handler, flags, 0, 0, 0))
+    }
+}
+
+fn find(ctx: &Context, name: &CStr) -> Option<*mut raw::RedisModuleCommand> {
+    // SAFETY: the context is the one the module is being loaded with.
+    let found = unsafe { raw::RedisModule_GetCommand?(ctx.ctx, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
 /// Arity, keys and words of a command, from 7.0 on.
 fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
-    let mut keys = [first_argument(command.key), NO_MORE_KEYS];
+    let spec = command.keys.spec();
+    let mut keys = [spec.unwrap_or(NO_MORE_KEYS), NO_MORE_KEYS];
     let mut lists = Vec::new();
     let mut args = raw_list(command.args, &mut lists);
-    let has_key = command.key != KeyUse::None;
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
         summary: command.summary.as_ptr(),
@@ -336,7 +419,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: command.arity,
-        key_specs: if has_key { keys.as_mut_ptr() } else { ptr::null_mut() },
+        key_specs: if spec.is_some() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args: args.as_mut_ptr(),
     };
     // SAFETY: the server copies what the structure points to.

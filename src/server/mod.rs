@@ -24,6 +24,7 @@ pub mod call;
 pub mod callback;
 pub mod clock;
 pub mod commands;
+pub mod events;
 pub mod info;
 pub mod io;
 pub mod key;
@@ -33,10 +34,12 @@ pub mod reply;
 pub mod scan;
 pub mod settings;
 
-pub use args::{Arg, Args};
+pub use args::{Arg, Args, Joined, Texts};
 pub use call::{Call, Event, Failure};
+pub use events::{EventContext, Occasion};
 pub use key::{NativeType, ReadKey, WriteKey};
 pub use replicate::{Details, Effect};
+pub use reply::Writer;
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};

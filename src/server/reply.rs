@@ -1,11 +1,12 @@
 //! Replies. A compound reply announces how many elements follow, so each
 //! writer of one takes them all, or a count and a closure that writes them.
 
-use std::ffi::{c_char, c_long, c_longlong};
+use std::ffi::{CStr, c_char, c_long, c_longlong};
 
 use redis_module::raw;
 
 use super::call::Call;
+use super::log::c_string;
 
 impl Call<'_> {
     /// One integer.
@@ -26,18 +27,22 @@ impl Call<'_> {
     /// The status `OK`.
     pub fn reply_ok(&self) {
         self.begin_reply();
-        // SAFETY: context and text are alive.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithSimpleString {
-                reply(self.ctx(), c"OK".as_ptr());
-            }
-        }
+        self.status(c"OK");
     }
 
     /// A compound reply, written by `body` element by element.
     pub fn reply(&self, body: impl FnOnce(&Writer<'_>)) {
         self.begin_reply();
         body(&Writer { call: self });
+    }
+
+    fn status(&self, text: &CStr) {
+        // SAFETY: context and text are alive.
+        unsafe {
+            if let Some(reply) = raw::RedisModule_ReplyWithSimpleString {
+                reply(self.ctx(), text.as_ptr());
+            }
+        }
     }
 
     fn integer(&self, value: i64) {
@@ -102,6 +107,11 @@ impl Writer<'_> {
                 reply(self.call.ctx(), text.as_ptr().cast::<c_char>(), text.len());
             }
         }
+    }
+
+    /// A line without line feeds.
+    pub fn status(&self, line: &str) {
+        self.call.status(&c_string(line));
     }
 
     pub fn null(&self) {

@@ -166,21 +166,28 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`.
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. One name is no
+/// setting, and may be given again and again: its values are the result.
 ///
 /// # Errors
 /// An unknown name, a value missing or out of bounds.
 pub fn apply<'a>(
     settings: &[&'static Setting],
+    list: &'static CStr,
     args: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(), SettingError> {
+) -> Result<Vec<&'a [u8]>, SettingError> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut args = args.into_iter();
+    let mut listed = Vec::new();
     while let Some(name) = args.next() {
+        if list.to_bytes().eq_ignore_ascii_case(name) {
+            listed.push(args.next().ok_or(SettingError::NoValue(list))?);
+            continue;
+        }
         let setting = settings.iter().find(|setting| setting.named(name)).ok_or_else(|| {
             SettingError::Unknown {
                 given: text(name),
-                known: settings.iter().map(|s| s.name).collect(),
+                known: settings.iter().map(|s| s.name).chain([list]).collect(),
             }
         })?;
         let value = args.next().ok_or(SettingError::NoValue(setting.name))?;
@@ -193,7 +200,7 @@ pub fn apply<'a>(
         })?;
         setting.set(parsed);
     }
-    Ok(())
+    Ok(listed)
 }
 
 /// Makes the settings known to the server, where it has configurations, and
@@ -259,15 +266,20 @@ mod tests {
     static ALL: [&Setting; 2] = [&RULES, &OPEN];
 
     fn refusal(args: &[&str]) -> String {
-        apply(&ALL, args.iter().map(|arg| arg.as_bytes())).unwrap_err().to_string()
+        apply(&ALL, c"rule", args.iter().map(|arg| arg.as_bytes())).unwrap_err().to_string()
     }
 
     #[test]
     fn arguments_set_values_or_say_what_is_wrong() {
-        apply(&ALL, [&b"open"[..], b"yes", b"RULES", b"64"]).unwrap();
+        let args = [&b"open"[..], b"yes", b"rule", b"1/s", b"RULES", b"64", b"Rule", b"2/s"];
+        assert_eq!(apply(&ALL, c"rule", args), Ok(vec![&b"1/s"[..], b"2/s"]));
         assert!(OPEN.is_on());
         assert_eq!(RULES.get(), 64);
-        assert_eq!(refusal(&["shut", "no"]), "unknown argument 'shut', expected one of rules open");
+        assert_eq!(
+            refusal(&["shut", "no"]),
+            "unknown argument 'shut', expected one of rules open rule"
+        );
+        assert_eq!(refusal(&["rule"]), "argument 'rule' lacks its value");
         assert_eq!(refusal(&["rules"]), "argument 'rules' lacks its value");
         assert_eq!(refusal(&["rules", "0"]), "argument 'rules' is '0', expected 1..100");
         assert_eq!(refusal(&["open", "1"]), "argument 'open' is '1', expected yes or no");

@@ -7,7 +7,13 @@ const MINUTE_US: u64 = 60_000_000;
 
 fn rules(text: &str) -> Vec<Rule> {
     let mut rules = Vec::new();
-    parse::explain(text.split(' ').map(str::as_bytes), &Limits::ANY, &mut rules).unwrap();
+    parse::explain(
+        text.split(' ').map(str::as_bytes),
+        &Limits::ANY,
+        &mut parse::NoPolicies,
+        &mut rules,
+    )
+    .unwrap();
     rules
 }
 

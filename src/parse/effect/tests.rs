@@ -84,7 +84,7 @@ fn effects_that_are_none_are_refused() {
         ("5 0 admit 1 20/m x", "unexpected 'x', expected a rule such as 20/1m"),
         ("5 0 admit 1 x", "unexpected 'x', expected a rule such as 20/1m"),
         ("5 0 unblock 20/m", "unexpected '20/m', expected a rule such as 20/1m"),
-        ("5 0 admit 1 @x", "rule '@x': unknown policy"),
+        ("5 0 admit 1 @x", "rule '@x': unknown policy, expected one that RL.POLICY LIST shows"),
     ] {
         let read = apply(words(line), &mut rules);
         assert_eq!(read.expect_err(line).to_string(), error, "{line}");

@@ -1,0 +1,96 @@
+//! What a check replies: five integers, or with `FULL` a map.
+
+use crate::limit::{Limiter, Override, OverrideKind, Rule, Ruling};
+use crate::server::{Arg, Call, Writer};
+
+/// The short reply.
+pub fn short(call: &Call<'_>, ruling: Ruling) {
+    let Ruling { verdict, limit, remaining, wait_ms, reset_ms } = ruling;
+    call.reply_integers(&[verdict.code(), limit, remaining, wait_ms, reset_ms]);
+}
+
+/// A key, as the long reply shows it. Behind a block or an exemption no rule
+/// was looked at, and there is none to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// Its name, where there are several.
+    pub name: Option<Arg<'a>>,
+    pub rules: &'a [Rule],
+    pub rulings: &'a [Ruling],
+    pub limiter: Option<&'a Limiter>,
+}
+
+/// The long reply: a map with one map a rule. Of several keys, it names the
+/// deciding one, and the one each rule belongs to.
+pub fn full(
+    call: &Call<'_>,
+    summary: Ruling,
+    now_us: u64,
+    keys: &[Shown<'_>],
+    decider: Option<usize>,
+) {
+    let several = keys.iter().any(|key| key.name.is_some());
+    let block = longest_block(keys, now_us);
+    call.reply(|to| {
+        let fields = [true, true, several, true, block.is_some()];
+        to.map(fields.into_iter().filter(|&field| field).count());
+        to.integer_field("verdict", summary.verdict.code());
+        to.integer_field("wait_ms", summary.wait_ms);
+        if several {
+            to.text("key");
+            match decider.and_then(|decider| keys.get(decider)?.name) {
+                Some(name) => to.text(name.bytes()),
+                None => to.null(),
+            }
+        }
+        to.text("rules");
+        to.array(keys.iter().map(|key| key.rulings.len()).sum());
+        for key in keys {
+            for (rule, ruling) in key.rules.iter().zip(key.rulings) {
+                show_rule(to, key.name, rule, ruling);
+            }
+        }
+        if let Some((name, block)) = block {
+            to.text("block");
+            to.map(if name.is_some() { 3 } else { 2 });
+            show_key(to, name);
+            to.text_field("reason", &block.reason);
+            to.integer_field("ttl_ms", block.left_ms(now_us));
+        }
+    });
+}
+
+fn show_rule(to: &Writer<'_>, key: Option<Arg<'_>>, rule: &Rule, ruling: &Ruling) {
+    to.map(if key.is_some() { 9 } else { 8 });
+    show_key(to, key);
+    to.text_field("rule", rule.to_string());
+    to.text("name");
+    match rule.name() {
+        Some(name) => to.text(name.as_str()),
+        None => to.null(),
+    }
+    to.integer_field("verdict", ruling.verdict.code());
+    to.integer_field("limit", ruling.limit);
+    to.integer_field("remaining", ruling.remaining);
+    to.integer_field("wait_ms", ruling.wait_ms);
+    to.integer_field("reset_ms", ruling.reset_ms);
+    to.integer_field("shadow", i64::from(rule.is_shadow()));
+}
+
+fn show_key(to: &Writer<'_>, name: Option<Arg<'_>>) {
+    if let Some(name) = name {
+        to.text_field("key", name.bytes());
+    }
+}
+
+/// The block in force that ends last, the first of equals.
+fn longest_block<'a>(keys: &[Shown<'a>], now_us: u64) -> Option<(Option<Arg<'a>>, &'a Override)> {
+    let block_of = |key: &Shown<'a>| {
+        let overrule = key.limiter?.override_at(now_us)?;
+        (overrule.kind == OverrideKind::Block).then_some((key.name, overrule))
+    };
+    let ends = |block: &Override| block.until_us.unwrap_or(u64::MAX);
+    keys.iter()
+        .filter_map(block_of)
+        .reduce(|longest, block| if ends(block.1) > ends(longest.1) { block } else { longest })
+}

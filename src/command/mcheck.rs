@@ -1,0 +1,128 @@
+//! `RL.MCHECK`: may this request pass under several keys at once?
+//!
+//! All keys are opened before anything is decided, so a key of another type is
+//! an error that changes nothing. What a check did is told key by key; the
+//! server makes one transaction of it.
+
+use super::answer::{self, Shown};
+use super::scratch::{self, Scratch};
+use super::words::Words;
+use super::{effect, expiry, top};
+use crate::datatype::{Held, LIMITER};
+use crate::limit::{self, Ban, Change, Check, Part, Rule};
+use crate::parse::{Group, ManyRequest};
+use crate::server::{Args, Call, Event, Failure, clock};
+use crate::{config, metrics, parse};
+
+/// `RL.MCHECK numkeys key [key ...] [COST n] [META text] [AT unix-us] [FULL]
+/// rule [rule ...] [NEXT rule [rule ...]] ...`
+pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
+    if call.is_asked_for_keys() {
+        tell_keys(call);
+        return Ok(());
+    }
+    scratch::with(|Scratch { rules, rulings, named }| {
+        let args = call.args().from(1).bytes();
+        let request = parse::many(args, &config::limits(), named, rules)?;
+        let names = call.args().from(2).first(request.keys);
+        let clock_us = clock::now_us();
+        let now_us = request.check.at_us.unwrap_or(clock_us);
+        let asked = |index| Check {
+            rules: rules_of(&request, rules, index),
+            cost: request.check.cost,
+            now_us,
+            meta: request.check.meta,
+        };
+
+        let open = |name| Ok(Held::new(call.open_write(name, &LIMITER)?));
+        let mut keys = names.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
+        let parts = keys.iter_mut().enumerate();
+        let mut parts: Vec<_> =
+            parts.map(|(index, key)| Part::new(key.limiter(), asked(index))).collect();
+        let conclusion = limit::check(&mut parts, rulings);
+
+        if request.check.full {
+            let shown = |(part, name)| Shown {
+                name: Some(name),
+                rules: Part::check(part).rules,
+                rulings: rulings.get(part.rulings().clone()).unwrap_or_default(),
+                limiter: Some(part.limiter()),
+            };
+            let shown: Vec<_> = parts.iter().zip(names.iter()).map(shown).collect();
+            answer::full(call, conclusion.summary, now_us, &shown, conclusion.decider);
+        } else {
+            answer::short(call, conclusion.summary);
+        }
+
+        let verdict = conclusion.summary.verdict;
+        metrics::checked(verdict, clock_us);
+        named.count(verdict);
+        for (part, name) in parts.iter().zip(names.iter()) {
+            let rulings = rulings.get(part.rulings().clone()).unwrap_or_default();
+            metrics::looked_at(part.overruled(), part.ban().is_some(), part.check().rules, rulings);
+            if part.denied() {
+                top::denied(name.bytes(), clock_us);
+            }
+        }
+
+        let done = |part: &Part<'_>| (part.change(), part.ban());
+        let done: Vec<(Change, Option<Ban>)> = parts.iter().map(done).collect();
+        drop(parts);
+        let written = call.args().last(request.check.rule_args);
+        for (index, ((key, name), (change, ban))) in
+            keys.iter_mut().zip(names.iter()).zip(&done).enumerate()
+        {
+            let changed = *change != Change::Nothing;
+            if !changed && ban.is_none() {
+                continue;
+            }
+            key.keep()?;
+            let expiry = expiry::settle(key.key(), now_us, clock_us);
+            if changed {
+                let words = Words::of(args_of(&request, written, index), named);
+                effect::tell_check(call, name, &asked(index), *change, expiry, words.args());
+            }
+            if ban.is_some()
+                && let Some(ban) = key.limiter().overrule()
+            {
+                effect::tell_overrule(call, name, c"ban", ban, now_us, expiry);
+            }
+            call.signal_modified(name);
+        }
+
+        drop(keys);
+        for (name, (_, ban)) in names.iter().zip(&done) {
+            if ban.is_some() {
+                call.notify(Event::Own(c"rl.ban"), name);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Where the keys are, for a server that cannot read it off the command's
+/// description.
+fn tell_keys(call: &Call<'_>) {
+    let count = call.args().get(1).and_then(|count| parse::digits(count.bytes()));
+    let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    for position in 2..call.args().len().min(count.saturating_add(2)) {
+        call.tell_key_at(position);
+    }
+}
+
+/// One group serves all keys, or each has its own.
+fn group_of<'r>(request: &'r ManyRequest<'_>, index: usize) -> Option<&'r Group> {
+    match request.groups.as_slice() {
+        [group] => Some(group),
+        groups => groups.get(index),
+    }
+}
+
+fn rules_of<'r>(request: &ManyRequest<'_>, rules: &'r [Rule], index: usize) -> &'r [Rule] {
+    group_of(request, index).and_then(|group| rules.get(group.rules.clone())).unwrap_or_default()
+}
+
+fn args_of<'a>(request: &ManyRequest<'_>, written: Args<'a>, index: usize) -> Args<'a> {
+    let group = group_of(request, index).map(|group| group.args.clone()).unwrap_or_default();
+    written.from(group.start).first(group.len())
+}

@@ -1,0 +1,72 @@
+//! `RL.POLICY`: rules under a name.
+
+use super::scratch::{self, Scratch};
+use crate::config;
+use crate::parse::{self, PolicyRequest};
+use crate::policy;
+use crate::server::{Call, Failure};
+
+/// As the server's own commands with subcommands say it.
+const HELP: [&str; 11] = [
+    "RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "SET <name> <rule> [<rule> ...]",
+    "    Set or replace a policy: checks name it as @name.",
+    "GET <name>",
+    "    Return the rules of a policy.",
+    "DEL <name>",
+    "    Delete a policy; what was consumed under it stays.",
+    "LIST",
+    "    Return the names of all policies.",
+    "HELP",
+    "    Print this help.",
+];
+
+/// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
+pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
+    scratch::with(|Scratch { rules, .. }| {
+        // What a primary or the AOF sets was judged when it was set.
+        let limits = (!call.must_be_obeyed()).then(config::limits);
+        match parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules)? {
+            PolicyRequest::Set(name) => {
+                policy::set(name, rules);
+                call.replicate_verbatim();
+                call.reply_ok();
+            }
+            PolicyRequest::Delete(name) => {
+                let deleted = policy::delete(&name);
+                if deleted {
+                    call.replicate_verbatim();
+                }
+                call.reply_integer(i64::from(deleted));
+            }
+            PolicyRequest::Get(name) => show(call, policy::get(name.as_bytes()).as_deref()),
+            PolicyRequest::List => {
+                let all = policy::all();
+                call.reply(|to| {
+                    to.array(all.len());
+                    for policy in &all {
+                        to.text(policy.name().as_bytes());
+                    }
+                });
+            }
+            PolicyRequest::Help => call.reply(|to| {
+                to.array(HELP.len());
+                HELP.iter().for_each(|line| to.status(line));
+            }),
+        }
+        Ok(())
+    })
+}
+
+/// The rules of a policy, or nil.
+fn show(call: &Call<'_>, policy: Option<&policy::Policy>) {
+    call.reply(|to| match policy {
+        Some(policy) => {
+            to.array(policy.rules().len());
+            for rule in policy.rules() {
+                to.text(rule.to_string());
+            }
+        }
+        None => to.null(),
+    });
+}

@@ -1,0 +1,263 @@
+//! Policies: rules that the server keeps under a name.
+//!
+//! ```text
+//! RL.POLICY SET free 20/m 800/d        parsed once
+//! RL.CHECK user:42 @free               looked up: nothing is parsed
+//! ```
+//!
+//! They are the server's, not a key's: like functions they lie in the RDB file
+//! beside the keys, and travel in the replication stream and the AOF as the
+//! commands that set them. What checks consume under them is told in their
+//! rules' own words, so neither replicas nor a saved key ever depend on them.
+//!
+//! ```text
+//! loaded with the module      from its arguments
+//! then from RDB or AOF        those saved replace those of the same name
+//! from a primary              those of the primary replace all
+//!   loaded in the background  staged, and put in force when all is loaded
+//! ```
+//!
+//! The lock is held for a moment only, never while the server is called, so a
+//! call within a call finds it free.
+
+#![forbid(unsafe_code)]
+
+use lazy_static::lazy_static;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::limit::rule::Name;
+use crate::limit::{Rule, Verdict};
+use crate::metrics::Counter;
+use crate::parse::{self, Fault, ParseError, Policies};
+use crate::server::info::Fields;
+use crate::server::{EventContext, Occasion, Texts};
+
+/// Rules under a name.
+#[derive(Debug)]
+pub struct Policy {
+    name: Name,
+    rules: Box<[Rule]>,
+    /// The rules in canonical text.
+    texts: Texts,
+    counts: Arc<Counts>,
+}
+
+/// The checks that named a policy. They go on when its rules change.
+#[derive(Debug)]
+struct Counts {
+    /// As `INFO` shows it.
+    field: CString,
+    allowed: Counter,
+    limited: Counter,
+}
+
+type Names = HashMap<Box<[u8]>, Arc<Policy>>;
+
+#[derive(Debug, Default)]
+struct Store {
+    in_force: Names,
+    /// What comes from a primary while the old data still serves.
+    staged: Option<Names>,
+}
+
+lazy_static! {
+    static ref STORE: Mutex<Store> = Mutex::default();
+}
+
+fn store() -> MutexGuard<'static, Store> {
+    // A map is whole whatever happened to the call that had it last.
+    STORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Policy {
+    fn new(name: Name, rules: &[Rule]) -> Self {
+        let field = CString::new(format!("policy_{}", name.as_str())).unwrap_or_default();
+        let counts = Counts { field, allowed: Counter::new(), limited: Counter::new() };
+        let texts = Texts::new(rules.iter().map(Rule::to_string));
+        Self { name, rules: rules.into(), texts, counts: Arc::new(counts) }
+    }
+
+    /// The rules in canonical text.
+    #[must_use]
+    pub const fn texts(&self) -> &Texts {
+        &self.texts
+    }
+
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    #[must_use]
+    pub const fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+}
+
+/// Sets or replaces a policy.
+pub fn set(name: Name, rules: &[Rule]) {
+    let mut policy = Policy::new(name, rules);
+    let replaced = {
+        let mut store = store();
+        if let Some(before) = store.in_force.get(name.as_bytes()) {
+            policy.counts = Arc::clone(&before.counts);
+        }
+        store.in_force.insert(name.as_bytes().into(), Arc::new(policy))
+    };
+    drop(replaced);
+}
+
+/// Sets a policy written in one word, `name=rule[;rule ...]`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn configure(text: &[u8], limits: &parse::Limits) -> Result<(), ParseError> {
+    let mut rules = Vec::new();
+    let name = parse::written_policy(text, Some(limits), &mut rules)?;
+    set(name, &rules);
+    Ok(())
+}
+
+/// A policy, if there is one of this name.
+#[must_use]
+pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
+    store().in_force.get(name).cloned()
+}
+
+/// Whether there was one to delete.
+pub fn delete(name: &Name) -> bool {
+    let removed = store().in_force.remove(name.as_bytes());
+    removed.is_some()
+}
+
+/// All of them, by name.
+#[must_use]
+pub fn all() -> Vec<Arc<Policy>> {
+    let mut all: Vec<_> = store().in_force.values().cloned().collect();
+    all.sort_unstable_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
+    all
+}
+
+/// The policies that a request names, kept for as long as it runs.
+#[derive(Debug, Default)]
+pub struct Named(Vec<Arc<Policy>>);
+
+impl Policies for Named {
+    fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
+        let place = match self.0.iter().position(|policy| policy.name.as_bytes() == name) {
+            Some(place) => place,
+            None => {
+                self.0.push(get(name).ok_or(Fault::UnknownPolicy)?);
+                self.0.len().saturating_sub(1)
+            }
+        };
+        Ok(self.0.get(place).map_or(&[], |policy| policy.rules()))
+    }
+}
+
+impl Named {
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&Policy> {
+        self.0.iter().find(|policy| policy.name.as_bytes() == name).map(|policy| &**policy)
+    }
+
+    /// Counts a check that named them.
+    pub fn count(&self, verdict: Verdict) {
+        for policy in &self.0 {
+            match verdict {
+                Verdict::Allowed => policy.counts.allowed.add(1),
+                Verdict::Limited => policy.counts.limited.add(1),
+                Verdict::Blocked => {}
+            }
+        }
+    }
+}
+
+/// All policies as they are saved: a line each, as [`configure`] reads it.
+#[must_use]
+pub fn saved() -> Vec<u8> {
+    let mut lines = Vec::new();
+    for policy in all() {
+        lines.extend_from_slice(policy.name.as_bytes());
+        for (index, rule) in policy.rules.iter().enumerate() {
+            lines.push(if index == 0 { b'=' } else { b';' });
+            lines.extend_from_slice(rule.to_string().as_bytes());
+        }
+        lines.push(b'\n');
+    }
+    lines
+}
+
+/// Loads policies that were saved: all of them, or none if there is an error.
+///
+/// # Errors
+/// What is wrong with the first line that is no policy.
+pub fn load(saved: &[u8]) -> Result<(), ParseError> {
+    let mut loaded = Vec::new();
+    let mut rules = Vec::new();
+    // Each line ends with a line feed: what follows the last is empty.
+    for line in saved.strip_suffix(b"\n").unwrap_or(saved).split(|&byte| byte == b'\n') {
+        if !saved.is_empty() {
+            let name = parse::written_policy(line, None, &mut rules)?;
+            loaded.push(Arc::new(Policy::new(name, &rules)));
+        }
+    }
+    let mut store = store();
+    let Store { in_force, staged } = &mut *store;
+    let names = staged.as_mut().unwrap_or(in_force);
+    names.extend(loaded.into_iter().map(|policy| (policy.name.as_bytes().into(), policy)));
+    Ok(())
+}
+
+/// What the server is about to do with its data.
+pub fn on(ctx: &EventContext, occasion: Occasion) {
+    match occasion {
+        Occasion::LoadsFromPrimary => forget_unless_staged(),
+        Occasion::StagingBegins => drop(store_staged(Some(Names::new()))),
+        Occasion::StagingFailed => drop(store_staged(None)),
+        Occasion::StagingDone => {
+            if let Some(staged) = store_staged(None) {
+                let replaced = std::mem::replace(&mut store().in_force, staged);
+                drop(replaced);
+            }
+        }
+        Occasion::AofRewriteBegan => {
+            for policy in all() {
+                ctx.replicate(c"RL.POLICY", c"SET", policy.name.as_bytes(), policy.texts.args());
+            }
+        }
+    }
+}
+
+fn store_staged(staged: Option<Names>) -> Option<Names> {
+    std::mem::replace(&mut store().staged, staged)
+}
+
+fn forget_unless_staged() {
+    let mut store = store();
+    if store.staged.is_none() {
+        let forgotten = std::mem::take(&mut store.in_force);
+        drop(store);
+        drop(forgotten);
+    }
+}
+
+/// Writes a line a policy for `INFO`.
+pub fn write(fields: &Fields) {
+    for policy in all() {
+        let Counts { field, allowed, limited } = &*policy.counts;
+        fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+    }
+}

@@ -1,0 +1,200 @@
+//! What happens to the server's data as a whole.
+//!
+//! What a module keeps beside the keys has to follow them: when a replica
+//! throws its data away for its primary's, when it loads the new beside the
+//! old, and when the AOF is rewritten as commands, for which there is no hook.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
+use std::{ptr, slice};
+
+use redis_module::{Context, raw};
+
+use super::args::Args;
+use super::callback::guarded;
+
+/// What is about to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// What a primary sends is loaded from here on.
+    LoadsFromPrimary,
+    /// What is loaded from here on must not be in force yet.
+    StagingBegins,
+    /// What was loaded is in force.
+    StagingDone,
+    /// What was loaded is to be forgotten.
+    StagingFailed,
+    /// The AOF is being rewritten as commands; what is replicated from now on
+    /// comes after them.
+    AofRewriteBegan,
+}
+
+/// Where an occasion is told.
+#[derive(Debug)]
+pub struct EventContext {
+    ctx: *mut raw::RedisModuleCtx,
+}
+
+/// What to do then.
+pub type OnOccasion = fn(&EventContext, Occasion);
+
+static HANDLER: OnceLock<OnOccasion> = OnceLock::new();
+
+/// The version of each event's description.
+const VERSION: u64 = 1;
+
+/// Tells the function of each occasion.
+pub fn register(ctx: &Context, handler: OnOccasion) {
+    // A module is loaded once.
+    let _ = HANDLER.set(handler);
+    for id in [
+        raw::REDISMODULE_EVENT_LOADING,
+        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
+        raw::REDISMODULE_EVENT_REPL_BACKUP,
+        raw::REDISMODULE_EVENT_FORK_CHILD,
+    ] {
+        let event = raw::RedisModuleEvent { id, dataver: VERSION };
+        // SAFETY: the context is the one the module is being loaded with. A
+        // server that does not know an event never tells of it.
+        unsafe {
+            if let Some(subscribe) = raw::RedisModule_SubscribeToServerEvent {
+                subscribe(ctx.ctx, event, Some(on_event));
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn on_event(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guarded((), || {
+        let ctx = EventContext { ctx };
+        match event.id {
+            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == BORN => {
+                if ctx.rewrites_aof() && !ctx.rewrites_as_rdb() {
+                    ctx.tell_soon();
+                }
+            }
+            id => {
+                if let Some(occasion) = occasion(id, subevent) {
+                    ctx.tell(occasion);
+                }
+            }
+        }
+    });
+}
+
+/// The first of the events of a child: it is there.
+const BORN: u64 = 0;
+
+fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
+    match (event, subevent) {
+        (raw::REDISMODULE_EVENT_LOADING, 2) => Some(Occasion::LoadsFromPrimary),
+        // 6.2 makes a backup, and restores or discards it: the same thing, told
+        // from the other side.
+        (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP, what) => {
+            match what {
+                0 => Some(Occasion::StagingBegins),
+                1 => Some(Occasion::StagingFailed),
+                2 => Some(Occasion::StagingDone),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    guarded((), || EventContext { ctx }.tell(Occasion::AofRewriteBegan));
+}
+
+impl EventContext {
+    fn tell(&self, occasion: Occasion) {
+        if let Some(handle) = HANDLER.get() {
+            handle(self, occasion);
+        }
+    }
+
+    /// Tells of the rewriting when whatever began it is over. Were it a
+    /// `BGREWRITEAOF`, the server would take what is replicated meanwhile for
+    /// its effect, and replicate and save the command itself beside it.
+    fn tell_soon(&self) {
+        // SAFETY: the context is alive.
+        unsafe {
+            if let Some(create_timer) = raw::RedisModule_CreateTimer {
+                create_timer(self.ctx, 0, Some(on_rewrite), ptr::null_mut());
+            }
+        }
+    }
+
+    /// Whether the child that was just born rewrites the AOF.
+    fn rewrites_aof(&self) -> bool {
+        // SAFETY: the context is alive; what was got is freed, once.
+        unsafe {
+            let (Some(get), Some(field), Some(free)) = (
+                raw::RedisModule_GetServerInfo,
+                raw::RedisModule_ServerInfoGetFieldUnsigned,
+                raw::RedisModule_FreeServerInfo,
+            ) else {
+                return false;
+            };
+            let info = get(self.ctx, c"persistence".as_ptr());
+            let rewrites = field(info, c"aof_rewrite_in_progress".as_ptr(), ptr::null_mut());
+            free(self.ctx, info);
+            rewrites == 1
+        }
+    }
+
+    /// Whether it writes an RDB file in front, which has a place for what lies
+    /// beside the keys.
+    fn rewrites_as_rdb(&self) -> bool {
+        // SAFETY: the context is alive, the format describes the arguments; the
+        // reply is freed, once, and its text read before that.
+        unsafe {
+            let (Some(call), Some(element), Some(text), Some(free)) = (
+                raw::RedisModule_Call,
+                raw::RedisModule_CallReplyArrayElement,
+                raw::RedisModule_CallReplyStringPtr,
+                raw::RedisModule_FreeCallReply,
+            ) else {
+                return false;
+            };
+            let (get, name) = (c"GET".as_ptr(), c"aof-use-rdb-preamble".as_ptr());
+            let reply = call(self.ctx, c"CONFIG".as_ptr(), c"cc".as_ptr(), get, name);
+            if reply.is_null() {
+                return false;
+            }
+            let mut len = 0;
+            let value = element(reply, 1);
+            let start = if value.is_null() { ptr::null() } else { text(value, &raw mut len) };
+            let is_yes =
+                !start.is_null() && slice::from_raw_parts(start.cast::<u8>(), len) == b"yes";
+            free(reply);
+            is_yes
+        }
+    }
+
+    /// Replicates and persists `command subcommand name texts...`.
+    pub fn replicate(&self, command: &CStr, subcommand: &CStr, name: &[u8], texts: Args<'_>) {
+        let texts = texts.raw();
+        // SAFETY: the format describes the arguments after it (see
+        // `Call::replicate_effect`). All are alive.
+        unsafe {
+            if let Some(replicate) = raw::RedisModule_Replicate {
+                replicate(
+                    self.ctx,
+                    command.as_ptr(),
+                    c"cbv".as_ptr(),
+                    subcommand.as_ptr(),
+                    name.as_ptr().cast::<c_char>(),
+                    name.len(),
+                    texts.as_ptr(),
+                    texts.len(),
+                );
+            }
+        }
+    }
+}
