@@ -9,8 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::{RedisResult, Value, cmd};
 use users::{
-    INTERNAL, LIMITING, assert_allowed, assert_no_permission, connect_as, connect_as_limiting,
-    connect_as_operating, has_categories, has_own_category, operating_calls, run,
+    ADMINISTERING, INTERNAL, LIMITING, assert_allowed, assert_no_permission, connect_as,
+    connect_as_limiting, connect_as_operating, has_categories, has_own_category, operating_calls,
+    run,
 };
 
 #[test]
@@ -20,6 +21,7 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
         for call in [
             &["RL.CHECK", "rl:1", "COST", "2", "5/m", "bucket:9/h"][..],
             &["RL.CHECK", "rl:1", "META", "who", "5/m"],
+            &["RL.MCHECK", "2", "rl:1", "rl:2", "5/m"],
             &["RL.PEEK", "rl:1", "FULL", "5/m"],
             &["RL.LOG", "rl:1", "COUNT", "5"],
             &["RL.INFO", "rl:1"],
@@ -31,6 +33,7 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
         }
         for call in [
             &["RL.CHECK", "other", "5/m"][..],
+            &["RL.MCHECK", "2", "rl:1", "other", "5/m"],
             &["RL.PEEK", "other", "5/m"],
             &["RL.REFUND", "other", "1"],
             &["RL.RESET", "other"],
@@ -50,7 +53,7 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
         for call in operating_calls("rl:1") {
             assert_no_permission(&mut c, &call);
         }
-        for call in INTERNAL {
+        for call in ADMINISTERING.into_iter().chain(INTERNAL) {
             assert_no_permission(&mut c, call);
         }
     });
@@ -72,7 +75,7 @@ fn an_operator_is_given_its_commands_by_name_and_only_its_keys() {
         let (_, rows): (String, Vec<Vec<Value>>) =
             cmd("RL.BLOCKS").arg(&["0", "COUNT", "100"]).query(&mut c).unwrap();
         assert_eq!(rows.len(), 1, "{rows:?}");
-        for call in INTERNAL {
+        for call in ADMINISTERING.into_iter().chain(INTERNAL) {
             assert_no_permission(&mut c, call);
         }
         assert_no_permission(&mut c, &["DEL", "rl:1"]);
@@ -91,9 +94,18 @@ fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
                 assert_no_permission(&mut c, &call);
             }
         }
-        for call in INTERNAL {
+        for call in ADMINISTERING.into_iter().chain(INTERNAL) {
             assert_no_permission(&mut c, call);
         }
+        let mut c = connect_as(server, "policies", &["~*", "+@admin", "+@dangerous"]);
+        for call in ADMINISTERING {
+            if has_categories(server.flavor()) {
+                assert_allowed(&mut c, call);
+            } else {
+                assert_no_permission(&mut c, call);
+            }
+        }
+        assert_allowed(&mut connect_as(server, "by-name", &["+rl.policy"]), ADMINISTERING[0]);
         if has_own_category(server.flavor()) {
             // Nor does everything harmless include what administers.
             let mut c = connect_as(server, "guest", &["~*", "+@all", "-@admin"]);
@@ -154,6 +166,8 @@ fn commands_are_in_the_categories_of_what_they_do() {
             ("rl.unexempt", "write fast admin"),
             ("rl.blocks", "read slow admin"),
             ("rl.top", "read slow admin"),
+            ("rl.mcheck", "write slow ratelimit"),
+            ("rl.policy", "write slow admin dangerous"),
             ("rl.apply", "write slow admin dangerous"),
             ("rl.load", "write slow admin dangerous"),
         ] {

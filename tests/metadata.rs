@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use argument::{Argument, read, ways_to_write};
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
-use table::{COMMANDS, Expected};
+use table::{Expected, commands};
 
 fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(ToString::to_string).collect()
@@ -42,7 +42,7 @@ fn each_documented(body: impl Fn(&mut Connection, &Expected, &[Argument])) {
                 return; // COMMAND DOCS and key specs came with 7.0.
             }
             let mut c = server.connect();
-            for command in &COMMANDS {
+            for command in commands(server.flavor()) {
                 let arguments = arguments(&mut c, command.name);
                 body(&mut c, command, &arguments);
             }
@@ -64,7 +64,8 @@ fn the_server_lists_these_commands_and_no_others() {
             let names = all.into_iter().map(|mut info| read::<String>(info.swap_remove(0)));
             names.filter(|name| name.starts_with("rl.") || name.starts_with("cl.")).collect()
         };
-        assert_eq!(listed, COMMANDS.iter().map(|command| command.name.to_string()).collect());
+        let known = commands(server.flavor()).map(|command| command.name.to_string());
+        assert_eq!(listed, known.collect());
     });
 }
 
@@ -72,7 +73,8 @@ fn the_server_lists_these_commands_and_no_others() {
 fn flags_arity_and_the_place_of_the_key_are_known() {
     server::on_all(|server| {
         let mut c = server.connect();
-        for Expected { name, flags, arity, key, .. } in &COMMANDS {
+        for command in commands(server.flavor()) {
+            let Expected { name, flags, arity, .. } = command;
             let info = info(&mut c, name);
             let mut flags = words(flags);
             if server.flavor().is_7_or_later() {
@@ -80,7 +82,7 @@ fn flags_arity_and_the_place_of_the_key_are_known() {
                 assert_eq!(info[1], Value::Int(*arity), "{name}");
             }
             assert_eq!(read::<BTreeSet<String>>(info[2].clone()), flags, "{name}");
-            let position = i64::from(!key.is_empty());
+            let position = i64::from(command.has_key() && !command.counts_keys());
             assert_eq!(info[3..6], [(); 3].map(|()| Value::Int(position)), "{name}");
         }
     });
@@ -88,7 +90,8 @@ fn flags_arity_and_the_place_of_the_key_are_known() {
 
 #[test]
 fn the_key_is_specified_with_what_is_done_to_it() {
-    each_documented(|c, Expected { name, key, .. }, _| {
+    each_documented(|c, command, _| {
+        let Expected { name, key, .. } = command;
         let specs: Vec<HashMap<String, Value>> = read(info(c, name).swap_remove(8));
         let specs: Vec<_> = specs
             .into_iter()
@@ -96,14 +99,22 @@ fn the_key_is_specified_with_what_is_done_to_it() {
                 let search: HashMap<String, Value> = read(spec["begin_search"].clone());
                 let keys: HashMap<String, Value> = read(spec["find_keys"].clone());
                 assert_eq!(read::<String>(search["type"].clone()), "index", "{name}");
-                assert_eq!(read::<String>(keys["type"].clone()), "range", "{name}");
+                let how = if command.counts_keys() { "keynum" } else { "range" };
+                assert_eq!(read::<String>(keys["type"].clone()), how, "{name}");
                 let flags: BTreeSet<String> = read(spec["flags"].clone());
                 let first: BTreeMap<String, i64> = read(search["spec"].clone());
                 let range: BTreeMap<String, i64> = read(keys["spec"].clone());
-                (flags, first["index"], (range["lastkey"], range["keystep"], range["limit"]))
+                (flags, first["index"], range)
             })
             .collect();
-        let expected = if key.is_empty() { vec![] } else { vec![(words(key), 1, (0, 1, 0))] };
+        let range = if command.counts_keys() {
+            [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]
+        } else {
+            [("lastkey", 0), ("keystep", 1), ("limit", 0)]
+        };
+        let range = range.map(|(name, value)| (name.to_string(), value)).into();
+        let expected = (words(key), 1, range);
+        let expected = if command.has_key() { vec![expected] } else { vec![] };
         assert_eq!(specs, expected, "{name}");
     });
 }
@@ -112,12 +123,12 @@ fn the_key_is_specified_with_what_is_done_to_it() {
 fn a_wrong_number_of_arguments_is_refused() {
     server::on_all(|server| {
         let mut c = server.connect();
-        for command in &COMMANDS {
-            let least = command.arity.unsigned_abs() as usize - 1;
+        for command in commands(server.flavor()) {
+            let least = command.least_arguments();
             let most = if command.arity > 0 { least } else { usize::MAX };
             for count in (0..=least + 1).filter(|count| !(least..=most).contains(count)) {
                 let reply: RedisResult<Value> =
-                    cmd(command.name).arg(&["5"; 9][..count]).query(&mut c);
+                    command.call().arg(&["5"; 9][..count]).query(&mut c);
                 let error = reply.expect_err(command.name).to_string();
                 // From 7.0 on the server counts before it calls. On 6.2 the command does, and
                 // one that answers no client does not even count.
@@ -156,7 +167,8 @@ fn every_command_is_summed_up() {
         assert!(summary.ends_with('.') && summary.len() <= 80, "{name}: «{summary}»");
         // What an internal command costs may depend on the one that it repeats.
         let complexity = text("complexity");
-        assert!(complexity.contains("O(") || command.is_internal(), "{name}: «{complexity}»");
+        let depends = command.is_internal() || command.is_container();
+        assert!(complexity.contains("O(") || depends, "{name}: «{complexity}»");
         let since = text("since");
         let numbers: Result<Vec<u32>, _> = since.split('.').map(str::parse).collect();
         assert_eq!(numbers.map(|numbers| numbers.len()), Ok(3), "{name} since {since}");
@@ -168,8 +180,15 @@ fn every_command_is_summed_up() {
 fn what_is_documented_is_accepted() {
     each_documented(|c, command, arguments| {
         for way in ways_to_write(arguments) {
+            if command.is_container() {
+                continue;
+            }
+            let mut way = way;
+            if way.contains(&"NEXT") {
+                way.splice(..2, ["2", "k", "l"]); // a group of rules is for a key
+            }
             let written = format!("{} {}", command.name, way.join(" "));
-            let reply: RedisResult<Value> = cmd(command.name).arg(&way).query(c);
+            let reply: RedisResult<Value> = command.call().arg(&way).query(c);
             match reply {
                 Ok(_) => assert!(!command.is_internal(), "{written} was obeyed"),
                 Err(error) => assert!(
@@ -184,8 +203,12 @@ fn what_is_documented_is_accepted() {
 /// What `COMMAND` says about a call of this command, in its shortest form.
 fn about_call(sub: &str, command: &Expected, key: &str) -> Cmd {
     let mut about = cmd("COMMAND");
-    about.arg(sub).arg(command.name);
-    let mut arguments = command.arity.unsigned_abs() as usize - 1;
+    about.arg(sub).arg(command.name.split('|').collect::<Vec<_>>());
+    let mut arguments = command.least_arguments();
+    if command.counts_keys() {
+        about.arg(1);
+        arguments -= 1;
+    }
     if command.has_key() {
         about.arg(key);
         arguments -= 1;
@@ -197,7 +220,7 @@ fn about_call(sub: &str, command: &Expected, key: &str) -> Cmd {
 fn the_keys_of_a_call_are_told() {
     server::on_all(|server| {
         let mut c = server.connect();
-        for command in &COMMANDS {
+        for command in commands(server.flavor()) {
             let name = command.name;
             let keys: RedisResult<Vec<String>> =
                 about_call("GETKEYS", command, "some key").query(&mut c);

@@ -58,10 +58,12 @@ impl Drop for Payload {
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.
 pub unsafe fn save(rdb: *mut raw::RedisModuleIO, payload: &[u8]) {
+    // 6.2 reads a first byte even where there is none.
+    let start = if payload.is_empty() { c"".as_ptr() } else { payload.as_ptr().cast() };
     // SAFETY: the caller's promise; the bytes are copied.
     unsafe {
         if let Some(save) = raw::RedisModule_SaveStringBuffer {
-            save(rdb, payload.as_ptr().cast(), payload.len());
+            save(rdb, start, payload.len());
         }
     }
 }

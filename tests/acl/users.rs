@@ -7,12 +7,13 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 use crate::server::{Flavor, Server};
 
 /// What limits, and is all that `+@ratelimit` gives.
-pub const LIMITING: [&str; 9] = [
+pub const LIMITING: [&str; 10] = [
     "cl.throttle",
     "rl.check",
     "rl.explain",
     "rl.info",
     "rl.log",
+    "rl.mcheck",
     "rl.peek",
     "rl.refund",
     "rl.reset",
@@ -34,6 +35,14 @@ pub fn operating_calls(key: &str) -> [Vec<&str>; 6] {
         vec!["RL.TOP"],
     ]
 }
+
+/// What decides over the server.
+pub const ADMINISTERING: [&[&str]; 4] = [
+    &["RL.POLICY", "SET", "free", "5/m"],
+    &["RL.POLICY", "GET", "free"],
+    &["RL.POLICY", "LIST"],
+    &["RL.POLICY", "DEL", "free"],
+];
 
 /// What only a primary's link and the loader may say, each in a form that would be right from them.
 pub const INTERNAL: [&[&str]; 3] = [

@@ -11,8 +11,8 @@ pub struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
-    /// What it is one of.
-    choices: Vec<Self>,
+    /// What it is one of, or consists of.
+    parts: Vec<Self>,
 }
 
 impl Argument {
@@ -23,15 +23,15 @@ impl Argument {
         let kind: String = read(fields.remove("type").expect("an argument has a type"));
         let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
         assert_eq!(key_spec, (kind == "key").then_some(0), "the one key is the first key spec");
-        let choices = fields.remove("arguments").map(Self::list).unwrap_or_default();
-        assert_eq!(choices.is_empty(), kind != "oneof", "what it is one of");
+        let parts = fields.remove("arguments").map(Self::list).unwrap_or_default();
+        assert_eq!(!parts.is_empty(), ["oneof", "block"].contains(&&*kind), "what it is made of");
         Self {
             name: read(fields.remove("name").expect("an argument has a name")),
             kind,
             token: fields.remove("token").map(read),
             optional,
             multiple,
-            choices,
+            parts,
         }
     }
 
@@ -43,9 +43,8 @@ impl Argument {
     pub fn notation(&self) -> String {
         let value = match self.kind.as_str() {
             "pure-token" => None,
-            "oneof" => {
-                Some(self.choices.iter().map(Self::notation).collect::<Vec<_>>().join(" | "))
-            }
+            "oneof" => Some(self.notations(" | ")),
+            "block" => Some(format!("{{{}}}", self.notations(" "))),
             kind => Some(format!("{}:{kind}", self.name)),
         };
         let words: Vec<String> = self.token.clone().into_iter().chain(value).collect();
@@ -53,11 +52,18 @@ impl Argument {
         if self.optional { format!("[{text}]") } else { text }
     }
 
+    fn notations(&self, between: &str) -> String {
+        self.parts.iter().map(Self::notation).collect::<Vec<_>>().join(between)
+    }
+
     /// What a caller could write for it: one way for each choice there is.
     fn ways(&self) -> Vec<Vec<&str>> {
         let mut ways = if self.optional { vec![vec![]] } else { vec![] };
-        ways.extend(self.choices.iter().flat_map(Self::ways));
-        if self.choices.is_empty() {
+        if self.kind == "block" {
+            ways.extend(ways_to_write(&self.parts));
+        } else if self.kind == "oneof" {
+            ways.extend(self.parts.iter().flat_map(Self::ways));
+        } else {
             let (values, token) = (self.values(), self.token.as_deref());
             let most = if self.multiple { values.len() } else { values.len().min(1) };
             let counts = values.len().min(1)..=most;
@@ -71,6 +77,8 @@ impl Argument {
         match (self.kind.as_str(), self.name.as_str()) {
             ("pure-token", _) => &[],
             ("key", _) => &["k"],
+            ("integer", "numkeys") => &["1"],
+            ("string", "name") => &["free"],
             ("integer", "cost" | "units" | "count") => &["1"],
             ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
             ("integer", "seconds" | "milliseconds") => &["100"],

@@ -1,19 +1,25 @@
 //! The commands as every server must know them.
 
+use redis::{Cmd, cmd};
+
+use crate::server::Flavor;
+
 /// A command as the server must know it.
 pub struct Expected {
+    /// Of a subcommand: what contains it, `|`, and its own.
     pub name: &'static str,
     /// In the words of `COMMAND INFO`, without `module`, which all have.
     pub flags: &'static str,
     /// Arguments with the name; `-n` is n or more.
     pub arity: i64,
-    /// What is done to the key, which is the first argument; nothing where there is none.
+    /// What is done to the key, which is the first argument, or the keys, of which the first
+    /// argument is the number; nothing where there is none.
     pub key: &'static str,
     /// The documented arguments, each as `name:type`, behind its token if it has one.
     pub syntax: &'static str,
 }
 
-pub const COMMANDS: [Expected; 17] = [
+const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -29,6 +35,15 @@ pub const COMMANDS: [Expected; 17] = [
         key: "RO access",
         syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
                  rule:string...",
+    },
+    Expected {
+        name: "rl.mcheck",
+        flags: "write denyoom movablekeys",
+        arity: -4,
+        key: "RW access update",
+        syntax: "numkeys:integer key:key... [COST cost:integer] [META text:string] \
+                 [AT unix-time-microseconds:integer] [FULL] rule:string... \
+                 [{NEXT rule:string...}...]",
     },
     Expected {
         name: "rl.refund",
@@ -115,6 +130,30 @@ pub const COMMANDS: [Expected; 17] = [
         key: "RW access update",
         syntax: THROTTLE,
     },
+    Expected { name: "rl.policy", flags: "write", arity: -2, key: "", syntax: "" },
+    Expected {
+        name: "rl.policy|set",
+        flags: "write denyoom",
+        arity: -4,
+        key: "",
+        syntax: "name:string rule:string...",
+    },
+    Expected {
+        name: "rl.policy|get",
+        flags: "readonly fast",
+        arity: 3,
+        key: "",
+        syntax: "name:string",
+    },
+    Expected {
+        name: "rl.policy|del",
+        flags: "write fast",
+        arity: 3,
+        key: "",
+        syntax: "name:string",
+    },
+    Expected { name: "rl.policy|list", flags: "readonly", arity: 2, key: "", syntax: "" },
+    Expected { name: "rl.policy|help", flags: "fast loading stale", arity: 2, key: "", syntax: "" },
     Expected {
         name: "rl.apply",
         flags: "write admin",
@@ -139,7 +178,37 @@ const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | 
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time] [REASON reason:string]";
 
+/// Those that a server knows: subcommands came with 7.0, until then what contains them does it all.
+pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {
+    COMMANDS.iter().filter(move |command| flavor.is_7_or_later() || !command.name.contains('|'))
+}
+
 impl Expected {
+    /// A call without arguments.
+    pub fn call(&self) -> Cmd {
+        let mut words = self.name.split('|');
+        let mut call = cmd(words.next().expect("a name"));
+        call.arg(words.collect::<Vec<_>>());
+        call
+    }
+
+    /// How many arguments must follow the name and, of a subcommand, its own.
+    pub fn least_arguments(&self) -> usize {
+        self.arity.unsigned_abs() as usize - self.name.split('|').count()
+    }
+
+    /// Contains others, and from 7.0 on does nothing itself.
+    pub fn is_container(&self) -> bool {
+        COMMANDS.iter().any(|other| {
+            other.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|'))
+        })
+    }
+
+    /// The first argument is the number of keys.
+    pub fn counts_keys(&self) -> bool {
+        self.flags.contains("movablekeys")
+    }
+
     /// Answers a primary and the loader only.
     pub fn is_internal(&self) -> bool {
         self.flags.contains("admin")

@@ -192,9 +192,10 @@ pub fn defaults() -> BTreeMap<String, String> {
     with_values(|setting| setting.default)
 }
 
-/// Lets the server start again with its configuration file changed, line by line.
+/// Lets the server start again with its configuration file changed, line by line, and no data:
+/// a server before 7.2 loads none that was saved with the module if it is to run without it.
 pub fn edit_config(server: &mut Server, edit: impl FnOnce(Vec<String>) -> Vec<String>) {
-    server.stop();
+    server.kill9();
     let file = server.dir().join("server.conf");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, edit(text.lines().map(ToString::to_string).collect()).join("\n")).unwrap();
