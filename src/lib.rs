@@ -57,6 +57,7 @@ pub mod top;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};
+use server::info::Sections;
 
 /// What happens at load, once the type is known to the server.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
@@ -65,8 +66,8 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         config::load(ctx, args)?;
         server::commands::register(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, policy::on);
-        let other = (c"policies", policy::write as server::info::WriteFields);
-        server::info::register(ctx, server::info::Sections { main: metrics::write, other });
+        let sections = Sections { always: metrics::write, unless_crashing: policy::write };
+        server::info::register(ctx, sections);
         Ok(())
     })
 }

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limit::{Kind, OverrideKind, Rule, Ruling, Verdict};
-use crate::server::info::Fields;
+use crate::server::info::Info;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -124,7 +124,8 @@ pub fn value_freed() {
 
 /// Writes the section. May be called while the server crashes, so it takes no
 /// lock and allocates nothing.
-pub fn write(fields: &Fields) {
+pub fn write(info: &Info) {
+    let Some(fields) = info.section(None) else { return };
     fields.add(c"checks", CHECKS.get());
     fields.add(c"allowed", ALLOWED.get());
     fields.add(c"limited", LIMITED.get());

@@ -31,7 +31,7 @@ use crate::limit::rule::Name;
 use crate::limit::{Rule, Verdict};
 use crate::metrics::Counter;
 use crate::parse::{self, Fault, ParseError, Policies};
-use crate::server::info::Fields;
+use crate::server::info::Info;
 use crate::server::{EventContext, Occasion, Texts};
 
 /// Rules under a name.
@@ -254,10 +254,15 @@ fn forget_unless_staged() {
     }
 }
 
-/// Writes a line a policy for `INFO`.
-pub fn write(fields: &Fields) {
-    for policy in all() {
-        let Counts { field, allowed, limited } = &*policy.counts;
-        fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+/// Writes a line a policy, in a section of their own.
+pub fn write(info: &Info) {
+    let all = all();
+    if !all.is_empty()
+        && let Some(fields) = info.section(Some(c"policies"))
+    {
+        for policy in all {
+            let Counts { field, allowed, limited } = &*policy.counts;
+            fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+        }
     }
 }

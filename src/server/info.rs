@@ -1,6 +1,6 @@
-//! A section of `INFO`.
+//! Sections of `INFO`.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -41,17 +41,30 @@ impl Fields {
     }
 }
 
-/// Writes the fields of a section.
-pub type WriteFields = fn(&Fields);
+/// Where sections begin.
+#[derive(Debug)]
+pub struct Info {
+    ctx: *mut raw::RedisModuleInfoCtx,
+}
+
+impl Info {
+    /// Begins the section with the module's name, or another; `None` if nobody
+    /// asked for it.
+    pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
+        let name = name.map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: the context is alive; the server copies the name.
+        let wanted = unsafe { raw::RedisModule_InfoAddSection?(self.ctx, name) == super::OK };
+        wanted.then_some(Fields { ctx: self.ctx })
+    }
+}
 
 /// What `INFO` shows of the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections {
-    /// The section with the module's name. It is shown also while the server
-    /// crashes, so whoever writes it takes no lock and allocates nothing.
-    pub main: WriteFields,
-    /// Another, by its name.
-    pub other: (&'static CStr, WriteFields),
+    /// Also shown while the server crashes: no locks, no allocation.
+    pub always: fn(&Info),
+    /// What may take both.
+    pub unless_crashing: fn(&Info),
 }
 
 static SECTIONS: OnceLock<Sections> = OnceLock::new();
@@ -63,25 +76,19 @@ pub fn register(ctx: &Context, sections: Sections) {
     // SAFETY: the context is the one the module is being loaded with.
     unsafe {
         if let Some(register) = raw::RedisModule_RegisterInfoFunc {
-            register(ctx.ctx, Some(section));
+            register(ctx.ctx, Some(write));
         }
     }
 }
 
-unsafe extern "C" fn section(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+unsafe extern "C" fn write(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
     guarded((), || {
-        let Some(sections) = SECTIONS.get() else { return };
-        // SAFETY: the context is the one of this callback, and a section without
-        // a name has the module's; the server copies names.
-        let begin = |name: *const c_char| unsafe {
-            raw::RedisModule_InfoAddSection.is_some_and(|add| add(ctx, name) == super::OK)
-        };
-        if begin(ptr::null()) {
-            (sections.main)(&Fields { ctx });
-        }
-        let (name, write) = sections.other;
-        if for_crash_report == 0 && begin(name.as_ptr()) {
-            write(&Fields { ctx });
+        if let Some(sections) = SECTIONS.get() {
+            let info = Info { ctx };
+            (sections.always)(&info);
+            if for_crash_report == 0 {
+                (sections.unless_crashing)(&info);
+            }
         }
     });
 }
