@@ -11,10 +11,10 @@ export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
 
-.PHONY: help build run test lint fmt unit integration cost fetch clean
+.PHONY: help build run test lint fmt unit integration cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build the module: target/release/libredis_ratelimit.so
 	$(CARGO) build --release
@@ -42,6 +42,26 @@ integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost
+
+bench: build fetch ## throughput and memory beside what one would use instead (ARGS=--help lists the options)
+	@scripts/fetch.py redis-benchmark
+	@scripts/fetch.py plots
+	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
+
+bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
+	$(CARGO) bench --bench core
+
+bench-instructions: build ## count the instructions of each command, and fail where one became more than 3 % dearer
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@scripts/fetch.py valgrind
+	@benches/instructions/instructions.py
+
+accuracy: build ## draw what each algorithm lets through of the same requests: docs/images/accuracy.svg
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@scripts/fetch.py plots
+	@benches/accuracy/accuracy.py
 
 fetch: ## fetch the test servers, the Python client, and redis-cell to compare with
 	@scripts/fetch.py servers

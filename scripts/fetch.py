@@ -5,6 +5,9 @@
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
     scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
+    scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
+    scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
+    scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
 
 Packages come through pip, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
@@ -31,6 +34,22 @@ SERVERS = CACHE / "servers"
 LIBCLANG = "libclang==18.1.1"
 REDIS_PY = "redis==8.1.0"
 REDIS_CELL = "0.2.2"
+REDIS_BENCHMARK = "redis-benchmark 7.0.15"
+
+# matplotlib, and what it needs.
+PLOTS = [
+    "matplotlib==3.10.1",
+    "contourpy==1.3.2",
+    "cycler==0.12.1",
+    "fonttools==4.60.1",
+    "kiwisolver==1.4.9",
+    "numpy==2.2.6",
+    "packaging==25.0",
+    "pillow==12.0.0",
+    "pyparsing==3.2.5",
+    "python-dateutil==2.9.0.post0",
+    "six==1.17.0",
+]
 
 
 @dataclass(frozen=True)
@@ -220,7 +239,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang, redis-py and redis-cell
+# ---- libclang, Python packages, redis-cell, redis-benchmark and valgrind
 
 
 def libclang_places():
@@ -253,15 +272,24 @@ def libclang(_):
     print(home)
 
 
-def redis_py(_):
-    home = CACHE / "python"
-    name, version = REDIS_PY.split("==")
+def install(packages, home):
+    """Installs wheels into a folder for PYTHONPATH: a package, and what it needs."""
+    name, version = packages[0].split("==")
     if (home / f"{name}-{version}.dist-info").exists():
         return
-    say(f"{REDIS_PY} into .cache/python")
+    say(f"{packages[0]} into .cache/{home.name}")
     with Scratch() as scratch:
-        run([*pip(), "install", "--quiet", "--no-deps", f"--target={scratch / 'python'}", REDIS_PY])
-        put(scratch / "python", home)
+        target = scratch / home.name
+        run([*pip(), "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={target}", *packages])
+        put(target, home)
+
+
+def redis_py(_):
+    install([REDIS_PY], CACHE / "python")
+
+
+def plots(_):
+    install(PLOTS, CACHE / "plots")
 
 
 def cargo_source(crate, version, scratch):
@@ -304,7 +332,68 @@ def redis_cell(_):
         put(built, home)
 
 
-COMMANDS = {"servers": servers, "libclang": libclang, "redis-py": redis_py, "redis-cell": redis_cell}
+def is_benchmark(program):
+    """Whether the program is there and is the version we pinned."""
+    try:
+        return run([program, "--version"]).strip() == REDIS_BENCHMARK
+    except Failed:
+        return False
+
+
+def redis_benchmark(_):
+    name = "redis-benchmark"
+    home = CACHE / name
+    if is_benchmark(home / name):
+        return
+    say(f"{REDIS_BENCHMARK} into .cache/{name}")
+    with Scratch() as scratch:
+        folder = scratch / name
+        folder.mkdir()
+        installed = shutil.which(name)
+        if installed and is_benchmark(installed):
+            link(folder, name, Path(installed))
+        else:
+            unpack_debs(DEBIAN, folder / "root")
+            wrap(folder, name, name)
+        if not is_benchmark(folder / name):
+            raise Failed(f"Debian's redis-tools was fetched, but holds no {REDIS_BENCHMARK} that runs here")
+        put(folder, home)
+
+
+def valgrind(_):
+    """This machine's valgrind, or Debian's unpacked, which has to be told where its tools are."""
+    home = CACHE / "valgrind"
+    if (home / "valgrind").exists():
+        return
+    with Scratch() as scratch:
+        folder = scratch / "valgrind"
+        folder.mkdir()
+        # Never a link: Debian's valgrind looks for its other half beside the name it is called by.
+        command = f'exec "{shutil.which("valgrind")}"'
+        if shutil.which("valgrind") is None:
+            say("no valgrind on this machine: unpacking Debian's into .cache/valgrind")
+            unpack_debs(["valgrind"], folder / "root")
+            tool = next((folder / "root").rglob("callgrind-*-linux"), None)
+            if tool is None:
+                raise Failed("Debian's package valgrind holds no callgrind")
+            home_of_tools = tool.parent.relative_to(folder)
+            command = f'VALGRIND_LIB="$here/{home_of_tools}" exec "$here/root/usr/bin/valgrind.bin"'
+        script = folder / "valgrind"
+        script.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{command} "$@"\n')
+        script.chmod(0o755)
+        run([script, "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
+        put(folder, home)
+
+
+COMMANDS = {
+    "servers": servers,
+    "libclang": libclang,
+    "redis-py": redis_py,
+    "redis-cell": redis_cell,
+    "redis-benchmark": redis_benchmark,
+    "valgrind": valgrind,
+    "plots": plots,
+}
 
 
 def main(arguments):

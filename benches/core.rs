@@ -1,0 +1,123 @@
+//! The pure core under the stopwatch, without a server: parsing rules,
+//! deciding, and the saved form. `make bench-core`
+
+use divan::{Bencher, Divan, black_box};
+use redis_ratelimit::limit::{Check, Limiter, Rule, Ruling, Verdict, decode, encode};
+use redis_ratelimit::parse;
+
+const START_US: u64 = 1_700_000_000_000_000;
+const HOUR_US: u64 = 3_600_000_000;
+
+/// One rule of each algorithm.
+const ALGORITHMS: [&str; 5] =
+    ["log:LIMIT/h", "window:LIMIT/h", "fixed:LIMIT/h", "bucket:LIMIT/h", "leaky:LIMIT/h"];
+const LIMIT: u32 = 100;
+const TEXTS: [&str; 3] =
+    ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
+/// How full a log may be.
+const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
+
+fn main() {
+    // Left to itself, divan takes the first, cold call for the measure of all.
+    Divan::default().sample_size(1_000).config_with_args().main();
+}
+
+fn rules(texts: &str, limit: u32) -> Vec<Rule> {
+    let texts = texts.replace("LIMIT", &limit.to_string());
+    texts.split(' ').map(|text| parse::rule(text.as_bytes()).expect("a rule")).collect()
+}
+
+/// A limiter as full as an hour's limit allows, and the rules that check it.
+/// On average a unit comes back every `step_us`.
+struct Full {
+    limiter: Limiter,
+    rules: Vec<Rule>,
+    rulings: Vec<Ruling>,
+    now_us: u64,
+    step_us: u64,
+}
+
+impl Full {
+    fn new(texts: &str, limit: u32) -> Self {
+        let mut full = Self {
+            limiter: Limiter::default(),
+            rules: rules(texts, limit),
+            rulings: Vec::new(),
+            now_us: START_US,
+            step_us: HOUR_US / u64::from(limit),
+        };
+        for _ in 0..limit {
+            full.check_after(full.step_us);
+        }
+        full
+    }
+
+    fn check_after(&mut self, us: u64) -> Verdict {
+        self.now_us += us;
+        let check = Check::new(black_box(&self.rules), 1, black_box(self.now_us));
+        self.limiter.check(&check, &mut self.rulings).summary.verdict
+    }
+
+    /// A check every so many steps, each of them allowed.
+    fn bench_allowed(mut self, steps: u64, bencher: Bencher<'_, '_>) {
+        let pause_us = steps * self.step_us;
+        bencher.bench_local(|| assert_eq!(self.check_after(pause_us), Verdict::Allowed));
+    }
+
+    /// A check after another, all of them denied.
+    fn bench_denied(mut self, bencher: Bencher<'_, '_>) {
+        while self.check_after(0) == Verdict::Allowed {}
+        bencher.bench_local(|| assert_eq!(self.check_after(0), Verdict::Limited));
+    }
+}
+
+/// What the rules among a command's arguments cost.
+#[divan::bench(args = TEXTS)]
+fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
+    let texts: Vec<&[u8]> = texts.split(' ').map(str::as_bytes).collect();
+    let mut rules = Vec::with_capacity(texts.len());
+    bencher.bench_local(|| {
+        rules.clear();
+        rules.extend(texts.iter().map(|text| parse::rule(black_box(text)).expect("a rule")));
+    });
+}
+
+/// At half the rate the limit allows, as one that weighs windows wants it.
+#[divan::bench(args = ALGORITHMS)]
+fn allowed(bencher: Bencher<'_, '_>, texts: &str) {
+    Full::new(texts, LIMIT).bench_allowed(2, bencher);
+}
+
+#[divan::bench(args = ALGORITHMS)]
+fn denied(bencher: Bencher<'_, '_>, texts: &str) {
+    Full::new(texts, LIMIT).bench_denied(bencher);
+}
+
+/// At the very rate the limit allows: the log stays as full as it is.
+#[divan::bench(args = ENTRIES)]
+fn allowed_by_log(bencher: Bencher<'_, '_>, entries: u32) {
+    Full::new("log:LIMIT/h", entries).bench_allowed(1, bencher);
+}
+
+#[divan::bench(args = ENTRIES)]
+fn denied_by_log(bencher: Bencher<'_, '_>, entries: u32) {
+    Full::new("log:LIMIT/h", entries).bench_denied(bencher);
+}
+
+#[divan::bench(args = ENTRIES)]
+fn allowed_by_four_log_rules(bencher: Bencher<'_, '_>, entries: u32) {
+    Full::new("log:100/s log:LIMIT/h log:LIMIT/30m log:LIMIT/10m", entries)
+        .bench_allowed(1, bencher);
+}
+
+#[divan::bench(args = ["bucket:LIMIT/h", "log:LIMIT/h"])]
+fn encode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
+    let full = Full::new(texts, LIMIT);
+    bencher.bench_local(|| encode(black_box(&full.limiter)));
+}
+
+#[divan::bench(args = ["bucket:LIMIT/h", "log:LIMIT/h"])]
+fn decode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
+    let payload = encode(&Full::new(texts, LIMIT).limiter);
+    bencher.bench_local(|| decode(black_box(&payload)).expect("a payload"));
+}

@@ -1,0 +1,149 @@
+"""The command line: what to measure, on what, and where the results go."""
+
+import argparse
+import re
+import shutil
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from . import Failed, growth, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
+from .load import Load
+from .rounds import Setting, say
+
+OUTPUT = servers.ROOT / "target/bench"
+PUBLISHED = servers.ROOT / "docs/images"
+
+# The load average of a machine that has nothing else to do.
+QUIET = 0.5
+
+
+def arguments():
+    names = sorted(folder.name for folder in servers.SERVERS.glob("*") if (folder / "server").exists())
+    parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="What rate limiting costs in a server.")
+    add = parser.add_argument
+    add("--server", choices=names, default="redis-7.0", help="the server to measure (default: %(default)s)")
+    add("--rounds", type=int, default=5, help="every row is measured once a round (default: %(default)s)")
+    add("--requests", type=int, default=Load.requests, help="in a run of a row; a quarter of it for Lua (default: %(default)s)")
+    add("--connections", type=int, default=Load.connections, help="of redis-benchmark (default: %(default)s)")
+    add("--pipeline", type=int, default=Load.pipeline, help="requests sent at once (default: %(default)s)")
+    add("--aof", action="store_true", help="with an append-only file, synced every second")
+    add("--replica", action="store_true", help="with a replica besides")
+    add("--only", metavar="PATTERN", help="only rows in whose line of --list this regular expression is found")
+    add("--list", action="store_true", help="show the rows and measure nothing")
+    add("--name", help="of the results: target/bench/NAME.json (default: made of server and conditions)")
+    add("--from", dest="source", type=Path, metavar="JSON", help="measure nothing, show and draw these results")
+    add("--publish", action="store_true", help="put the plots into docs/images/, for README and docs/performance.md")
+    given = parser.parse_args()
+    if min(given.rounds, given.requests, given.connections, given.pipeline) < 1:
+        parser.error("numbers start at 1")
+    return given
+
+
+def chosen(given, items):
+    pattern = re.compile(given.only or "", re.IGNORECASE)
+    return [item for item in items if pattern.search(f"{item.part}: {item.name}")]
+
+
+def with_base(items, base):
+    """A ratio needs what it is to."""
+    return items if base in items or not items else [base, *items]
+
+
+def result_name(given):
+    beside = ["aof"] * given.aof + ["replica"] * given.replica
+    load = [f"p{given.pipeline}"] * (given.pipeline != Load.pipeline)
+    load += [f"c{given.connections}"] * (given.connections != Load.connections)
+    return given.name or "-".join([given.server, *beside, *load])
+
+
+def version(given):
+    with servers.Server(given.server, None) as server:
+        info = server.client.info("server")
+        return info.get("valkey_version") or info["redis_version"]
+
+
+def measure(given, to_measure, methods, kinds):
+    cores, warning = machine.pick_cores()
+    machine.pin(cores.client)
+    before = machine.load_average()
+    warnings = [warning] if warning else []
+    if before > QUIET:
+        warnings.append(f"load average {before} before the start: others use this machine, so rates are low and wander")
+    if given.aof or given.replica:
+        warnings.append("redis-cell 0.2.2 tells neither replicas nor the append-only file what was consumed")
+    load = Load(given.requests, given.connections, given.pipeline)
+    setting = Setting(given.server, cores, load, given.aof, given.replica)
+    running = version(given)
+    measured = rounds.Measured()
+    if to_measure or methods:
+        measured = rounds.run(setting, to_measure, methods, given.rounds)
+    found = results.gather(to_measure, methods, measured)
+    for kind in kinds:
+        found.append(results.memory_result(kind, memory.measure(given.server, cores.server, kind)))
+        say(f"  {kind.name:<48} {found[-1]['bytes_a_key']:>10,.0f} bytes a key")
+    return {
+        "server": given.server,
+        "version": running,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "rounds": given.rounds,
+        "load": asdict(load),
+        "beside": ["append-only file synced every second"] * given.aof + ["a replica"] * given.replica,
+        "machine": {**machine.describe(), **asdict(cores)},
+        "load_average": [before, machine.load_average()],
+        "warnings": warnings,
+        "skipped": measured.skipped,
+        "results": found,
+    }
+
+
+def publish(pictures):
+    PUBLISHED.mkdir(parents=True, exist_ok=True)
+    for picture in pictures:
+        shutil.copy(picture, PUBLISHED)
+        say(f"published {(PUBLISHED / picture.name).relative_to(servers.ROOT)}")
+
+
+def run(given):
+    to_measure = with_base(chosen(given, [*rows.throughput(), *growth.growth()]), rows.INCR)
+    methods = with_base(chosen(given, roundtrips.METHODS), roundtrips.BASE)
+    kinds = chosen(given, memory.kinds())
+    if given.list:
+        for item in [*to_measure, *methods, *kinds]:
+            print(f"{item.part}: {item.name}")
+        return
+    if not (given.source or to_measure or methods or kinds):
+        raise Failed(f"no row is named like {given.only}; --list shows them")
+    if given.source:
+        found = results.read(given.source)
+    else:
+        found = measure(given, to_measure, methods, kinds)
+        file = OUTPUT / f"{result_name(given)}.json"
+        results.write(file, found)
+        say(f"written to {file.relative_to(servers.ROOT)}")
+    report.show(found)
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    pictures = plots.draw_all(found, OUTPUT)
+    if given.publish:
+        publish(pictures)
+
+
+def main():
+    # On the way out servers are ended, also where make or a shell told us to overlook Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run(arguments())
+    except Failed as error:
+        say(f"bench: {error}")
+        return 1
+    except KeyboardInterrupt:
+        say("bench: interrupted")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Sliding logs as a busy client keeps them.
+
+What a log costs depends on what it holds. The logs of these rows begin with 60 requests spread evenly over their window
+of a minute: while the load adds a few a second to each of 100,000 keys, one a second grows too old and goes. The limits
+are never reached, every check is allowed, and after the run the entries are counted (load.py): still about 60.
+
+A list, in the article's method, is not cut by age but by number: it keeps as many entries as its largest limit. It
+begins with all of these, spaced as the others are.
+"""
+
+import time
+
+from .wire import SEED
+
+ENTRIES = 60
+WINDOW_S = 60
+WINDOW = f"{WINDOW_S}s"
+
+# Four rules for one log of 60 entries, none of them reached.
+FOUR_RULES = [(40, 1), (60, 10), (80, 30), (100, WINDOW_S)]
+LARGEST_LIMIT = 100
+
+BATCH = 1_000
+
+
+def times_us(entries, span_s):
+    """Evenly spaced times, oldest first, that end now."""
+    now, step = time.time_ns() // 1000, span_s * 1_000_000 / entries
+    return [now - int(step * back) for back in reversed(range(entries))]
+
+
+def batches(items):
+    return (items[first : first + BATCH] for first in range(0, len(items), BATCH))
+
+
+def log(entries, span_s, *rules):
+    return lambda: [("RL.CHECK", SEED, "AT", at, *rules) for at in times_us(entries, span_s)]
+
+
+def plain_list(entries, span_s, form=str):
+    def seed():
+        values = [form(at) for at in times_us(entries, span_s)]
+        return [("RPUSH", SEED, *batch) for batch in batches(values)] + [("EXPIRE", SEED, 3600)]
+
+    return seed
+
+
+def sorted_set(entries, span_s):
+    def seed():
+        pairs = [word for at in times_us(entries, span_s) for word in (at, at)]
+        return [("ZADD", SEED, *batch) for batch in batches(pairs)] + [("EXPIRE", SEED, 3600)]
+
+    return seed

@@ -1,0 +1,54 @@
+"""The machine that measures.
+
+Server and client get a core each, so that neither takes the other's time; servers that do not serve at the same time
+share theirs. A replica has a third core if there is one, else the client's: it must not slow down what is measured.
+"""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Which core runs what; None: wherever the system puts it."""
+
+    server: int | None = None
+    client: int | None = None
+    replica: int | None = None
+
+
+def pick_cores():
+    """The cores, and a warning if server and client cannot be kept apart."""
+    if not hasattr(os, "sched_setaffinity"):
+        return Cores(), "this system pins no process to a core: server and client share what they get"
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) == 1:
+        return Cores(), "there is one core only: server and client share it"
+    # The first and the last are not two threads of one core, unless there is but one core.
+    return Cores(usable[0], usable[-1], usable[1] if len(usable) > 2 else usable[-1]), None
+
+
+def pin(core):
+    """Keeps this process, and those it starts from now on, on a core."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+def cpu_name():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def load_average():
+    """Processes that wanted a core during the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def describe():
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "system": platform.platform()}

@@ -1,0 +1,91 @@
+"""Bytes a key: what 100,000 keys with names of 14 bytes add to used_memory, all in all.
+
+So the name, the entry in the table of keys and the one in the table of expiries are in it, and the tables' own growth:
+that is what a key costs, whatever its value. Each kind has a server of its own, and is read when the server has come to
+rest: while a table of keys grows there are two.
+
+A counter that has counted to less than 10,000 shares its number with the server, so the plain one costs its entry only.
+Our log is filled by 60 rounds of checks, so what its storage holds in reserve is counted. Lists and sorted sets have no
+reserve: they are filled once and copied.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import Failed, logs, scripts, wire
+from .rows import KEYS, LUA, NATIVE, OURS, REDIS_CELL, check
+from .servers import LOAD_OURS, LOAD_REDIS_CELL, Server
+from .wire import KEY
+
+GROWTH_S = 1.5
+REST_S = 15
+JITTER = 10_000  # a tenth of a byte a key
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    family: str
+    command: tuple = ()
+    passes: int = 1
+    seed: Callable | None = None
+
+    part = "memory"
+
+
+def seconds(time_us):
+    """As Python's time.time() says it."""
+    return f"{time_us / 1_000_000:.6f}"
+
+
+def kinds():
+    count, window = logs.ENTRIES, logs.WINDOW_S
+
+    def copies(name, seed):
+        return Kind(f"{name} of {count}", LUA, (), 0, seed)
+
+    return [
+        Kind("counter (INCR)", NATIVE, ("INCR", KEY)),
+        Kind("string of 16 bytes, with TTL", NATIVE, ("SET", KEY, "0123456789abcdef", "EX", 86400)),
+        Kind("RL.CHECK bucket", OURS, check("bucket:1000/d")),
+        Kind("CL.THROTTLE, ours", OURS, ("CL.THROTTLE", KEY, 999, 1000, 86400)),
+        Kind("CL.THROTTLE, redis-cell", REDIS_CELL, ("CL.THROTTLE", KEY, 999, 1000, 86400)),
+        Kind("Lua GCRA", LUA, scripts.call("gcra", 999, 1000, 86400)),
+        Kind("Lua token bucket (hash)", LUA, scripts.call("token_bucket", 1000, 1000 / 86400)),
+        Kind(f"RL.CHECK log of {count}", OURS, check(f"log:{count}/h"), passes=count),
+        copies("Lua list, whole microseconds,", logs.plain_list(count, window)),
+        copies("Lua list, floats,", logs.plain_list(count, window, seconds)),
+        copies("Lua sorted set", logs.sorted_set(count, window)),
+    ]
+
+
+def used_at_rest(server):
+    """used_memory, once the tables of keys are done growing and it stands still but for the server's housekeeping."""
+    time.sleep(GROWTH_S)
+    deadline = time.monotonic() + REST_S
+    before = None
+    while time.monotonic() < deadline:
+        used = server.client.info("memory")["used_memory"]
+        if before and abs(used - before) < JITTER:
+            return used
+        before = used
+        time.sleep(0.3)
+    raise Failed(f"used_memory does not come to rest, last {before}")
+
+
+def measure(name, core, kind):
+    """Bytes a key."""
+    module = LOAD_REDIS_CELL if kind.family == REDIS_CELL else LOAD_OURS
+    with Server(name, core, [module]) as server:
+        scripts.load_all(server)
+        # As many connections, buffers and statistics before as after.
+        wire.send(server, [])
+        server.client.config_resetstat()
+        empty = used_at_rest(server)
+        wire.fill(server, kind.command, KEYS, kind.passes, kind.seed)
+        wire.check_errors(server, kind.name)
+        used = used_at_rest(server)
+        if server.client.dbsize() != KEYS:
+            raise Failed(f"{kind.name}: {server.client.dbsize()} keys, not {KEYS}")
+        return (used - empty) / KEYS

@@ -1,0 +1,89 @@
+"""The tables, on stdout: what was measured, then under which conditions.
+
+A ratio is to INCR of the same round, or to the least of a series that grows: its median over the rounds and, behind it,
+the least and the largest. A row marked with * kept the server's core less than nine tenths busy: the client was the
+slower one, or others had the core, and a decision costs less than its rate says. What it took of the server's core is
+in the last two columns: in microseconds, and as a part of what INCR takes, upside down, so that more is better too.
+"""
+
+BUSY = 0.9
+
+
+def spread_text(spread, form):
+    return f"{spread['median']:{form}}  ({spread['min']:{form}} .. {spread['max']:{form}})"
+
+
+def off_by(spread):
+    """The distance between the extremes, as a part of the median."""
+    return (spread["max"] - spread["min"]) / spread["median"]
+
+
+def table(title, columns, lines):
+    """Columns of text, the first to the left, the others to the right."""
+    if not lines:
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *lines)]
+    print(f"\n{title}\n")
+    for line in [columns, ["-" * width for width in widths], *lines]:
+        cells = [f"{cell:>{width}}" for cell, width in zip(line, widths)]
+        print("  ".join([f"{line[0]:<{widths[0]}}", *cells[1:]]))
+
+
+def rate_lines(results, ratio):
+    for result in results:
+        mark = "*" if result["busy"]["median"] < BUSY else ""
+        yield [
+            result["name"] + mark,
+            f"{result['rate']['median']:,.0f}",
+            f"{off_by(result['rate']):.0%}",
+            spread_text(result[ratio], ".2f"),
+            f"{result['cpu_us']['median']:.2f}",
+            f"{result['cpu_ratio']['median']:.2f}",
+        ]
+
+
+def method_lines(results):
+    for result in results:
+        yield [
+            result["name"],
+            str(result["trips"]),
+            f"{result['us']['median']:.1f}",
+            f"{off_by(result['us']):.0%}",
+            spread_text(result["ratio"], ".2f"),
+        ]
+
+
+# Of each kind of rows: its title, and what the ratio is to.
+RATES = {
+    "throughput": ("One decision after the other, pipelined", "ratio", "of INCR a second"),
+    "limits": ("Filled logs, as the limit grows", "of_first", "of the least limit"),
+    "keys": ("As the number of keys grows", "of_first", "of one key"),
+}
+
+
+def show(report):
+    by_part = {}
+    for result in report["results"]:
+        by_part.setdefault(result["part"], []).append(result)
+    for part, (title, ratio, of_what) in RATES.items():
+        columns = ["", "a second", "spread", of_what, "server's us", "of INCR"]
+        table(title, columns, list(rate_lines(by_part.get(part, []), ratio)))
+    columns = ["", "round trips", "us a decision", "spread", "of INCR"]
+    table("One client that waits for each reply", columns, list(method_lines(by_part.get("roundtrips", []))))
+    memory = [[result["name"], f"{result['bytes_a_key']:,.0f}"] for result in by_part.get("memory", [])]
+    table("Memory, with the key, its name and its expiry", ["", "bytes a key"], memory)
+
+    print()
+    for name, why in report["skipped"].items():
+        print(f"Skipped: {name}: {why}")
+    for warning in report["warnings"]:
+        print(f"Note: {warning}")
+    load, machine = report["load"], report["machine"]
+    beside = "".join(f", {text}" for text in report["beside"])
+    print(f"{report['server']} ({report['version']}){beside}; {machine['cores']} cores, {machine['cpu']}")
+    print(
+        f"median of {report['rounds']} rounds of {load['requests']:,} requests (Lua a quarter), "
+        f"{load['connections']} connections, pipeline of {load['pipeline']}"
+    )
+    before, after = report["load_average"]
+    print(f"load average before {before}, after {after} (a benchmark by itself is about 2)")

@@ -1,0 +1,95 @@
+"""Rounds: every row once, on servers started for the round, in an order of its own.
+
+New servers, because a process has its luck with addresses and hash seeds; another order each time, because a row must
+not always pay for what its predecessor left in the caches. INCR is a row like the others, and no round goes without it.
+"""
+
+import random
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import redis
+
+from . import load, machine, roundtrips, scripts, servers
+from .load import Load
+from .rows import OURS, REDIS_CELL
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the rounds run on, and under which load."""
+
+    server: str
+    cores: machine.Cores
+    load: Load
+    aof: bool = False
+    replica: bool = False
+
+
+@dataclass
+class Measured:
+    #: What each round measured, by name: load.Sample of rows, microseconds of methods.
+    rows: dict = field(default_factory=dict)
+    methods: dict = field(default_factory=dict)
+    skipped: dict = field(default_factory=dict)
+
+
+def say(text):
+    """Progress goes to stderr: stdout belongs to the tables."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def hosts(setting, kinds):
+    """The servers of a round, by whose module they have."""
+    durability = servers.AOF if setting.aof else []
+    modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL}
+    with ExitStack() as stack:
+        running = {}
+        for kind in kinds:
+            lines = [*durability, modules[kind]]
+            running[kind] = stack.enter_context(servers.Server(setting.server, setting.cores.server, lines))
+            if setting.replica:
+                replica = servers.replica_of(running[kind], setting.cores.replica, lines)
+                servers.wait_for_link(stack.enter_context(replica))
+        scripts.load_all(running[OURS])
+        yield running
+
+
+def prepare(server, row):
+    """Why the row cannot be measured here, if it cannot."""
+    try:
+        server.client.execute_command(*row.setup)
+    except redis.ResponseError as error:
+        if "unknown command" not in str(error).lower():
+            raise
+        return f"no {row.setup[0]} here"
+    return None
+
+
+def run_round(setting, rows, methods, order, measured):
+    with hosts(setting, sorted({OURS, *(row.host for row in rows)})) as running:
+        for item in order.sample([*rows, *methods], len(rows) + len(methods)):
+            if item in methods:
+                us = roundtrips.measure(running[OURS], item)
+                measured.methods.setdefault(item.name, []).append(us)
+                say(f"  {item.name:<48} {us:>10.1f} us")
+                continue
+            server = running[item.host]
+            why_not = item.setup and prepare(server, item)
+            if why_not:
+                measured.skipped[item.name] = why_not
+                say(f"  {item.name:<48}    skipped: {why_not}")
+                continue
+            sample = load.measure(server, item, setting.load)
+            measured.rows.setdefault(item.name, []).append(sample)
+            say(f"  {item.name:<48} {sample.rate:>10,.0f}/s")
+
+
+def run(setting, rows, methods, rounds):
+    measured = Measured()
+    for number in range(1, rounds + 1):
+        say(f"round {number} of {rounds}")
+        run_round(setting, rows, methods, random.Random(number), measured)
+    return measured

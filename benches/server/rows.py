@@ -1,0 +1,139 @@
+"""What is compared: one command a decision, pipelined, on 100,000 random keys.
+
+The limit is 1000 a day wherever it does not matter: in a run a key is asked a few times, so all is allowed, and the
+state is one that a client in use has, neither new nor idle. Denied rows have a limit of one a day or a year, used up
+when the keys are filled. What each row says is checked after each run (load.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import logs, scripts
+from .wire import KEY
+
+KEYS = 100_000
+
+NATIVE, OURS, REDIS_CELL, LUA = "native", "ours", "redis-cell", "Lua"
+
+ALLOWED, LIMITED = 0, 1
+
+# Lua takes several times as long, and its rows need not.
+LUA_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command under load, and how its keys come into the state it is measured in."""
+
+    name: str
+    family: str
+    command: tuple
+    part: str = "throughput"
+    keys: int = KEYS
+    #: The verdict of every reply; None for commands that decide nothing.
+    verdict: int | None = None
+    #: Fills the keys instead of the command itself.
+    fill: tuple | None = None
+    #: Makes the key that all others begin as copies of.
+    seed: Callable | None = None
+    #: Once for each server, before anything else; the row is skipped where the server knows no such command.
+    setup: tuple | None = None
+    #: How many entries each key holds after the run, nearly, and the command that tells.
+    entries: tuple | None = None
+    #: Where a row of a series stands in it: a limit, a number of keys.
+    series: str | None = None
+    x: int | None = None
+
+    @property
+    def share(self):
+        """Of the requests that a run makes."""
+        return LUA_SHARE if self.family == LUA else 1
+
+    @property
+    def host(self):
+        """The server that has the command: CL.THROTTLE is the name of two."""
+        return REDIS_CELL if self.family == REDIS_CELL else OURS
+
+
+INCR = Row("INCR", NATIVE, ("INCR", KEY))
+
+
+def check(*rules):
+    return ("RL.CHECK", KEY, *rules)
+
+
+def ours(name, verdict, command, **more):
+    return Row(f"{name}, {'allowed' if verdict == ALLOWED else 'denied'}", OURS, command, verdict=verdict, **more)
+
+
+def algorithms():
+    for allowed, denied in [
+        ("bucket:1000/d", "bucket:1/d"),
+        ("fixed:1000/d", "fixed:1/366d"),
+        ("window:1000/d", "window:1/366d"),
+        ("leaky:1000/d,queue=1000", "leaky:1/d,queue=0"),
+    ]:
+        name = f"RL.CHECK {allowed.split(':')[0]}"
+        yield ours(name, ALLOWED, check(allowed))
+        yield ours(name, LIMITED, check(denied))
+
+
+def sliding_logs():
+    count, window = logs.ENTRIES, logs.WINDOW_S
+    entries = (("RL.INFO", KEY), count)
+    rule, full = f"log:1000/{logs.WINDOW}", f"log:{count}/h"
+    name = f"RL.CHECK log of {count}"
+    yield ours(name, ALLOWED, check(rule), seed=logs.log(count, window, rule), entries=entries)
+    yield ours(name, LIMITED, check(full), seed=logs.log(count, window, full), entries=entries)
+
+    rules = [f"log:{limit}/{seconds}s" for limit, seconds in logs.FOUR_RULES]
+    four = {"seed": logs.log(count, window, *rules), "entries": entries}
+    yield ours("RL.CHECK 4 log rules", ALLOWED, check(*rules), **four)
+    policy = ("RL.POLICY", "SET", "four", *rules)
+    yield ours("RL.CHECK 4 log rules by policy", ALLOWED, check("@four"), setup=policy, **four)
+
+
+def throttles():
+    for family in (OURS, REDIS_CELL):
+        for verdict, arguments in ((ALLOWED, (999, 1000, 86400)), (LIMITED, (0, 1, 86400))):
+            name = f"CL.THROTTLE, {family}, {'allowed' if verdict == ALLOWED else 'denied'}"
+            yield Row(name, family, ("CL.THROTTLE", KEY, *arguments), verdict=verdict)
+
+
+def lua_scripts():
+    def lua(name, script, *arguments, **more):
+        return Row(f"Lua {name}", LUA, scripts.call(script, *arguments), verdict=ALLOWED, **more)
+
+    yield lua("fixed window", "fixed_window", 1000, 86400)
+    yield lua("sliding counter", "sliding_counter", 1000, 86400)
+    yield lua("token bucket", "token_bucket", 1000, 1000 / 86400)
+    yield lua("GCRA", "gcra", 999, 1000, 86400)
+    count, window, largest = logs.ENTRIES, logs.WINDOW_S, logs.LARGEST_LIMIT
+    yield lua(
+        f"sorted set of {count}",
+        "sliding_log_zset",
+        1000,
+        window * 1_000_000,
+        seed=logs.sorted_set(count, window),
+        entries=(("ZCARD", KEY), count),
+    )
+    yield lua(
+        f"list of {largest}, 4 rules",
+        "sliding_log_list",
+        *(number for limit, seconds in logs.FOUR_RULES for number in (limit, seconds * 1_000_000)),
+        seed=logs.plain_list(largest, window * largest / count),
+        entries=(("LLEN", KEY), largest),
+    )
+
+
+def throughput():
+    bucket = check("bucket:1000/d")
+    return [
+        INCR,
+        Row("SET EX", NATIVE, ("SET", KEY, "v", "EX", 60)),
+        Row("RL.PEEK bucket", OURS, ("RL.PEEK", *bucket[1:]), fill=bucket, verdict=ALLOWED),
+        *algorithms(),
+        *sliding_logs(),
+        *throttles(),
+        *lua_scripts(),
+    ]

@@ -1,0 +1,80 @@
+"""Commands in bulk.
+
+A command is a tuple of words. One of them may be KEY, which stands for the key as it does for redis-benchmark: its
+placeholder becomes 12 digits. Keys are filled through one connection that asks for no replies, as fast as the server
+takes it; that nothing failed is read from the server's own count of errors, each of which the caller resets.
+"""
+
+import socket
+
+from . import Failed
+
+KEY = "k:__rand_int__"
+SEED = "seed"
+
+CHUNK = 10_000
+
+
+def key(number):
+    """A key as redis-benchmark writes it: 14 bytes."""
+    return f"k:{number:012}"
+
+
+def on(command, name):
+    """The command, on this key."""
+    return tuple(name if word == KEY else word for word in command)
+
+
+def encode(command):
+    words = [str(word).encode() for word in command]
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def for_each_key(command, keys):
+    """The command once for each key, encoded; in chunks."""
+    before, after = encode(command).split(encode_word(KEY))
+    for first in range(0, keys, CHUNK):
+        numbers = range(first, min(first + CHUNK, keys))
+        yield b"".join(before + encode_word(key(number)) + after for number in numbers)
+
+
+def encode_word(word):
+    return b"$%d\r\n%s\r\n" % (len(word), word.encode())
+
+
+def send(server, chunks):
+    """Sends what is encoded, and returns when all of it was executed."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
+        connection.sendall(encode(("CLIENT", "REPLY", "OFF")))
+        for chunk in chunks:
+            connection.sendall(chunk)
+        connection.sendall(encode(("CLIENT", "REPLY", "ON")))
+        if connection.recv(64) != b"+OK\r\n":
+            raise Failed(f"{server.program} ended while keys were filled:\n{server.log()}")
+
+
+def fill(server, command, keys, passes=1, seed=None):
+    """Brings keys into the state in which they are measured: copies of a key that `seed` makes, if that is given, then
+    the command itself on each key, `passes` times. Waits for a replica."""
+    if seed:
+        send(server, [b"".join(map(encode, seed()))])
+        send(server, for_each_key(("COPY", SEED, KEY), keys))
+        server.client.delete(SEED)
+    if passes:
+        chunks = list(for_each_key(command, keys))
+        for _ in range(passes):
+            send(server, chunks)
+    if server.client.info("replication")["connected_slaves"]:
+        server.client.wait(1, 60_000)
+
+
+def check_errors(server, what):
+    """That no command failed since the counts were reset."""
+    errors = server.client.info("errorstats")
+    failed = {
+        name: stats
+        for name, stats in server.client.info("commandstats").items()
+        if stats["failed_calls"] or stats["rejected_calls"]
+    }
+    if errors or failed:
+        raise Failed(f"{what}: the server replied with errors: {errors or failed}")
