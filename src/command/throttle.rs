@@ -43,9 +43,7 @@ fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome
         let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
         if outcome.change != Change::Nothing {
             let expiry = expiry::settle(&mut key, now_us, now_us);
-            // The caller wrote no rule: this is the one that was meant.
-            let text = rule.to_string();
-            let details = Details::OneRule { units: cost.into(), rule: text.as_bytes() };
+            let details = Details::OneRule { units: cost.into(), rule: &rule };
             effect::tell(call, name, c"admit", now_us, expiry, details);
             call.signal_modified(name);
         }
@@ -65,8 +63,7 @@ fn give_back(call: &Call<'_>, name: Arg<'_>, rule: Rule, units: u32) -> Result<O
         let given = key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
         if given > 0 {
             let expiry = expiry::settle(&mut key, now_us, now_us);
-            let text = rule.to_string();
-            let details = Details::OneRule { units: units.into(), rule: text.as_bytes() };
+            let details = Details::OneRule { units: units.into(), rule: &rule };
             effect::tell(call, name, c"refund", now_us, expiry, details);
             call.signal_modified(name);
             metrics::refunded(given);

@@ -185,16 +185,25 @@ impl Log {
 
     /// Logs a request, and forgets what these rules can no longer see.
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool) {
+        let out_us = at_us.checked_sub(needs.window_us);
+        if self.admitted.is_full() {
+            // What leaves makes room: the ring need not grow for what comes.
+            self.drop_until(out_us);
+        }
         self.push(at_us, cost, denied);
         self.horizon = Horizon::new(needs.window_us);
-        if let Some(out_us) = at_us.checked_sub(needs.window_us) {
+        self.drop_until(out_us);
+        self.keep_newest(needs);
+        self.admitted.tidy();
+    }
+
+    fn drop_until(&mut self, out_us: Option<u64>) {
+        if let Some(out_us) = out_us {
             self.admitted.drop_until(out_us);
             if let Some(charged) = self.admitted.companion_mut() {
                 charged.drop_until(out_us);
             }
         }
-        self.keep_newest(needs);
-        self.admitted.tidy();
     }
 
     fn keep_newest(&mut self, needs: Needs) {

@@ -268,7 +268,7 @@ impl Series {
         }
         let total = self.before(self.len).wrapping_add(weight);
         let offset = self.offset_for(time_us);
-        if self.len as usize == self.offsets.len() {
+        if self.is_full() {
             self.resize(capacity_for(self.len.saturating_add(1)));
         }
         let slots = self.offsets.len();
@@ -299,9 +299,25 @@ impl Series {
         0
     }
 
+    /// No entry can be added without another ring.
+    pub fn is_full(&self) -> bool {
+        self.len as usize == self.offsets.len()
+    }
+
+    /// The offsets, oldest first, in the two runs in which they lie in the ring.
+    fn runs(&self) -> (&[u32], &[u32]) {
+        let len = self.len as usize;
+        let (wrapped, front) =
+            self.offsets.split_at_checked(self.head as usize).unwrap_or_default();
+        let front = front.get(..len).unwrap_or(front);
+        (front, wrapped.get(..len.saturating_sub(front.len())).unwrap_or_default())
+    }
+
     fn resize(&mut self, slots: u32) {
         let mut offsets = ThinVec::with_capacity(slots as usize);
-        offsets.extend((0..self.len).map(|index| self.offset(index)));
+        let (front, wrapped) = self.runs();
+        offsets.extend_from_slice(front);
+        offsets.extend_from_slice(wrapped);
         offsets.resize(slots as usize, 0);
         self.offsets = offsets;
         self.head = 0;

@@ -12,6 +12,7 @@ use redis_module::{Context, raw};
 
 use super::args::Args;
 use super::callback::guarded;
+use super::listeners;
 
 /// What is about to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub fn register(ctx: &Context, handler: OnOccasion) {
         raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
         raw::REDISMODULE_EVENT_REPL_BACKUP,
         raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ] {
         let event = raw::RedisModuleEvent { id, dataver: VERSION };
         // SAFETY: the context is the one the module is being loaded with. A
@@ -62,6 +64,8 @@ pub fn register(ctx: &Context, handler: OnOccasion) {
             }
         }
     }
+    // SAFETY: as above.
+    unsafe { listeners::ask(ctx.ctx) };
 }
 
 unsafe extern "C" fn on_event(
@@ -73,7 +77,13 @@ unsafe extern "C" fn on_event(
     guarded((), || {
         let ctx = EventContext { ctx };
         match event.id {
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => listeners::may_come(),
+            // SAFETY: the context is that of this callback.
+            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == DIED => unsafe {
+                listeners::ask(ctx.ctx);
+            },
             raw::REDISMODULE_EVENT_FORK_CHILD if subevent == BORN => {
+                listeners::may_come();
                 if ctx.rewrites_aof() && !ctx.rewrites_as_rdb() {
                     ctx.tell_soon();
                 }
@@ -87,8 +97,9 @@ unsafe extern "C" fn on_event(
     });
 }
 
-/// The first of the events of a child: it is there.
+/// The events of a child.
 const BORN: u64 = 0;
+const DIED: u64 = 1;
 
 fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
     match (event, subevent) {

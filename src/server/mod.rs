@@ -28,6 +28,7 @@ pub mod events;
 pub mod info;
 pub mod io;
 pub mod key;
+mod listeners;
 pub mod log;
 pub mod replicate;
 pub mod reply;
