@@ -68,6 +68,7 @@
 
 #![forbid(unsafe_code)]
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -80,9 +81,9 @@ pub struct Top {
     /// Largest first.
     counters: Vec<Counter>,
     /// Where a key's counter is.
-    index: HashMap<Arc<[u8]>, usize>,
+    index: HashMap<Arc<[u8]>, usize, RandomState>,
     /// Where the counters with a count begin.
-    firsts: HashMap<u64, usize>,
+    firsts: HashMap<u64, usize, RandomState>,
     /// The most counters there may be.
     capacity: usize,
     /// No key that is not here has more; nor has any here less.
