@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limit::rule::Name;
 use crate::limit::{Rule, Verdict};
 use crate::metrics::Counter;
-use crate::parse::{self, Fault, ParseError, Policies};
+use crate::parse::{self, Fault, ParseError};
 use crate::server::info::Info;
 use crate::server::{EventContext, Occasion, Texts};
 
@@ -144,8 +144,12 @@ pub fn all() -> Vec<Arc<Policy>> {
 #[derive(Debug, Default)]
 pub struct Named(Vec<Arc<Policy>>);
 
-impl Policies for Named {
-    fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
+impl Named {
+    /// The rules of a policy, which is kept.
+    ///
+    /// # Errors
+    /// [`Fault::UnknownPolicy`]
+    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
         let place = match self.0.iter().position(|policy| policy.name.as_bytes() == name) {
             Some(place) => place,
             None => {
@@ -155,9 +159,7 @@ impl Policies for Named {
         };
         Ok(self.0.get(place).map_or(&[], |policy| policy.rules()))
     }
-}
 
-impl Named {
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -11,9 +11,9 @@ use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, rulings, named }| {
+    scratch::with(|Scratch { rules, rulings, lexicon }| {
         let name = call.key_name()?;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), named, rules)?;
+        let request = parse::check(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
         let clock_us = clock::now_us();
         let now_us = request.at_us.unwrap_or(clock_us);
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
@@ -25,7 +25,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         if changed || outcome.ban.is_some() {
             let expiry = expiry::settle(&mut key, now_us, clock_us);
             if changed {
-                let words = Words::of(call.args().last(request.rule_args), named);
+                let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
                 effect::tell_check(call, name, &check, outcome.change, expiry, words.args());
             }
             if outcome.ban.is_some()
@@ -44,7 +44,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         }
 
         count(name, &outcome, rules, rulings, clock_us);
-        named.count(outcome.summary.verdict);
+        lexicon.named.count(outcome.summary.verdict);
         if outcome.ban.is_some() {
             drop(key);
             call.notify(Event::Own(c"rl.ban"), name);
@@ -65,9 +65,9 @@ pub fn count(name: Arg<'_>, outcome: &Outcome, rules: &[Rule], rulings: &[Ruling
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, rulings, named }| {
+    scratch::with(|Scratch { rules, rulings, lexicon }| {
         let name = call.key_name()?;
-        let request = parse::peek(call.after_key().bytes(), &config::limits(), named, rules)?;
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
         let check = Check::new(rules, request.cost, now_us);
 

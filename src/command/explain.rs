@@ -8,8 +8,8 @@ use crate::server::{Call, Failure};
 
 /// `RL.EXPLAIN rule [rule ...]`
 pub fn explain(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, named, .. }| {
-        parse::explain(call.args().from(1).bytes(), &config::limits(), named, rules)?;
+    scratch::with(|Scratch { rules, lexicon, .. }| {
+        parse::explain(call.args().from(1).bytes(), &config::limits(), lexicon, rules)?;
         call.reply(|to| {
             to.array(rules.len());
             for rule in rules.iter() {

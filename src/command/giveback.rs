@@ -9,9 +9,9 @@ use crate::{config, metrics, parse};
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, named, .. }| {
+    scratch::with(|Scratch { rules, lexicon, .. }| {
         let name = call.key_name()?;
-        let request = parse::refund(call.after_key().bytes(), &config::limits(), named, rules)?;
+        let request = parse::refund(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
         let clock_us = clock::now_us();
         let at_us = request.at_us.unwrap_or(clock_us);
 
@@ -19,7 +19,7 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
         let given = key.value().map_or(0, |limiter| limiter.refund(request.units, at_us, rules));
         if given > 0 {
             let expiry = expiry::settle(&mut key, at_us, clock_us);
-            let words = Words::of(call.args().last(request.rule_args), named);
+            let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
             let details = Details::Units { units: request.units.into(), rules: words.args() };
             effect::tell(call, name, c"refund", at_us, expiry, details);
             call.signal_modified(name);

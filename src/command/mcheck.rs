@@ -21,9 +21,9 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         tell_keys(call);
         return Ok(());
     }
-    scratch::with(|Scratch { rules, rulings, named }| {
+    scratch::with(|Scratch { rules, rulings, lexicon }| {
         let args = call.args().from(1).bytes();
-        let request = parse::many(args, &config::limits(), named, rules)?;
+        let request = parse::many(args, &config::limits(), lexicon, rules)?;
         let names = call.args().from(2).first(request.keys);
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
@@ -56,7 +56,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
 
         let verdict = conclusion.summary.verdict;
         metrics::checked(verdict, clock_us);
-        named.count(verdict);
+        lexicon.named.count(verdict);
         for (part, name) in parts.iter().zip(names.iter()) {
             let rulings = rulings.get(part.rulings().clone()).unwrap_or_default();
             metrics::looked_at(part.overruled(), part.ban().is_some(), part.check().rules, rulings);
@@ -79,7 +79,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
             key.keep()?;
             let expiry = expiry::settle(key.key(), now_us, clock_us);
             if changed {
-                let words = Words::of(args_of(&request, written, index), named);
+                let words = Words::of(args_of(&request, written, index), &lexicon.named);
                 effect::tell_check(call, name, &asked(index), *change, expiry, words.args());
             }
             if ban.is_some()

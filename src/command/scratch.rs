@@ -8,14 +8,33 @@ use lazy_static::lazy_static;
 use std::sync::{Mutex, PoisonError};
 
 use crate::limit::{Rule, Ruling};
+use crate::parse::{Fault, Known, Memo, ParseError};
 use crate::policy::Named;
 
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub rules: Vec<Rule>,
     pub rulings: Vec<Ruling>,
+    pub lexicon: Lexicon,
+}
+
+/// What the words of a call stand for.
+#[derive(Debug, Default)]
+pub struct Lexicon {
     /// The policies that the call names.
     pub named: Named,
+    memo: Memo,
+}
+
+impl Known for Lexicon {
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
+        self.named.find(name)
+    }
+
+    #[inline]
+    fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
+        self.memo.rule(text)
+    }
 }
 
 lazy_static! {
@@ -32,7 +51,7 @@ fn exchange(scratch: Scratch) -> Scratch {
 pub fn with<T>(call: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = exchange(Scratch::default());
     let result = call(&mut scratch);
-    scratch.named.clear();
+    scratch.lexicon.named.clear();
     exchange(scratch);
     result
 }

@@ -91,7 +91,7 @@ mod tests {
         parse::explain(
             text.split(' ').map(str::as_bytes),
             &Limits::ANY,
-            &mut parse::NoPolicies,
+            &mut parse::Nothing,
             &mut rules,
         )
         .unwrap();

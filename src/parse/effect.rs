@@ -14,7 +14,7 @@
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, ParseError};
-use super::policy::NoPolicies;
+use super::known::Nothing;
 use super::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
 use crate::limit::rule::MAX_PERIOD_US;
 use crate::limit::{Change, Expiry, MAX_TIME_US, Meta, OverrideKind, Rule, Verdict};
@@ -70,7 +70,7 @@ pub fn apply<'a>(
         b"refuse" => check(&mut args, Change::Marked(Verdict::Blocked), rules)?,
         b"refund" => {
             let units = args.integer("units", UNITS)?;
-            rules_of(&mut args, None, &mut NoPolicies, rules)?;
+            rules_of(&mut args, None, &mut Nothing, rules)?;
             Action::Refund { units }
         }
         b"reset" => Action::Reset,
@@ -115,7 +115,7 @@ fn check<'a, I: Iterator<Item = &'a [u8]>>(
     } else {
         None
     };
-    rules_of(args, None, &mut NoPolicies, rules)?;
+    rules_of(args, None, &mut Nothing, rules)?;
     if args.peek().is_none() {
         require_rule(rules)?;
     }

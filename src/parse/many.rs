@@ -9,7 +9,7 @@
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, ParseError};
-use super::policy::Policies;
+use super::known::Known;
 use super::request::{CheckRequest, Limits, expected, more_rules_of, options};
 use crate::limit::Rule;
 use std::ops::{Range, RangeInclusive};
@@ -44,7 +44,7 @@ pub struct Group {
 pub fn many<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<ManyRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
@@ -55,7 +55,7 @@ pub fn many<'a>(
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = more_rules_of(&mut args, Some(limits), policies, rules)?;
+        let taken = more_rules_of(&mut args, Some(limits), known, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;
@@ -89,14 +89,14 @@ fn each_once(mut keys: Vec<&[u8]>) -> Result<(), ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::NoPolicies;
+    use crate::parse::Nothing;
 
     const LIMITS: Limits = Limits { max_rules: 2, ..Limits::ANY };
 
     fn read(line: &str) -> Result<(ManyRequest<'_>, String), String> {
         let mut rules = Vec::new();
         let args = line.split_whitespace().map(str::as_bytes);
-        let request = many(args, &LIMITS, &mut NoPolicies, &mut rules);
+        let request = many(args, &LIMITS, &mut Nothing, &mut rules);
         let request = request.map_err(|error| error.to_string())?;
         let text = |group: &Group| {
             let texts = rules[group.rules.clone()].iter().map(Rule::to_string);

@@ -15,36 +15,18 @@
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, Fault, ParseError};
+use super::known::Known;
 use super::request::{A_RULE, Limits, require_rule, rules_of};
 use super::rule::looks_like_rule;
 use crate::limit::Rule;
 use crate::limit::rule::Name;
 
-/// Where a `@name` is looked up.
-pub trait Policies {
-    /// The rules of a policy.
-    ///
-    /// # Errors
-    /// Why there are none.
-    fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault>;
-}
-
-/// There are none.
-#[derive(Clone, Copy, Debug)]
-pub struct NoPolicies;
-
-impl Policies for NoPolicies {
-    fn find(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
-        Err(Fault::UnknownPolicy)
-    }
-}
-
 /// None may be named: these are the rules of one.
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
 
-impl Policies for WithinPolicy {
-    fn find(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
+impl Known for WithinPolicy {
+    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
         Err(Fault::PolicyInPolicy)
     }
 }

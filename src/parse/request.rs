@@ -15,8 +15,8 @@
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, Fault, ParseError};
-use super::policy::Policies;
-use super::rule::{looks_like_rule, rule};
+use super::known::Known;
+use super::rule::looks_like_rule;
 use crate::limit::rule::{Kind, MAX_UNITS, Rule};
 use crate::limit::{MAX_TIME_US, Meta};
 use std::ops::RangeInclusive;
@@ -74,10 +74,10 @@ pub struct CheckRequest<'a> {
 pub fn check<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, policies, rules, true)
+    options_then_rules(args, limits, known, rules, true)
 }
 
 /// The request of an `RL.PEEK`: an `RL.CHECK` that leaves no mark.
@@ -87,23 +87,23 @@ pub fn check<'a>(
 pub fn peek<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, policies, rules, false)
+    options_then_rules(args, limits, known, rules, false)
 }
 
 #[inline]
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
     may_mark: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
     let request = options(&mut args, limits, may_mark)?;
-    let rule_args = rules_of(&mut args, Some(limits), policies, rules)?;
+    let rule_args = rules_of(&mut args, Some(limits), known, rules)?;
     args.finish(expected(rules, may_mark))?;
     require_rule(rules)?;
     Ok(CheckRequest { rule_args, ..request })
@@ -181,7 +181,7 @@ pub struct RefundRequest {
 pub fn refund<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<RefundRequest, ParseError> {
     let mut args = Cursor::new(args);
@@ -190,7 +190,7 @@ pub fn refund<'a>(
     while args.keyword("AT") {
         once(&mut at_us, "AT", || at(&mut args, limits))?;
     }
-    let rule_args = rules_of(&mut args, Some(limits), policies, rules)?;
+    let rule_args = rules_of(&mut args, Some(limits), known, rules)?;
     args.finish(if rules.is_empty() {
         "AT or a rule such as 20/1m"
     } else {
@@ -207,11 +207,11 @@ pub fn refund<'a>(
 pub fn explain<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<(), ParseError> {
     let mut args = Cursor::new(args);
-    rules_of(&mut args, Some(limits), policies, rules)?;
+    rules_of(&mut args, Some(limits), known, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }
@@ -245,18 +245,18 @@ fn at<'a, I: Iterator<Item = &'a [u8]>>(
 pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<usize, ParseError> {
     rules.clear();
-    more_rules_of(args, limits, policies, rules)
+    more_rules_of(args, limits, known, rules)
 }
 
 /// The same, of rules that join none of those already there.
 pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
-    policies: &mut impl Policies,
+    known: &mut impl Known,
     rules: &mut Vec<Rule>,
 ) -> Result<usize, ParseError> {
     let start = rules.len();
@@ -265,7 +265,7 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
         let group = rules.get(start..).unwrap_or_default();
         match text.strip_prefix(b"@") {
             None => {
-                let rule = rule(text)?;
+                let rule = known.rule(text)?;
                 if let Some(limits) = limits {
                     room_for(1, text, limits, group)?;
                     admissible(&rule, limits, group)
@@ -274,7 +274,7 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
                 rules.push(rule);
             }
             Some(name) => {
-                let found = policies.find(name).map_err(|fault| ParseError::rule(text, fault))?;
+                let found = known.policy(name).map_err(|fault| ParseError::rule(text, fault))?;
                 if let Some(limits) = limits {
                     room_for(found.len(), text, limits, group)?;
                     for rule in found {

@@ -10,7 +10,7 @@ fn rules(text: &str) -> Vec<Rule> {
     parse::explain(
         text.split(' ').map(str::as_bytes),
         &Limits::ANY,
-        &mut parse::NoPolicies,
+        &mut parse::Nothing,
         &mut rules,
     )
     .unwrap();

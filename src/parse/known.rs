@@ -1,0 +1,125 @@
+//! What need not be read: policies, and rules that were read before.
+
+use super::error::{Fault, ParseError};
+use super::rule::rule;
+use crate::limit::Rule;
+
+/// What the words of a request may stand for.
+pub trait Known {
+    /// The rules of a policy.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], Fault>;
+
+    /// The rule that a text writes.
+    ///
+    /// # Errors
+    /// [`ParseError::Rule`] if it writes none.
+    fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
+        rule(text)
+    }
+}
+
+/// No policy is known, and each rule is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Nothing;
+
+impl Known for Nothing {
+    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
+        Err(Fault::UnknownPolicy)
+    }
+}
+
+/// Rules read lately, by their text: applications send the same few again and
+/// again. A text has one reading, so what was read once need not be read again.
+#[derive(Debug, Default)]
+pub struct Memo {
+    places: Box<[Option<Entry>]>,
+}
+
+/// Longer texts are read each time.
+const MAX_TEXT: usize = 39;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    len: u8,
+    text: [u8; MAX_TEXT],
+    rule: Rule,
+}
+
+impl Memo {
+    const PLACES: usize = 32;
+
+    /// The rule that a text writes.
+    ///
+    /// # Errors
+    /// [`ParseError::Rule`] if it writes none.
+    pub fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
+        if self.places.is_empty() {
+            self.places = vec![None; Self::PLACES].into_boxed_slice();
+        }
+        let Some(place) = self.places.get_mut(Self::place(text)) else { return rule(text) };
+        match place {
+            Some(entry) if entry.text() == Some(text) => Ok(entry.rule),
+            place => {
+                let rule = rule(text)?;
+                *place = Entry::new(text, rule).or(*place);
+                Ok(rule)
+            }
+        }
+    }
+
+    fn place(text: &[u8]) -> usize {
+        let mix = |hash: usize, &byte: &u8| hash.wrapping_mul(31).wrapping_add(byte.into());
+        text.iter().fold(0, mix) % Self::PLACES
+    }
+}
+
+impl Entry {
+    fn new(text: &[u8], rule: Rule) -> Option<Self> {
+        let mut kept = [0; MAX_TEXT];
+        kept.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self { len: u8::try_from(text.len()).ok()?, text: kept, rule })
+    }
+
+    fn text(&self) -> Option<&[u8]> {
+        self.text.get(..self.len.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Few enough texts that they meet again, and more than there are places.
+    fn texts() -> impl Strategy<Value = Vec<String>> {
+        let text = prop_oneof![
+            (0..9u32, "[smhd]").prop_map(|(limit, unit)| format!("{limit}/{unit}")),
+            (0..9u32, "[a-c]{25,40}").prop_map(|(limit, name)| format!("{limit}/s,name={name}")),
+            "[0-9a-z/:,=]{0,12}",
+        ];
+        prop::collection::vec(text, 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_read_before_is_what_would_be_read(texts in texts()) {
+            let mut memo = Memo::default();
+            for text in texts {
+                let text = text.as_bytes();
+                prop_assert_eq!(memo.rule(text), rule(text));
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_is_read_once() {
+        let mut memo = Memo::default();
+        memo.rule(b"20/m").unwrap();
+        let entry = memo.places.iter_mut().flatten().next().unwrap();
+        entry.rule = rule(b"30/m").unwrap();
+        assert_eq!(memo.rule(b"20/m"), rule(b"30/m"), "it was read again");
+    }
+}
