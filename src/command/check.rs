@@ -89,9 +89,12 @@ fn reply_in_full(
     call: &Call<'_>,
     summary: Ruling,
     check: &Check<'_>,
-    rulings: &[Ruling],
+    rulings: &mut [Ruling],
     limiter: Option<&Limiter>,
 ) {
+    if let Some(limiter) = limiter {
+        limiter.fill_resets(check, rulings);
+    }
     let key = Shown { name: None, rules: check.rules, rulings, limiter };
     answer::full(call, summary, check.now_us, &[key], None);
 }

@@ -42,6 +42,10 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         let conclusion = limit::check(&mut parts, rulings);
 
         if request.check.full {
+            for part in &parts {
+                let rulings = rulings.get_mut(part.rulings().clone()).unwrap_or_default();
+                part.limiter().fill_resets(part.check(), rulings);
+            }
             let shown = |(part, name)| Shown {
                 name: Some(name),
                 rules: Part::check(part).rules,

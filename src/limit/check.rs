@@ -85,7 +85,8 @@ pub struct Conclusion {
 /// Decides over several keys, and consumes from all of them if the answer says
 /// so. No two parts may be one key, and all ask at one time, with one cost and
 /// one text. `rulings` gets one ruling a rule, part by part, and none of a part
-/// that a block or an exemption answers for.
+/// that a block or an exemption answers for; their resets are left for
+/// [`Limiter::fill_resets`].
 pub fn check(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
     rulings.clear();
     for part in parts.iter_mut() {
@@ -303,7 +304,8 @@ impl<'a> Part<'a> {
 
 impl Limiter {
     /// Decides, and consumes if the answer says so. `rulings` gets one ruling
-    /// a rule, or none behind a block or an exemption.
+    /// a rule, or none behind a block or an exemption; their resets are left
+    /// for [`Self::fill_resets`].
     pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         let mut parts = [Part::new(self, *asked)];
         let Conclusion { summary, .. } = check(&mut parts, rulings);
@@ -312,7 +314,7 @@ impl Limiter {
         Outcome { summary, change, ban, overruled }
     }
 
-    /// Decides without consuming.
+    /// The same without consuming.
     pub fn peek(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         rulings.clear();
         let answer =
@@ -340,8 +342,7 @@ impl Limiter {
         Some((overrule.kind, answer))
     }
 
-    /// Lets every rule read its state, and shows what each says. Resets are
-    /// left for later: they depend on what is consumed.
+    /// Lets every rule read its state, and shows what each says.
     fn survey(&self, check: &Check<'_>, mut show: impl FnMut(Ruling)) -> Survey {
         let needs = Needs::of(check.rules);
         let mut survey = Survey { needs, denier: None, forgot: false };
@@ -367,9 +368,8 @@ impl Limiter {
         reading.unwrap_or(untouched)
     }
 
-    /// Fills in the resets, and finds the deciding rule: the one that denies
-    /// longest, else the one with the least remaining and the longest turn of
-    /// all. None if all are shadows.
+    /// The deciding rule: the one that denies longest, else the one with the
+    /// least remaining and the longest turn of all. None if all are shadows.
     fn conclude(
         &self,
         check: &Check<'_>,
@@ -378,26 +378,42 @@ impl Limiter {
         rulings: &mut [Ruling],
     ) -> Option<Ruling> {
         let mut turn_ms = 0;
-        let mut least: Option<Ruling> = None;
+        let mut least: Option<(&Rule, Ruling)> = None;
         for (rule, ruling) in check.rules.iter().zip(rulings.iter_mut()) {
-            let clears = self.state_of(rule).map_or(Moment::At(0), |state| {
-                state.clears(rule, survey.needs.window_us_of(rule), check.now_us)
-            });
-            ruling.reset_ms = clears.after(check.now_us).millis();
             if denied && ruling.verdict == Verdict::Allowed {
                 ruling.wait_ms = 0;
             }
             if !rule.is_shadow() {
                 turn_ms = longer(turn_ms, ruling.wait_ms);
-                if least.is_none_or(|least| ruling.remaining < least.remaining) {
-                    least = Some(*ruling);
+                if least.is_none_or(|(_, least)| ruling.remaining < least.remaining) {
+                    least = Some((rule, *ruling));
                 }
             }
         }
-        match survey.denier {
-            Some((denier, _)) => rulings.get(denier).copied(),
-            None => least.map(|least| Ruling { wait_ms: turn_ms, ..least }),
+        let (rule, mut own) = match survey.denier {
+            Some((denier, _)) => (check.rules.get(denier)?, *rulings.get(denier)?),
+            None => {
+                let (rule, least) = least?;
+                (rule, Ruling { wait_ms: turn_ms, ..least })
+            }
+        };
+        own.reset_ms = self.reset_ms(rule, survey.needs, check.now_us);
+        Some(own)
+    }
+
+    /// Fills in each rule's reset, after the check: only a long answer says it.
+    pub fn fill_resets(&self, check: &Check<'_>, rulings: &mut [Ruling]) {
+        let needs = Needs::of(check.rules);
+        for (rule, ruling) in check.rules.iter().zip(rulings) {
+            ruling.reset_ms = self.reset_ms(rule, needs, check.now_us);
         }
+    }
+
+    fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64) -> i64 {
+        let clears = self
+            .state_of(rule)
+            .map_or(Moment::At(0), |state| state.clears(rule, needs.window_us_of(rule), now_us));
+        clears.after(now_us).millis()
     }
 }
 

@@ -48,8 +48,8 @@ impl Ruling {
         Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
     }
 
-    /// What a rule says of a cost, given what it read. The reset is left for
-    /// later: it depends on what is consumed.
+    /// What a rule says of a cost, given what it read, but for the reset, which
+    /// depends on what is consumed.
     pub(super) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
         let admits = if !rule.can_ever_admit(check.cost) {
             Moment::Never

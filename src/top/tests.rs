@@ -105,7 +105,7 @@ fn in_order(top: &Top) {
     assert!(top.counters.len() <= top.capacity);
     assert!(top.counters.is_sorted_by(|one, next| one.count >= next.count));
     assert_eq!(top.index.len(), top.counters.len());
-    let mut firsts = HashMap::new();
+    let mut firsts = HashMap::default();
     for (place, counter) in top.counters.iter().enumerate() {
         assert_eq!(top.index.get(&counter.key), Some(&place));
         assert!(counter.count > 0 && counter.count >= counter.error);
@@ -357,7 +357,7 @@ fn a_key_is_any_bytes() {
 fn a_count_at_its_end_stays_there() {
     let mut top = denied(2, &[("a", 1), ("b", 1)]);
     top.counters.iter_mut().for_each(|counter| counter.count = u64::MAX);
-    top.firsts = HashMap::from([(u64::MAX, 0)]);
+    top.firsts = [(u64::MAX, 0)].into_iter().collect();
     for key in ["a", "b", "b", "c"] {
         top.count(key.as_bytes(), 0);
         in_order(&top);

@@ -52,14 +52,18 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
 /// A peek, with what each rule says.
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
     let mut rulings = Vec::new();
-    let outcome = limiter.peek(&Check { rules, cost, now_us, meta: None }, &mut rulings);
+    let check = Check::new(rules, cost, now_us);
+    let outcome = limiter.peek(&check, &mut rulings);
+    limiter.fill_resets(&check, &mut rulings);
     (outcome, rulings)
 }
 
 /// A check, with what each rule says.
 fn check(limiter: &mut Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Ruling>) {
     let mut rulings = Vec::new();
-    let outcome = limiter.check(&Check { rules, cost, now_us, meta: None }, &mut rulings);
+    let check = Check::new(rules, cost, now_us);
+    let outcome = limiter.check(&check, &mut rulings);
+    limiter.fill_resets(&check, &mut rulings);
     (outcome, rulings)
 }
 
