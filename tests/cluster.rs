@@ -151,7 +151,13 @@ fn sent_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
     let mut replica = cluster.connect(&cluster.replica_of(here));
     let [mut c, mut elsewhere] = [here, there].map(|node| cluster.connect(node));
     let moved = format!("MOVED {} {}", slot_of(&mut c, key), cluster.address(here));
-    for command in ["RL.CHECK KEY 5/m", "RL.PEEK KEY 5/m", "RL.REFUND KEY 1", "RL.RESET KEY"] {
+    for command in [
+        "RL.CHECK KEY 5/m",
+        "RL.PEEK KEY 5/m",
+        "RL.REFUND KEY 1",
+        "RL.RESET KEY",
+        "RL.MCHECK 1 KEY 5/m",
+    ] {
         let command = command.replace("KEY", key);
         for c in [&mut elsewhere, &mut replica] {
             assert_eq!(redirection(c, &command), moved, "{command}");
@@ -159,6 +165,13 @@ fn sent_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
         let keys: Vec<String> = ask(&mut elsewhere, &format!("COMMAND GETKEYS {command}"));
         assert_eq!(keys, [key.as_str()], "{command}");
     }
+    let tagged = ["a", "b"].map(|name| format!("{{{key}}}{name}"));
+    let command = format!("RL.MCHECK 2 {} 5/m NEXT 9/h", tagged.join(" "));
+    for c in [&mut elsewhere, &mut replica] {
+        assert_eq!(redirection(c, &command), moved, "{command}");
+    }
+    let keys: Vec<String> = ask(&mut elsewhere, &format!("COMMAND GETKEYS {command}"));
+    assert_eq!(keys, tagged);
     let _: Value = ask(&mut elsewhere, "RL.EXPLAIN 5/m"); // no key: any node will do
 
     let _: Value = ask(&mut c, &format!("RL.CHECK {key} 5/h"));
@@ -191,6 +204,18 @@ fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
         assert!(error.contains("internal"), "{command}: {error}");
     }
 
+    // Keys that are together on neither side are for neither to check. 6.2 sends its clients to
+    // the other side to hear that.
+    let both = format!("RL.MCHECK 2 {old} {new} 5/h");
+    let at_source = if cluster.flavor().is_7_or_later() { "TRYAGAIN" } else { "ASK" };
+    let () = ask(&mut target, "ASKING");
+    for (c, says) in [(&mut source, at_source), (&mut target, "TRYAGAIN")] {
+        let error = client::command(&both).query::<Value>(c).expect_err(&both);
+        assert_eq!(error.code(), Some(says), "{error}");
+    }
+    let alone = format!("RL.MCHECK 1 {old} 5/h");
+    assert_eq!(client::remaining(&mut source, &alone), 2, "nothing was consumed meanwhile");
+
     let () = ask(&mut target, "ASKING");
     let _: i64 = ask(&mut target, &format!("DEL {new}"));
     for c in [&mut source, &mut target] {
@@ -210,6 +235,17 @@ fn kept_within_a_slot(cluster: &Cluster, here: &Node) {
     };
     assert_eq!(eval(&tagged).unwrap(), [4, 4]);
     let error = eval(&keys).unwrap_err();
+    assert_eq!(error.code(), Some("CROSSSLOT"), "{error}");
+
+    let mut check = |keys: &[String], rules: &[&str]| -> RedisResult<[i64; 5]> {
+        cmd("RL.MCHECK").arg(keys.len()).arg(keys).arg(rules).query(&mut c)
+    };
+    assert_eq!(check(&tagged, &["COST", "2", "bucket:9/h"]).unwrap()[..3], [0, 9, 7]);
+    assert_eq!(
+        check(&tagged, &["fixed:9/d", "NEXT", "bucket:1/h,burst=5"]).unwrap()[..3],
+        [0, 5, 2]
+    );
+    let error = check(&keys, &["bucket:9/h"]).unwrap_err();
     assert_eq!(error.code(), Some("CROSSSLOT"), "{error}");
 
     let queue = |c: &mut Connection, keys: &[String]| {

@@ -21,6 +21,7 @@ use transcript::{Block, Typed, blocks, shown};
 
 const README: &str = include_str!("../README.md");
 const OPERATIONS: &str = include_str!("../docs/operations.md");
+const POLICIES: &str = include_str!("../docs/policies.md");
 
 #[test]
 fn the_readme_shows_what_happens() {
@@ -33,8 +34,15 @@ fn the_operations_guide_shows_what_happens() {
 }
 
 #[test]
+fn the_guide_to_policies_shows_what_happens() {
+    replay(POLICIES);
+}
+
+#[test]
 fn no_transcript_is_passed_over() {
     let is_transcript = |block: &&Block| block.typed().is_some();
+    let plain = |block: &Block| block.language.is_empty();
+    assert!(blocks(POLICIES).iter().all(|block| block.typed().is_some() == plain(block)));
     let in_readme = blocks(README).iter().filter(is_transcript).count();
     assert_eq!(in_readme, README.matches("```\n> ").count());
     let mut listeners = 0;

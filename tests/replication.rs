@@ -54,8 +54,9 @@ fn replicas_hold_what_their_primary_holds_after_any_commands() {
         }
         // Every outcome was common: what was compared was not all of one kind.
         let common = (batches * BATCH / 100) as u32;
-        let Tally { allowed, limited, blocked, .. } = tally;
+        let Tally { allowed, limited, blocked, allowed_of_many } = tally;
         assert!(allowed.min(limited).min(blocked) > common, "{tally:?}");
+        assert!(allowed_of_many > common / 2, "{tally:?}");
 
         assert!(Data::of(primary).len() > 100, "the last batch left little to compare");
         data::settle(primary);

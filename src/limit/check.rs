@@ -112,7 +112,6 @@ fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclus
         turn_ms = longer(turn_ms, own.wait_ms);
         forgot |= part.forgot();
         let decides = match (denied, decider) {
-            (true, _) if own.verdict == Verdict::Allowed => false,
             (_, None) => true,
             (true, Some(_)) => length(own.wait_ms) > length(summary.wait_ms),
             (false, Some(_)) => own.remaining < summary.remaining,

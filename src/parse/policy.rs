@@ -99,7 +99,21 @@ pub fn written_policy(
         return Err(ParseError::Unexpected { given: Excerpt::new(word), expected: A_RULE });
     }
     rules_of(&mut Cursor::new(words), limits, &mut WithinPolicy, rules)?;
+    each_its_own(rules)?;
     Ok(name)
+}
+
+/// Whether no two are the same. Who reads without limits does not ask: what was
+/// saved may be damaged all the same.
+fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
+    for (index, rule) in rules.iter().enumerate() {
+        if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
+            let other = Excerpt::new(other.to_string().as_bytes());
+            let fault = Fault::SameIdentity { other };
+            return Err(ParseError::rule(rule.to_string().as_bytes(), fault));
+        }
+    }
+    Ok(())
 }
 
 fn name(text: &[u8]) -> Result<Name, ParseError> {

@@ -377,8 +377,9 @@ fn create_command(ctx: &Context, command: &'static Command, contains: bool) -> O
     // SAFETY: the pointer is only looked at.
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if contains && is_7_or_later { None } else { command.handler };
-    // Later servers read it off the description.
-    let asks = !is_7_or_later && matches!(command.keys, Keys::Counted(_));
+    // Later servers have it in the description as well, but send a client to
+    // another node by the first and last key alone, unless the command is asked.
+    let asks = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
     let flags = c_string(&if asks { format!("{flags} getkeys-api") } else { flags.into_owned() });
     // SAFETY: the context is the one the module is being loaded with; the

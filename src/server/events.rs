@@ -119,7 +119,24 @@ fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
 }
 
 unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    guarded((), || EventContext { ctx }.tell(Occasion::AofRewriteBegan));
+    guarded((), || {
+        let ctx = EventContext { ctx };
+        if must_not_replicate() {
+            ctx.tell_after(PAUSED_MS);
+        } else {
+            ctx.tell(Occasion::AofRewriteBegan);
+        }
+    });
+}
+
+/// How long to wait before looking whether a pause is over.
+const PAUSED_MS: i64 = 10;
+
+/// Whether replicas are to be sent nothing: while clients are paused, and while
+/// a server hands over to its replica. The server would not survive it.
+fn must_not_replicate() -> bool {
+    // SAFETY: it takes nothing and reads a flag.
+    unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
 }
 
 impl EventContext {
@@ -133,10 +150,14 @@ impl EventContext {
     /// `BGREWRITEAOF`, the server would take what is replicated meanwhile for
     /// its effect, and replicate and save the command itself beside it.
     fn tell_soon(&self) {
+        self.tell_after(0);
+    }
+
+    fn tell_after(&self, milliseconds: i64) {
         // SAFETY: the context is alive.
         unsafe {
             if let Some(create_timer) = raw::RedisModule_CreateTimer {
-                create_timer(self.ctx, 0, Some(on_rewrite), ptr::null_mut());
+                create_timer(self.ctx, milliseconds, Some(on_rewrite), ptr::null_mut());
             }
         }
     }

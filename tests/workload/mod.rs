@@ -15,14 +15,14 @@
 pub mod data;
 pub mod link;
 mod rules;
-
-use std::ops::AddAssign;
+mod tally;
 
 use fastrand::Rng;
-use redis::{Arg, Cmd, Connection, ConnectionLike, Value, cmd, pipe};
+use redis::{Cmd, Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::client::ask;
 use rules::{Pool, Rule};
+pub use tally::Tally;
 
 const KEYS: usize = 300;
 const DATABASES: [u32; 2] = [0, 1];
@@ -163,6 +163,7 @@ impl Workload {
                 let look = ["RL.LOG", "RL.INFO"];
                 on(self.rng.choice(look).expect("two"), key)
             }
+            907..940 => self.many(key),
             _ => self.script(key),
         }
     }
@@ -173,14 +174,34 @@ impl Workload {
     }
 
     fn check(&mut self, name: &str, key: usize) -> Cmd {
+        let options = self.check_options(name != "RL.PEEK");
+        on(name, key).arg(options).arg(self.rules(key)).to_owned()
+    }
+
+    /// One check of several keys: of one sort under the same rules, or of any under their own.
+    fn many(&mut self, key: usize) -> Cmd {
+        let own = self.rng.bool();
+        let step = if own { self.rng.usize(1..=7) } else { self.pools.len() };
+        let count = self.rng.usize(1..=5);
+        let keys: Vec<usize> = (0..count).map(|n| (key + n * step) % KEYS).collect();
+        let names: Vec<_> = keys.iter().map(|&key| self::key(key)).collect();
+        let mut command = cmd("RL.MCHECK");
+        command.arg(count).arg(names).arg(self.check_options(true)).arg(self.rules(key));
+        for &key in keys[1..].iter().filter(|_| own) {
+            command.arg("NEXT").arg(self.rules(key));
+        }
+        command
+    }
+
+    fn check_options(&mut self, with_meta: bool) -> Vec<String> {
         let mut options = self.options();
         if self.one_in(12) {
             options.push("FULL".into());
         }
-        if name == "RL.CHECK" && self.one_in(30) {
+        if with_meta && self.one_in(30) {
             options.extend(["META".into(), format!("user:{}\r\n", self.rng.u32(0..100))]);
         }
-        on(name, key).arg(options).arg(self.rules(key)).to_owned()
+        options
     }
 
     /// A block or an exemption, for a while or for good.
@@ -316,14 +337,6 @@ fn select(database: u32) -> Cmd {
     cmd("SELECT").arg(database).to_owned()
 }
 
-/// How checks came out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    pub allowed: u32,
-    pub limited: u32,
-    pub blocked: u32,
-}
-
 /// Sends commands in one go; panics on a reply that none of them should get.
 pub fn send(c: &mut Connection, commands: &[Cmd]) -> Tally {
     let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
@@ -333,38 +346,4 @@ pub fn send(c: &mut Connection, commands: &[Cmd]) -> Tally {
         tally.count(command, reply);
     }
     tally
-}
-
-impl Tally {
-    fn count(&mut self, command: &Cmd, reply: &Value) {
-        match reply {
-            // Keys are renamed whether they are there or not.
-            Value::ServerError(error) if error.details() == Some("no such key") => {}
-            Value::ServerError(error) => panic!("{}: {error:?}", words(command)),
-            Value::Array(items) => match items[..] {
-                [Value::Int(0), _, _, _, Value::Int(_)] => self.allowed += 1,
-                [Value::Int(1), _, _, _, Value::Int(_)] => self.limited += 1,
-                [Value::Int(2), _, _, _, Value::Int(_)] => self.blocked += 1,
-                _ => items.iter().for_each(|item| self.count(command, item)),
-            },
-            _ => {}
-        }
-    }
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.allowed += other.allowed;
-        self.limited += other.limited;
-        self.blocked += other.blocked;
-    }
-}
-
-/// A command as one would type it, for a failure's message.
-pub fn words(command: &Cmd) -> String {
-    let word = |arg: Arg<&[u8]>| match arg {
-        Arg::Simple(bytes) => bytes.escape_ascii().to_string(),
-        _ => "?".into(),
-    };
-    command.args_iter().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -8,6 +8,7 @@
 //! turns            a queue's turns keep their distance
 //! room             `remaining` and `reset_ms` are exact
 //! refund           a refund restores what was
+//! many             all of it over several keys at once
 //! replica          recording what was decided gives an equal limiter
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
@@ -20,6 +21,7 @@ mod codec;
 mod drift;
 mod examples;
 mod expiry;
+mod many;
 mod models;
 mod refund;
 mod replica;

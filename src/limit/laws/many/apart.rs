@@ -1,0 +1,214 @@
+//! A check of several keys, put together from what each key says alone.
+
+use super::{Asked, KEYS, Keys, PartSaid, Said, hopeless, overruled};
+use crate::limit::laws::peek;
+use crate::limit::laws::rules::spec_of;
+use crate::limit::naive::model::{Answer, Model};
+use crate::limit::rule::{Rule, RuleSpec};
+use crate::limit::{Ban, Change, Check, Conclusion, Override, OverrideKind, Ruling, Verdict};
+
+fn length(ms: i64) -> i64 {
+    if ms < 0 { i64::MAX } else { ms }
+}
+
+fn longer(a_ms: i64, b_ms: i64) -> i64 {
+    if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
+}
+
+/// The ban that a key's own denial sets off: the longest, the first of equals.
+fn ban(check: &Check<'_>, rulings: &[Ruling]) -> Option<Ban> {
+    let denies = |(rule, ruling): &(usize, &Ruling)| {
+        ruling.verdict == Verdict::Limited && !check.rules[*rule].is_shadow()
+    };
+    let ban = |(rule, _): (usize, &Ruling)| {
+        let ban_us = check.rules[rule].ban_us()?;
+        Some(Ban { rule, until_us: check.now_us + ban_us })
+    };
+    let bans = rulings.iter().enumerate().filter(denies).filter_map(ban);
+    bans.rev().max_by_key(|ban| ban.until_us)
+}
+
+fn banned(rule: &Rule, until_us: u64) -> Override {
+    let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
+    let reason = format!("rule {label}").into_bytes().into();
+    Override { kind: OverrideKind::Block, until_us: Some(until_us), reason }
+}
+
+fn with_ban(ruling: Ruling, now_us: u64, until_us: u64) -> Ruling {
+    let ban_ms = i64::try_from((until_us - now_us).div_ceil(1_000)).unwrap();
+    let [wait_ms, reset_ms] = [ruling.wait_ms, ruling.reset_ms].map(|ms| longer(ms, ban_ms));
+    Ruling { wait_ms, reset_ms, ..ruling }
+}
+
+/// The answer of several keys, from what each says in the end, if it has a say:
+/// the longest wait of those that deny, else the least that remains anywhere
+/// and the longest turn. The first of equals.
+fn concluded(voices: &[Option<Ruling>], denied: bool) -> Conclusion {
+    let mut conclusion = Conclusion { summary: UNRULED, decider: None };
+    let mut turn_ms = 0;
+    for (index, voice) in voices.iter().enumerate() {
+        let Some(voice) = voice else { continue };
+        turn_ms = turn_ms.max(voice.wait_ms);
+        let Conclusion { summary, decider } = conclusion;
+        let decides = if denied {
+            voice.verdict != Verdict::Allowed
+                && (decider.is_none() || length(voice.wait_ms) > length(summary.wait_ms))
+        } else {
+            decider.is_none() || voice.remaining < summary.remaining
+        };
+        if decides {
+            conclusion = Conclusion { summary: *voice, decider: Some(index) };
+        }
+    }
+    if !denied {
+        conclusion.summary.wait_ms = turn_ms;
+    }
+    conclusion
+}
+
+const UNRULED: Ruling =
+    Ruling { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
+
+/// What a key says through its rules, if not all are shadows.
+fn voice(rules: &[Rule], rulings: &[Ruling], denied: bool) -> Option<Ruling> {
+    let voices = rules.iter().zip(rulings).filter(|(rule, _)| !rule.is_shadow());
+    let voices: Vec<Option<Ruling>> = voices.map(|(_, &ruling)| Some(ruling)).collect();
+    let any_denies = voices.iter().flatten().any(|voice| voice.verdict != Verdict::Allowed);
+    let Conclusion { summary, decider } = concluded(&voices, denied && any_denies);
+    decider.map(|_| summary)
+}
+
+/// A check of several keys by what there is for one: a peek at each, and then,
+/// if all admit, a record on each.
+pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
+    let asked: Vec<(usize, &Check<'_>)> =
+        (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?))).collect();
+    let look = |keys: &Keys| -> Vec<_> {
+        let look = |&(key, check): &(usize, &Check<'_>)| {
+            peek(&keys[key], check.rules, check.cost, check.now_us)
+        };
+        asked.iter().map(look).collect()
+    };
+    let before = look(keys);
+    let denied = before.iter().any(|(outcome, _)| outcome.summary.verdict != Verdict::Allowed);
+    let charges = denied
+        && asked.iter().all(|(key, check)| match overruled(&keys[*key], check.now_us) {
+            Some(kind) => kind == OverrideKind::Exempt,
+            None => !hopeless(check.rules, check.cost),
+        });
+
+    let mut parts = Vec::new();
+    for ((key, check), (outcome, rulings)) in asked.iter().zip(&before) {
+        let consumes = outcome.overruled.is_none() && check.cost > 0;
+        let change = if consumes && !denied {
+            Change::Admitted
+        } else if consumes && charges && check.rules.iter().any(Rule::counts_all) {
+            Change::Charged
+        } else {
+            Change::Nothing
+        };
+        parts.push(PartSaid {
+            key: *key,
+            change,
+            ban: ban(check, rulings),
+            denied: outcome.summary.verdict != Verdict::Allowed,
+            overruled: outcome.overruled,
+            rulings: rulings.clone(),
+        });
+    }
+    // A mark tells how the check came out, which is known when all has been consumed.
+    let mut consumed = keys.clone();
+    for ((key, check), part) in asked.iter().zip(&parts) {
+        consumed[*key].record(check, part.change);
+    }
+    let mut voices = Vec::new();
+    for (((_, check), part), (outcome, after)) in asked.iter().zip(&mut parts).zip(look(&consumed))
+    {
+        for (ruling, after) in part.rulings.iter_mut().zip(after) {
+            *ruling = match part.change {
+                Change::Admitted => {
+                    Ruling { remaining: after.remaining, reset_ms: after.reset_ms, ..*ruling }
+                }
+                _ => after,
+            };
+            if denied && ruling.verdict == Verdict::Allowed {
+                ruling.wait_ms = 0;
+            }
+        }
+        let mut says = match part.overruled {
+            Some(OverrideKind::Exempt) => None,
+            Some(OverrideKind::Block) => Some(outcome.summary),
+            None => voice(check.rules, &part.rulings, denied),
+        };
+        if let (Some(says), Some(ban)) = (&mut says, part.ban) {
+            *says = with_ban(*says, check.now_us, ban.until_us);
+        }
+        voices.push(says);
+    }
+    let conclusion = concluded(&voices, denied);
+    for ((key, check), part) in asked.iter().zip(&mut parts) {
+        if part.change == Change::Nothing && check.meta.is_some() {
+            part.change = Change::Marked(conclusion.summary.verdict);
+        }
+        keys[*key].record(check, part.change);
+        if let Some(Ban { rule, until_us }) = part.ban {
+            keys[*key].set_override(Some(banned(&check.rules[rule], until_us)));
+        }
+    }
+    Said { conclusion, parts }
+}
+
+/// A check of several keys by what there is for one model, under rules that charge no denial.
+pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
+    let asked = || (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?)));
+    let mut answer = |(key, check): (usize, &Check<'_>), consume| {
+        models[key].check(check.rules, check.cost, check.now_us, consume)
+    };
+    let denies = |answer: &Answer| answer.summary.verdict != Verdict::Allowed;
+    let before: Vec<Answer> = asked().map(|key| answer(key, false)).collect();
+    let denied = before.iter().any(denies);
+
+    let (mut parts, mut voices, mut forgot) = (Vec::new(), Vec::new(), false);
+    for ((key, check), mut says) in asked().zip(before) {
+        let own = denies(&says);
+        // Who admits while another denies is left alone.
+        if own || !denied {
+            says = answer((key, check), true);
+        }
+        forgot |= says.forgot;
+        let waits = says.rulings.iter_mut().filter(|_| denied);
+        waits.filter(|ruling| ruling.verdict == Verdict::Allowed).for_each(|r| r.wait_ms = 0);
+        let ban = says
+            .ban
+            .map(|rule| Ban { rule, until_us: check.now_us + check.rules[rule].ban_us().unwrap() });
+        let blocked = says.summary.verdict == Verdict::Blocked;
+        parts.push(PartSaid {
+            key,
+            change: says.change,
+            ban,
+            denied: own,
+            overruled: blocked.then_some(OverrideKind::Block),
+            rulings: says.rulings,
+        });
+        voices.push((says.summary.limit >= 0).then_some(says.summary));
+    }
+    (Said { conclusion: concluded(&voices, denied), parts }, forgot)
+}
+
+/// Beyond this the clock's numbers end.
+pub const AGES_MS: i64 = 10_000_000_000_000_000;
+
+/// The same, all that is beyond that alike.
+pub fn within_ages(mut said: Said) -> Said {
+    let rulings = said.parts.iter_mut().flat_map(|part| &mut part.rulings);
+    for ruling in rulings.chain([&mut said.conclusion.summary]) {
+        ruling.wait_ms = ruling.wait_ms.min(AGES_MS);
+        ruling.reset_ms = ruling.reset_ms.min(AGES_MS);
+    }
+    said
+}
+
+pub fn uncharged(rules: &[Rule]) -> Vec<Rule> {
+    let uncharged = |rule| RuleSpec { count_all: false, ..spec_of(rule) }.validate().unwrap();
+    rules.iter().map(uncharged).collect()
+}
