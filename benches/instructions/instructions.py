@@ -80,10 +80,22 @@ def total(profile):
 def measure(module, only, profiles):
     """Instructions a call by the scene's name, none where the module lacks the command; and the server's version."""
     counts = {}
-    with started(module, ["allow-at", "yes"], CALLGRIND) as server:
+    for listened in (False, True):
+        more, version = measure_on(module, listened, only, profiles)
+        counts.update(more)
+    return counts, version
+
+
+def measure_on(module, listened, only, profiles):
+    """The same of the scenes in which nobody listens to what is done, or an append-only file does."""
+    counts = {}
+    options = ["--appendonly", "yes"] if listened else []
+    with started(module, ["allow-at", "yes"], CALLGRIND, options=options) as server:
         profiler = Profiler(server)
         seconds, micros = server.client.time()
         for scene in scenes(seconds * 1_000_000 + micros):
+            if scene.listened != listened:
+                continue
             if not re.search(only, scene.name):
                 continue
             profile = profiler.profile(scene)

@@ -1,6 +1,6 @@
 """The calls whose instructions are counted: what each finds when it comes, and the verdict it must get."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 CALLS = 500
 WARM_UP = 50
@@ -21,6 +21,8 @@ class Scene:
     calls: list
     verdict: int = 0
     prepare: list = field(default_factory=list)
+    #: Whether what is done goes into an append-only file, as it would go to a replica.
+    listened: bool = False
 
 
 def steady(name, *call, verdict=0, prepare=()):
@@ -36,8 +38,18 @@ def on_logs(name, now_us, rules, verdict=0, requests=ENTRIES + 1, prepare=()):
     return Scene(name, [["RL.CHECK", key, *rules] for key in keys], verdict, [*prepare, *filling])
 
 
+def told(scene):
+    """The same with an append-only file."""
+    return replace(scene, name=f"{scene.name}, AOF", listened=True)
+
+
 def scenes(now_us):
     """All of them, for a server whose clock shows `now_us`."""
+    alone = scenes_alone(now_us)
+    return alone + [told(scene) for scene in alone if scene.verdict == 0 and "PEEK" not in scene.name]
+
+
+def scenes_alone(now_us):
     policies = [["RL.POLICY", "SET", "one", BUCKET], ["RL.POLICY", "SET", "four", *FOUR_LOG_RULES]]
     new_keys = [["RL.CHECK", f"new:{number}", BUCKET] for number in range(CALLS)]
     return [

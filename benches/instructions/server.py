@@ -39,14 +39,14 @@ def wait_until_ready(process, client, log):
 
 
 @contextlib.contextmanager
-def started(module=MODULE, settings=(), under=(), name="redis-7.0"):
+def started(module=MODULE, settings=(), under=(), name="redis-7.0", options=()):
     """Starts a server, `under` another program if one is given (a list of words, {folder} being the server's folder)."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends with us
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as scratch:
         folder = Path(scratch)
         under = [word.format(folder=folder) for word in under]
         command = [*under, SERVERS / name / "server", "--port", "0", "--unixsocket", folder / "socket", "--dir", folder]
-        command += ["--save", "", "--loadmodule", module, *settings]
+        command += ["--save", "", *options, "--loadmodule", module, *settings]
         with (folder / "log").open("w") as log:
             # In a session of its own, so that Ctrl-C reaches this script alone and the server is stopped once.
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
