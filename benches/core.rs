@@ -4,6 +4,7 @@
 use divan::{Bencher, Divan, black_box};
 use redis_ratelimit::limit::{Check, Limiter, Rule, Ruling, Verdict, decode, encode};
 use redis_ratelimit::parse;
+use redis_ratelimit::top::Top;
 
 const START_US: u64 = 1_700_000_000_000_000;
 const HOUR_US: u64 = 3_600_000_000;
@@ -16,6 +17,10 @@ const TEXTS: [&str; 3] =
     ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
 /// How full a log may be.
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
+/// How often each of many keys is denied: as often as any, by Zipf's law, only one.
+const KEYS: [&str; 3] = ["random", "zipf", "one"];
+/// How many keys `RL.TOP` follows unless told otherwise.
+const TOP_SIZE: usize = 128;
 
 fn main() {
     // Left to itself, divan takes the first, cold call for the measure of all.
@@ -120,4 +125,22 @@ fn encode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
 fn decode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
     let payload = encode(&Full::new(texts, LIMIT).limiter);
     bencher.bench_local(|| decode(black_box(&payload)).expect("a payload"));
+}
+
+/// What `RL.TOP` makes a denial cost, of 100,000 keys.
+#[divan::bench(args = KEYS)]
+fn follow_denials(bencher: Bencher<'_, '_>, keys: &str) {
+    const MANY: u32 = 100_000;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut number = || match keys {
+        "random" => random.u32(..MANY),
+        "zipf" => f64::from(MANY).powf(random.f64()) as u32,
+        _ => 0,
+    };
+    let denied: Vec<_> = (0..MANY).map(|_| format!("user:{:08}", number())).collect();
+    let mut top = Top::new(TOP_SIZE);
+    let mut next = denied.iter().cycle();
+    bencher.bench_local(|| {
+        top.count(black_box(next.next().expect("a key")).as_bytes(), START_US);
+    });
 }

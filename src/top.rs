@@ -3,18 +3,24 @@
 //! Computation of Frequent and Top-k Elements in Data Streams", 2005).
 //!
 //! ```text
-//! counters   a:9  f:4  c:4  d:4  x:2      k of them, largest first
-//! firsts     ^9   ^4             ^2       where the counters of a count begin
-//! index      key -> place
+//! order   9:a  4:f  4:c  4:d  2:x    k counts, largest first, each with its slot
+//! slots   c  a  x  f  d              the keys; each knows its place in the order
+//! index   hash of a key -> slot
 //!
 //! c is denied        c and f change places, c counts 5
 //! y, not here, is    x leaves, y counts 3: the one, and the 2 it may have had
 //! ```
 //!
 //! A counter that grows by one goes no further than past its equals: two change
-//! places. So a denial costs a few look-ups, however many keys there are, and a
-//! key that is not here gets the smallest counter, with what that counted as
-//! its `error`. Nothing is allocated but a key that enters.
+//! places. Slots stay where they are, so that takes two numbers of slots and no
+//! look-up. Where the equals begin is seen at once if the counter is the first
+//! of them, as those of frequent keys are, or if they begin where the last such
+//! raise has left them, as when newcomers take over the smallest one by one;
+//! else a binary search of the counts tells. So a denial costs one hash and one
+//! look-up, two more if the key is not here, and now and then a search of `log k`
+//! steps, however many keys there are. A key that is not here gets the smallest
+//! counter, with what that counted as its `error`, and its slot, buffer and all:
+//! once all counters are taken, nothing is allocated but for a longer key.
 //!
 //! # Lately
 //!
@@ -63,27 +69,36 @@
 //! holds the keys all the same. HeavyKeeper (what TOPK has): often closer in the
 //! same room, but it forgets by chance, so that a count can be too low by any
 //! amount, and nothing says by how much; here `count - error` is sure. Newer
-//! denials that weigh more, instead of halving: steps of one are what makes this
-//! O(1). Exact counts: an attacker, who can make up keys, says how much room.
+//! denials that weigh more, instead of halving: with steps of one, a counter goes
+//! no further than past its equals. A list of the groups of equals, as the paper
+//! has it: where they begin is then at hand always, but with the hundred counters
+//! there usually are, to keep it costs more than the searches it saves. Exact
+//! counts: an attacker, who can make up keys, says how much room.
 
 #![forbid(unsafe_code)]
 
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
-use std::sync::Arc;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
 
 /// In this time, a denial comes to count for half.
 pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
+
+/// Of the buffer of a key that leaves, its slot keeps no more than this.
+const SPARE_BYTES: usize = 256;
 
 /// The sketch. See the module's text for what it promises.
 #[derive(Debug, Default)]
 pub struct Top {
     /// Largest first.
-    counters: Vec<Counter>,
-    /// Where a key's counter is.
-    index: HashMap<Arc<[u8]>, usize, RandomState>,
-    /// Where the counters with a count begin.
-    firsts: HashMap<u64, usize, RandomState>,
+    order: Vec<Counter>,
+    /// The keys of the counters; one stays where it is until counters are dropped.
+    slots: Vec<Slot>,
+    /// Which slot has a key.
+    index: HashTable<usize>,
+    hashing: RandomState,
+    /// Where equals may begin: behind the last of them that was raised.
+    hint: usize,
     /// The most counters there may be.
     capacity: usize,
     /// No key that is not here has more; nor has any here less.
@@ -94,10 +109,18 @@ pub struct Top {
 
 #[derive(Debug)]
 struct Counter {
-    key: Arc<[u8]>,
     count: u64,
+    slot: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    key: Vec<u8>,
+    hash: u64,
+    /// Where its counter is in the order.
+    place: usize,
     error: u64,
-    /// When it came in.
+    /// When the key came in.
     since_us: u64,
 }
 
@@ -130,73 +153,118 @@ impl Top {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.counters.clear();
+        self.order.clear();
+        self.slots.clear();
         self.index.clear();
-        self.firsts.clear();
         self.missed = 0;
     }
 
     /// Counts a denial of a key.
     pub fn count(&mut self, key: &[u8], now_us: u64) {
         self.decay(now_us);
-        let place = self.index.get(key).copied();
-        if let Some(place) = place.or_else(|| self.enter(key, now_us)) {
-            self.raise(place);
+        let hash = self.hashing.hash_one(key);
+        if let Some(slot) = self.find(key, hash).or_else(|| self.enter(key, hash, now_us)) {
+            self.raise(slot);
         }
     }
 
     /// The keys most often denied, at most `n`, largest first.
     pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.decay(now_us);
-        self.counters.iter().take(n).map(|counter| Entry {
-            key: &counter.key,
-            count: counter.count,
-            error: counter.error,
-            since_us: counter.since_us,
-        })
+        let entry = |&Counter { count, slot }: &Counter| {
+            let Slot { key, error, since_us, .. } = self.slots.get(slot)?;
+            Some(Entry { key, count, error: *error, since_us: *since_us })
+        };
+        self.order.iter().take(n).filter_map(entry).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The slot of a key.
+    fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
+        let has = |slot: &Slot| slot.hash == hash && slot.key == key;
+        self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
     /// Gives a key a counter, the smallest if all are taken: with what it may
     /// have had, the denial that brings it here still to come.
-    fn enter(&mut self, key: &[u8], now_us: u64) -> Option<usize> {
-        if self.counters.len() >= self.capacity {
-            let smallest = self.counters.pop()?;
-            self.index.remove(&smallest.key);
-            self.missed = smallest.count;
-        }
-        let key: Arc<[u8]> = key.into();
-        let place = self.counters.len();
-        self.index.insert(Arc::clone(&key), place);
-        let (count, error) = (self.missed, self.missed);
-        self.counters.push(Counter { key, count, error, since_us: now_us });
-        Some(place)
+    fn enter(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
+        let at = if self.slots.len() < self.capacity { self.add() } else { self.vacate()? };
+        let slot = self.slots.get_mut(at)?;
+        slot.key.extend_from_slice(key);
+        slot.hash = hash;
+        slot.error = self.missed;
+        slot.since_us = now_us;
+        self.list(at, hash);
+        Some(at)
     }
 
-    /// Adds one to the counter at a place: it becomes the first of its equals,
-    /// and then the last of those that have one more.
-    fn raise(&mut self, place: usize) {
-        let Some(count) = self.counters.get(place).map(|counter| counter.count) else { return };
+    /// A new slot; its counter is the smallest.
+    fn add(&mut self) -> usize {
+        let place = self.order.len();
+        let slot = self.slots.len();
+        self.order.push(Counter { count: self.missed, slot });
+        self.slots.push(Slot { place, ..Slot::default() });
+        slot
+    }
+
+    /// The slot of the smallest counter, which its key leaves.
+    fn vacate(&mut self) -> Option<usize> {
+        let &Counter { count, slot: at } = self.order.last()?;
+        let slot = self.slots.get_mut(at)?;
+        if let Ok(listed) = self.index.find_entry(slot.hash, |&listed| listed == at) {
+            listed.remove();
+        }
+        slot.key.clear();
+        slot.key.shrink_to(SPARE_BYTES);
+        self.missed = count;
+        Some(at)
+    }
+
+    /// Enters a slot in the index.
+    fn list(&mut self, slot: usize, hash: u64) {
+        let rehash = |&slot: &usize| self.slots.get(slot).map_or(0, |slot| slot.hash);
+        self.index.insert_unique(hash, slot, rehash);
+    }
+
+    /// Adds one to a counter: it becomes the first of its equals, and then the
+    /// last of those that have one more.
+    fn raise(&mut self, slot: usize) {
+        let Some(place) = self.slots.get(slot).map(|slot| slot.place) else { return };
+        let Some(count) = self.order.get(place).map(|counter| counter.count) else { return };
         let Some(more) = count.checked_add(1) else { return };
-        let first = self.firsts.get(&count).copied().unwrap_or(place);
+        let first = self.first_of_equals(place, count);
         self.exchange(place, first);
-        if let Some(counter) = self.counters.get_mut(first) {
+        if let Some(counter) = self.order.get_mut(first) {
             counter.count = more;
         }
-        let second = first.saturating_add(1);
-        if self.counters.get(second).is_some_and(|counter| counter.count == count) {
-            self.firsts.insert(count, second);
-        } else {
-            self.firsts.remove(&count);
+    }
+
+    /// Where the counters with this count begin, of which one is at a place.
+    fn first_of_equals(&mut self, place: usize, count: u64) -> usize {
+        if self.is_first(place, count) {
+            return place;
         }
-        self.firsts.entry(more).or_insert(first);
+        let first = if self.is_first(self.hint, count) {
+            self.hint
+        } else {
+            self.order.partition_point(|counter| counter.count > count)
+        };
+        self.hint = first.saturating_add(1);
+        first
+    }
+
+    /// Do the counters with this count begin here?
+    fn is_first(&self, place: usize, count: u64) -> bool {
+        let before = place.checked_sub(1).and_then(|before| self.order.get(before));
+        self.order.get(place).is_some_and(|counter| counter.count == count)
+            && before.is_none_or(|before| before.count > count)
     }
 
     fn exchange(&mut self, one: usize, other: usize) {
-        let Ok([a, b]) = self.counters.get_disjoint_mut([one, other]) else { return };
+        let Ok([a, b]) = self.order.get_disjoint_mut([one, other]) else { return };
         std::mem::swap(a, b);
         for (counter, at) in [(a, one), (b, other)] {
-            if let Some(place) = self.index.get_mut(&counter.key) {
-                *place = at;
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.place = at;
             }
         }
     }
@@ -204,7 +272,7 @@ impl Top {
     /// Does the halvings that are due. With nothing here, or if the clock
     /// stepped back, none is, and the next is a half-life away.
     fn decay(&mut self, now_us: u64) {
-        if self.counters.is_empty() || now_us < self.halved_us {
+        if self.order.is_empty() || now_us < self.halved_us {
             self.halved_us = now_us;
         }
         let halvings = now_us.saturating_sub(self.halved_us) / HALF_LIFE_US;
@@ -214,27 +282,28 @@ impl Top {
         self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
         self.missed = halved(self.missed, halvings);
-        for counter in &mut self.counters {
+        for counter in &mut self.order {
             counter.count = halved(counter.count, halvings);
-            counter.error = halved_up(counter.error, halvings).min(counter.count);
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.error = halved_up(slot.error, halvings).min(counter.count);
+            }
         }
-        self.keep(self.counters.partition_point(|counter| counter.count > 0));
-        self.firsts.clear();
-        for (place, counter) in self.counters.iter().enumerate() {
-            self.firsts.entry(counter.count).or_insert(place);
-        }
+        self.keep(self.order.partition_point(|counter| counter.count > 0));
     }
 
-    /// Drops all but so many of the largest.
+    /// Drops all but so many of the largest, whose slots come to be in order.
     fn keep(&mut self, counters: usize) {
-        while self.counters.len() > counters
-            && let Some(smallest) = self.counters.pop()
-        {
-            self.index.remove(&smallest.key);
-            self.missed = self.missed.max(smallest.count);
-            if self.firsts.get(&smallest.count) == Some(&self.counters.len()) {
-                self.firsts.remove(&smallest.count);
-            }
+        let Some(largest) = self.order.get(counters) else { return };
+        self.missed = self.missed.max(largest.count);
+        self.order.truncate(counters);
+        self.slots.sort_unstable_by_key(|slot| slot.place);
+        self.slots.truncate(counters);
+        self.index.clear();
+        for place in 0..counters {
+            let Some(counter) = self.order.get_mut(place) else { return };
+            counter.slot = place;
+            let Some(hash) = self.slots.get(place).map(|slot| slot.hash) else { return };
+            self.list(place, hash);
         }
     }
 }

@@ -85,6 +85,7 @@ fn can_save_nothing(flavor: Flavor) -> bool {
 
 /// Starts the server again without the module, with what it saved. Whether it did.
 fn starts_without_the_module(server: &mut Server) -> bool {
+    let () = ask(&mut server.connect(), "SAVE");
     let without = |lines: Vec<String>| {
         lines.into_iter().filter(|line| !line.starts_with("loadmodule ")).collect()
     };

@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use std::collections::HashMap;
 
 /// A denial in fixed point, so that halving one does not round in these tests.
 const ONE: u128 = 1 << 64;
@@ -41,7 +42,7 @@ impl Pair {
     }
 
     fn deny(&mut self, key: &[u8]) {
-        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        self.naive.advance(self.now_us, self.top.order.is_empty());
         self.naive.all += ONE;
         *self.naive.left.entry(key.to_vec()).or_default() += ONE;
         self.top.count(key, self.now_us);
@@ -57,7 +58,7 @@ impl Pair {
 
     /// Looks, checks that all is in order, and 1 and 2 of the module's text.
     fn check(&mut self) {
-        self.naive.advance(self.now_us, self.top.counters.is_empty());
+        self.naive.advance(self.now_us, self.top.order.is_empty());
         let entries: Vec<_> = self
             .top
             .largest(self.now_us, usize::MAX)
@@ -80,39 +81,48 @@ impl Pair {
         self.check();
         let all = self.naive.all;
         let counters = self.top.capacity as u128;
-        let counts: u64 = self.top.counters.iter().map(|counter| counter.count).sum();
+        let counts: u64 = counts(&self.top).iter().sum();
         assert!(u128::from(counts) * ONE <= all);
         assert!(u128::from(self.top.missed) * ONE * counters <= all);
-        for counter in &self.top.counters {
-            assert!(u128::from(counter.error) * ONE * counters < all + ONE * counters);
+        for slot in &self.top.slots {
+            assert!(u128::from(slot.error) * ONE * counters < all + ONE * counters);
             if self.naive.halvings == 0 {
-                assert!(u128::from(counter.error) * ONE * counters <= all);
+                assert!(u128::from(slot.error) * ONE * counters <= all);
             }
         }
         for (key, left) in &self.naive.left {
             let spare = if self.naive.halvings == 0 { 1 } else { ONE * counters };
             if left * counters >= all + spare {
-                assert!(self.top.index.contains_key(key.as_slice()), "{key:?} is not here");
+                assert!(found(&self.top, key).is_some(), "{key:?} is not here");
             }
         }
-        if self.top.counters.len() < self.top.capacity {
+        if self.top.order.len() < self.top.capacity {
             assert_eq!(self.top.missed, 0);
         }
     }
 }
 
+/// The counts, in order.
+fn counts(top: &Top) -> Vec<u64> {
+    top.order.iter().map(|counter| counter.count).collect()
+}
+
+/// The slot of a key, by way of the index.
+fn found(top: &Top, key: &[u8]) -> Option<usize> {
+    top.find(key, top.hashing.hash_one(key))
+}
+
 fn in_order(top: &Top) {
-    assert!(top.counters.len() <= top.capacity);
-    assert!(top.counters.is_sorted_by(|one, next| one.count >= next.count));
-    assert_eq!(top.index.len(), top.counters.len());
-    let mut firsts = HashMap::default();
-    for (place, counter) in top.counters.iter().enumerate() {
-        assert_eq!(top.index.get(&counter.key), Some(&place));
-        assert!(counter.count > 0 && counter.count >= counter.error);
+    assert!(top.order.len() <= top.capacity);
+    assert!(top.order.is_sorted_by(|one, next| one.count >= next.count));
+    assert_eq!((top.slots.len(), top.index.len()), (top.order.len(), top.order.len()));
+    for (place, counter) in top.order.iter().enumerate() {
+        let slot = &top.slots[counter.slot];
+        assert_eq!(slot.place, place);
+        assert_eq!(found(top, &slot.key), Some(counter.slot));
+        assert!(counter.count > 0 && counter.count >= slot.error);
         assert!(counter.count >= top.missed);
-        firsts.entry(counter.count).or_insert(place);
     }
-    assert_eq!(top.firsts, firsts);
 }
 
 #[derive(Clone, Debug)]
@@ -168,14 +178,31 @@ proptest! {
     ) {
         let mut pair = Pair::new(1);
         for (counters, acts) in parts {
-            let largest: Vec<_> = pair.top.counters.iter().take(counters).map(|c| c.count).collect();
+            let mut largest = counts(&pair.top);
+            largest.truncate(counters);
             pair.top.resize(counters);
-            let kept: Vec<_> = pair.top.counters.iter().map(|c| c.count).collect();
-            prop_assert_eq!(largest, kept);
+            in_order(&pair.top);
+            prop_assert_eq!(largest, counts(&pair.top));
             for act in acts {
                 pair.act(&act);
                 pair.check();
             }
+        }
+    }
+
+    #[test]
+    fn equals_begin_where_they_do_whatever_the_hint(
+        mut counts in proptest::collection::vec(1..6u64, 1..20),
+        hint in 0..24usize,
+        raised in 0..20usize,
+    ) {
+        counts.sort_unstable_by(|one, next| next.cmp(one));
+        let mut top = Top::new(counts.len());
+        top.order = (0..).zip(&counts).map(|(slot, &count)| Counter { count, slot }).collect();
+        top.hint = hint;
+        for place in (raised..counts.len()).chain(0..raised.min(counts.len())) {
+            let first = counts.iter().position(|&count| count == counts[place]);
+            prop_assert_eq!(Some(top.first_of_equals(place, counts[place])), first);
         }
     }
 }
@@ -231,7 +258,7 @@ fn one_key_too_many_in_turn() {
         pair.deny(&[n % 5]);
         pair.check_all();
     }
-    assert_eq!(pair.top.counters.iter().map(|counter| counter.count).sum::<u64>(), 100);
+    assert_eq!(counts(&pair.top).iter().sum::<u64>(), 100);
 }
 
 #[test]
@@ -354,10 +381,26 @@ fn a_key_is_any_bytes() {
 }
 
 #[test]
+fn a_key_that_enters_gets_the_buffer_of_the_one_that_leaves() {
+    let mut top = denied(2, &[("a", 9), ("user:1", 1)]);
+    let buffers = |top: &Top| top.slots.iter().map(|slot| slot.key.as_ptr()).collect::<Vec<_>>();
+    let before = buffers(&top);
+    for key in ["user:2", "b", "", "user:3"] {
+        top.count(key.as_bytes(), 0);
+        in_order(&top);
+        assert_eq!(found(&top, key.as_bytes()), Some(1));
+        assert_eq!(buffers(&top), before);
+    }
+    top.count(&[7; 70_000], 0);
+    top.count(b"user:4", 0);
+    assert!(top.slots[1].key.capacity() <= SPARE_BYTES);
+    assert_eq!(found(&top, b"user:4"), Some(1));
+}
+
+#[test]
 fn a_count_at_its_end_stays_there() {
     let mut top = denied(2, &[("a", 1), ("b", 1)]);
-    top.counters.iter_mut().for_each(|counter| counter.count = u64::MAX);
-    top.firsts = [(u64::MAX, 0)].into_iter().collect();
+    top.order.iter_mut().for_each(|counter| counter.count = u64::MAX);
     for key in ["a", "b", "b", "c"] {
         top.count(key.as_bytes(), 0);
         in_order(&top);
