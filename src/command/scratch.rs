@@ -5,7 +5,7 @@
 //! simply gets fresh ones.
 
 use lazy_static::lazy_static;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::limit::{Rule, Ruling};
 use crate::parse::{Fault, Known, Memo, ParseError};
@@ -32,26 +32,28 @@ impl Known for Lexicon {
     }
 
     #[inline]
-    fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
+    fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
         self.memo.rule(text)
     }
 }
 
 lazy_static! {
-    static ref SCRATCH: Mutex<Scratch> = Mutex::default();
+    /// None while a call has them.
+    static ref SCRATCH: Mutex<Option<Box<Scratch>>> = Mutex::default();
 }
 
-fn exchange(scratch: Scratch) -> Scratch {
+fn place() -> MutexGuard<'static, Option<Box<Scratch>>> {
     // Buffers are good whatever happened to the call that had them last.
-    let mut place = SCRATCH.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::replace(&mut place, scratch)
+    SCRATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a call with the buffers, whatever the last call left in them.
+#[inline]
 pub fn with<T>(call: impl FnOnce(&mut Scratch) -> T) -> T {
-    let mut scratch = exchange(Scratch::default());
+    let taken = place().take();
+    let mut scratch = taken.unwrap_or_default();
     let result = call(&mut scratch);
     scratch.lexicon.named.clear();
-    exchange(scratch);
+    *place() = Some(scratch);
     result
 }

@@ -126,15 +126,17 @@ impl Limiter {
 
     /// The same, made if there is none.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
-        if self.state_of(rule).is_none() {
+        let place = self.states().iter().position(|state| state.belongs_to(rule));
+        let place = place.unwrap_or_else(|| {
             self.drop_stale(check);
             let state = State::new(rule, check.now_us);
             match self.parts {
                 Parts::Nothing => self.parts = Parts::One(state),
                 _ => self.change(|many| many.states.push(state)),
             }
-        }
-        self.states_mut().iter_mut().find(|state| state.belongs_to(rule))
+            self.states().len().saturating_sub(1)
+        });
+        self.states_mut().get_mut(place)
     }
 
     fn retain(&mut self, keep: impl Fn(&State) -> bool) {

@@ -1,7 +1,7 @@
 //! What need not be read: policies, and rules that were read before.
 
 use super::error::{Fault, ParseError};
-use super::rule::rule;
+use super::rule::{looks_like_rule, rule};
 use crate::limit::Rule;
 
 /// What the words of a request may stand for.
@@ -12,12 +12,10 @@ pub trait Known {
     /// Why there are none.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], Fault>;
 
-    /// The rule that a text writes.
-    ///
-    /// # Errors
-    /// [`ParseError::Rule`] if it writes none.
-    fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
-        rule(text)
+    /// The rule that a text writes, or what is wrong with it; `None` if it is
+    /// not meant as a rule.
+    fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
+        looks_like_rule(text).then(|| rule(text))
     }
 }
 
@@ -51,23 +49,22 @@ struct Entry {
 impl Memo {
     const PLACES: usize = 32;
 
-    /// The rule that a text writes.
-    ///
-    /// # Errors
-    /// [`ParseError::Rule`] if it writes none.
-    pub fn rule(&mut self, text: &[u8]) -> Result<Rule, ParseError> {
+    /// As [`Known::rule`].
+    pub fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
         if self.places.is_empty() {
             self.places = vec![None; Self::PLACES].into_boxed_slice();
         }
-        let Some(place) = self.places.get_mut(Self::place(text)) else { return rule(text) };
-        match place {
-            Some(entry) if entry.text() == Some(text) => Ok(entry.rule),
-            place => {
-                let rule = rule(text)?;
-                *place = Entry::new(text, rule).or(*place);
-                Ok(rule)
-            }
+        let place = self.places.get_mut(Self::place(text))?;
+        if let Some(entry) = place
+            && entry.text() == Some(text)
+        {
+            return Some(Ok(entry.rule));
         }
+        looks_like_rule(text).then(|| {
+            let rule = rule(text)?;
+            *place = Entry::new(text, rule).or(*place);
+            Ok(rule)
+        })
     }
 
     fn place(text: &[u8]) -> usize {
@@ -109,7 +106,7 @@ mod tests {
             let mut memo = Memo::default();
             for text in texts {
                 let text = text.as_bytes();
-                prop_assert_eq!(memo.rule(text), rule(text));
+                prop_assert_eq!(memo.rule(text), Nothing.rule(text));
             }
         }
     }
@@ -117,9 +114,9 @@ mod tests {
     #[test]
     fn a_rule_is_read_once() {
         let mut memo = Memo::default();
-        memo.rule(b"20/m").unwrap();
+        memo.rule(b"20/m").unwrap().unwrap();
         let entry = memo.places.iter_mut().flatten().next().unwrap();
         entry.rule = rule(b"30/m").unwrap();
-        assert_eq!(memo.rule(b"20/m"), rule(b"30/m"), "it was read again");
+        assert_eq!(memo.rule(b"20/m"), Some(rule(b"30/m")), "it was read again");
     }
 }

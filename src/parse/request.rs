@@ -16,7 +16,6 @@
 use super::cursor::Cursor;
 use super::error::{Excerpt, Fault, ParseError};
 use super::known::Known;
-use super::rule::looks_like_rule;
 use crate::limit::rule::{Kind, MAX_UNITS, Rule};
 use crate::limit::{MAX_TIME_US, Meta};
 use std::ops::RangeInclusive;
@@ -261,29 +260,27 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
 ) -> Result<usize, ParseError> {
     let start = rules.len();
     let mut taken: usize = 0;
-    while let Some(text) = args.peek().filter(|arg| looks_like_rule(arg)) {
+    while let Some(text) = args.peek() {
         let group = rules.get(start..).unwrap_or_default();
-        match text.strip_prefix(b"@") {
-            None => {
-                let rule = known.rule(text)?;
-                if let Some(limits) = limits {
-                    room_for(1, text, limits, group)?;
-                    admissible(&rule, limits, group)
-                        .map_err(|fault| ParseError::rule(text, fault))?;
+        if let Some(name) = text.strip_prefix(b"@") {
+            let found = known.policy(name).map_err(|fault| ParseError::rule(text, fault))?;
+            if let Some(limits) = limits {
+                room_for(found.len(), text, limits, group)?;
+                for rule in found {
+                    admissible(rule, limits, group)
+                        .map_err(|fault| ParseError::rule_of(text, rule, fault))?;
                 }
-                rules.push(rule);
             }
-            Some(name) => {
-                let found = known.policy(name).map_err(|fault| ParseError::rule(text, fault))?;
-                if let Some(limits) = limits {
-                    room_for(found.len(), text, limits, group)?;
-                    for rule in found {
-                        admissible(rule, limits, group)
-                            .map_err(|fault| ParseError::rule_of(text, rule, fault))?;
-                    }
-                }
-                rules.extend_from_slice(found);
+            rules.extend_from_slice(found);
+        } else if let Some(rule) = known.rule(text) {
+            let rule = rule?;
+            if let Some(limits) = limits {
+                room_for(1, text, limits, group)?;
+                admissible(&rule, limits, group).map_err(|fault| ParseError::rule(text, fault))?;
             }
+            rules.push(rule);
+        } else {
+            break;
         }
         args.take();
         taken = taken.saturating_add(1);
