@@ -14,11 +14,12 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
     scratch::with(|Scratch { rules, rulings, lexicon }| {
         let name = call.key_name()?;
         let request = parse::check(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
+        let mut key = call.open_write(name, &LIMITER)?;
+        // The value is being loaded into the cache meanwhile.
         let clock_us = clock::now_us();
         let now_us = request.at_us.unwrap_or(clock_us);
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
-        let mut key = call.open_write(name, &LIMITER)?;
         let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
 
         let changed = outcome.change != Change::Nothing;

@@ -35,11 +35,11 @@ pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
 /// Decides, and consumes if the answer says so.
 fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
     scratch::with(|Scratch { rulings, .. }| {
+        let mut key = call.open_write(name, &LIMITER)?;
         let now_us = clock::now_us();
         let rules = [rule];
         let check = Check::new(&rules, cost, now_us);
 
-        let mut key = call.open_write(name, &LIMITER)?;
         let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
         if outcome.change != Change::Nothing {
             let expiry = expiry::settle(&mut key, now_us, now_us);

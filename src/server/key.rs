@@ -89,8 +89,10 @@ struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
     name: Arg<'c>,
+    /// Null if the key is missing. Nobody but us changes the key while it is
+    /// open.
+    value: *mut T,
     deleted: bool,
-    value: PhantomData<T>,
 }
 
 impl<T> Drop for OpenKey<'_, T> {
@@ -122,12 +124,20 @@ impl<'c, T> OpenKey<'c, T> {
                 .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
         };
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
-        let key = Self { key, call, name, deleted: false, value: PhantomData };
-        if key.is_missing() || kind.is_type_of(key.key) {
-            Ok(Some(key))
-        } else {
-            Err(Failure::WrongType)
+        let mut key = Self { key, call, name, value: ptr::null_mut(), deleted: false };
+        if key.is_missing() {
+            return Ok(Some(key));
         }
+        if !kind.is_type_of(key.key) {
+            return Err(Failure::WrongType);
+        }
+        // SAFETY: the key is open, and of our type.
+        key.value = unsafe {
+            raw::RedisModule_ModuleTypeGetValue
+                .map_or(ptr::null_mut(), |of| of(key.key.as_ptr()).cast())
+        };
+        prefetch(key.value);
+        Ok(Some(key))
     }
 
     fn is_missing(&self) -> bool {
@@ -148,18 +158,19 @@ impl<'c, T> OpenKey<'c, T> {
                 .map(|left| now_ms().saturating_add(left))
         }
     }
+}
 
-    /// The value, null if the key is missing.
-    fn value(&self) -> *mut T {
-        if self.is_missing() {
-            return ptr::null_mut();
-        }
-        // SAFETY: the key is open, and of our type since `open` looked.
-        unsafe {
-            raw::RedisModule_ModuleTypeGetValue
-                .map_or(ptr::null_mut(), |of| of(self.key.as_ptr()).cast())
-        }
+/// Begins to load what lies there, which will be looked at soon.
+#[inline]
+fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: any address will do, nothing is read from it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// A key of ours, to look at.
@@ -169,7 +180,7 @@ pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 impl<T> ReadKey<'_, T> {
     /// The value as the server keeps it; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
-        self.0.value()
+        self.0.value
     }
 
     /// When the key expires, unix milliseconds.
@@ -182,7 +193,7 @@ impl<T> ReadKey<'_, T> {
     pub fn value(&self) -> Option<&T> {
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing
         // changes or frees while the key is open for reading by this call.
-        unsafe { self.0.value().as_ref() }
+        unsafe { self.0.value.as_ref() }
     }
 }
 
@@ -196,7 +207,7 @@ impl<T> WriteKey<'_, T> {
     pub fn value(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; the borrow of
         // this handle, the only one, keeps it unique.
-        unsafe { self.0.value().as_mut() }
+        unsafe { self.0.value.as_mut() }
     }
 
     /// Makes this the key's value, which frees the one before.
@@ -213,6 +224,7 @@ impl<T> WriteKey<'_, T> {
                 .map(|set| set(self.0.key.as_ptr(), registered, value.cast::<c_void>()))
         };
         if status == Some(OK) {
+            self.0.value = value;
             return Ok(());
         }
         // SAFETY: the server did not take the box made above.
@@ -228,6 +240,7 @@ impl<T> WriteKey<'_, T> {
                 delete(self.0.key.as_ptr());
             }
         }
+        self.0.value = ptr::null_mut();
         self.0.deleted = true;
     }
 
