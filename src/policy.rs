@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -53,7 +54,7 @@ struct Counts {
     limited: Counter,
 }
 
-type Names = HashMap<Box<[u8]>, Arc<Policy>>;
+type Names = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
 
 #[derive(Debug, Default)]
 struct Store {
@@ -227,7 +228,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
 pub fn on(ctx: &EventContext, occasion: Occasion) {
     match occasion {
         Occasion::LoadsFromPrimary => forget_unless_staged(),
-        Occasion::StagingBegins => drop(store_staged(Some(Names::new()))),
+        Occasion::StagingBegins => drop(store_staged(Some(Names::default()))),
         Occasion::StagingFailed => drop(store_staged(None)),
         Occasion::StagingDone => {
             if let Some(staged) = store_staged(None) {

@@ -17,11 +17,12 @@
 //! tried against all the rules, where there is such a state.
 
 use super::limiter::{Change, Check, Limiter};
-use super::log::Needs;
+use super::log::{Log, Needs};
 use super::overrule::{Override, OverrideKind};
-use super::reading::{Moment, Reading};
-use super::rule::Rule;
+use super::reading::{Moment, Reading, standing_time};
+use super::rule::{Kind, Rule};
 use super::ruling::{Ruling, Verdict, length, longer};
+use super::state::State;
 use std::ops::Range;
 
 /// The answer to a check of one key.
@@ -351,8 +352,14 @@ impl Limiter {
     fn survey(&self, check: &Check<'_>, mut show: impl FnMut(Ruling)) -> Survey {
         let needs = Needs::of(check.rules);
         let mut survey = Survey { needs, denier: None, forgot: false };
+        let log = self.log_in_sight(needs, check.now_us, &mut survey.forgot);
         for (index, rule) in check.rules.iter().enumerate() {
-            let reading = self.reading(rule, needs, check, &mut survey.forgot);
+            let reading = match (rule.kind(), log) {
+                (Kind::Log, None) => None,
+                (Kind::Log, Some((log, at_us))) => Some(log.read(rule, at_us, check.cost)),
+                _ => self.reading(rule, check, &mut survey.forgot),
+            };
+            let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
             let ruling = Ruling::of(rule, reading, check);
             show(ruling);
             let denies = ruling.verdict == Verdict::Limited && !rule.is_shadow();
@@ -364,13 +371,25 @@ impl Limiter {
         survey
     }
 
-    fn reading(&self, rule: &Rule, needs: Needs, check: &Check<'_>, forgot: &mut bool) -> Reading {
-        let window_us = needs.window_us_of(rule);
-        let untouched = Reading::untouched(rule, check.now_us);
-        let Some(state) = self.state_of(rule) else { return untouched };
-        let reading = state.read(rule, window_us, check.now_us, check.cost);
+    /// The log that all log rules read, and the time it lives in; `None` if
+    /// they see an untouched one.
+    fn log_in_sight(&self, needs: Needs, now_us: u64, forgot: &mut bool) -> Option<(&Log, u64)> {
+        if needs.window_us == 0 {
+            return None;
+        }
+        let log = self.states().iter().find_map(State::log_part)?;
+        let last_us = log.last_us();
+        let at_us = standing_time(now_us, last_us, needs.window_us);
+        *forgot |= at_us.is_none() && last_us > now_us;
+        Some((log, at_us?))
+    }
+
+    /// What another rule reads; `None` if it sees an untouched state.
+    fn reading(&self, rule: &Rule, check: &Check<'_>, forgot: &mut bool) -> Option<Reading> {
+        let state = self.state_of(rule)?;
+        let reading = state.read(rule, rule.period_us(), check.now_us, check.cost);
         *forgot |= reading.is_none() && state.last_us() > check.now_us;
-        reading.unwrap_or(untouched)
+        reading
     }
 
     /// The deciding rule: the one that denies longest, else the one with the
