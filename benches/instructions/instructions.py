@@ -30,7 +30,7 @@ CALLGRIND = [
     "--collect-atstart=no",
     "--toggle-collect=*::callback::trampoline*",
     "--dump-before=pingCommand*",
-    "--compress-strings=no",  # each profile can be read without those before it
+    "--compress-strings=no", "--compress-pos=no",  # each profile can be read without those before it
     "--callgrind-out-file={folder}/profile.%p",
 ]
 
