@@ -247,7 +247,9 @@ impl<'a> Part<'a> {
         self.rulings = start..rulings.len();
         // Before anything is charged: whom a charge makes deny did not deny
         // this request.
-        self.ban = self.check.ban(rulings.get(start..).unwrap_or_default());
+        if self.denied {
+            self.ban = self.check.ban(rulings.get(start..).unwrap_or_default());
+        }
     }
 
     fn consume(&mut self, denied: bool, charges: bool, rulings: &mut [Ruling]) {

@@ -109,10 +109,17 @@ fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result
         }
         if us.checked_rem(unit.micros()) == Some(0) {
             let count = us.checked_div(unit.micros()).unwrap_or(0);
-            return write!(f, "{count}{}", unit.symbol());
+            write_number(f, count)?;
+            return f.write_str(unit.symbol());
         }
     }
     write!(f, "{us}us")
+}
+
+/// `RL.THROTTLE` spells a rule out for each effect it tells, and the standard
+/// library's way is several times slower.
+fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
+    f.write_str(itoa::Buffer::new().format(number))
 }
 
 /// A length of time as a rule spells it, microseconds.
@@ -341,7 +348,10 @@ impl Rule {
 /// unit, options in one order and only where they differ from the default.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}/", self.kind().name(), self.limit)?;
+        f.write_str(self.kind().name())?;
+        f.write_str(":")?;
+        write_number(f, self.limit.into())?;
+        f.write_str("/")?;
         match self.algorithm {
             Algorithm::Fixed { calendar: Calendar::Months, .. } => f.write_str("1month")?,
             Algorithm::Fixed { calendar: Calendar::Epoch, .. } => {
@@ -368,7 +378,8 @@ impl fmt::Display for Rule {
             }
             Algorithm::Bucket { burst, refill } => {
                 if burst != self.limit {
-                    write!(f, ",burst={burst}")?;
+                    f.write_str(",burst=")?;
+                    write_number(f, burst.into())?;
                 }
                 if refill == Refill::Interval {
                     f.write_str(",refill=interval")?;
@@ -378,7 +389,8 @@ impl fmt::Display for Rule {
             Algorithm::Leaky { .. } => {}
         }
         if let Some(name) = &self.name {
-            write!(f, ",name={}", name.as_str())?;
+            f.write_str(",name=")?;
+            f.write_str(name.as_str())?;
         }
         if self.count_all {
             f.write_str(",count=all")?;

@@ -125,11 +125,8 @@ impl<'c, T> OpenKey<'c, T> {
         };
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), deleted: false };
-        if key.is_missing() {
-            return Ok(Some(key));
-        }
         if !kind.is_type_of(key.key) {
-            return Err(Failure::WrongType);
+            return if key.is_missing() { Ok(Some(key)) } else { Err(Failure::WrongType) };
         }
         // SAFETY: the key is open, and of our type.
         key.value = unsafe {
