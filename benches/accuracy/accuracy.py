@@ -12,10 +12,10 @@ from pathlib import Path
 from arrivals import MINUTE_US, START_US, arrivals
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path += [str(ROOT / "benches/instructions"), str(ROOT / ".cache/plots")]
+sys.path += [str(ROOT / "benches"), str(ROOT / ".cache/plots")]
 
 from picture import draw  # noqa: E402  where scripts/fetch.py put what it needs
-from server import started  # noqa: E402
+from started import started  # noqa: E402
 
 PICTURE = ROOT / "docs/images/accuracy.svg"
 LIMIT = 100

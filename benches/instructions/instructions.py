@@ -18,7 +18,10 @@ import sys
 from pathlib import Path
 
 from scenes import scenes
-from server import MODULE, ROOT, redis, started
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+from started import MODULE, ROOT, redis, started  # noqa: E402
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 VALGRIND = ROOT / ".cache/valgrind/valgrind"
