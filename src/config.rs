@@ -9,12 +9,12 @@ use std::ffi::CStr;
 use redis_module::{Context, RedisString};
 
 use crate::limit::MAX_UNITS;
-use crate::parse::Limits;
+use crate::parse::{Limits, MOST_RULES};
 use crate::policy;
 use crate::server::settings::{self, Setting};
 
-/// Rules in one request.
-static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, 1_000);
+/// Rules of one key in a request.
+static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
 /// The largest limit of a `log` rule.
 static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
 /// Checks with `META` that a key keeps; 0: none.

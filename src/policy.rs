@@ -17,8 +17,8 @@
 //!   loaded in the background  staged, and put in force when all is loaded
 //! ```
 //!
-//! The lock is held for a moment only, never while the server is called, so a
-//! call within a call finds it free.
+//! The lock is held for a moment only, never while the server is called (but for
+//! memory), so a call within a call finds it free.
 
 #![forbid(unsafe_code)]
 
@@ -217,10 +217,15 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
             loaded.push(Arc::new(Policy::new(name, &rules)));
         }
     }
+    let mut replaced = Vec::new();
     let mut store = store();
     let Store { in_force, staged } = &mut *store;
     let names = staged.as_mut().unwrap_or(in_force);
-    names.extend(loaded.into_iter().map(|policy| (policy.name.as_bytes().into(), policy)));
+    for policy in loaded {
+        replaced.extend(names.insert(policy.name.as_bytes().into(), policy));
+    }
+    drop(store);
+    drop(replaced);
     Ok(())
 }
 
@@ -238,7 +243,12 @@ pub fn on(ctx: &EventContext, occasion: Occasion) {
         }
         Occasion::AofRewriteBegan => {
             for policy in all() {
-                ctx.replicate(c"RL.POLICY", c"SET", policy.name.as_bytes(), policy.texts.args());
+                ctx.append_to_aof(
+                    c"RL.POLICY",
+                    c"SET",
+                    policy.name.as_bytes(),
+                    policy.texts.args(),
+                );
             }
         }
     }
@@ -259,11 +269,9 @@ fn forget_unless_staged() {
 
 /// Writes a line a policy, in a section of their own.
 pub fn write(info: &Info) {
-    let all = all();
-    if !all.is_empty()
-        && let Some(fields) = info.section(Some(c"policies"))
-    {
-        for policy in all {
+    let any = !store().in_force.is_empty();
+    if any && let Some(fields) = info.section(Some(c"policies")) {
+        for policy in all() {
             let Counts { field, allowed, limited } = &*policy.counts;
             fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
         }

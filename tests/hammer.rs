@@ -195,8 +195,9 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64) {
         if pass.before_us < start {
             continue;
         }
+        // Of those before it, only who surely came before.
         let old = count(start - period_us, start - period_us + sub, index);
-        let current = count(start - period_us + sub, now, index);
+        let current = count(start - period_us + sub, pass.before_us, index);
         assert!(
             old * (sub - (now - start)) + (current + 1) * sub <= limit * sub,
             "request {index} passed with {old} and {current} before it"
@@ -205,15 +206,16 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64) {
     reaches_limit(passes, limit as usize, period_us + sub);
 }
 
-/// Between any two passes there were never more than the burst and what was refilled.
+/// Between any two times there were never more than the burst and what was refilled: of those that
+/// surely passed between them.
 fn token_bucket(passes: &[Pass], per_second: i64, burst: i64) {
-    // count(i..=j) <= burst + (t_j - t_i) * rate: for every i, checked as a running minimum.
-    let mut slack = i64::MAX;
-    for (index, pass) in passes.iter().enumerate() {
-        let index = index as i64;
-        slack = slack.min(index * 1_000_000 - pass.before_us * per_second);
-        let used = (index + 1) * 1_000_000 - pass.after_us * per_second;
-        assert!(used - slack <= burst * 1_000_000, "request {index} drew on an empty bucket");
+    for (index, first) in passes.iter().enumerate() {
+        let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();
+        ends_us.sort_unstable();
+        for (passed, end_us) in (1..).zip(ends_us) {
+            let there_was = burst * 1_000_000 + (end_us - first.before_us) * per_second;
+            assert!(passed * 1_000_000 <= there_was, "{passed} drew on an empty bucket");
+        }
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
     let refilled = (last.before_us - first.after_us - STALL_US) * per_second / 1_000_000;
@@ -226,7 +228,9 @@ fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, c: &mut Connection)
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
     for pair in turns.windows(2) {
-        let apart = (pair[1].after_us + pair[1].wait_us) - (pair[0].before_us + pair[0].wait_us);
+        // Either may have been the first.
+        let apart = |a: Pass, b: Pass| (b.after_us + b.wait_us) - (a.before_us + a.wait_us);
+        let apart = apart(pair[0], pair[1]).max(apart(pair[1], pair[0]));
         assert!(apart >= apart_us - 1_000, "two turns only {apart} us apart");
         assert!(pair[1].wait_us <= queue * apart_us, "a turn {} us off", pair[1].wait_us);
     }

@@ -7,7 +7,7 @@ mod server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use client::{ask, command, digest, info, replica_of, replicated};
+use client::{ask, calls, command, digest, info, replica_of, replicated};
 use redis::{Connection, Value, pipe};
 use server::{Server, eventually};
 
@@ -95,6 +95,40 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
             },
         );
     }
+}
+
+#[test]
+fn a_replica_that_goes_on_after_a_restart_of_its_primary_misses_nothing() {
+    server::on_all_with(
+        |builder| builder.config("repl-ping-replica-period", "3600"),
+        |primary| {
+            let replica = replica_of(primary);
+            let (mut c, mut r) = (primary.connect(), replica.connect());
+            let _: Value = ask(&mut c, "RL.CHECK k 5/d");
+            replicated(&mut c);
+            primary.restart();
+
+            let mut c = primary.connect();
+            eventually("the replica to be back", || {
+                info(&mut c, "replication", "connected_slaves") == 1.0
+                    && ask::<Vec<Value>>(&mut r, "ROLE")[3]
+                        == Value::BulkString(b"connected".into())
+            });
+            if primary.flavor().is_7_or_later() {
+                // 6.2 forgets its backlog, and sends everything again.
+                assert_eq!(info(&mut c, "stats", "sync_partial_ok"), 1.0, "without a snapshot");
+            }
+            let before = calls(&mut r, "rl.check");
+            for line in
+                ["RL.CHECK k 5/d", "RL.MCHECK 2 a b bucket:5/d,ban=1h", "RL.CHECK c 0/d,ban=1h"]
+            {
+                let _: Value = ask(&mut c, line);
+            }
+            replicated(&mut c);
+            assert_eq!(digest(&mut r), digest(&mut c));
+            assert_eq!(calls(&mut r, "rl.check"), before, "a replica decides nothing");
+        },
+    );
 }
 
 #[test]

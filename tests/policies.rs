@@ -219,8 +219,8 @@ fn limits_of_requests_hold_for_rules_by_name() {
             let mut c = server.connect();
             set(&mut c, &["three 1/s 2/m 3/h", "two 4/s,name=a 5/s,name=b", "four 2/m"]);
             for (line, says) in [
-                ("RL.CHECK k @three @two", "rule '@two': one too many, expected at most 4"),
-                ("RL.CHECK k @three 7/w 8/d", "rule '8/d': one too many, expected at most 4"),
+                ("RL.CHECK k @three @two", "rule '@two': too many rules, expected at most 4"),
+                ("RL.CHECK k @three 7/w 8/d", "rule '8/d': too many rules, expected at most 4"),
                 ("RL.CHECK k @four @three", "rule '@three log:2/1m': same identity as rule"),
                 ("RL.CHECK k 9/m @four", "rule '@four log:2/1m': same identity as rule 'log:9/1m'"),
                 ("RL.CHECK k @four 9/m", "rule '9/m': same identity as rule 'log:2/1m'"),
@@ -250,7 +250,7 @@ fn a_setting_lowered_later_is_an_error_of_the_check_that_names_policy_and_rule()
         assert!(error.contains("ratelimit.max-log-entries"), "{error}");
         let () = ask(&mut c, "CONFIG SET ratelimit.max-log-entries 500");
         let () = ask(&mut c, "CONFIG SET ratelimit.max-rules 1");
-        assert!(refusal(&mut c, "RL.CHECK k @p").contains("rule '@p': one too many"));
+        assert!(refusal(&mut c, "RL.CHECK k @p").contains("rule '@p': too many rules"));
         let () = ask(&mut c, "CONFIG SET ratelimit.max-rules 2");
         assert!(allowed(&mut c, "RL.CHECK k @p"));
     });

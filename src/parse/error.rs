@@ -153,7 +153,7 @@ impl fmt::Display for ParseError {
             Self::TooManyRules { given, max } => {
                 write!(
                     f,
-                    "rule {given}: one too many, expected at most {max} (ratelimit.max-rules)"
+                    "rule {given}: too many rules, expected at most {max} (ratelimit.max-rules)"
                 )
             }
             Self::SameKey { key } => {

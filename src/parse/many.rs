@@ -164,7 +164,7 @@ mod tests {
             ),
             (
                 "2 a b 1/s 2/m 3/h",
-                "rule '3/h': one too many, expected at most 2 (ratelimit.max-rules)",
+                "rule '3/h': too many rules, expected at most 2 (ratelimit.max-rules)",
             ),
             (
                 "1 a 20/m 30/m",

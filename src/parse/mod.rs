@@ -31,7 +31,7 @@ pub use known::{Known, Memo, Nothing};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
 pub use many::{Group, ManyRequest, many};
 pub use overrule::{Ends, OverruleRequest, overrule};
-pub use policy::{PolicyRequest, policy, written_policy};
+pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use rule::rule;
 pub use throttle::{Quantity, ThrottleRequest, throttle};

@@ -21,6 +21,9 @@ use super::rule::looks_like_rule;
 use crate::limit::Rule;
 use crate::limit::rule::Name;
 
+/// No setting lets a policy have more.
+pub const MOST_RULES: usize = 1_000;
+
 /// None may be named: these are the rules of one.
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
@@ -98,8 +101,14 @@ pub fn written_policy(
     if let Some(word) = words.clone().find(|word| !looks_like_rule(word)) {
         return Err(ParseError::Unexpected { given: Excerpt::new(word), expected: A_RULE });
     }
+    if let Some(word) = words.clone().nth(MOST_RULES) {
+        let given = Excerpt::new(word);
+        return Err(ParseError::TooManyRules { given, max: MOST_RULES });
+    }
     rules_of(&mut Cursor::new(words), limits, &mut WithinPolicy, rules)?;
-    each_its_own(rules)?;
+    if limits.is_none() {
+        each_its_own(rules)?;
+    }
     Ok(name)
 }
 
@@ -173,7 +182,7 @@ mod tests {
             ),
             (
                 "SET free 1/s 2/m 3/h 4/d",
-                "rule '4/d': one too many, expected at most 3 (ratelimit.max-rules)",
+                "rule '4/d': too many rules, expected at most 3 (ratelimit.max-rules)",
             ),
             ("GET free x", "wrong number of arguments"),
             ("LIST x", "wrong number of arguments"),

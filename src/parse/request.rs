@@ -27,7 +27,7 @@ pub(super) const A_RULE: &str = "a rule such as 20/1m";
 /// What the configuration lets a request ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rules in one request.
+    /// Rules of one key in a request.
     pub max_rules: usize,
     /// Entries in a key's log, so the largest limit of a `log` rule.
     pub max_log_entries: u32,

@@ -35,6 +35,7 @@ pub struct Call<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
     replied: Cell<bool>,
+    changed: Cell<bool>,
 }
 
 /// What happened to a key, for those who subscribed to keyspace events.
@@ -50,7 +51,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The context is that of a command being executed, for all of 'a.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Self {
-        Self { ctx, args, replied: Cell::new(false) }
+        Self { ctx, args, replied: Cell::new(false), changed: Cell::new(false) }
     }
 
     pub(super) const fn ctx(&self) -> *mut raw::RedisModuleCtx {
@@ -106,6 +107,11 @@ impl<'a> Call<'a> {
                 tell(self.ctx, at);
             }
         }
+    }
+
+    /// Whether this was asked before: once is enough for what nobody is told.
+    pub(super) fn counts_as_change(&self) -> bool {
+        self.changed.replace(true)
     }
 
     fn flags(&self) -> u32 {

@@ -12,6 +12,7 @@ use redis_module::{Context, raw};
 
 use super::args::Args;
 use super::callback::guarded;
+use super::facts::Facts;
 use super::listeners;
 
 /// What is about to happen.
@@ -36,6 +37,8 @@ pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
 }
 
+type OnTimer = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
+
 /// What to do then.
 pub type OnOccasion = fn(&EventContext, Occasion);
 
@@ -48,24 +51,27 @@ const VERSION: u64 = 1;
 pub fn register(ctx: &Context, handler: OnOccasion) {
     // A module is loaded once.
     let _ = HANDLER.set(handler);
-    for id in [
+    let subscribe = |id| {
+        let event = raw::RedisModuleEvent { id, dataver: VERSION };
+        // SAFETY: the context is the one the module is being loaded with.
+        let status = unsafe {
+            raw::RedisModule_SubscribeToServerEvent
+                .map(|subscribe| subscribe(ctx.ctx, event, Some(on_event)))
+        };
+        status == Some(super::OK)
+    };
+    // Of these two each server knows one.
+    subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
+    subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
+    let told_of_listeners = [
         raw::REDISMODULE_EVENT_LOADING,
-        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
-        raw::REDISMODULE_EVENT_REPL_BACKUP,
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-    ] {
-        let event = raw::RedisModuleEvent { id, dataver: VERSION };
-        // SAFETY: the context is the one the module is being loaded with. A
-        // server that does not know an event never tells of it.
-        unsafe {
-            if let Some(subscribe) = raw::RedisModule_SubscribeToServerEvent {
-                subscribe(ctx.ctx, event, Some(on_event));
-            }
-        }
+    ];
+    if told_of_listeners.map(subscribe) == [true; 3] {
+        // SAFETY: as above.
+        unsafe { listeners::ask(ctx.ctx) };
     }
-    // SAFETY: as above.
-    unsafe { listeners::ask(ctx.ctx) };
 }
 
 unsafe extern "C" fn on_event(
@@ -89,6 +95,15 @@ unsafe extern "C" fn on_event(
                 }
             }
             id => {
+                if id == raw::REDISMODULE_EVENT_LOADING {
+                    // With the data may come a backlog, and replicas that go on
+                    // from it without a snapshot. Whether it is kept is known
+                    // when the server is back in its event loop.
+                    listeners::may_come();
+                    if [LOADED, NOT_LOADED].contains(&subevent) {
+                        ctx.set_timer(0, on_loaded);
+                    }
+                }
                 if let Some(occasion) = occasion(id, subevent) {
                     ctx.tell(occasion);
                 }
@@ -100,6 +115,14 @@ unsafe extern "C" fn on_event(
 /// The events of a child.
 const BORN: u64 = 0;
 const DIED: u64 = 1;
+/// The ends of a loading.
+const LOADED: u64 = 3;
+const NOT_LOADED: u64 = 4;
+
+unsafe extern "C" fn on_loaded(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    // SAFETY: the context is that of this callback.
+    guarded((), || unsafe { listeners::ask(ctx) });
+}
 
 fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
     match (event, subevent) {
@@ -122,7 +145,7 @@ unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
     guarded((), || {
         let ctx = EventContext { ctx };
         if must_not_replicate() {
-            ctx.tell_after(PAUSED_MS);
+            ctx.set_timer(PAUSED_MS, on_rewrite);
         } else {
             ctx.tell(Occasion::AofRewriteBegan);
         }
@@ -132,8 +155,9 @@ unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
 /// How long to wait before looking whether a pause is over.
 const PAUSED_MS: i64 = 10;
 
-/// Whether replicas are to be sent nothing: while clients are paused, and while
-/// a server hands over to its replica. The server would not survive it.
+/// Whether nothing is to be replicated, not even to the file alone: while
+/// clients are paused, and while a server hands over to its replica. The server
+/// would not survive it.
 fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.
     unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
@@ -150,34 +174,24 @@ impl EventContext {
     /// `BGREWRITEAOF`, the server would take what is replicated meanwhile for
     /// its effect, and replicate and save the command itself beside it.
     fn tell_soon(&self) {
-        self.tell_after(0);
+        self.set_timer(0, on_rewrite);
     }
 
-    fn tell_after(&self, milliseconds: i64) {
+    fn set_timer(&self, milliseconds: i64, on_time: OnTimer) {
         // SAFETY: the context is alive.
         unsafe {
             if let Some(create_timer) = raw::RedisModule_CreateTimer {
-                create_timer(self.ctx, milliseconds, Some(on_rewrite), ptr::null_mut());
+                create_timer(self.ctx, milliseconds, Some(on_time), ptr::null_mut());
             }
         }
     }
 
     /// Whether the child that was just born rewrites the AOF.
     fn rewrites_aof(&self) -> bool {
-        // SAFETY: the context is alive; what was got is freed, once.
-        unsafe {
-            let (Some(get), Some(field), Some(free)) = (
-                raw::RedisModule_GetServerInfo,
-                raw::RedisModule_ServerInfoGetFieldUnsigned,
-                raw::RedisModule_FreeServerInfo,
-            ) else {
-                return false;
-            };
-            let info = get(self.ctx, c"persistence".as_ptr());
-            let rewrites = field(info, c"aof_rewrite_in_progress".as_ptr(), ptr::null_mut());
-            free(self.ctx, info);
-            rewrites == 1
-        }
+        // SAFETY: the context is alive.
+        let persistence = unsafe { Facts::of(self.ctx, c"persistence") };
+        let rewrites = persistence.and_then(|facts| facts.number(c"aof_rewrite_in_progress"));
+        rewrites == Some(1)
     }
 
     /// Whether it writes an RDB file in front, which has a place for what lies
@@ -209,8 +223,8 @@ impl EventContext {
         }
     }
 
-    /// Replicates and persists `command subcommand name texts...`.
-    pub fn replicate(&self, command: &CStr, subcommand: &CStr, name: &[u8], texts: Args<'_>) {
+    /// Appends `command subcommand name texts...` to the append-only file.
+    pub fn append_to_aof(&self, command: &CStr, subcommand: &CStr, name: &[u8], texts: Args<'_>) {
         let texts = texts.raw();
         // SAFETY: the format describes the arguments after it (see
         // `Call::replicate_effect`). All are alive.
@@ -219,7 +233,7 @@ impl EventContext {
                 replicate(
                     self.ctx,
                     command.as_ptr(),
-                    c"cbv".as_ptr(),
+                    c"cbvR".as_ptr(), // not to replicas, which have it
                     subcommand.as_ptr(),
                     name.as_ptr().cast::<c_char>(),
                     name.len(),

@@ -89,8 +89,9 @@ struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
     name: Arg<'c>,
-    /// Null if the key is missing. Nobody but us changes the key while it is
-    /// open.
+    /// Null if the key is missing. It stays where it is while the key is open:
+    /// nothing is defragmented within a command, and modules must not write in
+    /// keyspace events, which opening another key can publish.
     value: *mut T,
     deleted: bool,
 }

@@ -25,6 +25,7 @@ pub mod callback;
 pub mod clock;
 pub mod commands;
 pub mod events;
+mod facts;
 pub mod info;
 pub mod io;
 pub mod key;
@@ -93,8 +94,9 @@ const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// Says how the module wants to be treated: a truncated payload is an error it
 /// handles; only what it signals counts as a change; a replica may load new
-/// data beside the old, and a slot may come as a stream of commands, for all
-/// there is lies in the keys.
+/// data beside the old, as what lies beside the keys is staged (see `events`);
+/// and a slot may come as a stream of commands, as no limiter needs more than
+/// its key.
 pub fn declare_options(ctx: &Context) {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED

@@ -63,7 +63,7 @@ impl Call<'_> {
     pub fn replicate_effect(&self, key: Arg<'_>, effect: &Effect<'_>) {
         if listeners::any() {
             self.tell(key, effect);
-        } else {
+        } else if !self.counts_as_change() {
             // The server drops it, but counts a change: after so and so many in
             // so many seconds it saves.
             self.replicate_verbatim();

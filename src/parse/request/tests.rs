@@ -111,7 +111,7 @@ fn checks_that_are_none_are_refused() {
         ("20/m @x", "rule '@x': unknown policy, expected one that RL.POLICY LIST shows".into()),
         (
             "1/s 2/m 3/h 4/d",
-            "rule '4/d': one too many, expected at most 3 (ratelimit.max-rules)".into(),
+            "rule '4/d': too many rules, expected at most 3 (ratelimit.max-rules)".into(),
         ),
         (
             "1001/m",
@@ -194,7 +194,7 @@ fn explanations_are_read_or_refused() {
         ("", "wrong number of arguments"),
         ("COST 1 20/m", "unexpected 'COST', expected a rule such as 20/1m"),
         ("20/m FULL", "unexpected 'FULL', expected a rule such as 20/1m"),
-        ("1/s 2/m 3/h 4/d", "rule '4/d': one too many, expected at most 3 (ratelimit.max-rules)"),
+        ("1/s 2/m 3/h 4/d", "rule '4/d': too many rules, expected at most 3 (ratelimit.max-rules)"),
     ] {
         let read = explain(words(line), &LIMITS, &mut Nothing, &mut rules);
         assert_eq!(read.expect_err(line).to_string(), error, "{line}");
