@@ -8,7 +8,7 @@ mod effects;
 mod full;
 mod server;
 
-use client::{ask, dump, exists, info, refusal};
+use client::{FIVE, ask, dump, exists, info, refusal};
 use redis::{Connection, Value};
 use server::{Server, eventually};
 
@@ -97,16 +97,6 @@ fn each_key_may_have_rules_of_its_own() {
         }
     });
 }
-
-/// Rules of every kind that let five through, and no more while a test runs.
-const FIVE: [&str; 6] = [
-    "log:5/h",
-    "window:5/366d,res=3",
-    "fixed:5/366d,align=first",
-    "bucket:1/366d,burst=5",
-    "bucket:5/366d,refill=interval",
-    "leaky:1/366d,queue=4",
-];
 
 #[test]
 fn a_denial_by_any_rule_of_any_key_consumes_from_none() {

@@ -135,14 +135,20 @@ fn field(rdb: &[u8]) -> (usize, usize) {
     (at, at + PAYLOAD.len())
 }
 
+/// An RDB file with a policy and a key, and where the policies' field begins and ends.
+fn saved_with_a_policy(server: &mut Server) -> (Vec<u8>, usize, usize) {
+    let mut c = server.connect();
+    set(&mut c, &["free 20/m"]);
+    let () = ask(&mut c, "SET aKey text");
+    let rdb = saved(server);
+    let (start, end) = field(&rdb);
+    (rdb, start, end)
+}
+
 #[test]
 fn what_is_damaged_keeps_the_server_from_starting() {
     server::on_all_with(unpacked, |server| {
-        let mut c = server.connect();
-        set(&mut c, &["free 20/m"]);
-        let () = ask(&mut c, "SET aKey text");
-        let rdb = saved(server);
-        let (start, end) = field(&rdb);
+        let (rdb, start, end) = saved_with_a_policy(server);
         let (head, tail) = (&rdb[..start - 1], &rdb[end..]); // one byte is the length
         let with_string = |string: &[u8]| [head, string, tail].concat();
         let with =
@@ -201,11 +207,7 @@ fn what_is_damaged_keeps_the_server_from_starting() {
 #[test]
 fn rules_that_stand_in_each_others_way_are_damage_too() {
     server::on_all_with(unpacked, |server| {
-        let mut c = server.connect();
-        set(&mut c, &["free 20/m"]);
-        let () = ask(&mut c, "SET aKey text");
-        let rdb = saved(server);
-        let (start, end) = field(&rdb);
+        let (rdb, start, end) = saved_with_a_policy(server);
         let payload = b"free=5/h;6/h\n";
         let rdb = [&rdb[..start - 1], &[payload.len() as u8], payload, &rdb[end..]].concat();
         let log = refused(server.flavor(), folder_with(&rdb).path());

@@ -7,7 +7,7 @@ mod workload;
 
 use std::env;
 
-use client::{ask, command};
+use client::{FIVE, ask, command};
 use redis::{Connection, Value, pipe};
 use server::{Flavor, Server, eventually};
 use workload::data::{self, Data};
@@ -63,16 +63,6 @@ fn replicas_hold_what_their_primary_holds_after_any_commands() {
         assert_alike(primary, &replicas, "after all that is short has expired");
     });
 }
-
-/// Rules of every kind that let five through, and no more while a test runs.
-const FIVE: [&str; 6] = [
-    "log:5/h",
-    "window:5/366d,res=3",
-    "fixed:5/366d,align=first",
-    "bucket:1/366d,burst=5",
-    "bucket:5/366d,refill=interval",
-    "leaky:1/366d,queue=4",
-];
 
 /// By how much some commands made the stream longer.
 fn streamed(c: &mut Connection, commands: &[&str]) -> u64 {

@@ -11,6 +11,16 @@ use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, RedisResult, Value}
 
 use crate::server::{Server, eventually};
 
+/// Rules of every kind that let five through, and no more while a test runs.
+pub const FIVE: [&str; 6] = [
+    "log:5/h",
+    "window:5/366d,res=3",
+    "fixed:5/366d,align=first",
+    "bucket:1/366d,burst=5",
+    "bucket:5/366d,refill=interval",
+    "leaky:1/366d,queue=4",
+];
+
 /// A command as one types it: words between spaces.
 pub fn command(line: &str) -> Cmd {
     let mut command = Cmd::new();
