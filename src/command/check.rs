@@ -1,11 +1,12 @@
 //! `RL.CHECK` and `RL.PEEK`: may this request pass?
 
 use super::answer::{self, Shown};
+use super::effect::{self, Done};
 use super::scratch::{self, Scratch};
+use super::top;
 use super::words::Words;
-use super::{effect, expiry, top};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, Outcome, Rule, Ruling, Verdict};
+use crate::limit::{Check, Limiter, Outcome, Rule, Ruling, Verdict};
 use crate::server::{Arg, Call, Event, Failure, clock};
 use crate::{config, metrics, parse};
 
@@ -22,19 +23,10 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 
         let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
 
-        let changed = outcome.change != Change::Nothing;
-        if changed || outcome.ban.is_some() {
-            let expiry = expiry::settle(&mut key, now_us, clock_us);
-            if changed {
-                let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
-                effect::tell_check(call, name, &check, outcome.change, expiry, words.args());
-            }
-            if outcome.ban.is_some()
-                && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
-            {
-                effect::tell_overrule(call, name, c"ban", ban, now_us, expiry);
-            }
-            call.signal_modified(name);
+        let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
+        if done.is_something() {
+            let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
+            effect::settle(call, &mut key, name, &done, words.args(), clock_us);
         }
 
         if request.full {
@@ -46,7 +38,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 
         count(name, &outcome, rules, rulings, clock_us);
         lexicon.named.count(outcome.summary.verdict);
-        if outcome.ban.is_some() {
+        if done.banned {
             drop(key);
             call.notify(Event::Own(c"rl.ban"), name);
         }

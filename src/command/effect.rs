@@ -20,10 +20,47 @@ use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
 use crate::parse::{self, Action};
-use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure};
+use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
+
+/// What a check did to a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Done<'a> {
+    pub check: Check<'a>,
+    pub change: Change,
+    /// It also blocked the key.
+    pub banned: bool,
+}
+
+impl Done<'_> {
+    pub fn is_something(&self) -> bool {
+        self.change != Change::Nothing || self.banned
+    }
+}
+
+/// After a check that did something: the key expires when it should, and who
+/// listens or watches is told. The rules are those of the check, in words.
+#[inline]
+pub fn settle(
+    call: &Call<'_>,
+    key: &mut WriteKey<'_, Limiter>,
+    name: Arg<'_>,
+    done: &Done<'_>,
+    rules: Args<'_>,
+    clock_us: u64,
+) {
+    let now_us = done.check.now_us;
+    let expiry = expiry::settle(key, now_us, clock_us);
+    tell_check(call, name, &done.check, done.change, expiry, rules);
+    if done.banned
+        && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
+    {
+        tell_overrule(call, name, c"ban", ban, now_us, expiry);
+    }
+    call.signal_modified(name);
+}
 
 /// Tells what a check did, if it did anything.
-pub fn tell_check(
+fn tell_check(
     call: &Call<'_>,
     name: Arg<'_>,
     check: &Check<'_>,

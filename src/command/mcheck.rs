@@ -5,11 +5,12 @@
 //! server makes one transaction of it.
 
 use super::answer::{self, Shown};
+use super::effect::{self, Done};
 use super::scratch::{self, Scratch};
+use super::top;
 use super::words::Words;
-use super::{effect, expiry, top};
 use crate::datatype::{Held, LIMITER};
-use crate::limit::{self, Ban, Change, Check, Part, Rule};
+use crate::limit::{self, Check, Part, Rule};
 use crate::parse::{Group, ManyRequest};
 use crate::server::{Args, Call, Event, Failure, clock};
 use crate::{config, metrics, parse};
@@ -69,34 +70,26 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
             }
         }
 
-        let done = |part: &Part<'_>| (part.change(), part.ban());
-        let done: Vec<(Change, Option<Ban>)> = parts.iter().map(done).collect();
+        let done = |(index, part): (usize, &Part<'_>)| Done {
+            check: asked(index),
+            change: part.change(),
+            banned: part.ban().is_some(),
+        };
+        let done: Vec<Done<'_>> = parts.iter().enumerate().map(done).collect();
         drop(parts);
         let written = call.args().last(request.check.rule_args);
-        for (index, ((key, name), (change, ban))) in
-            keys.iter_mut().zip(names.iter()).zip(&done).enumerate()
+        for (index, ((key, name), done)) in keys.iter_mut().zip(names.iter()).zip(&done).enumerate()
         {
-            let changed = *change != Change::Nothing;
-            if !changed && ban.is_none() {
-                continue;
-            }
-            key.keep()?;
-            let expiry = expiry::settle(key.key(), now_us, clock_us);
-            if changed {
+            if done.is_something() {
+                key.keep()?;
                 let words = Words::of(args_of(&request, written, index), &lexicon.named);
-                effect::tell_check(call, name, &asked(index), *change, expiry, words.args());
+                effect::settle(call, key.key(), name, done, words.args(), clock_us);
             }
-            if ban.is_some()
-                && let Some(ban) = key.limiter().overrule()
-            {
-                effect::tell_overrule(call, name, c"ban", ban, now_us, expiry);
-            }
-            call.signal_modified(name);
         }
 
         drop(keys);
-        for (name, (_, ban)) in names.iter().zip(&done) {
-            if ban.is_some() {
+        for (name, done) in names.iter().zip(&done) {
+            if done.banned {
                 call.notify(Event::Own(c"rl.ban"), name);
             }
         }
