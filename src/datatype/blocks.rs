@@ -81,22 +81,10 @@ impl<F: FnMut(*mut u8) -> *mut u8> Blocks for EachBlock<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Change, Check, Rule, Ruling};
-    use crate::parse::{self, Limits};
+    use crate::limit::{Change, Check, Ruling};
+    use crate::parse::rules_of_line as rules;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
-
-    fn rules(text: &str) -> Vec<Rule> {
-        let mut rules = Vec::new();
-        parse::explain(
-            text.split(' ').map(str::as_bytes),
-            &Limits::ANY,
-            &mut parse::Nothing,
-            &mut rules,
-        )
-        .unwrap();
-        rules
-    }
 
     /// A value with blocks of every kind, many of them.
     fn value() -> Box<Limiter> {

@@ -35,3 +35,11 @@ pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use rule::rule;
 pub use throttle::{Quantity, ThrottleRequest, throttle};
+
+/// The rules of a line, for the tests of other layers.
+#[cfg(test)]
+pub fn rules_of_line(line: &str) -> Vec<crate::limit::Rule> {
+    let mut rules = Vec::new();
+    explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut Nothing, &mut rules).unwrap();
+    rules
+}

@@ -1,21 +1,9 @@
 use super::*;
 use crate::limit::{Change, Check, Meta};
-use crate::parse::{self, Limits};
+use crate::parse::rules_of_line as rules;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 const MINUTE_US: u64 = 60_000_000;
-
-fn rules(text: &str) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    parse::explain(
-        text.split(' ').map(str::as_bytes),
-        &Limits::ANY,
-        &mut parse::Nothing,
-        &mut rules,
-    )
-    .unwrap();
-    rules
-}
 
 fn record(limiter: &mut Limiter, text: &str, cost: u32, now_us: u64, change: Change) {
     limiter.record(&Check { rules: &rules(text), cost, now_us, meta: None }, change);
