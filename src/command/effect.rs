@@ -119,7 +119,7 @@ fn only_if_obeyed(call: &Call<'_>, refusal: &'static str) -> Result<(), Failure>
 /// `RL.APPLY`: what a primary did is done here.
 pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.APPLY is internal: only a primary's link and the loader may use it")?;
-    scratch::with(|Scratch { rules, .. }| {
+    scratch::with(call, |Scratch { rules, .. }| {
         let name = call.key_name()?;
         let effect = parse::apply(call.after_key().bytes(), rules)?;
 

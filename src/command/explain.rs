@@ -8,7 +8,7 @@ use crate::server::{Call, Failure};
 
 /// `RL.EXPLAIN rule [rule ...]`
 pub fn explain(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, lexicon, .. }| {
+    scratch::with(call, |Scratch { rules, lexicon, .. }| {
         parse::explain(call.args().from(1).bytes(), &config::limits(), lexicon, rules)?;
         call.reply(|to| {
             to.array(rules.len());

@@ -9,7 +9,7 @@ use crate::{config, metrics, parse};
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, lexicon, .. }| {
+    scratch::with(call, |Scratch { rules, lexicon, .. }| {
         let name = call.key_name()?;
         let request = parse::refund(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
         let clock_us = clock::now_us();

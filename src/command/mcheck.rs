@@ -22,7 +22,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         tell_keys(call);
         return Ok(());
     }
-    scratch::with(|Scratch { rules, rulings, lexicon }| {
+    scratch::with(call, |Scratch { rules, rulings, lexicon }| {
         let args = call.args().from(1).bytes();
         let request = parse::many(args, &config::limits(), lexicon, rules)?;
         let names = call.args().from(2).first(request.keys);

@@ -23,7 +23,7 @@ const HELP: [&str; 11] = [
 
 /// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
 pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(|Scratch { rules, .. }| {
+    scratch::with(call, |Scratch { rules, .. }| {
         // What a primary or the AOF sets was judged when it was set.
         let limits = (!call.must_be_obeyed()).then(config::limits);
         match parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules)? {

@@ -1,15 +1,12 @@
 //! Buffers that calls reuse, so that a check allocates nothing of its own.
 //!
-//! Taken out for a call and put back after it: the lock is held for a moment
-//! only, and a call within a call (a module that reacts to a keyspace event)
-//! simply gets fresh ones.
-
-use lazy_static::lazy_static;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Taken out for a call and put back after it, so a call within a call (a module
+//! that reacts to a keyspace event) simply gets fresh ones.
 
 use crate::limit::{Rule, Ruling};
 use crate::parse::{Fault, Known, Memo, ParseError};
 use crate::policy::Named;
+use crate::server::{Call, PerServer};
 
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -37,23 +34,16 @@ impl Known for Lexicon {
     }
 }
 
-lazy_static! {
-    /// None while a call has them.
-    static ref SCRATCH: Mutex<Option<Box<Scratch>>> = Mutex::default();
-}
+/// None while a call has them.
+static SCRATCH: PerServer<Option<Box<Scratch>>> = PerServer::new(None);
 
-fn place() -> MutexGuard<'static, Option<Box<Scratch>>> {
-    // Buffers are good whatever happened to the call that had them last.
-    SCRATCH.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs a call with the buffers, whatever the last call left in them.
+/// Runs a call with the buffers, whatever the last call left in them. A call
+/// that panics loses them.
 #[inline]
-pub fn with<T>(call: impl FnOnce(&mut Scratch) -> T) -> T {
-    let taken = place().take();
-    let mut scratch = taken.unwrap_or_default();
-    let result = call(&mut scratch);
+pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SCRATCH.replace(call, None).unwrap_or_default();
+    let result = body(&mut scratch);
     scratch.lexicon.named.clear();
-    *place() = Some(scratch);
+    drop(SCRATCH.replace(call, Some(scratch)));
     result
 }

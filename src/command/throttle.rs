@@ -18,59 +18,72 @@ use crate::datatype::{self, LIMITER};
 use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Verdict};
 use crate::metrics;
 use crate::parse::{self, Quantity};
-use crate::server::{Arg, Call, Details, Failure, clock};
+use crate::server::{Arg, Call, Details, Failure, WriteKey, clock};
+use std::ffi::CStr;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
     let name = call.key_name()?;
+    let now_us = clock::now_us();
+    let key = call.open_write(name, &LIMITER);
+    // What the key holds comes from memory while the request is read.
     let request = parse::throttle(call.after_key().bytes())?;
+    let at = At { call, name, key: key?, now_us };
     let outcome = match request.quantity {
-        Quantity::Take(cost) => take(call, name, request.rule, cost)?,
-        Quantity::GiveBack(units) => give_back(call, name, request.rule, units)?,
+        Quantity::Take(cost) => at.take(request.rule, cost)?,
+        Quantity::GiveBack(units) => at.give_back(request.rule, units)?,
     };
     call.reply_integers(&reply(request.limit.into(), &outcome));
     Ok(())
 }
 
-/// Decides, and consumes if the answer says so.
-fn take(call: &Call<'_>, name: Arg<'_>, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
-    scratch::with(|Scratch { rulings, .. }| {
-        let mut key = call.open_write(name, &LIMITER)?;
-        let now_us = clock::now_us();
-        let rules = [rule];
-        let check = Check::new(&rules, cost, now_us);
-
-        let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
-        if outcome.change != Change::Nothing {
-            let expiry = expiry::settle(&mut key, now_us, now_us);
-            let details = Details::OneRule { units: cost.into(), rule: &rule };
-            effect::tell(call, name, c"admit", now_us, expiry, details);
-            call.signal_modified(name);
-        }
-
-        check::count(name, &outcome, &rules, rulings, now_us);
-        Ok(outcome)
-    })
+/// A key, opened, and the time.
+struct At<'c> {
+    call: &'c Call<'c>,
+    name: Arg<'c>,
+    key: WriteKey<'c, Limiter>,
+    now_us: u64,
 }
 
-/// Gives units back, and says what a quantity of 0 would then be told.
-fn give_back(call: &Call<'_>, name: Arg<'_>, rule: Rule, units: u32) -> Result<Outcome, Failure> {
-    scratch::with(|Scratch { rulings, .. }| {
-        let now_us = clock::now_us();
-        let rules = [rule];
+impl At<'_> {
+    /// Decides, and consumes if the answer says so.
+    fn take(mut self, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
+        scratch::with(self.call, |Scratch { rulings, .. }| {
+            let rules = [rule];
+            let check = Check::new(&rules, cost, self.now_us);
 
-        let mut key = call.open_write(name, &LIMITER)?;
-        let given = key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
-        if given > 0 {
-            let expiry = expiry::settle(&mut key, now_us, now_us);
-            let details = Details::OneRule { units: units.into(), rule: &rule };
-            effect::tell(call, name, c"refund", now_us, expiry, details);
-            call.signal_modified(name);
-            metrics::refunded(given);
-        }
-        let check = Check::new(&rules, 0, now_us);
-        Ok(key.value().unwrap_or(&mut Limiter::default()).peek(&check, rulings))
-    })
+            let outcome =
+                datatype::update(&mut self.key, |limiter| limiter.check(&check, rulings))?;
+            if outcome.change != Change::Nothing {
+                self.settle(c"admit", cost, &rule);
+            }
+
+            check::count(self.name, &outcome, &rules, rulings, self.now_us);
+            Ok(outcome)
+        })
+    }
+
+    /// Gives units back, and says what a quantity of 0 would then be told.
+    fn give_back(mut self, rule: Rule, units: u32) -> Result<Outcome, Failure> {
+        scratch::with(self.call, |Scratch { rulings, .. }| {
+            let (rules, now_us) = ([rule], self.now_us);
+            let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
+            if given > 0 {
+                self.settle(c"refund", units, &rule);
+                metrics::refunded(given);
+            }
+            let check = Check::new(&rules, 0, now_us);
+            Ok(self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, rulings))
+        })
+    }
+
+    /// After a change: the key's expiry, and who is told.
+    fn settle(&mut self, word: &'static CStr, units: u32, rule: &Rule) {
+        let expiry = expiry::settle(&mut self.key, self.now_us, self.now_us);
+        let details = Details::OneRule { units: units.into(), rule };
+        effect::tell(self.call, self.name, word, self.now_us, expiry, details);
+        self.call.signal_modified(self.name);
+    }
 }
 
 /// The five integers in redis-cell's words.

@@ -3,8 +3,6 @@
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 
-use thin_vec::ThinVec;
-
 use crate::limit::{Blocks, Limiter};
 
 /// What a block's start must be to an allocator: see `server::alloc`.
@@ -62,19 +60,6 @@ impl<F: FnMut(*mut u8) -> *mut u8> Blocks for EachBlock<F> {
         // SAFETY: the parts are those of the vector just taken apart, its block
         // replaced as `new` promises.
         *owner = unsafe { Vec::from_raw_parts(start.cast(), len, capacity) };
-    }
-
-    fn thin<T>(&mut self, owner: &mut ThinVec<T>) {
-        const { assert!(size_of::<ThinVec<T>>() == size_of::<*mut u8>()) };
-        const { assert!(align_of::<T>() <= MAX_ALIGN) };
-        // Without a capacity it points to a header that all empty ones share.
-        if owner.capacity() == 0 {
-            return;
-        }
-        let place = ptr::from_mut(owner).cast::<*mut u8>();
-        // SAFETY: a thin vector is one pointer (`repr(C)`), to the start of its
-        // block, and finds length and capacity there.
-        unsafe { *place = (self.at)(*place) };
     }
 }
 

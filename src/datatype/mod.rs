@@ -27,7 +27,7 @@ use redis_module::raw;
 
 use crate::limit::Limiter;
 use crate::metrics;
-use crate::server::{Failure, NativeType, ReadKey, WriteKey};
+use crate::server::{Failure, NativeType, ReadKey, Value, WriteKey};
 
 /// How values are laid out in an RDB file: 1, one payload.
 const ENCODING: i32 = 1;
@@ -57,6 +57,13 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     copy2: None,
     aux_save2: Some(aux::save_if_any),
 };
+
+impl Value for Limiter {
+    #[inline]
+    fn first_block(&self) -> *const u8 {
+        Self::first_block(self)
+    }
+}
 
 /// Changes a key's value. Where there is none, one is made, and kept if it then
 /// holds something.

@@ -5,7 +5,6 @@
 //! blocks, each by its owner.
 
 use std::collections::VecDeque;
-use thin_vec::ThinVec;
 
 /// Whoever is shown a value's blocks. It may move a block's place in memory,
 /// never what is in it.
@@ -13,7 +12,6 @@ pub trait Blocks {
     fn boxed<T>(&mut self, owner: &mut Box<T>);
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
     fn vec<T>(&mut self, owner: &mut Vec<T>);
-    fn thin<T>(&mut self, owner: &mut ThinVec<T>);
 
     /// The elements of a ring do not begin where its block does; those of the
     /// vector it can be turned into and back do.

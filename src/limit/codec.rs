@@ -13,7 +13,7 @@
 //! payload, borrowed while reading and decoded item by item, so that no length
 //! in a payload makes us allocate more than the payload's own size justifies.
 
-use super::debt::Debt;
+use super::debt::{Debt, Room};
 use super::fixed::{Fixed, Kept, Past};
 use super::interval::Interval;
 use super::limiter::Limiter;
@@ -23,8 +23,9 @@ use super::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
 };
 use super::ruling::Verdict;
-use super::state::State;
+use super::state::{Named, State};
 use super::trail::{Mark, Trail};
+use super::uint48::Uint48;
 use super::window::Window;
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
@@ -201,8 +202,8 @@ fn put(to: &mut Vec<u8>, item: &impl Encode) {
 
 fn save_state(state: &State) -> SavedState<'_> {
     match state {
-        State::Named { name, state } => {
-            SavedState { name: Some(name.as_str()), meter: save_meter(state) }
+        State::Named(named) => {
+            SavedState { name: Some(named.name()), meter: save_meter(&named.state) }
         }
         state => SavedState { name: None, meter: save_meter(state) },
     }
@@ -228,12 +229,12 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
         }
         State::Debt(debt) => SavedMeter::Debt {
             last_us: debt.last_us,
-            period_us: debt.period_us,
-            rem: debt.rem,
+            period_us: debt.period_us(),
+            rem: debt.rem.get(),
             units: debt.units,
             limit: debt.limit,
-            room: debt.room,
-            leaky: debt.leaky,
+            room: debt.room.units(),
+            leaky: debt.is_leaky(),
         },
         State::Interval(interval) => SavedMeter::Interval {
             last_us: interval.last_us,
@@ -243,7 +244,7 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
             limit: interval.limit,
             burst: interval.burst,
         },
-        State::Named { state, .. } => save_meter(state),
+        State::Named(named) => save_meter(&named.state),
     }
 }
 
@@ -388,7 +389,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let Some(text) = saved.name else { return busy(state) };
     let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
     within(!matches!(state, State::Log(_)), "the name of a log")?;
-    busy(State::Named { name, state: Box::new(state) })
+    busy(State::Named(Box::new(Named::new(&name, state))))
 }
 
 /// A state that holds nothing is none.
@@ -407,7 +408,7 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
                 .into_iter()
                 .map(flagged(false))
                 .chain(charged.into_iter().map(flagged(true)));
-            Ok(State::Log(Log::from_entries(horizon_us, entries)))
+            Ok(State::Log(Box::new(Log::from_entries(horizon_us, entries))))
         }
         SavedMeter::Window { last_us, period_us, limit, counts } => {
             check_time(last_us)?;
@@ -416,7 +417,8 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             let counts: Vec<u64> = load_items(&counts, Ok)?;
             let counters = 2..=usize::from(MAX_RES).saturating_add(1);
             within(counters.contains(&counts.len()), "a number of counters")?;
-            Ok(State::Window(Window { last_us, period_us, counts: counts.into(), limit }))
+            let window = Window { last_us, period_us, counts: counts.into(), limit };
+            Ok(State::Window(Box::new(window)))
         }
         SavedMeter::Fixed {
             last_us,
@@ -441,7 +443,7 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
                 _ => return Err(DecodeError::OutOfRange("a calendar")),
             };
             let fixed = Fixed { last_us, period_us, start_us, count, limit, tz_min, calendar };
-            let Some(saved) = past else { return Ok(State::Fixed(fixed)) };
+            let Some(saved) = past else { return Ok(State::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
             let past: Vec<Past> = load_items(&saved.windows, |(start_us, count)| {
                 check_start(start_us)?;
@@ -457,7 +459,9 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             check_units(room)?;
             within(limit > 0, "a limit")?;
             within(rem < period_us, "a remainder")?;
-            Ok(State::Debt(Debt { last_us, period_us, rem, units, limit, room, leaky }))
+            let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
+            let room = Room::new(room, leaky);
+            Ok(State::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
         }
         SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
             check_time(last_us)?;
@@ -465,7 +469,8 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             check_period(period_us)?;
             check_units(limit)?;
             check_units(burst)?;
-            Ok(State::Interval(Interval { last_us, period_us, start_us, used, limit, burst }))
+            let interval = Interval { last_us, period_us, start_us, used, limit, burst };
+            Ok(State::Interval(Box::new(interval)))
         }
     }
 }

@@ -20,37 +20,75 @@
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
 use super::rule::{Algorithm, Refill, Rule};
+use super::uint48::Uint48;
 
+/// 32 bytes: half a line of the cache, and of the size of the server's own
+/// entry for a key, beside which it comes to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
     /// When it was last added to.
     pub last_us: u64,
     /// The period whose fractions `rem` counts.
-    pub period_us: u64,
-    /// `rem / period_us` units on top of `units`; less than a unit.
-    pub rem: u64,
+    pub period: Uint48,
+    /// `rem / period` units on top of `units`; less than a unit.
+    pub rem: Uint48,
     /// Whole units owed at `last_us`.
     pub units: u32,
     /// The limit of the rule that added to it last; never 0.
     pub limit: u32,
-    /// That rule's burst or queue.
-    pub room: u32,
+    /// How much it holds.
+    pub room: Room,
+}
+
+/// The burst of a token bucket or the queue of a leaky one, in 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room(u32);
+
+impl Room {
+    const LEAKY: u32 = 1 << 31;
+
+    /// Of the bucket of a rule, or of one that holds the limit.
+    fn of(rule: &Rule) -> Self {
+        match rule.algorithm() {
+            Algorithm::Bucket { burst, refill: Refill::Even } => Self::new(burst, false),
+            Algorithm::Leaky { queue } => Self::new(queue, true),
+            _ => Self::new(rule.limit(), false),
+        }
+    }
+
+    pub fn new(units: u32, leaky: bool) -> Self {
+        let units = units.min(!Self::LEAKY);
+        Self(if leaky { units | Self::LEAKY } else { units })
+    }
+
+    pub const fn units(self) -> u32 {
+        self.0 & !Self::LEAKY
+    }
+
     /// A leaky bucket's, not a token bucket's.
-    pub leaky: bool,
+    pub const fn is_leaky(self) -> bool {
+        self.0 & Self::LEAKY != 0
+    }
 }
 
 impl Debt {
     pub fn new(rule: &Rule, now_us: u64) -> Self {
-        let (room, leaky) = room(rule);
         Self {
             last_us: now_us,
-            period_us: rule.period_us(),
-            rem: 0,
+            period: Uint48::saturating(rule.period_us()),
+            rem: Uint48::default(),
             units: 0,
             limit: rule.limit().max(1),
-            room,
-            leaky,
+            room: Room::of(rule),
         }
+    }
+
+    pub const fn period_us(&self) -> u64 {
+        self.period.get()
+    }
+
+    pub const fn is_leaky(&self) -> bool {
+        self.room.is_leaky()
     }
 
     /// A debt of whole units at a time, for a state that changes its shape.
@@ -61,26 +99,26 @@ impl Debt {
 
     /// The same debt in fractions of another period, rounded up.
     pub fn with_period(self, period_us: u64) -> Self {
-        if period_us == self.period_us {
+        if period_us == self.period_us() {
             return self;
         }
-        let rem = ceil_div(product(self.rem, period_us), self.period_us);
+        let rem = ceil_div(product(self.rem.get(), period_us), self.period_us());
         let carry = u32::from(rem >= period_us);
         Self {
-            period_us,
-            rem: if carry == 1 { 0 } else { rem },
+            period: Uint48::saturating(period_us),
+            rem: Uint48::saturating(if carry == 1 { 0 } else { rem }),
             units: self.units.saturating_add(carry),
             ..self
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.units == 0 && self.rem == 0
+        self.units == 0 && self.rem == Uint48::default()
     }
 
     /// The debt at `last_us`, in fractions of the period.
     fn owed(&self) -> u128 {
-        product(u64::from(self.units), self.period_us).saturating_add(u128::from(self.rem))
+        product(u64::from(self.units), self.period_us()).saturating_add(self.rem.get().into())
     }
 
     /// The debt at `at_us >= last_us`, in fractions of the period.
@@ -90,11 +128,11 @@ impl Debt {
 
     /// What is owed at `at_us >= last_us` at its own limit, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
-        ceil_div(self.drained(self.limit, at_us), self.period_us)
+        ceil_div(self.drained(self.limit, at_us), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let (period_us, limit) = (self.period_us, u64::from(rule.limit()));
+        let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
         let owed = self.drained(rule.limit(), at_us);
         let capacity = rule.capacity();
         let over = owed
@@ -105,7 +143,7 @@ impl Debt {
             (_, 0) => Moment::Never,
             (over, limit) => Moment::At(at_us.saturating_add(ceil_div(over, limit))),
         };
-        let turn_us = if self.leaky { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
+        let turn_us = if self.is_leaky() { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
         Reading {
             at_us,
             remaining: capacity.saturating_sub(ceil_div(owed, period_us)),
@@ -117,11 +155,11 @@ impl Debt {
     /// Adds to the debt, but never takes it beyond the capacity.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let owed = self.drained(rule.limit(), at_us);
-        let full = product(rule.capacity(), self.period_us);
-        let raised = owed.saturating_add(product(u64::from(cost), self.period_us));
+        let full = product(rule.capacity(), self.period_us());
+        let raised = owed.saturating_add(product(u64::from(cost), self.period_us()));
         self.set(owed.max(raised.min(full)));
         self.last_us = at_us;
-        (self.room, self.leaky) = room(rule);
+        self.room = Room::of(rule);
         if rule.limit() > 0 {
             self.limit = rule.limit();
         }
@@ -130,7 +168,7 @@ impl Debt {
     /// Gives units back; how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
         let owed = self.drained(limit, at_us);
-        let back = product(u64::from(units), self.period_us);
+        let back = product(u64::from(units), self.period_us());
         if owed > back {
             self.set(self.owed().saturating_sub(back));
             return u64::from(units);
@@ -138,14 +176,14 @@ impl Debt {
         if owed > 0 {
             self.set(0);
         }
-        ceil_div(owed, self.period_us)
+        ceil_div(owed, self.period_us())
     }
 
     fn set(&mut self, owed: u128) {
-        let units = floor_div(owed, self.period_us);
-        let rem = owed.saturating_sub(product(units, self.period_us));
+        let units = floor_div(owed, self.period_us());
+        let rem = owed.saturating_sub(product(units, self.period_us()));
         self.units = u32::try_from(units).unwrap_or(u32::MAX);
-        self.rem = narrow(rem);
+        self.rem = Uint48::saturating(narrow(rem));
     }
 
     /// When nothing is owed any more at a limit.
@@ -157,13 +195,5 @@ impl Debt {
                 Moment::At(self.last_us.saturating_add(ceil_div(owed, u64::from(limit))))
             }
         }
-    }
-}
-
-fn room(rule: &Rule) -> (u32, bool) {
-    match rule.algorithm() {
-        Algorithm::Bucket { burst, refill: Refill::Even } => (burst, false),
-        Algorithm::Leaky { queue } => (queue, true),
-        _ => (rule.limit(), false),
     }
 }

@@ -1,12 +1,13 @@
 //! The key's value: everything known about one identifier.
 //!
 //! ```text
-//! Limiter, 48 bytes
-//! | one state, in place |  or  | pointer | -> states, block or exemption, trail
+//! Limiter, 16 bytes
+//! | pointer -> one state |  or  | pointer | -> states, block or exemption, trail
 //! ```
 //!
 //! Most keys are checked by one rule, or by log rules that share one log: they
-//! have one state, and it lies in the limiter itself.
+//! have one state. A limiter is then as small as what the server keeps of a
+//! key (the name, the object, the type), and comes to lie beside it.
 
 use super::blocks::Blocks;
 use super::deadline::Deadline;
@@ -100,6 +101,17 @@ impl Limiter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self.parts, Parts::Nothing)
+    }
+
+    /// Where what a check looks at first lies.
+    #[must_use]
+    #[inline]
+    pub fn first_block(&self) -> *const u8 {
+        match &self.parts {
+            Parts::Nothing => std::ptr::null(),
+            Parts::One(state) => state.block(),
+            Parts::Many(many) => std::ptr::from_ref(&**many).cast(),
+        }
     }
 
     /// Every state, in the order they came.
@@ -316,11 +328,15 @@ impl Limiter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::debt::Debt;
+    use super::super::log::Log;
     use super::*;
 
     #[test]
-    fn a_limiter_with_one_state_is_one_small_block() {
-        assert_eq!(size_of::<State>(), 48);
-        assert_eq!(size_of::<Limiter>(), 48);
+    fn a_limiter_with_one_state_is_two_small_blocks() {
+        assert_eq!(size_of::<Limiter>(), 16);
+        assert_eq!(size_of::<State>(), 16);
+        assert_eq!(size_of::<Debt>(), 32);
+        assert_eq!(size_of::<Log>(), 48);
     }
 }

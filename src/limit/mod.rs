@@ -47,6 +47,7 @@ mod series;
 mod spec;
 mod state;
 mod trail;
+mod uint48;
 mod window;
 
 pub use blocks::Blocks;

@@ -119,13 +119,13 @@ impl State {
             },
             Self::Fixed(state) => fixed(state, 0),
             Self::Kept(kept) => fixed(&kept.fixed, kept.keep),
-            Self::Debt(debt) if debt.leaky => Rule {
-                algorithm: Algorithm::Leaky { queue: debt.room },
+            Self::Debt(debt) if debt.is_leaky() => Rule {
+                algorithm: Algorithm::Leaky { queue: debt.room.units() },
                 limit: debt.limit,
                 ..plain
             },
             Self::Debt(debt) => Rule {
-                algorithm: Algorithm::Bucket { burst: debt.room, refill: Refill::Even },
+                algorithm: Algorithm::Bucket { burst: debt.room.units(), refill: Refill::Even },
                 limit: debt.limit,
                 ..plain
             },
@@ -134,8 +134,8 @@ impl State {
                 limit: interval.limit,
                 ..plain
             },
-            Self::Named { name, state } => {
-                return format!("{},name={}", state.last_rule(), name.as_str());
+            Self::Named(named) => {
+                return format!("{},name={}", named.state.last_rule(), named.name());
             }
         };
         rule.to_string()
@@ -152,7 +152,7 @@ impl State {
                 };
                 Some(past.chain([present]).map(in_ms).collect())
             }
-            Self::Named { state, .. } => state.windows(),
+            Self::Named(named) => named.state.windows(),
             _ => None,
         }
     }

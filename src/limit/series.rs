@@ -22,13 +22,12 @@
 use super::blocks::Blocks;
 use super::exact::{floor_div, product};
 use std::collections::VecDeque;
-use thin_vec::ThinVec;
 
 /// Entries in time order, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// The ring, as long as its capacity.
-    offsets: ThinVec<u32>,
+    /// The ring.
+    offsets: Box<[u32]>,
     /// What the offsets of the first segment count from.
     base_us: u64,
     tail: Option<Box<Tail>>,
@@ -64,14 +63,13 @@ struct Weights {
     ends: VecDeque<u32>,
 }
 
-/// Slots in a ring, chosen so that the ring and its 16-byte header fill a size
-/// class of the allocator (four classes a doubling).
+/// Slots in a ring, chosen so that it fills a size class of the allocator (four
+/// classes a doubling).
 fn capacity_for(entries: u32) -> u32 {
-    const HEADER: u32 = 4;
-    let mut class: u32 = 8;
+    let mut class: u32 = 4;
     let mut step: u32 = 4;
     let mut steps: u32 = 0;
-    while class.saturating_sub(HEADER) < entries {
+    while class < entries {
         class = class.saturating_add(step);
         steps = steps.saturating_add(1);
         if class >= 16 && steps >= 4 {
@@ -81,7 +79,7 @@ fn capacity_for(entries: u32) -> u32 {
             steps = 0;
         }
     }
-    class.saturating_sub(HEADER)
+    class
 }
 
 impl Series {
@@ -314,12 +312,12 @@ impl Series {
     }
 
     fn resize(&mut self, slots: u32) {
-        let mut offsets = ThinVec::with_capacity(slots as usize);
+        let mut offsets = Vec::with_capacity(slots as usize);
         let (front, wrapped) = self.runs();
         offsets.extend_from_slice(front);
         offsets.extend_from_slice(wrapped);
         offsets.resize(slots as usize, 0);
-        self.offsets = offsets;
+        self.offsets = offsets.into_boxed_slice();
         self.head = 0;
     }
 
@@ -427,7 +425,7 @@ impl Series {
 
     /// Shows each heap block held.
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
-        to.thin(&mut self.offsets);
+        to.slice(&mut self.offsets);
         let Some(tail) = &mut self.tail else { return };
         to.boxed(tail);
         to.ring(&mut tail.segments);

@@ -17,21 +17,39 @@ use super::window::Window;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// 48 bytes, so that a limiter with one state is one small allocation.
+/// 16 bytes: which kind it is, and where. A block for each is no larger than
+/// that kind needs, and a small one lies beside the server's own of that size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    Log(Log),
-    Window(Window),
-    Fixed(Fixed),
+    Log(Box<Log>),
+    Window(Box<Window>),
+    Fixed(Box<Fixed>),
     Kept(Box<Kept>),
-    Debt(Debt),
-    Interval(Interval),
-    /// The name in place and the state beside it, 96 bytes in all.
-    Named {
-        name: Name,
-        /// Neither a log, which belongs to the key, nor named itself.
-        state: Box<State>,
-    },
+    Debt(Box<Debt>),
+    Interval(Box<Interval>),
+    Named(Box<Named>),
+}
+
+/// A state that a rule finds by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    name: Box<[u8]>,
+    /// Neither a log, which belongs to the key, nor named itself.
+    pub state: State,
+}
+
+impl Named {
+    pub fn new(name: &Name, state: State) -> Self {
+        Self { name: name.as_bytes().into(), state }
+    }
+
+    pub fn name(&self) -> &str {
+        str::from_utf8(&self.name).unwrap_or_default()
+    }
+
+    fn is_named_by(&self, rule: &Rule) -> bool {
+        rule.name().is_some_and(|name| name.as_bytes() == &*self.name)
+    }
 }
 
 impl State {
@@ -40,7 +58,9 @@ impl State {
     pub fn new(rule: &Rule, now_us: u64) -> Self {
         let state = Self::of_units(rule, now_us, 0);
         match rule.name() {
-            Some(&name) if rule.kind() != Kind::Log => Self::Named { name, state: Box::new(state) },
+            Some(name) if rule.kind() != Kind::Log => {
+                Self::Named(Box::new(Named::new(name, state)))
+            }
             _ => state,
         }
     }
@@ -48,29 +68,45 @@ impl State {
     /// The plain state in which a rule has units consumed at a time.
     fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         match rule.algorithm() {
-            Algorithm::Log => Self::Log(Log::default()),
-            Algorithm::Window { .. } => Self::Window(Window::of_units(rule, last_us, units)),
-            Algorithm::Fixed { .. } => Self::Fixed(Fixed::of_units(rule, last_us, units)),
+            Algorithm::Log => Self::Log(Box::default()),
+            Algorithm::Window { .. } => {
+                Self::Window(Box::new(Window::of_units(rule, last_us, units)))
+            }
+            Algorithm::Fixed { .. } => Self::Fixed(Box::new(Fixed::of_units(rule, last_us, units))),
             Algorithm::Bucket { refill: Refill::Interval, .. } => {
-                Self::Interval(Interval::of_units(rule, last_us, units))
+                Self::Interval(Box::new(Interval::of_units(rule, last_us, units)))
             }
             Algorithm::Bucket { .. } | Algorithm::Leaky { .. } => {
-                Self::Debt(Debt::of_units(rule, last_us, units))
+                Self::Debt(Box::new(Debt::of_units(rule, last_us, units)))
             }
+        }
+    }
+
+    /// Where it lies.
+    #[inline]
+    pub fn block(&self) -> *const u8 {
+        match self {
+            Self::Log(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Window(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Fixed(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Kept(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Debt(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Interval(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Named(state) => std::ptr::from_ref(&**state).cast(),
         }
     }
 
     /// Without its name.
     fn plain(&self) -> &Self {
         match self {
-            Self::Named { state, .. } => state,
+            Self::Named(named) => &named.state,
             state => state,
         }
     }
 
     fn plain_mut(&mut self) -> &mut Self {
         match self {
-            Self::Named { state, .. } => state,
+            Self::Named(named) => &mut named.state,
             state => state,
         }
     }
@@ -80,8 +116,8 @@ impl State {
             Self::Log(_) => Kind::Log,
             Self::Window(_) => Kind::Window,
             Self::Fixed(_) | Self::Kept(_) => Kind::Fixed,
-            Self::Debt(debt) if debt.leaky => Kind::Leaky,
-            Self::Debt(_) | Self::Interval(_) | Self::Named { .. } => Kind::Bucket,
+            Self::Debt(debt) if debt.is_leaky() => Kind::Leaky,
+            Self::Debt(_) | Self::Interval(_) | Self::Named(_) => Kind::Bucket,
         }
     }
 
@@ -89,7 +125,7 @@ impl State {
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,
-            Self::Named { name, .. } => rule.kind() != Kind::Log && rule.name() == Some(name),
+            Self::Named(named) => rule.kind() != Kind::Log && named.is_named_by(rule),
             state => rule.name().is_none() && state.has_shape_of(rule),
         }
     }
@@ -97,7 +133,7 @@ impl State {
     /// Whether the state's name is now a rule's of another algorithm.
     pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
         match self {
-            Self::Named { name, state } => rule.name() == Some(name) && rule.kind() != state.kind(),
+            Self::Named(named) => named.is_named_by(rule) && rule.kind() != named.state.kind(),
             _ => false,
         }
     }
@@ -114,10 +150,10 @@ impl State {
                 interval.period_us == rule.period_us()
             }
             (Self::Debt(debt), Algorithm::Bucket { refill: Refill::Even, .. }) => {
-                !debt.leaky && debt.period_us == rule.period_us()
+                !debt.is_leaky() && debt.period_us() == rule.period_us()
             }
             (Self::Debt(debt), Algorithm::Leaky { .. }) => {
-                debt.leaky && debt.period_us == rule.period_us()
+                debt.is_leaky() && debt.period_us() == rule.period_us()
             }
             _ => false,
         }
@@ -125,10 +161,12 @@ impl State {
 
     /// The state as a rule sees it whose state it is.
     fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Self>> {
-        let plain = self.plain();
+        // Without a name, it is the rule's because it has its shape.
+        let Self::Named(named) = self else { return Some(Cow::Borrowed(self)) };
+        let plain = &named.state;
         if plain.has_shape_of(rule) {
             Some(Cow::Borrowed(plain))
-        } else if self.kind() == rule.kind() {
+        } else if plain.kind() == rule.kind() {
             Some(Cow::Owned(plain.reshaped(rule)))
         } else {
             None
@@ -140,7 +178,7 @@ impl State {
             (
                 Self::Debt(debt),
                 Algorithm::Bucket { refill: Refill::Even, .. } | Algorithm::Leaky { .. },
-            ) => Self::Debt(debt.with_period(rule.period_us())),
+            ) => Self::Debt(Box::new(debt.with_period(rule.period_us()))),
             _ => Self::of_units(rule, self.last_us(), self.consumed(self.last_us())),
         }
     }
@@ -154,7 +192,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.count_at(at_us),
             Self::Debt(debt) => debt.consumed(at_us),
             Self::Interval(interval) => u64::from(interval.used_at(at_us)),
-            Self::Named { .. } => 0,
+            Self::Named(_) => 0,
         }
     }
 
@@ -175,7 +213,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.last_us,
             Self::Debt(debt) => debt.last_us,
             Self::Interval(interval) => interval.last_us,
-            Self::Named { .. } => 0,
+            Self::Named(_) => 0,
         }
     }
 
@@ -188,7 +226,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.count == 0 && kept.past.is_empty(),
             Self::Debt(debt) => debt.is_empty(),
             Self::Interval(interval) => interval.is_empty(),
-            Self::Named { .. } => true,
+            Self::Named(_) => true,
         }
     }
 
@@ -203,7 +241,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.read(rule, at_us, cost),
             Self::Debt(debt) => debt.read(rule, at_us, cost),
             Self::Interval(interval) => interval.read(rule, at_us, cost),
-            Self::Named { .. } => return None,
+            Self::Named(_) => return None,
         };
         Some(reading)
     }
@@ -232,7 +270,7 @@ impl State {
             Self::Kept(kept) => kept.fixed.clears(),
             Self::Debt(debt) => debt.clears(debt.limit),
             Self::Interval(interval) => interval.clears(),
-            Self::Named { .. } => Moment::At(0),
+            Self::Named(_) => Moment::At(0),
         }
     }
 
@@ -251,9 +289,9 @@ impl State {
             Self::Window(window) => window.period_us,
             Self::Fixed(fixed) => fixed.period_us,
             Self::Kept(kept) => kept.fixed.period_us,
-            Self::Debt(debt) => debt.period_us,
+            Self::Debt(debt) => debt.period_us(),
             Self::Interval(interval) => interval.period_us,
-            Self::Named { .. } => 0,
+            Self::Named(_) => 0,
         }
     }
 
@@ -270,10 +308,11 @@ impl State {
         if !plain.has_shape_of(rule) {
             *plain = plain.reshaped(rule);
         }
-        if let Self::Fixed(fixed) = *plain
+        if let Self::Fixed(fixed) = plain
             && fixed::keep(rule) > 0
         {
-            *plain = Self::Kept(Box::new(Kept { fixed, keep: 0, past: VecDeque::new() }));
+            let kept = Kept { fixed: **fixed, keep: 0, past: VecDeque::new() };
+            *plain = Self::Kept(Box::new(kept));
         }
         match plain {
             Self::Window(window) => window.consume(rule, at_us, cost),
@@ -283,7 +322,7 @@ impl State {
             Self::Kept(kept) => kept.consume(rule, at_us, cost),
             Self::Debt(debt) => debt.consume(rule, at_us, cost),
             Self::Interval(interval) => interval.consume(rule, at_us, cost),
-            Self::Log(_) | Self::Named { .. } => {}
+            Self::Log(_) | Self::Named(_) => {}
         }
     }
 
@@ -328,24 +367,33 @@ impl State {
             Self::Kept(kept) => kept.fixed.refund(at_us, units),
             Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
             Self::Interval(interval) => interval.refund(at_us, units),
-            Self::Named { .. } => 0,
+            Self::Named(_) => 0,
         }
     }
 
     /// Shows each heap block held.
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
         match self {
-            Self::Log(log) => log.show_blocks(to),
-            Self::Window(window) => to.slice(&mut window.counts),
+            Self::Log(log) => {
+                to.boxed(log);
+                log.show_blocks(to);
+            }
+            Self::Window(window) => {
+                to.boxed(window);
+                to.slice(&mut window.counts);
+            }
+            Self::Fixed(fixed) => to.boxed(fixed),
             Self::Kept(kept) => {
                 to.boxed(kept);
                 to.ring(&mut kept.past);
             }
-            Self::Named { state, .. } => {
-                to.boxed(state);
-                state.show_blocks(to);
+            Self::Debt(debt) => to.boxed(debt),
+            Self::Interval(interval) => to.boxed(interval),
+            Self::Named(named) => {
+                to.boxed(named);
+                to.slice(&mut named.name);
+                named.state.show_blocks(to);
             }
-            Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {}
         }
     }
 }

@@ -21,6 +21,13 @@ use super::args::Arg;
 use super::call::{Call, Event, Failure};
 use super::clock;
 
+/// What a key of ours holds.
+pub trait Value {
+    /// The block of memory that whoever opens the key will look at first, or
+    /// null.
+    fn first_block(&self) -> *const u8;
+}
+
 /// A data type of ours, whose values are boxes of `T`.
 #[derive(Debug)]
 pub struct NativeType<T> {
@@ -111,7 +118,7 @@ impl<T> Drop for OpenKey<'_, T> {
     }
 }
 
-impl<'c, T> OpenKey<'c, T> {
+impl<'c, T: Value> OpenKey<'c, T> {
     fn open(
         call: &'c Call<'c>,
         name: Arg<'c>,
@@ -134,7 +141,10 @@ impl<'c, T> OpenKey<'c, T> {
             raw::RedisModule_ModuleTypeGetValue
                 .map_or(ptr::null_mut(), |of| of(key.key.as_ptr()).cast())
         };
-        prefetch(key.value);
+        // SAFETY: as of `ReadKey::value`.
+        if let Some(value) = unsafe { key.value.as_ref() } {
+            prefetch(value.first_block());
+        }
         Ok(Some(key))
     }
 
@@ -160,7 +170,7 @@ impl<'c, T> OpenKey<'c, T> {
 
 /// Begins to load what lies there, which will be looked at soon.
 #[inline]
-fn prefetch<T>(at: *const T) {
+fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: any address will do, nothing is read from it.
     unsafe {
@@ -175,7 +185,7 @@ fn prefetch<T>(at: *const T) {
 #[derive(Debug)]
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
-impl<T> ReadKey<'_, T> {
+impl<T: Value> ReadKey<'_, T> {
     /// The value as the server keeps it; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
         self.0.value
@@ -199,7 +209,7 @@ impl<T> ReadKey<'_, T> {
 #[derive(Debug)]
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
-impl<T> WriteKey<'_, T> {
+impl<T: Value> WriteKey<'_, T> {
     /// The value, if the key exists.
     #[must_use]
     pub fn value(&mut self) -> Option<&mut T> {
@@ -274,7 +284,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`Failure::WrongType`] if it holds something else.
-    pub fn open_read<'c, T>(
+    pub fn open_read<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -286,7 +296,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`Failure::WrongType`] if it holds something else.
-    pub fn open_shown<'c, T>(
+    pub fn open_shown<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -299,7 +309,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`Failure::WrongType`] if it holds something else.
-    pub fn open_write<'c, T>(
+    pub fn open_write<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,

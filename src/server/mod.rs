@@ -31,6 +31,7 @@ pub mod io;
 pub mod key;
 mod listeners;
 pub mod log;
+mod per_server;
 pub mod replicate;
 pub mod reply;
 pub mod scan;
@@ -39,7 +40,8 @@ pub mod settings;
 pub use args::{Arg, Args, Joined, Texts};
 pub use call::{Call, Event, Failure};
 pub use events::{EventContext, Occasion};
-pub use key::{NativeType, ReadKey, WriteKey};
+pub use key::{NativeType, ReadKey, Value, WriteKey};
+pub use per_server::PerServer;
 pub use replicate::{Details, Effect};
 pub use reply::Writer;
 

@@ -9,7 +9,7 @@ use redis_module::raw;
 
 use super::args::Arg;
 use super::call::{Call, Failure};
-use super::key::NativeType;
+use super::key::{NativeType, Value};
 
 /// A step of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl<'c> Call<'c> {
     ///
     /// # Errors
     /// [`Failure::Internal`] if the server does not scan.
-    pub fn scan<T>(
+    pub fn scan<T: Value>(
         &'c self,
         kind: &NativeType<T>,
         step: &Step<'_>,
