@@ -23,7 +23,7 @@ use super::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
 };
 use super::ruling::Verdict;
-use super::state::{Named, State};
+use super::state::State;
 use super::trail::{Mark, Trail};
 use super::uint48::Uint48;
 use super::window::Window;
@@ -201,12 +201,7 @@ fn put(to: &mut Vec<u8>, item: &impl Encode) {
 }
 
 fn save_state(state: &State) -> SavedState<'_> {
-    match state {
-        State::Named(named) => {
-            SavedState { name: Some(named.name()), meter: save_meter(&named.state) }
-        }
-        state => SavedState { name: None, meter: save_meter(state) },
-    }
+    SavedState { name: state.name(), meter: save_meter(state) }
 }
 
 fn save_meter(state: &State) -> SavedMeter<'static> {
@@ -389,7 +384,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let Some(text) = saved.name else { return busy(state) };
     let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
     within(!matches!(state, State::Log(_)), "the name of a log")?;
-    busy(State::Named(Box::new(Named::new(&name, state))))
+    busy(State::named(Some(&name), state))
 }
 
 /// A state that holds nothing is none.

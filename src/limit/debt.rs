@@ -19,7 +19,7 @@
 
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
-use super::rule::{Algorithm, Refill, Rule};
+use super::rule::{Algorithm, Name, Refill, Rule};
 use super::uint48::Uint48;
 
 /// 32 bytes: half a line of the cache, and of the size of the server's own
@@ -40,34 +40,40 @@ pub struct Debt {
     pub room: Room,
 }
 
-/// The burst of a token bucket or the queue of a leaky one, in 4 bytes.
+/// The burst of a token bucket or the queue of a leaky one, and two bits about
+/// it, in 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u32);
 
 impl Room {
     const LEAKY: u32 = 1 << 31;
+    const THROTTLE: u32 = 1 << 30;
+    const UNITS: u32 = Self::THROTTLE.wrapping_sub(1);
 
     /// Of the bucket of a rule, or of one that holds the limit.
     fn of(rule: &Rule) -> Self {
         match rule.algorithm() {
-            Algorithm::Bucket { burst, refill: Refill::Even } => Self::new(burst, false),
+            Algorithm::Bucket { burst, refill: Refill::Even } => {
+                let room = Self::new(burst, false);
+                if rule.name().is_some_and(Name::is_throttle) { room.of_throttle() } else { room }
+            }
             Algorithm::Leaky { queue } => Self::new(queue, true),
             _ => Self::new(rule.limit(), false),
         }
     }
 
     pub fn new(units: u32, leaky: bool) -> Self {
-        let units = units.min(!Self::LEAKY);
+        let units = units.min(Self::UNITS);
         Self(if leaky { units | Self::LEAKY } else { units })
     }
 
-    pub const fn units(self) -> u32 {
-        self.0 & !Self::LEAKY
+    /// The same, of a bucket that is named `throttle`.
+    pub const fn of_throttle(self) -> Self {
+        Self(self.0 | Self::THROTTLE)
     }
 
-    /// A leaky bucket's, not a token bucket's.
-    pub const fn is_leaky(self) -> bool {
-        self.0 & Self::LEAKY != 0
+    pub const fn units(self) -> u32 {
+        self.0 & Self::UNITS
     }
 }
 
@@ -87,8 +93,14 @@ impl Debt {
         self.period.get()
     }
 
+    /// A leaky bucket's, not a token bucket's.
     pub const fn is_leaky(&self) -> bool {
-        self.room.is_leaky()
+        self.room.0 & Room::LEAKY != 0
+    }
+
+    /// A token bucket's that is named `throttle`.
+    pub const fn is_throttle(&self) -> bool {
+        self.room.0 & Room::THROTTLE != 0
     }
 
     /// A debt of whole units at a time, for a state that changes its shape.

@@ -5,7 +5,7 @@ use super::fixed::Fixed;
 use super::limiter::Limiter;
 use super::log::Log;
 use super::reading::standing_time;
-use super::rule::{Algorithm, Align, Calendar, MS_US, Refill, Rule, Spelled};
+use super::rule::{Algorithm, Align, Calendar, MS_US, Name, Refill, Rule, Spelled};
 use super::ruling::Verdict;
 use super::state::State;
 use super::trail::Mark;
@@ -95,7 +95,7 @@ impl State {
             algorithm: Algorithm::Log,
             limit: 0,
             period_us: self.period_us(),
-            name: None,
+            name: self.name().and_then(|name| Name::new(name.as_bytes())),
             count_all: false,
             ban_us: None,
             shadow: false,
@@ -110,7 +110,7 @@ impl State {
             limit: fixed.limit,
             ..plain
         };
-        let rule = match self {
+        let rule = match self.plain() {
             Self::Log(_) => return format!("log/{}", Spelled(self.period_us())),
             Self::Window(window) => Rule {
                 algorithm: Algorithm::Window { res: u8::try_from(window.res()).unwrap_or(1) },
@@ -134,16 +134,14 @@ impl State {
                 limit: interval.limit,
                 ..plain
             },
-            Self::Named(named) => {
-                return format!("{},name={}", named.state.last_rule(), named.name());
-            }
+            Self::Named(_) => plain,
         };
         rule.to_string()
     }
 
     /// The counts of past windows, and the present one's.
     fn windows(&self) -> Option<Vec<(i64, u64)>> {
-        match self {
+        match self.plain() {
             Self::Kept(kept) => {
                 let present = (kept.fixed.start_us, kept.fixed.count);
                 let past = kept.past.iter().map(|past| (past.start_us, past.count));
@@ -152,7 +150,6 @@ impl State {
                 };
                 Some(past.chain([present]).map(in_ms).collect())
             }
-            Self::Named(named) => named.state.windows(),
             _ => None,
         }
     }

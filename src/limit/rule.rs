@@ -226,7 +226,16 @@ impl Name {
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
+
+    /// Whether it is the name of every bucket of `RL.THROTTLE`.
+    #[must_use]
+    pub fn is_throttle(&self) -> bool {
+        self.as_bytes() == THROTTLE.as_bytes()
+    }
 }
+
+/// The name of every bucket of `RL.THROTTLE`.
+pub const THROTTLE: &str = "throttle";
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use super::fixed::{self, Fixed, Kept};
 use super::interval::Interval;
 use super::log::{Log, Needs};
 use super::reading::{Moment, Reading, standing_time};
-use super::rule::{Algorithm, Kind, Name, Refill, Rule};
+use super::rule::{Algorithm, Kind, Name, Refill, Rule, THROTTLE};
 use super::window::Window;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub enum State {
     Window(Box<Window>),
     Fixed(Box<Fixed>),
     Kept(Box<Kept>),
+    /// One of the name `throttle` says so itself: the buckets of `RL.THROTTLE`,
+    /// which have nothing else, shall not need two blocks.
     Debt(Box<Debt>),
     Interval(Box<Interval>),
     Named(Box<Named>),
@@ -38,30 +40,50 @@ pub struct Named {
     pub state: State,
 }
 
-impl Named {
-    pub fn new(name: &Name, state: State) -> Self {
-        Self { name: name.as_bytes().into(), state }
-    }
-
-    pub fn name(&self) -> &str {
-        str::from_utf8(&self.name).unwrap_or_default()
-    }
-
-    fn is_named_by(&self, rule: &Rule) -> bool {
-        rule.name().is_some_and(|name| name.as_bytes() == &*self.name)
-    }
-}
-
 impl State {
     /// An empty state for a rule, named if the rule is: but the log is the
     /// key's, whatever the names of its rules.
     pub fn new(rule: &Rule, now_us: u64) -> Self {
-        let state = Self::of_units(rule, now_us, 0);
-        match rule.name() {
-            Some(name) if rule.kind() != Kind::Log => {
-                Self::Named(Box::new(Named::new(name, state)))
+        let name = rule.name().filter(|_| rule.kind() != Kind::Log);
+        Self::named(name, Self::of_units(rule, now_us, 0))
+    }
+
+    /// A plain state under a name, if there is one.
+    pub fn named(name: Option<&Name>, plain: Self) -> Self {
+        match (name, plain) {
+            (None, plain) => plain,
+            (Some(name), Self::Debt(mut debt)) if name.is_throttle() && !debt.is_leaky() => {
+                debt.room = debt.room.of_throttle();
+                Self::Debt(debt)
             }
-            _ => state,
+            (Some(name), state) => {
+                Self::Named(Box::new(Named { name: name.as_bytes().into(), state }))
+            }
+        }
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(named) => str::from_utf8(&named.name).ok(),
+            Self::Debt(debt) if debt.is_throttle() => Some(THROTTLE),
+            _ => None,
+        }
+    }
+
+    fn is_named_by(&self, rule: &Rule) -> bool {
+        match self {
+            Self::Named(named) => rule.name().is_some_and(|name| name.as_bytes() == &*named.name),
+            Self::Debt(debt) => debt.is_throttle() && rule.name().is_some_and(Name::is_throttle),
+            _ => false,
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        match self {
+            Self::Named(_) => false,
+            Self::Debt(debt) => !debt.is_throttle(),
+            _ => true,
         }
     }
 
@@ -97,7 +119,7 @@ impl State {
     }
 
     /// Without its name.
-    fn plain(&self) -> &Self {
+    pub fn plain(&self) -> &Self {
         match self {
             Self::Named(named) => &named.state,
             state => state,
@@ -125,17 +147,14 @@ impl State {
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,
-            Self::Named(named) => rule.kind() != Kind::Log && named.is_named_by(rule),
-            state => rule.name().is_none() && state.has_shape_of(rule),
+            state if state.is_plain() => rule.name().is_none() && state.has_shape_of(rule),
+            state => rule.kind() != Kind::Log && state.is_named_by(rule),
         }
     }
 
     /// Whether the state's name is now a rule's of another algorithm.
     pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
-        match self {
-            Self::Named(named) => named.is_named_by(rule) && rule.kind() != named.state.kind(),
-            _ => false,
-        }
+        self.is_named_by(rule) && rule.kind() != self.kind()
     }
 
     fn has_shape_of(&self, rule: &Rule) -> bool {
@@ -162,9 +181,8 @@ impl State {
     /// The state as a rule sees it whose state it is.
     fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Self>> {
         // Without a name, it is the rule's because it has its shape.
-        let Self::Named(named) = self else { return Some(Cow::Borrowed(self)) };
-        let plain = &named.state;
-        if plain.has_shape_of(rule) {
+        let plain = self.plain();
+        if self.is_plain() || plain.has_shape_of(rule) {
             Some(Cow::Borrowed(plain))
         } else if plain.kind() == rule.kind() {
             Some(Cow::Owned(plain.reshaped(rule)))
@@ -297,17 +315,17 @@ impl State {
 
     /// Consumes for the rule whose state this is, unless that is a log rule.
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) {
-        let plain = self.plain_mut();
-        let at_us = match standing_time(now_us, plain.last_us(), rule.period_us()) {
-            Some(at_us) if plain.kind() == rule.kind() => at_us,
+        let at_us = match standing_time(now_us, self.last_us(), rule.period_us()) {
+            Some(at_us) if self.kind() == rule.kind() => at_us,
             _ => {
-                *plain = Self::of_units(rule, now_us, 0);
+                *self = Self::new(rule, now_us);
                 now_us
             }
         };
-        if !plain.has_shape_of(rule) {
-            *plain = plain.reshaped(rule);
+        if !self.plain().has_shape_of(rule) {
+            *self = Self::named(rule.name(), self.plain().reshaped(rule));
         }
+        let plain = self.plain_mut();
         if let Self::Fixed(fixed) = plain
             && fixed::keep(rule) > 0
         {
@@ -341,21 +359,20 @@ impl State {
     /// clock may have stepped back, and a log is looked at.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let Some(at_us) = standing_time(now_us, self.last_us(), window_us) else { return 0 };
-        let plain = self.plain_mut();
         if let Some(rule) = rule
-            && !plain.has_shape_of(rule)
+            && !self.plain().has_shape_of(rule)
         {
-            if plain.kind() != rule.kind() {
+            if self.kind() != rule.kind() {
                 return 0;
             }
-            let mut reshaped = plain.reshaped(rule);
+            let mut reshaped = self.plain().reshaped(rule);
             let given = reshaped.give_back(Some(rule), window_us, at_us, units);
             if given > 0 {
-                *plain = reshaped;
+                *self = Self::named(rule.name(), reshaped);
             }
             return given;
         }
-        plain.give_back(rule, window_us, at_us, units)
+        self.plain_mut().give_back(rule, window_us, at_us, units)
     }
 
     /// Nothing changes if nothing is given back: a refund is replicated by what it gave.

@@ -13,7 +13,7 @@
 use super::cursor::{Cursor, digits};
 use super::error::{Excerpt, Fault, ParseError};
 use super::request::UNITS;
-use crate::limit::rule::{MAX_UNITS, Name, Period, Unit};
+use crate::limit::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
 use crate::limit::{Kind, Rule, RuleSpec};
 use std::ops::RangeInclusive;
 
@@ -21,8 +21,6 @@ use std::ops::RangeInclusive;
 const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
-/// The name of the state.
-const NAME: &[u8] = b"throttle";
 
 /// What is asked of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +57,12 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequ
     let period = Period { count: seconds, unit: Unit::Second };
     let rule = RuleSpec {
         burst: Some(limit.into()),
-        name: Name::new(NAME),
+        name: Name::new(THROTTLE.as_bytes()),
         ..RuleSpec::new(Kind::Bucket, count, period)
     };
-    let rule = rule.validate().map_err(|error| ParseError::rule(NAME, Fault::Invalid(error)))?;
+    let rule = rule
+        .validate()
+        .map_err(|error| ParseError::rule(THROTTLE.as_bytes(), Fault::Invalid(error)))?;
     Ok(ThrottleRequest { rule, limit, quantity })
 }
 

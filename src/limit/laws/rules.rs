@@ -1,13 +1,13 @@
 //! Rules to try: every algorithm, every option.
 
 use crate::limit::rule::{
-    Algorithm, Align, Calendar, Kind, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, Unit,
-    WEEK_US,
+    Algorithm, Align, Calendar, Kind, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, THROTTLE,
+    Unit, WEEK_US,
 };
 use proptest::option;
 use proptest::prelude::*;
 
-const NAMES: [&str; 3] = ["free", "trial", "x"];
+const NAMES: [&str; 3] = ["free", "x", THROTTLE];
 
 pub fn limit() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -126,14 +126,21 @@ pub fn any_rule() -> impl Strategy<Value = Rule> {
 
 /// Rules of one algorithm under one name: one state, whatever their shapes.
 pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
-    let name = Name::new(b"x");
-    prop::collection::vec(of_kind(kind, Just(name)), 1..=most)
+    shared_name()
+        .prop_flat_map(move |name| prop::collection::vec(of_kind(kind, Just(Some(name))), 1..=most))
+}
+
+/// Of buckets, this one needs no block: as good a name as another.
+fn shared_name() -> impl Strategy<Value = Name> {
+    prop::sample::select(&["x", THROTTLE][..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
 }
 
 /// Rules of any algorithm under one name.
 pub fn any_namesakes(most: usize) -> impl Strategy<Value = Vec<Rule>> {
-    let rule = kind().prop_flat_map(|kind| of_kind(kind, Just(Name::new(b"x"))));
-    prop::collection::vec(rule, 1..=most)
+    shared_name().prop_flat_map(move |name| {
+        let rule = kind().prop_flat_map(move |kind| of_kind(kind, Just(Some(name))));
+        prop::collection::vec(rule, 1..=most)
+    })
 }
 
 /// Rules with small limits and windows of 1 to 40 ms.
