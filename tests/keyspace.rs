@@ -210,19 +210,21 @@ fn memory_is_what_was_promised() {
         // no less than an empty module value does.
         let () = cmd("SET").arg("string").arg("x").arg("EX").arg(60).query(&mut c).unwrap();
         let floor = usage(&mut c, "string");
-        for rule in [
-            "5/m",
-            "window:5/m",
-            "fixed:5/m",
-            "bucket:5/m",
-            "bucket:5/m,refill=interval",
-            "leaky:5/m",
-            "bucket:5/m,name=a-name-of-thirty-two-characters",
+        for (rule, promised) in [
+            ("5/m", 64 + 16),
+            ("window:5/m", 64 + 16),
+            ("fixed:5/m", 48),
+            ("bucket:5/m", 48),
+            ("bucket:5/m,refill=interval", 48),
+            ("leaky:5/m", 48),
+            ("bucket:5/m,name=a-name-of-thirty-two-characters", 96),
+            ("bucket:5/m,name=throttle", 48),
         ] {
             let () = cmd("DEL").arg("rule_k").query(&mut c).unwrap();
             check(&mut c, "rule_k", 1, &[rule]);
             let over = usage(&mut c, "rule_k") - floor;
-            assert!((1..=96 + 16).contains(&over), "{rule} takes {over} bytes");
+            // Some allocators keep 8 bytes of their own with each of up to three blocks.
+            assert!((1..=promised + 24).contains(&over), "{rule} takes {over} bytes");
         }
         // A sliding log: 4 bytes an entry, and a quarter more for growth.
         let mut pipe = redis::pipe();

@@ -12,16 +12,12 @@ use super::words::Words;
 use crate::datatype::{Held, LIMITER};
 use crate::limit::{self, Check, Part, Rule};
 use crate::parse::{Group, ManyRequest};
-use crate::server::{Args, Call, Event, Failure, clock};
+use crate::server::{Args, Call, Event, Failure, KeysRequest, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.MCHECK numkeys key [key ...] [COST n] [META text] [AT unix-us] [FULL]
 /// rule [rule ...] [NEXT rule [rule ...]] ...`
 pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
-    if call.is_asked_for_keys() {
-        tell_keys(call);
-        return Ok(());
-    }
     scratch::with(call, |Scratch { rules, rulings, lexicon }| {
         let args = call.args().from(1).bytes();
         let request = parse::many(args, &config::limits(), lexicon, rules)?;
@@ -99,11 +95,11 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
 
 /// Where the keys are, for a server that cannot read it off the command's
 /// description.
-fn tell_keys(call: &Call<'_>) {
-    let count = call.args().get(1).and_then(|count| parse::digits(count.bytes()));
+pub fn keys(request: &KeysRequest<'_>) {
+    let count = request.args().get(1).and_then(|count| parse::digits(count.bytes()));
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    for position in 2..call.args().len().min(count.saturating_add(2)) {
-        call.tell_key_at(position);
+    for position in 2..request.args().len().min(count.saturating_add(2)) {
+        request.tell(position);
     }
 }
 

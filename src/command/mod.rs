@@ -40,7 +40,7 @@ use std::ffi::CStr;
 
 use crate::parse::ParseError;
 use crate::server::Failure;
-use crate::server::callback::on_command;
+use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
 const RULES: Param = Param::string(c"rule").repeated();
@@ -119,7 +119,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.mcheck",
-        handler: on_command(mcheck::mcheck),
+        handler: on_command_or_keys(mcheck::mcheck, mcheck::keys),
         flags: c"write deny-oom",
         audience: Audience::Client,
         arity: -4,

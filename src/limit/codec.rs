@@ -168,7 +168,9 @@ type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut states = Vec::new();
     for state in limiter.states() {
-        put(&mut states, &save_state(state));
+        let name = state.name();
+        let name = name.as_ref().map(Name::as_str);
+        put(&mut states, &SavedState { name, meter: save_meter(state) });
     }
     let overrule = limiter.overrule().map(|overrule| SavedOverride {
         exempt: overrule.kind == OverrideKind::Exempt,
@@ -198,10 +200,6 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 fn put(to: &mut Vec<u8>, item: &impl Encode) {
     let written = bincode::encode_into_std_write(item, to, CONFIG);
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
-}
-
-fn save_state(state: &State) -> SavedState<'_> {
-    SavedState { name: state.name(), meter: save_meter(state) }
 }
 
 fn save_meter(state: &State) -> SavedMeter<'static> {

@@ -330,6 +330,7 @@ impl Limiter {
 mod tests {
     use super::super::debt::Debt;
     use super::super::log::Log;
+    use super::super::state::Named;
     use super::*;
 
     #[test]
@@ -337,6 +338,7 @@ mod tests {
         assert_eq!(size_of::<Limiter>(), 16);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<Debt>(), 32);
+        assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Log>(), 48);
     }
 }

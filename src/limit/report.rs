@@ -5,7 +5,7 @@ use super::fixed::Fixed;
 use super::limiter::Limiter;
 use super::log::Log;
 use super::reading::standing_time;
-use super::rule::{Algorithm, Align, Calendar, MS_US, Name, Refill, Rule, Spelled};
+use super::rule::{Algorithm, Align, Calendar, MS_US, Refill, Rule, Spelled};
 use super::ruling::Verdict;
 use super::state::State;
 use super::trail::Mark;
@@ -95,7 +95,7 @@ impl State {
             algorithm: Algorithm::Log,
             limit: 0,
             period_us: self.period_us(),
-            name: self.name().and_then(|name| Name::new(name.as_bytes())),
+            name: self.name(),
             count_all: false,
             ban_us: None,
             shadow: false,

@@ -200,6 +200,7 @@ pub enum Algorithm {
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
+    /// Zeros follow.
     bytes: [u8; MAX_NAME],
     len: u8,
 }
@@ -225,6 +226,17 @@ impl Name {
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// With zeros up to the length of the longest.
+    pub(super) const fn padded(&self) -> &[u8; MAX_NAME] {
+        &self.bytes
+    }
+
+    /// The name that was padded.
+    pub(super) fn of_padded(bytes: [u8; MAX_NAME]) -> Option<Self> {
+        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
+        Self::new(bytes.get(..len)?)
     }
 
     /// Whether it is the name of every bucket of `RL.THROTTLE`.

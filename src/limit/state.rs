@@ -12,7 +12,7 @@ use super::fixed::{self, Fixed, Kept};
 use super::interval::Interval;
 use super::log::{Log, Needs};
 use super::reading::{Moment, Reading, standing_time};
-use super::rule::{Algorithm, Kind, Name, Refill, Rule, THROTTLE};
+use super::rule::{Algorithm, Kind, MAX_NAME, Name, Refill, Rule, THROTTLE};
 use super::window::Window;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -32,10 +32,10 @@ pub enum State {
     Named(Box<Named>),
 }
 
-/// A state that a rule finds by its name.
+/// A state that a rule finds by its name. 48 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    name: Box<[u8]>,
+    name: [u8; MAX_NAME],
     /// Neither a log, which belongs to the key, nor named itself.
     pub state: State,
 }
@@ -56,24 +56,22 @@ impl State {
                 debt.room = debt.room.of_throttle();
                 Self::Debt(debt)
             }
-            (Some(name), state) => {
-                Self::Named(Box::new(Named { name: name.as_bytes().into(), state }))
-            }
+            (Some(name), state) => Self::Named(Box::new(Named { name: *name.padded(), state })),
         }
     }
 
     /// The name it was given.
-    pub fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<Name> {
         match self {
-            Self::Named(named) => str::from_utf8(&named.name).ok(),
-            Self::Debt(debt) if debt.is_throttle() => Some(THROTTLE),
+            Self::Named(named) => Name::of_padded(named.name),
+            Self::Debt(debt) if debt.is_throttle() => Name::new(THROTTLE.as_bytes()),
             _ => None,
         }
     }
 
     fn is_named_by(&self, rule: &Rule) -> bool {
         match self {
-            Self::Named(named) => rule.name().is_some_and(|name| name.as_bytes() == &*named.name),
+            Self::Named(named) => rule.name().is_some_and(|name| *name.padded() == named.name),
             Self::Debt(debt) => debt.is_throttle() && rule.name().is_some_and(Name::is_throttle),
             _ => false,
         }
@@ -180,8 +178,9 @@ impl State {
 
     /// The state as a rule sees it whose state it is.
     fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Self>> {
-        // Without a name, it is the rule's because it has its shape.
         let plain = self.plain();
+        // Without a name, it is the rule's because it has its shape.
+        debug_assert!(!self.is_plain() || plain.has_shape_of(rule), "another rule's state");
         if self.is_plain() || plain.has_shape_of(rule) {
             Some(Cow::Borrowed(plain))
         } else if plain.kind() == rule.kind() {
@@ -408,7 +407,6 @@ impl State {
             Self::Interval(interval) => to.boxed(interval),
             Self::Named(named) => {
                 to.boxed(named);
-                to.slice(&mut named.name);
                 named.state.show_blocks(to);
             }
         }

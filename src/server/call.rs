@@ -91,24 +91,6 @@ impl<'a> Call<'a> {
                 && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
     }
 
-    /// Whether the server only wants to know where the keys are: to be told by
-    /// [`Call::tell_key_at`], and nothing is to be done.
-    #[must_use]
-    pub fn is_asked_for_keys(&self) -> bool {
-        // SAFETY: the context is alive.
-        unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|asked| asked(self.ctx) != 0) }
-    }
-
-    /// The argument at this position is a key.
-    pub fn tell_key_at(&self, position: usize) {
-        // SAFETY: the context is alive, and asks for keys.
-        unsafe {
-            if let (Some(tell), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
-                tell(self.ctx, at);
-            }
-        }
-    }
-
     /// Whether this was asked before: once is enough for what nobody is told.
     pub(super) fn counts_as_change(&self) -> bool {
         self.changed.replace(true)

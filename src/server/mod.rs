@@ -11,6 +11,7 @@
 //!                                        |- key      opened, type-checked, closed by Drop
 //!                                        |- reply    five integers, maps, errors
 //!                                        |- replicate, signal, flags, log
+//!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded             every other callback
 //! ```
 //!
@@ -29,8 +30,9 @@ mod facts;
 pub mod info;
 pub mod io;
 pub mod key;
+pub mod keys_request;
 mod listeners;
-pub mod log;
+mod log;
 mod per_server;
 pub mod replicate;
 pub mod reply;
@@ -41,6 +43,7 @@ pub use args::{Arg, Args, Joined, Texts};
 pub use call::{Call, Event, Failure};
 pub use events::{EventContext, Occasion};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
+pub use keys_request::KeysRequest;
 pub use per_server::PerServer;
 pub use replicate::{Details, Effect};
 pub use reply::Writer;

@@ -12,8 +12,9 @@ use super::call::Call;
 pub struct PerServer<T>(UnsafeCell<T>);
 
 // SAFETY: a call is made only for a command being executed, and for as long as
-// it is, so on the one thread that has the server's lock. The value goes to the
-// next that has it.
+// it is, so on the one thread that has the server's lock; what the server asks
+// without it, where a command's keys are, is no call (`KeysRequest`). The value
+// goes to the next thread that has the lock.
 unsafe impl<T: Send> Sync for PerServer<T> {}
 
 impl<T> PerServer<T> {

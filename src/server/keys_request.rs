@@ -1,0 +1,45 @@
+//! A request for where a command's keys are. The server may make it from a
+//! thread without its lock (Valkey 9.1 does so from those that read requests),
+//! so there is nothing here but the arguments.
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use super::args::Args;
+
+/// The server asks for keys, and nothing is to be done.
+#[derive(Debug)]
+pub struct KeysRequest<'a> {
+    ctx: *mut raw::RedisModuleCtx,
+    args: Args<'a>,
+}
+
+impl<'a> KeysRequest<'a> {
+    /// The request, if a call of a command is one.
+    ///
+    /// # Safety
+    /// Context and arguments are those the server called with, for all of 'a.
+    pub(super) unsafe fn of(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        let asked =
+            unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|asked| asked(ctx) != 0) };
+        asked.then_some(Self { ctx, args })
+    }
+
+    /// All arguments, the command's name first.
+    #[must_use]
+    pub const fn args(&self) -> Args<'a> {
+        self.args
+    }
+
+    /// The argument at this position is a key.
+    pub fn tell(&self, position: usize) {
+        // SAFETY: the context is alive, and asks for keys.
+        unsafe {
+            if let (Some(tell), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
+                tell(self.ctx, at);
+            }
+        }
+    }
+}
