@@ -90,9 +90,9 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.PEEK", &["5/y"], &["rule '5/y'"]),
     ("RL.REFUND", &["1", "5/y"], &["rule '5/y'"]),
     // What only a primary may say.
-    ("RL.APPLY", &["1", "0", "admit", "1", "5/m"], &["internal"]),
-    ("RL.APPLY", &["1", "0", "deny", "1", "META", "5", "who", "5/m"], &["internal"]),
-    ("RL.APPLY", &["1", "-1", "block", "-1", "abuse"], &["internal"]),
+    ("RL.APPLY", &["1:0:admit:1", "5/m"], &["internal"]),
+    ("RL.APPLY", &["1:0:deny:1:5", "who", "5/m"], &["internal"]),
+    ("RL.APPLY", &["1:-1:block:-1", "abuse"], &["internal"]),
     ("RL.LOAD", &["payload"], &["internal"]),
 ];
 

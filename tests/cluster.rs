@@ -263,7 +263,7 @@ fn kept_within_a_slot(cluster: &Cluster, here: &Node) {
 }
 
 /// What only a primary may say; a slot's migration says it too.
-const INTERNAL: [&str; 2] = ["RL.APPLY KEY 1 admit 1 0 5/m", "RL.LOAD KEY payload"];
+const INTERNAL: [&str; 2] = ["RL.APPLY KEY 1:0:admit:1 5/m", "RL.LOAD KEY payload"];
 
 fn spoken_by_no_client(cluster: &Cluster, here: &Node, there: &Node) {
     let key = &cluster.keys_in(&here.slots, 1)[0];

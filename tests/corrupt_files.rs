@@ -23,34 +23,38 @@ fn remaining_after_check(c: &mut Connection, key: &str) -> i64 {
 }
 
 /// Effects that no primary tells of, and what is wrong with each.
-const WRONG_EFFECTS: [(&str, &str); 27] = [
-    ("wrong x 0 admit 1 5/m", "time is 'x'"),
-    ("wrong 1 -2 admit 1 5/m", "expiry is '-2'"),
-    ("wrong 1 0 forge 1 5/m", "effect is 'forge'"),
-    ("wrong 1 0 ADMIT 1 5/m", "effect is 'ADMIT'"),
-    ("wrong 1 0 admit 1000000001 5/m", "units is '1000000001'"),
-    ("wrong 1 0 admit 1 5/x", "rule '5/x'"),
-    ("wrong 1 0 admit 1", "wrong number of arguments"),
-    ("wrong 1 0 admit 1 5/m x", "unexpected 'x'"),
-    ("wrong 1 0 charge 1", "wrong number of arguments"),
-    ("wrong 1 0 pass 0 META 128 who", "wrong number of arguments"),
-    ("wrong 1 0 deny 1 META 128", "wrong number of arguments"),
-    ("wrong 1 0 deny 1 META 0 who 5/m", "META is '0'"),
-    ("wrong 1 0 deny 1 META 4294967296 who 5/m", "META is '4294967296'"),
-    ("wrong 1 0 refuse 1 META x who 5/m", "META is 'x'"),
-    ("wrong 1 0 refuse -1 META 5 who 5/m", "units is '-1'"),
-    ("wrong 1 0 refund", "wrong number of arguments"),
-    ("wrong 1 0 refund 1 who", "unexpected 'who'"),
-    ("wrong 1 0 block", "wrong number of arguments"),
-    ("wrong 1 0 block -1", "wrong number of arguments"),
-    ("wrong 1 0 block -2 abuse", "the end is '-2'"),
-    ("wrong 1 0 block soon abuse", "the end is 'soon'"),
-    ("wrong 1 0 ban -1 abuse 5/m", "unexpected '5/m'"),
-    ("wrong 1 0 exempt 18446744073709551615 vip", "the end is"),
-    ("good 1 0 reset 5/m", "unexpected '5/m'"),
-    ("good 1 0 unblock x", "unexpected 'x'"),
-    ("good 1 0 unexempt 1", "unexpected '1'"),
-    ("good 1 0 admit 1 @free", "unknown policy"),
+const WRONG_EFFECTS: [(&str, &str); 31] = [
+    ("wrong x:0:admit:1 5/m", "time is 'x'"),
+    ("wrong 1:-2:admit:1 5/m", "expiry is '-2'"),
+    ("wrong 1:0:forge:1 5/m", "effect is 'forge'"),
+    ("wrong 1:0:ADMIT:1 5/m", "effect is 'ADMIT'"),
+    ("wrong 1:0:admit 5/m", "effect is '1:0:admit'"),
+    ("wrong 1:0:admit:1000000001 5/m", "units is '1000000001'"),
+    ("wrong 1:0:admit:1 5/x", "rule '5/x'"),
+    ("wrong 1:0:admit:1", "wrong number of arguments"),
+    ("wrong 1:0:admit:1 5/m x", "unexpected 'x'"),
+    ("wrong 1:0:charge:1", "wrong number of arguments"),
+    ("wrong 1:0:pass:0:128 who", "wrong number of arguments"),
+    ("wrong 1:0:deny:1:128", "wrong number of arguments"),
+    ("wrong 1:0:deny:1:0 who 5/m", "keep is '0'"),
+    ("wrong 1:0:deny:1:4294967296 who 5/m", "keep is '4294967296'"),
+    ("wrong 1:0:deny:1:128:7 who 5/m", "unexpected '7'"),
+    ("wrong 1:0:refuse:1:x who 5/m", "keep is 'x'"),
+    ("wrong 1:0:refuse:-1:5 who 5/m", "units is '-1'"),
+    ("wrong 1:0:refund x", "effect is '1:0:refund'"),
+    ("wrong 1:0:refund:1 who", "unexpected 'who'"),
+    ("wrong 1:0:block abuse", "effect is '1:0:block'"),
+    ("wrong 1:0:block:-1", "wrong number of arguments"),
+    ("wrong 1:0:block:-1:abuse", "unexpected 'abuse'"),
+    ("wrong 1:0:block:-2 abuse", "the end is '-2'"),
+    ("wrong 1:0:block:soon abuse", "the end is 'soon'"),
+    ("wrong 1:0:ban:-1 abuse 5/m", "unexpected '5/m'"),
+    ("wrong 1:0:exempt:18446744073709551615 vip", "the end is"),
+    ("good 1:0:reset 5/m", "unexpected '5/m'"),
+    ("good 1:0:reset:1", "unexpected '1'"),
+    ("good 1:0:unblock x", "unexpected 'x'"),
+    ("good 1:0:unexempt 1", "unexpected '1'"),
+    ("good 1:0:admit:1 @free", "unknown policy"),
 ];
 
 /// Runs a test on each server with a key `k` that was checked once, and has a trail.
@@ -148,9 +152,9 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
         }
         let wrong_commands: Vec<_> = wrong.iter().map(|(command, _)| command.clone()).collect();
         let right = [
-            apply(&["ruled", "1605916800000000", "-1", "admit", "2", "bucket:9/h"]),
-            apply(&["ruled", "1605916800000000", "0", "exempt", "-1", ""]),
-            apply(&["ruled", "1605916800000000", "-1", "block", "-1", "abuse"]),
+            apply(&["ruled", "1605916800000000:-1:admit:2", "bucket:9/h"]),
+            apply(&["ruled", "1605916800000000:0:exempt:-1", ""]),
+            apply(&["ruled", "1605916800000000:-1:block:-1", "abuse"]),
         ];
         let commands =
             [&[load("good", payload)], &wrong_commands[..], &right[..], &[load("last", payload)]]

@@ -224,7 +224,7 @@ fn a_caller_may_not_name_one_where_rules_are_of_another_kind() {
         set(&mut c, &["free 5/h"]);
         // The parameters of redis-cell are numbers; an effect is in the rules' own words.
         assert!(refusal(&mut c, "RL.THROTTLE k @free 1 1").contains("@free"));
-        let apply = command("RL.APPLY k 1 0 admit 1 @free");
+        let apply = command("RL.APPLY k 1:0:admit:1 @free");
         let reply = c.req_command(&apply);
         assert!(format!("{reply:?}").contains("internal"), "{reply:?}");
     });

@@ -115,8 +115,8 @@ fn a_writable_replica_counts_for_itself() {
 
 /// What only a primary may say to its replica.
 const INTERNAL: [&str; 3] = [
-    "RL.APPLY k 1700000000000000 admit 1 0 5/h",
-    "RL.APPLY k 1700000000000000 refund 1 -1",
+    "RL.APPLY k 1700000000000000:0:admit:1 5/h",
+    "RL.APPLY k 1700000000000000:-1:refund:1",
     "RL.LOAD k x",
 ];
 

@@ -274,6 +274,22 @@ fn what_was_taken_and_given_back_is_replicated_and_nothing_else() {
 }
 
 #[test]
+fn of_many_rules_in_turn_each_is_told_in_its_own_words() {
+    server::on_all(|server| {
+        let replica = replica_of(server);
+        let mut c = server.connect();
+        // More of them than the module remembers the words of.
+        for _ in 0..2 {
+            for n in 1..=100 {
+                throttle(&mut c, &format!("k{n} {} {n} {}", n % 5, 60 + n % 7));
+            }
+        }
+        replicated(&mut c);
+        assert_eq!(digest(&mut replica.connect()), digest(&mut c));
+    });
+}
+
+#[test]
 fn who_watches_the_key_hears_of_what_was_taken_and_given_back_and_of_nothing_else() {
     server::on_all(|server| {
         let (mut c, mut watcher) = (server.connect(), server.connect());

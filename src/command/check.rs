@@ -12,7 +12,7 @@ use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rules, rulings, lexicon }| {
+    scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
         let name = call.key_name()?;
         let clock_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
@@ -59,7 +59,7 @@ pub fn count(name: Arg<'_>, outcome: &Outcome, rules: &[Rule], rulings: &[Ruling
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rules, rulings, lexicon }| {
+    scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
         let name = call.key_name()?;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);

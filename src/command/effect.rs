@@ -6,8 +6,8 @@
 //! byte for byte.
 //!
 //! ```text
-//! RL.APPLY key at-us expiry EFFECT ...    one effect; see parse/effect.rs
-//! RL.LOAD  key payload                    a whole value, in a rewritten AOF
+//! RL.APPLY key effect ...    one effect; see parse/effect.rs
+//! RL.LOAD  key payload       a whole value, in a rewritten AOF
 //! ```
 //!
 //! Nobody but the primary's link and the loader may speak them: a client could
@@ -54,7 +54,7 @@ pub fn settle(
     if done.banned
         && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
     {
-        tell_overrule(call, name, c"ban", ban, now_us, expiry);
+        tell_overrule(call, name, "ban", ban, now_us, expiry);
     }
     call.signal_modified(name);
 }
@@ -70,45 +70,47 @@ fn tell_check(
 ) {
     let word = match change {
         Change::Nothing => return,
-        Change::Admitted => c"admit",
-        Change::Charged => c"charge",
-        Change::Marked(Verdict::Allowed) => c"pass",
-        Change::Marked(Verdict::Limited) => c"deny",
-        Change::Marked(Verdict::Blocked) => c"refuse",
+        Change::Admitted => "admit",
+        Change::Charged => "charge",
+        Change::Marked(Verdict::Allowed) => "pass",
+        Change::Marked(Verdict::Limited) => "deny",
+        Change::Marked(Verdict::Blocked) => "refuse",
     };
     let units = u64::from(check.cost);
-    let details = match check.meta {
+    tell(call, name, word, check.now_us, expiry, || match check.meta {
         None => Details::Units { units, rules },
         Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
-    };
-    tell(call, name, word, check.now_us, expiry, details);
+    });
 }
 
 /// Tells of a block, a ban or an exemption.
 pub fn tell_overrule(
     call: &Call<'_>,
     name: Arg<'_>,
-    word: &'static CStr,
+    word: &'static str,
     overrule: &Override,
     at_us: u64,
     expiry: Expiry,
 ) {
     let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
-    let details = Details::Overrule { until_us, reason: &overrule.reason };
+    let details = || Details::Overrule { until_us, reason: &overrule.reason };
     tell(call, name, word, at_us, expiry, details);
 }
 
 /// Tells anything else.
-pub fn tell(
+#[inline]
+pub fn tell<'d>(
     call: &Call<'_>,
     name: Arg<'_>,
-    word: &'static CStr,
+    word: &'static str,
     at_us: u64,
     expiry: Expiry,
-    details: Details<'_>,
+    details: impl FnOnce() -> Details<'d>,
 ) {
-    let expire_at_ms = expiry::in_effect(expiry);
-    call.replicate_effect(name, &Effect { at_us, expire_at_ms, word, details });
+    call.replicate_effect(name, || {
+        let expire_at_ms = expiry::in_effect(expiry);
+        Effect { at_us, expire_at_ms, word, details: details() }
+    });
 }
 
 /// Refuses a command to all but these.

@@ -20,8 +20,8 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
         if given > 0 {
             let expiry = expiry::settle(&mut key, at_us, clock_us);
             let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
-            let details = Details::Units { units: request.units.into(), rules: words.args() };
-            effect::tell(call, name, c"refund", at_us, expiry, details);
+            let details = || Details::Units { units: request.units.into(), rules: words.args() };
+            effect::tell(call, name, "refund", at_us, expiry, details);
             call.signal_modified(name);
             metrics::refunded(given);
         }
@@ -40,7 +40,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), Failure> {
     if forgot {
         let now_us = clock::now_us();
         let expiry = expiry::settle(&mut key, now_us, now_us);
-        effect::tell(call, name, c"reset", now_us, expiry, Details::Nothing);
+        effect::tell(call, name, "reset", now_us, expiry, || Details::Nothing);
         call.signal_modified(name);
     }
     call.reply_integer(i64::from(forgot));

@@ -18,7 +18,7 @@ use crate::{config, metrics, parse};
 /// `RL.MCHECK numkeys key [key ...] [COST n] [META text] [AT unix-us] [FULL]
 /// rule [rule ...] [NEXT rule [rule ...]] ...`
 pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rules, rulings, lexicon }| {
+    scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
         let args = call.args().from(1).bytes();
         let request = parse::many(args, &config::limits(), lexicon, rules)?;
         let names = call.args().from(2).first(request.keys);

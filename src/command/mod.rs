@@ -32,6 +32,7 @@ mod mcheck;
 mod overrule;
 mod policy;
 mod scratch;
+mod spelled;
 mod throttle;
 mod top;
 mod words;
@@ -335,14 +336,12 @@ static TABLE: [Command; 24] = [
         handler: on_command(effect::apply),
         flags: c"write admin",
         audience: Audience::Internal,
-        arity: -5,
+        arity: -3,
         keys: Keys::First(KeyUse::Consume),
         summary: c"Internal: does what a command did on a primary.",
         complexity: c"As the command that did it.",
         args: &[
             Param::key(),
-            Param::integer(c"unix-time-microseconds"),
-            Param::integer(c"expiry-unix-time-milliseconds"),
             Param::string(c"effect"),
             Param::string(c"detail").repeated().optional(),
         ],

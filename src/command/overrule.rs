@@ -48,8 +48,8 @@ fn set(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
     datatype::update(&mut key, |limiter| limiter.set_override(Some(overrule.clone())))?;
     let expiry = expiry::settle(&mut key, now_us, now_us);
     let word = match kind {
-        OverrideKind::Block => c"block",
-        OverrideKind::Exempt => c"exempt",
+        OverrideKind::Block => "block",
+        OverrideKind::Exempt => "exempt",
     };
     effect::tell_overrule(call, name, word, &overrule, now_us, expiry);
     call.signal_modified(name);
@@ -76,10 +76,10 @@ fn lift(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
     limiter.set_override(None);
     let expiry = expiry::settle(&mut key, now_us, now_us);
     let word = match kind {
-        OverrideKind::Block => c"unblock",
-        OverrideKind::Exempt => c"unexempt",
+        OverrideKind::Block => "unblock",
+        OverrideKind::Exempt => "unexempt",
     };
-    effect::tell(call, name, word, now_us, expiry, Details::Nothing);
+    effect::tell(call, name, word, now_us, expiry, || Details::Nothing);
     call.signal_modified(name);
     call.reply_integer(1);
     drop(key);

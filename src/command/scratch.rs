@@ -3,6 +3,7 @@
 //! Taken out for a call and put back after it, so a call within a call (a module
 //! that reacts to a keyspace event) simply gets fresh ones.
 
+use super::spelled::Spelled;
 use crate::limit::{Rule, Ruling};
 use crate::parse::{Fault, Known, Memo, ParseError};
 use crate::policy::Named;
@@ -13,6 +14,7 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub rulings: Vec<Ruling>,
     pub lexicon: Lexicon,
+    pub spelled: Spelled,
 }
 
 /// What the words of a call stand for.

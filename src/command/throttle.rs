@@ -13,13 +13,13 @@
 //! looks like an untouched one.
 
 use super::scratch::{self, Scratch};
+use super::spelled::Spelled;
 use super::{check, effect, expiry};
 use crate::datatype::{self, LIMITER};
 use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Verdict};
 use crate::metrics;
 use crate::parse::{self, Quantity};
 use crate::server::{Arg, Call, Details, Failure, WriteKey, clock};
-use std::ffi::CStr;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
@@ -48,14 +48,14 @@ struct At<'c> {
 impl At<'_> {
     /// Decides, and consumes if the answer says so.
     fn take(mut self, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
-        scratch::with(self.call, |Scratch { rulings, .. }| {
+        scratch::with(self.call, |Scratch { rulings, spelled, .. }| {
             let rules = [rule];
             let check = Check::new(&rules, cost, self.now_us);
 
             let outcome =
                 datatype::update(&mut self.key, |limiter| limiter.check(&check, rulings))?;
             if outcome.change != Change::Nothing {
-                self.settle(c"admit", cost, &rule);
+                self.settle("admit", cost, &rule, spelled);
             }
 
             check::count(self.name, &outcome, &rules, rulings, self.now_us);
@@ -65,11 +65,11 @@ impl At<'_> {
 
     /// Gives units back, and says what a quantity of 0 would then be told.
     fn give_back(mut self, rule: Rule, units: u32) -> Result<Outcome, Failure> {
-        scratch::with(self.call, |Scratch { rulings, .. }| {
+        scratch::with(self.call, |Scratch { rulings, spelled, .. }| {
             let (rules, now_us) = ([rule], self.now_us);
             let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
             if given > 0 {
-                self.settle(c"refund", units, &rule);
+                self.settle("refund", units, &rule, spelled);
                 metrics::refunded(given);
             }
             let check = Check::new(&rules, 0, now_us);
@@ -78,10 +78,12 @@ impl At<'_> {
     }
 
     /// After a change: the key's expiry, and who is told.
-    fn settle(&mut self, word: &'static CStr, units: u32, rule: &Rule) {
+    fn settle(&mut self, word: &'static str, units: u32, rule: &Rule, spelled: &mut Spelled) {
         let expiry = expiry::settle(&mut self.key, self.now_us, self.now_us);
-        let details = Details::OneRule { units: units.into(), rule };
-        effect::tell(self.call, self.name, word, self.now_us, expiry, details);
+        effect::tell(self.call, self.name, word, self.now_us, expiry, || Details::Units {
+            units: units.into(),
+            rules: spelled.words(rule),
+        });
         self.call.signal_modified(self.name);
     }
 }

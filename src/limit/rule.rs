@@ -116,8 +116,8 @@ fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result
     write!(f, "{us}us")
 }
 
-/// `RL.THROTTLE` spells a rule out for each effect it tells, and the standard
-/// library's way is several times slower.
+/// `RL.THROTTLE` spells out the rules of its effects, and the standard library's
+/// way is several times slower.
 fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
     f.write_str(itoa::Buffer::new().format(number))
 }

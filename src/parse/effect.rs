@@ -1,16 +1,20 @@
 //! What a primary did to a key, in the words of `RL.APPLY`.
 //!
 //! ```text
-//! RL.APPLY key at-us expiry EFFECT
+//! RL.APPLY key at-us:expiry:WORD...    ...
 //!
-//! admit, charge            units   [META keep text] rule [rule ...]    consumed
-//! pass, deny, refuse       units   [META keep text] rule [rule ...]    only marked
-//! refund                   units   [rule [rule ...]]
-//! block, ban, exempt       until-us or -1   reason
+//! admit, charge           :units[:keep]    [text] rule [rule ...]    consumed
+//! pass, deny, refuse      :units[:keep]    [text] rule [rule ...]    only marked
+//! refund                  :units           [rule [rule ...]]
+//! block, ban, exempt      :until-us        reason                    -1: for good
 //! reset, unblock, unexempt
 //! ```
 //!
-//! The expiry is in Unix milliseconds; -1 is never, 0 leaves it as it was.
+//! The expiry is in Unix milliseconds; -1 is never, 0 leaves it as it was. A
+//! text comes with how many checks the trail is to keep.
+//!
+//! Most of it is one argument, since the server makes, sends and frees each on
+//! its own.
 
 use super::cursor::Cursor;
 use super::error::{Excerpt, ParseError};
@@ -26,6 +30,9 @@ const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
 const END_US: RangeInclusive<u64> = 0..=MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 /// How many checks a trail can keep.
 const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
+/// What an effect that ends too early lacks, and one that does not end has.
+const FIELDS: &str = "time:expiry:word and the word's numbers";
+const NO_FIELD: &str = "the effect to end before it";
 
 /// An effect as it comes from a primary or the AOF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,24 +66,57 @@ pub fn apply<'a>(
 ) -> Result<Effect<'a>, ParseError> {
     let mut args = Cursor::new(args);
     rules.clear();
-    let at_us = args.integer("time", TIME_US)?;
-    let expiry = expiry(&mut args)?;
-    let word = args.required()?;
-    let action = match word {
-        b"admit" => check(&mut args, Change::Admitted, rules)?,
-        b"charge" => check(&mut args, Change::Charged, rules)?,
-        b"pass" => check(&mut args, Change::Marked(Verdict::Allowed), rules)?,
-        b"deny" => check(&mut args, Change::Marked(Verdict::Limited), rules)?,
-        b"refuse" => check(&mut args, Change::Marked(Verdict::Blocked), rules)?,
-        b"refund" => {
-            let units = args.integer("units", UNITS)?;
+    let mut effect = head(args.required()?)?;
+    match &mut effect.action {
+        Action::Check { meta, .. } => {
+            if let Some(meta) = meta {
+                meta.text = args.required()?;
+            }
             rules_of(&mut args, None, &mut Nothing, rules)?;
-            Action::Refund { units }
+            if args.peek().is_none() {
+                require_rule(rules)?;
+            }
         }
+        Action::Refund { .. } => {
+            rules_of(&mut args, None, &mut Nothing, rules)?;
+        }
+        Action::Overrule { reason, .. } => *reason = args.required()?,
+        Action::Reset | Action::Lift(_) => {}
+    }
+    args.finish(A_RULE)?;
+    Ok(effect)
+}
+
+/// What the first argument says. Its texts are yet to come.
+fn head<'a>(given: &'a [u8]) -> Result<Effect<'a>, ParseError> {
+    let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
+    let effect = effect(&mut fields).map_err(|error| match error {
+        ParseError::Arity => {
+            ParseError::Word { what: "effect", given: Excerpt::new(given), expected: FIELDS }
+        }
+        error => error,
+    })?;
+    fields.finish(NO_FIELD)?;
+    Ok(effect)
+}
+
+fn effect<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<Effect<'a>, ParseError> {
+    let at_us = fields.integer("time", TIME_US)?;
+    let expiry = expiry(fields)?;
+    let word = fields.required()?;
+    let action = match word {
+        b"admit" => check(fields, Change::Admitted)?,
+        b"charge" => check(fields, Change::Charged)?,
+        b"pass" => check(fields, Change::Marked(Verdict::Allowed))?,
+        b"deny" => check(fields, Change::Marked(Verdict::Limited))?,
+        b"refuse" => check(fields, Change::Marked(Verdict::Blocked))?,
+        b"refund" => Action::Refund { units: fields.integer("units", UNITS)? },
         b"reset" => Action::Reset,
-        b"block" => overrule(&mut args, OverrideKind::Block, false)?,
-        b"ban" => overrule(&mut args, OverrideKind::Block, true)?,
-        b"exempt" => overrule(&mut args, OverrideKind::Exempt, false)?,
+        b"block" => overrule(fields, OverrideKind::Block, false)?,
+        b"ban" => overrule(fields, OverrideKind::Block, true)?,
+        b"exempt" => overrule(fields, OverrideKind::Exempt, false)?,
         b"unblock" => Action::Lift(OverrideKind::Block),
         b"unexempt" => Action::Lift(OverrideKind::Exempt),
         _ => {
@@ -88,47 +128,41 @@ pub fn apply<'a>(
             });
         }
     };
-    args.finish(A_RULE)?;
     Ok(Effect { at_us, expiry, action })
 }
 
 fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
+    fields: &mut Cursor<'a, I>,
 ) -> Result<Expiry, ParseError> {
-    if args.keyword("-1") {
+    if fields.keyword("-1") {
         return Ok(Expiry::Never);
     }
-    Ok(match args.integer("expiry", EXPIRY_MS)? {
+    Ok(match fields.integer("expiry", EXPIRY_MS)? {
         0 => Expiry::Keep,
         unix_ms => Expiry::At(unix_ms),
     })
 }
 
 fn check<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
+    fields: &mut Cursor<'a, I>,
     change: Change,
-    rules: &mut Vec<Rule>,
 ) -> Result<Action<'a>, ParseError> {
-    let cost = args.integer("units", UNITS)?;
-    let meta = if args.keyword("META") {
-        Some(Meta { keep: args.integer("META", KEEP)?, text: args.required()? })
-    } else {
-        None
+    let cost = fields.integer("units", UNITS)?;
+    let meta = match fields.peek() {
+        Some(_) => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
+        None => None,
     };
-    rules_of(args, None, &mut Nothing, rules)?;
-    if args.peek().is_none() {
-        require_rule(rules)?;
-    }
     Ok(Action::Check { change, cost, meta })
 }
 
 fn overrule<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
+    fields: &mut Cursor<'a, I>,
     kind: OverrideKind,
     by_rule: bool,
 ) -> Result<Action<'a>, ParseError> {
-    let until_us = if args.keyword("-1") { None } else { Some(args.integer("the end", END_US)?) };
-    Ok(Action::Overrule { kind, by_rule, until_us, reason: args.required()? })
+    let until_us =
+        if fields.keyword("-1") { None } else { Some(fields.integer("the end", END_US)?) };
+    Ok(Action::Overrule { kind, by_rule, until_us, reason: b"" })
 }
 
 #[cfg(test)]

@@ -48,8 +48,6 @@ struct Entry {
 
 impl Memo {
     const PLACES: usize = 32;
-    /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// As [`Known::rule`].
     pub fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
@@ -71,13 +69,23 @@ impl Memo {
 
     /// The first and the last eight bytes tell most rules apart.
     fn place(text: &[u8]) -> usize {
-        let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(Self::ODD);
-        let hash = match (text.first_chunk(), text.last_chunk()) {
-            (Some(&first), Some(&last)) => mix(u64::from_le_bytes(first), u64::from_le_bytes(last)),
-            _ => text.iter().fold(0, |hash, &byte| mix(hash, byte.into())),
-        };
-        usize::try_from(hash >> 32).unwrap_or(0) % Self::PLACES
+        match (text.first_chunk(), text.last_chunk()) {
+            (Some(&first), Some(&last)) => {
+                place_of([first, last].map(u64::from_le_bytes), Self::PLACES)
+            }
+            _ => place_of(text.iter().copied().map(u64::from), Self::PLACES),
+        }
     }
+}
+
+/// A place for these numbers, of so many places.
+#[inline]
+pub fn place_of(numbers: impl IntoIterator<Item = u64>, places: usize) -> usize {
+    /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, number: u64| (hash.rotate_left(5) ^ number).wrapping_mul(ODD);
+    let hash = numbers.into_iter().fold(0, mix) >> 32;
+    usize::try_from(hash).unwrap_or(0).checked_rem(places).unwrap_or(0)
 }
 
 impl Entry {

@@ -27,7 +27,7 @@ pub mod throttle;
 pub use cursor::digits;
 pub use effect::{Action, Effect, apply};
 pub use error::{Fault, ParseError};
-pub use known::{Known, Memo, Nothing};
+pub use known::{Known, Memo, Nothing, place_of};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
 pub use many::{Group, ManyRequest, many};
 pub use overrule::{Ends, OverruleRequest, overrule};

@@ -41,7 +41,7 @@ impl<'a> Arg<'a> {
 }
 
 /// Several arguments in a row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Args<'a> {
     strings: &'a [*mut raw::RedisModuleString],
 }

@@ -27,6 +27,7 @@ pub mod clock;
 pub mod commands;
 pub mod events;
 mod facts;
+mod head;
 pub mod info;
 pub mod io;
 pub mod key;

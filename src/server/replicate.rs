@@ -4,13 +4,13 @@
 //! An effect is told as `RL.APPLY`, whose words `parse/effect.rs` lists and
 //! reads.
 
-use std::ffi::{CStr, c_char};
-use std::fmt::{self, Write};
+use std::ffi::c_char;
 
 use redis_module::raw;
 
 use super::args::{Arg, Args};
 use super::call::Call;
+use super::head::Head;
 use super::listeners;
 
 /// What a command did to its key.
@@ -20,24 +20,19 @@ pub struct Effect<'a> {
     /// Unix milliseconds; -1 never, 0 as it was.
     pub expire_at_ms: i64,
     /// What was done, in one of the words of `RL.APPLY`.
-    pub word: &'static CStr,
+    pub word: &'static str,
     pub details: Details<'a>,
 }
 
-/// What follows the word.
+/// How much of it, and what else it was about.
 #[derive(Clone, Copy)]
 pub enum Details<'a> {
-    /// Units, and the rules as the caller wrote them.
+    /// Units, and the rules in words.
     Units {
         units: u64,
         rules: Args<'a>,
     },
-    /// Units, and the one rule, which the caller did not write.
-    OneRule {
-        units: u64,
-        rule: &'a dyn fmt::Display,
-    },
-    /// Units and rules as written, with what the trail keeps.
+    /// The same, with what the trail keeps.
     Marked {
         units: u64,
         keep: u32,
@@ -58,11 +53,12 @@ fn text(text: &[u8]) -> (*const c_char, usize) {
 }
 
 impl Call<'_> {
-    /// Replicates and persists what was done, as `RL.APPLY key ...`.
+    /// Replicates and persists what was done, as `RL.APPLY key ...`. It is put
+    /// into words only if somebody listens.
     #[inline]
-    pub fn replicate_effect(&self, key: Arg<'_>, effect: &Effect<'_>) {
+    pub fn replicate_effect<'e>(&self, key: Arg<'_>, effect: impl FnOnce() -> Effect<'e>) {
         if listeners::any() {
-            self.tell(key, effect);
+            self.tell(key, &effect());
         } else if !self.counts_as_change() {
             // The server drops it, but counts a change: after so and so many in
             // so many seconds it saves.
@@ -72,71 +68,33 @@ impl Call<'_> {
 
     fn tell(&self, key: Arg<'_>, effect: &Effect<'_>) {
         const APPLY: *const c_char = c"RL.APPLY".as_ptr();
-        let &Effect { at_us, expire_at_ms, word, details } = effect;
-        let (ctx, key, word) = (self.ctx(), key.raw(), word.as_ptr());
-        // Numbers go as text, which the server keeps in one block, an integer
-        // in two.
-        let mut digits: [itoa::Buffer; 4] = Default::default();
-        let [at_digits, expiry_digits, amount_digits, keep_digits] = &mut digits;
-        let (at, at_len) = text(at_digits.format(at_us).as_bytes());
-        let (expiry, expiry_len) = text(expiry_digits.format(expire_at_ms).as_bytes());
-        let mut amount = |amount: i64| text(amount_digits.format(amount).as_bytes());
-        let count = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
+        let (ctx, key) = (self.ctx(), key.raw());
+        let head = Head::of(effect);
+        let (head, head_len) = text(head.text());
         // SAFETY: each format describes the arguments after it: `s` a string,
-        // `c` a C string, `b` a buffer with its length, `v` a vector of strings
-        // with its length. All are alive.
+        // `b` a buffer with its length, `v` a vector of strings with its length.
+        // All are alive.
         unsafe {
             let Some(tell) = raw::RedisModule_Replicate else { return };
-            match details {
-                Details::Units { units, rules } => {
-                    let (amount, len) = amount(count(units));
+            match effect.details {
+                Details::Units { rules, .. } => {
                     if let &[rule] = rules.raw() {
-                        let format = c"sbbcbs".as_ptr();
-                        tell(
-                            ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word, amount,
-                            len, rule,
-                        )
+                        tell(ctx, APPLY, c"sbs".as_ptr(), key, head, head_len, rule)
                     } else {
-                        let (format, rules) = (c"sbbcbv".as_ptr(), rules.raw());
-                        let (start, rules) = (rules.as_ptr(), rules.len());
-                        tell(
-                            ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word, amount,
-                            len, start, rules,
-                        )
+                        let (start, rules) = (rules.raw().as_ptr(), rules.len());
+                        tell(ctx, APPLY, c"sbv".as_ptr(), key, head, head_len, start, rules)
                     }
                 }
-                Details::OneRule { units, rule } => {
-                    let (amount, len) = amount(count(units));
-                    let rule = spelled_out(rule);
-                    let (format, (rule, rule_len)) = (c"sbbcbb".as_ptr(), text(rule.as_bytes()));
-                    tell(
-                        ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word, amount, len,
-                        rule, rule_len,
-                    )
+                Details::Marked { meta, rules, .. } => {
+                    let (format, (meta, meta_len)) = (c"sbbv".as_ptr(), text(meta));
+                    let (start, rules) = (rules.raw().as_ptr(), rules.len());
+                    tell(ctx, APPLY, format, key, head, head_len, meta, meta_len, start, rules)
                 }
-                Details::Marked { units, keep, meta, rules } => {
-                    let (amount, len) = amount(count(units));
-                    let (format, rules) = (c"sbbcbcbbv".as_ptr(), rules.raw());
-                    let (start, rules) = (rules.as_ptr(), rules.len());
-                    let (keep, keep_len) = text(keep_digits.format(keep).as_bytes());
-                    let (option, (meta, meta_len)) = (c"META".as_ptr(), text(meta));
-                    tell(
-                        ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word, amount, len,
-                        option, keep, keep_len, meta, meta_len, start, rules,
-                    )
+                Details::Overrule { reason, .. } => {
+                    let (reason, reason_len) = text(reason);
+                    tell(ctx, APPLY, c"sbb".as_ptr(), key, head, head_len, reason, reason_len)
                 }
-                Details::Overrule { until_us, reason } => {
-                    let (amount, len) = amount(until_us);
-                    let (format, (reason, reason_len)) = (c"sbbcbb".as_ptr(), text(reason));
-                    tell(
-                        ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word, amount, len,
-                        reason, reason_len,
-                    )
-                }
-                Details::Nothing => {
-                    let format = c"sbbc".as_ptr();
-                    tell(ctx, APPLY, format, key, at, at_len, expiry, expiry_len, word)
-                }
+                Details::Nothing => tell(ctx, APPLY, c"sb".as_ptr(), key, head, head_len),
             };
         }
     }
@@ -150,12 +108,4 @@ impl Call<'_> {
             }
         }
     }
-}
-
-/// In its own words, with room for those of most rules.
-fn spelled_out(rule: &dyn fmt::Display) -> String {
-    let mut text = String::with_capacity(64);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{rule}");
-    text
 }

@@ -46,9 +46,9 @@ pub const ADMINISTERING: [&[&str]; 4] = [
 
 /// What only a primary's link and the loader may say, each in a form that would be right from them.
 pub const INTERNAL: [&[&str]; 3] = [
-    &["RL.APPLY", "rl:1", "1", "0", "admit", "1", "5/m"],
+    &["RL.APPLY", "rl:1", "1:0:admit:1", "5/m"],
     &["RL.LOAD", "rl:1", "payload"],
-    &["RL.APPLY", "rl:1", "1", "-1", "block", "-1", "abuse"],
+    &["RL.APPLY", "rl:1", "1:-1:block:-1", "abuse"],
 ];
 
 /// Whether modules can bring an ACL category of their own: from Redis 7.4 and Valkey 8.0 on.

@@ -157,10 +157,9 @@ const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.apply",
         flags: "write admin",
-        arity: -5,
+        arity: -3,
         key: "RW access update",
-        syntax: "key:key unix-time-microseconds:integer expiry-unix-time-milliseconds:integer \
-                 effect:string [detail:string...]",
+        syntax: "key:key effect:string [detail:string...]",
     },
     Expected {
         name: "rl.load",
