@@ -37,6 +37,8 @@ use std::fmt::{self, Display, Formatter};
 
 /// What a key with one state takes.
 const KEY_BYTES: u64 = 48;
+/// The same where the state is a log or a window's counters.
+const WIDE_KEY_BYTES: u64 = 64;
 
 /// What a rule means, does at worst and costs, in a few sentences.
 #[must_use]
@@ -117,7 +119,7 @@ fn log(rule: &Rule) -> String {
     format!(
         "at most {} in any {}, wherever it begins (sliding log, exact). \
          Worst burst: {}. \
-         Memory: {KEY_BYTES} bytes, and about 4 a request remembered, up to {}, or 8 a request \
+         Memory: {WIDE_KEY_BYTES} bytes, and about 4 a request remembered, up to {}, or 8 a request \
          once costs differ; one log serves all log rules of a key.",
         requests(limit),
         Per(rule.period_us()),
@@ -149,7 +151,7 @@ fn window(rule: &Rule, res: u8) -> String {
          the share of it that is still in reach, as if its requests had come evenly \
          (sliding window counter). \
          Worst burst: {worst}. \
-         Memory: {KEY_BYTES} bytes, and 8 for each of {counters} counters.",
+         Memory: {WIDE_KEY_BYTES} bytes, and 8 for each of {counters} counters.",
         requests(limit.into()),
     )
 }
