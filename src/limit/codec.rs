@@ -14,7 +14,7 @@
 //! in a payload makes us allocate more than the payload's own size justifies.
 
 use super::debt::{Debt, Room};
-use super::fixed::{Fixed, Kept, Past};
+use super::fixed::{Anchor, Fixed, Kept, Past};
 use super::interval::Interval;
 use super::limiter::Limiter;
 use super::log::Log;
@@ -24,6 +24,7 @@ use super::rule::{
 };
 use super::ruling::Verdict;
 use super::state::State;
+use super::term::Term;
 use super::trail::{Mark, Trail};
 use super::uint48::Uint48;
 use super::window::Window;
@@ -230,9 +231,9 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
             leaky: debt.is_leaky(),
         },
         State::Interval(interval) => SavedMeter::Interval {
-            last_us: interval.last_us,
-            period_us: interval.period_us,
-            start_us: interval.start_us,
+            last_us: interval.last_us(),
+            period_us: interval.period_us(),
+            start_us: interval.term.start_us().cast_unsigned(),
             used: interval.used,
             limit: interval.limit,
             burst: interval.burst,
@@ -243,13 +244,13 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
 
 fn save_fixed<'a>(fixed: &Fixed, past: Option<SavedPast<'a>>) -> SavedMeter<'a> {
     SavedMeter::Fixed {
-        last_us: fixed.last_us,
-        period_us: fixed.period_us,
-        start_us: fixed.start_us,
-        count: fixed.count,
+        last_us: fixed.last_us(),
+        period_us: fixed.period_us(),
+        start_us: fixed.start_us(),
+        count: fixed.count(),
         limit: fixed.limit,
-        tz_min: fixed.tz_min,
-        calendar: match fixed.calendar {
+        tz_min: fixed.tz_min(),
+        calendar: match fixed.calendar() {
             Some(Calendar::Epoch) => 0,
             Some(Calendar::Weeks) => 1,
             Some(Calendar::Months) => 2,
@@ -423,9 +424,6 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             calendar,
             past,
         } => {
-            check_time(last_us)?;
-            check_period(period_us)?;
-            check_start(start_us)?;
             check_units(limit)?;
             within((-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min), "a time zone")?;
             let calendar = match calendar {
@@ -435,7 +433,8 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
                 3 => None,
                 _ => return Err(DecodeError::OutOfRange("a calendar")),
             };
-            let fixed = Fixed { last_us, period_us, start_us, count, limit, tz_min, calendar };
+            let term = load_term(last_us, period_us, start_us)?;
+            let fixed = Fixed::new(term, count, Anchor::new(calendar, tz_min), limit);
             let Some(saved) = past else { return Ok(State::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
             let past: Vec<Past> = load_items(&saved.windows, |(start_us, count)| {
@@ -457,12 +456,11 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             Ok(State::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
         }
         SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
-            check_time(last_us)?;
             check_time(start_us)?;
-            check_period(period_us)?;
             check_units(limit)?;
             check_units(burst)?;
-            let interval = Interval { last_us, period_us, start_us, used, limit, burst };
+            let term = load_term(last_us, period_us, start_us.cast_signed())?;
+            let interval = Interval { term, used, limit, burst };
             Ok(State::Interval(Box::new(interval)))
         }
     }
@@ -471,6 +469,14 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
 /// Windows may begin before the epoch, but not by more than the longest one.
 fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
+}
+
+/// No state was ever last counted in outside its term.
+fn load_term(last_us: u64, period_us: u64, start_us: i64) -> Result<Term, DecodeError> {
+    check_time(last_us)?;
+    check_period(period_us)?;
+    check_start(start_us)?;
+    Term::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
 }
 
 fn load_entries(bytes: &[u8]) -> Result<Vec<(u64, u32)>, DecodeError> {
@@ -483,3 +489,6 @@ fn load_entries(bytes: &[u8]) -> Result<Vec<(u64, u32)>, DecodeError> {
         Ok((time_us, units))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,13 +11,13 @@
 
 use super::reading::{Moment, Reading};
 use super::rule::{Algorithm, Rule};
+use super::term::Term;
 
+/// 32 bytes, for the reason that a debt is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    pub last_us: u64,
-    pub period_us: u64,
-    /// When the first token was taken.
-    pub start_us: u64,
+    /// Begins when the first token is taken.
+    pub term: Term,
     pub used: u32,
     pub limit: u32,
     pub burst: u32,
@@ -26,9 +26,7 @@ pub struct Interval {
 impl Interval {
     pub fn new(rule: &Rule, now_us: u64) -> Self {
         Self {
-            last_us: now_us,
-            period_us: rule.period_us(),
-            start_us: now_us,
+            term: opened(rule.period_us(), now_us),
             used: 0,
             limit: rule.limit(),
             burst: burst(rule),
@@ -40,16 +38,20 @@ impl Interval {
         Self { used: u32::try_from(units).unwrap_or(u32::MAX), ..Self::new(rule, last_us) }
     }
 
+    pub const fn period_us(&self) -> u64 {
+        self.term.period_us()
+    }
+
+    pub const fn last_us(&self) -> u64 {
+        self.term.last_us()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    fn refills_us(&self) -> u64 {
-        self.start_us.saturating_add(self.period_us)
-    }
-
     pub fn used_at(&self, at_us: u64) -> u32 {
-        if at_us >= self.refills_us() { 0 } else { self.used }
+        if at_us >= self.term.end_us() { 0 } else { self.used }
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
@@ -58,7 +60,7 @@ impl Interval {
         Reading {
             at_us,
             remaining: rule.capacity().saturating_sub(used),
-            admits: Moment::At(if fits { at_us } else { self.refills_us() }),
+            admits: Moment::At(if fits { at_us } else { self.term.end_us() }),
             turn_us: 0,
         }
     }
@@ -66,12 +68,13 @@ impl Interval {
     /// Takes tokens, but never more than the capacity.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let used = self.used_at(at_us);
-        if used == 0 {
-            self.start_us = at_us;
+        if used > 0 {
+            self.term.reach(at_us);
+        } else {
+            self.term = opened(self.period_us(), at_us);
         }
         let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
         self.used = used.max(used.saturating_add(cost).min(full));
-        self.last_us = at_us;
         self.limit = rule.limit();
         self.burst = burst(rule);
     }
@@ -86,8 +89,13 @@ impl Interval {
     }
 
     pub fn clears(&self) -> Moment {
-        Moment::At(if self.used == 0 { 0 } else { self.refills_us() })
+        Moment::At(if self.used == 0 { 0 } else { self.term.end_us() })
     }
+}
+
+/// A term that begins with its first count.
+fn opened(period_us: u64, at_us: u64) -> Term {
+    Term::new(period_us, at_us.cast_signed(), at_us)
 }
 
 fn burst(rule: &Rule) -> u32 {

@@ -329,6 +329,8 @@ impl Limiter {
 #[cfg(test)]
 mod tests {
     use super::super::debt::Debt;
+    use super::super::fixed::Fixed;
+    use super::super::interval::Interval;
     use super::super::log::Log;
     use super::super::state::Named;
     use super::*;
@@ -339,6 +341,8 @@ mod tests {
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<Debt>(), 32);
         assert_eq!(size_of::<Named>(), 48);
+        assert_eq!(size_of::<Fixed>(), 32);
+        assert_eq!(size_of::<Interval>(), 32);
         assert_eq!(size_of::<Log>(), 48);
     }
 }

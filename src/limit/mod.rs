@@ -9,6 +9,7 @@
 //!              debt (bucket and leaky), interval (bucket, refill=interval)
 //! trail      the last checks, with what their callers said
 //! rule       a limit per period, validated once (by spec)
+//! term       a period that has begun, of fixed and interval
 //! reading    what a rule sees when it looks at a state
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
@@ -46,6 +47,7 @@ mod ruling;
 mod series;
 mod spec;
 mod state;
+mod term;
 mod trail;
 mod uint48;
 mod window;

@@ -102,9 +102,9 @@ impl State {
         };
         let fixed = |fixed: &Fixed, keep| Rule {
             algorithm: Algorithm::Fixed {
-                align: if fixed.calendar.is_none() { Align::First } else { Align::Epoch },
-                calendar: fixed.calendar.unwrap_or(Calendar::Epoch),
-                tz_min: fixed.tz_min,
+                align: if fixed.calendar().is_none() { Align::First } else { Align::Epoch },
+                calendar: fixed.calendar().unwrap_or(Calendar::Epoch),
+                tz_min: fixed.tz_min(),
                 keep,
             },
             limit: fixed.limit,
@@ -143,7 +143,7 @@ impl State {
     fn windows(&self) -> Option<Vec<(i64, u64)>> {
         match self.plain() {
             Self::Kept(kept) => {
-                let present = (kept.fixed.start_us, kept.fixed.count);
+                let present = (kept.fixed.start_us(), kept.fixed.count());
                 let past = kept.past.iter().map(|past| (past.start_us, past.count));
                 let in_ms = |(start_us, count): (i64, u64)| {
                     (start_us.div_euclid(MS_US.cast_signed()), count)

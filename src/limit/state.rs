@@ -164,7 +164,7 @@ impl State {
             (Self::Fixed(fixed), Algorithm::Fixed { .. }) => fixed.has_shape_of(rule),
             (Self::Kept(kept), Algorithm::Fixed { .. }) => kept.fixed.has_shape_of(rule),
             (Self::Interval(interval), Algorithm::Bucket { refill: Refill::Interval, .. }) => {
-                interval.period_us == rule.period_us()
+                interval.period_us() == rule.period_us()
             }
             (Self::Debt(debt), Algorithm::Bucket { refill: Refill::Even, .. }) => {
                 !debt.is_leaky() && debt.period_us() == rule.period_us()
@@ -226,10 +226,10 @@ impl State {
         match self.plain() {
             Self::Log(log) => log.last_us(),
             Self::Window(window) => window.last_us,
-            Self::Fixed(fixed) => fixed.last_us,
-            Self::Kept(kept) => kept.fixed.last_us,
+            Self::Fixed(fixed) => fixed.last_us(),
+            Self::Kept(kept) => kept.fixed.last_us(),
             Self::Debt(debt) => debt.last_us,
-            Self::Interval(interval) => interval.last_us,
+            Self::Interval(interval) => interval.last_us(),
             Self::Named(_) => 0,
         }
     }
@@ -239,8 +239,8 @@ impl State {
         match self.plain() {
             Self::Log(log) => log.is_empty(),
             Self::Window(window) => window.is_empty(),
-            Self::Fixed(fixed) => fixed.count == 0,
-            Self::Kept(kept) => kept.fixed.count == 0 && kept.past.is_empty(),
+            Self::Fixed(fixed) => fixed.count() == 0,
+            Self::Kept(kept) => kept.fixed.count() == 0 && kept.past.is_empty(),
             Self::Debt(debt) => debt.is_empty(),
             Self::Interval(interval) => interval.is_empty(),
             Self::Named(_) => true,
@@ -304,10 +304,10 @@ impl State {
         match self.plain() {
             Self::Log(log) => log.horizon_us(),
             Self::Window(window) => window.period_us,
-            Self::Fixed(fixed) => fixed.period_us,
-            Self::Kept(kept) => kept.fixed.period_us,
+            Self::Fixed(fixed) => fixed.period_us(),
+            Self::Kept(kept) => kept.fixed.period_us(),
             Self::Debt(debt) => debt.period_us(),
-            Self::Interval(interval) => interval.period_us,
+            Self::Interval(interval) => interval.period_us(),
             Self::Named(_) => 0,
         }
     }

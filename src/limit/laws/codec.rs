@@ -28,7 +28,9 @@ fn survives(payload: &[u8], rules: &[Rule], calls: &[(u64, Action)]) -> TestCase
     for &(now_us, action) in calls {
         act(&mut limiter, rules, now_us, action);
         let _ = limiter.deadline().expiry(now_us, now_us, None);
-        drop(decode(&encode(&limiter)));
+        let again = decode(&encode(&limiter));
+        let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(&limiter) };
+        prop_assert_eq!(again.as_ref(), expected);
     }
     Ok(())
 }
