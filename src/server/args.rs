@@ -135,9 +135,9 @@ pub struct Texts {
     strings: Box<[*mut raw::RedisModuleString]>,
 }
 
-// SAFETY: the server counts a string's references without a lock, so all that
-// touches them (making, replicating, freeing) happens on its main thread, where
-// commands, loading and events run. Elsewhere they are only kept.
+// SAFETY: the server counts a string's references without a lock of their own,
+// so all that touches them (making, replicating, freeing) happens under its one
+// lock, where commands, loading and events run. Elsewhere they are only kept.
 unsafe impl Send for Texts {}
 // SAFETY: as above.
 unsafe impl Sync for Texts {}

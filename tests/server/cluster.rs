@@ -245,6 +245,23 @@ impl Cluster {
                 && views.iter().all(|view| placed(view) == placed(&views[0]))
                 && connections.iter_mut().all(is_whole)
         });
+        self.streams_flow();
+    }
+
+    /// Waits until what masters do reaches their replicas. One that was sent a snapshot counts as
+    /// online before: if it says that it has loaded it before the master knows that it was sent,
+    /// nothing is sent after it until it says so again, a second later.
+    fn streams_flow(&self) {
+        for master in self.masters() {
+            let key = self.keys_in(&master.slots, 1).remove(0);
+            let mut c = self.connect(&master);
+            eventually("a master's stream to reach its replica", || {
+                let () = cmd("SET").arg(&key).arg("x").query(&mut c).unwrap();
+                let () = cmd("DEL").arg(&key).query(&mut c).unwrap();
+                let replicas: i64 = cmd("WAIT").arg(1).arg(2_000).query(&mut c).unwrap();
+                replicas > 0
+            });
+        }
     }
 
     /// Waits until replicas hold what their masters hold. Nobody writes meanwhile.
