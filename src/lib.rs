@@ -48,6 +48,7 @@
 pub mod command;
 pub mod config;
 pub mod datatype;
+pub mod headed;
 pub mod limit;
 pub mod metrics;
 pub mod parse;

@@ -3,6 +3,7 @@
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 
+use crate::headed::Headed;
 use crate::limit::{Blocks, Limiter};
 
 /// What a block's start must be to an allocator: see `server::alloc`.
@@ -39,6 +40,15 @@ impl<F: FnMut(*mut u8) -> *mut u8> Blocks for EachBlock<F> {
         unsafe {
             let start = Box::into_raw(ptr::read(owner));
             ptr::write(owner, Box::from_raw((self.at)(start.cast()).cast()));
+        }
+    }
+
+    fn headed<H, T: Copy>(&mut self, owner: &mut Headed<H, T>) {
+        const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
+        // SAFETY: as of a box.
+        unsafe {
+            let start = ptr::read(owner).into_raw();
+            ptr::write(owner, Headed::from_raw((self.at)(start)));
         }
     }
 

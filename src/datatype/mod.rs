@@ -60,7 +60,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 
 impl Value for Limiter {
     #[inline]
-    fn first_block(&self) -> *const u8 {
+    fn first_block(&self) -> *const [u8] {
         Self::first_block(self)
     }
 }

@@ -402,7 +402,7 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
                 .into_iter()
                 .map(flagged(false))
                 .chain(charged.into_iter().map(flagged(true)));
-            Ok(State::Log(Box::new(Log::from_entries(horizon_us, entries))))
+            Ok(State::Log(Log::from_entries(horizon_us, entries)))
         }
         SavedMeter::Window { last_us, period_us, limit, counts } => {
             check_time(last_us)?;

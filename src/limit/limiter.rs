@@ -18,6 +18,7 @@ use super::rule::{Kind, Rule};
 use super::ruling::Verdict;
 use super::state::State;
 use super::trail::{Mark, Meta, Trail};
+use std::ptr;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limiter {
@@ -103,14 +104,16 @@ impl Limiter {
         matches!(self.parts, Parts::Nothing)
     }
 
-    /// Where what a check looks at first lies.
+    /// Where what a check looks at first lies; see [`State::block`].
     #[must_use]
     #[inline]
-    pub fn first_block(&self) -> *const u8 {
+    pub fn first_block(&self) -> *const [u8] {
         match &self.parts {
-            Parts::Nothing => std::ptr::null(),
+            Parts::Nothing => &[],
             Parts::One(state) => state.block(),
-            Parts::Many(many) => std::ptr::from_ref(&**many).cast(),
+            Parts::Many(many) => {
+                ptr::slice_from_raw_parts(ptr::from_ref(&**many).cast(), size_of::<Many>())
+            }
         }
     }
 
@@ -343,6 +346,6 @@ mod tests {
         assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
-        assert_eq!(size_of::<Log>(), 48);
+        assert_eq!(size_of::<Log>(), 8);
     }
 }

@@ -27,15 +27,14 @@ use super::series::Series;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Admitted requests; charged denials are its companion.
+    /// Admitted requests; charged denials are its companion, and its note is
+    /// the horizon: the longest window of the rules that consumed last.
     admitted: Series,
-    /// The longest window of the rules that consumed last.
-    horizon: Horizon,
 }
 
 /// A window's length in 4 bytes: exact to the millisecond up to 24 days,
 /// rounded up to a second above. It only sets the key's expiry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 struct Horizon(u32);
 
 impl Horizon {
@@ -94,7 +93,8 @@ impl Log {
         horizon_us: u64,
         entries: impl IntoIterator<Item = (u64, u32, bool)>,
     ) -> Self {
-        let mut log = Self { admitted: Series::default(), horizon: Horizon::new(horizon_us) };
+        let mut log = Self::default();
+        log.set_horizon(horizon_us);
         for (time_us, units, denied) in entries {
             log.push(time_us, units, denied);
         }
@@ -116,7 +116,17 @@ impl Log {
     }
 
     pub fn horizon_us(&self) -> u64 {
-        self.horizon.micros()
+        Horizon(self.admitted.note()).micros()
+    }
+
+    fn set_horizon(&mut self, us: u64) {
+        self.admitted.set_note(Horizon::new(us).0);
+    }
+
+    /// Where its block starts.
+    #[inline]
+    pub fn start(&self) -> *const u8 {
+        self.admitted.start()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -191,7 +201,7 @@ impl Log {
             self.drop_until(out_us);
         }
         self.push(at_us, cost, denied);
-        self.horizon = Horizon::new(needs.window_us);
+        self.set_horizon(needs.window_us);
         self.drop_until(out_us);
         self.keep_newest(needs);
         self.admitted.tidy();

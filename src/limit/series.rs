@@ -1,10 +1,12 @@
 //! A series of timestamps with weights: the memory of the sliding log.
 //!
 //! ```text
-//! offsets   | . | . |o_0|o_1|o_2|o_3| . |     a ring of 4-byte offsets
-//!                    ^head          len = 4
-//! base_us   time of an entry = base + offset
+//! | head, len, base_us ... | . | . |o_0|o_1|o_2|o_3| . |    a ring of 4-byte offsets
+//!                                   ^head         len = 4
+//! time of an entry = base + offset
 //! ```
+//!
+//! All of it is one block of memory, which is what a check waits for.
 //!
 //! An entry is 4 bytes: microseconds since a base. Offsets to a base, unlike
 //! differences from entry to entry, give random access, so that counting a
@@ -21,18 +23,25 @@
 
 use super::blocks::Blocks;
 use super::exact::{floor_div, product};
+use crate::headed::Headed;
 use std::collections::VecDeque;
 
 /// Entries in time order, oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Series {
-    /// The ring.
-    offsets: Box<[u32]>,
+    ring: Headed<Head, u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Head {
     /// What the offsets of the first segment count from.
     base_us: u64,
     tail: Option<Box<Tail>>,
+    /// Where in the ring the oldest entry is.
     head: u32,
     len: u32,
+    /// The owner's.
+    note: u32,
 }
 
 /// What only some series need.
@@ -44,7 +53,7 @@ struct Tail {
     segments: VecDeque<Segment>,
     weights: Option<Weights>,
     /// A second series that the owner hangs here; see `log`.
-    companion: Option<Box<Series>>,
+    companion: Option<Series>,
 }
 
 /// The entries from the `first` ever on count from `base_us`.
@@ -63,77 +72,134 @@ struct Weights {
     ends: VecDeque<u32>,
 }
 
-/// Slots in a ring, chosen so that it fills a size class of the allocator (four
-/// classes a doubling).
+/// Bytes of a block before its ring.
+const OVERHEAD: u32 = 36;
+
+const _: () = assert!(Headed::<Head, u32>::OVERHEAD == OVERHEAD as usize);
+
+/// Slots in a ring, chosen so that the block fills a size class of the
+/// allocator: steps of 16 bytes, and from 128 on four to a doubling.
 fn capacity_for(entries: u32) -> u32 {
-    let mut class: u32 = 4;
-    let mut step: u32 = 4;
-    let mut steps: u32 = 0;
-    while class < entries {
-        class = class.saturating_add(step);
-        steps = steps.saturating_add(1);
-        if class >= 16 && steps >= 4 {
-            step = step.saturating_mul(2);
-            steps = 0;
-        } else if class == 16 {
-            steps = 0;
-        }
+    let bytes = entries.saturating_mul(4).saturating_add(OVERHEAD);
+    let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
+    let step = 1u32 << doubling.saturating_sub(2).max(4);
+    let class = bytes.checked_next_multiple_of(step).unwrap_or(u32::MAX);
+    class.saturating_sub(OVERHEAD) / 4
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self::with_slots(Head::default(), capacity_for(1))
     }
-    class
 }
 
 impl Series {
+    fn with_slots(head: Head, slots: u32) -> Self {
+        Self { ring: Headed::new(head, 0, slots) }
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        self.ring.header()
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.ring.header_mut()
+    }
+
+    /// Where its block starts.
+    #[inline]
+    pub fn start(&self) -> *const u8 {
+        self.ring.start()
+    }
+
+    /// Four bytes that the owner keeps here.
+    pub fn note(&self) -> u32 {
+        self.head().note
+    }
+
+    pub fn set_note(&mut self, note: u32) {
+        self.head_mut().note = note;
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.head().len == 0
+    }
+
+    fn tail(&self) -> Option<&Tail> {
+        self.head().tail.as_deref()
+    }
+
+    fn tail_mut(&mut self) -> Option<&mut Tail> {
+        self.head_mut().tail.as_deref_mut()
+    }
+
+    fn tail_or_new(&mut self) -> &mut Tail {
+        self.head_mut().tail.get_or_insert_default()
     }
 
     fn weights(&self) -> Option<&Weights> {
-        self.tail.as_ref()?.weights.as_ref()
+        self.tail()?.weights.as_ref()
+    }
+
+    fn weights_mut(&mut self) -> Option<&mut Weights> {
+        self.tail_mut()?.weights.as_mut()
     }
 
     pub fn companion(&self) -> Option<&Self> {
-        self.tail.as_ref()?.companion.as_deref()
+        self.tail()?.companion.as_ref()
     }
 
     pub fn companion_mut(&mut self) -> Option<&mut Self> {
-        self.tail.as_mut()?.companion.as_deref_mut()
+        self.tail_mut()?.companion.as_mut()
     }
 
     /// The companion, made if there is none.
     pub fn companion_or_new(&mut self) -> &mut Self {
-        self.tail.get_or_insert_default().companion.get_or_insert_default()
+        self.tail_or_new().companion.get_or_insert_default()
     }
 
     /// Drops a companion that holds nothing, and a tail that is not needed.
     pub fn tidy(&mut self) {
-        let Some(tail) = self.tail.as_mut() else { return };
+        let Some(tail) = self.tail_mut() else { return };
         if tail.companion.as_ref().is_some_and(|series| series.is_empty()) {
             tail.companion = None;
         }
         if tail.companion.is_none() && tail.weights.is_none() && tail.segments.is_empty() {
-            self.tail = None;
+            self.head_mut().tail = None;
         }
     }
 
+    /// The slot of an entry, also of the one that comes after the newest.
+    #[inline]
+    fn slot(&self, index: u32) -> usize {
+        let slot = u64::from(self.head().head).saturating_add(index.into());
+        let slot = slot.checked_sub(self.ring.count().into()).unwrap_or(slot);
+        usize::try_from(slot).unwrap_or(usize::MAX)
+    }
+
+    #[inline]
     fn offset(&self, index: u32) -> u32 {
-        let slots = self.offsets.len();
-        let slot = (self.head as usize).saturating_add(index as usize);
-        let slot = slot.checked_sub(slots).unwrap_or(slot);
-        self.offsets.get(slot).copied().unwrap_or(0)
+        self.ring.items().get(self.slot(index)).copied().unwrap_or(0)
+    }
+
+    fn is_of_one_segment(&self) -> bool {
+        self.tail().is_none_or(|tail| tail.segments.is_empty())
     }
 
     /// What the offset of an entry counts from.
     fn base(&self, index: u32) -> u64 {
-        match &self.tail {
+        match self.tail() {
             Some(tail) if !tail.segments.is_empty() => {
                 let ever = tail.dropped.saturating_add(u64::from(index));
                 let after = tail.segments.partition_point(|segment| segment.first <= ever);
                 after
                     .checked_sub(1)
                     .and_then(|at| tail.segments.get(at))
-                    .map_or(self.base_us, |segment| segment.base_us)
+                    .map_or(self.head().base_us, |segment| segment.base_us)
             }
-            _ => self.base_us,
+            _ => self.head().base_us,
         }
     }
 
@@ -143,7 +209,7 @@ impl Series {
     }
 
     pub fn len(&self) -> u64 {
-        u64::from(self.len)
+        u64::from(self.head().len)
     }
 
     pub fn oldest_us(&self) -> Option<u64> {
@@ -151,7 +217,7 @@ impl Series {
     }
 
     pub fn newest_us(&self) -> Option<u64> {
-        self.len.checked_sub(1).map(|last| self.time(last))
+        self.head().len.checked_sub(1).map(|last| self.time(last))
     }
 
     /// Units before an entry, counted from an arbitrary start.
@@ -172,7 +238,7 @@ impl Series {
 
     /// Units of the entries from `index` on.
     pub fn units_from(&self, index: u32) -> u64 {
-        u64::from(self.before(self.len).wrapping_sub(self.before(index)))
+        u64::from(self.before(self.head().len).wrapping_sub(self.before(index)))
     }
 
     pub fn units(&self) -> u64 {
@@ -183,8 +249,9 @@ impl Series {
     /// it too; `len` if it holds for none. Galloping from a guess: the cost is
     /// the logarithm of the distance to it.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
-        let Some(last) = self.len.checked_sub(1) else { return 0 };
-        let (mut low, mut high, mut step) = (0, self.len, 1u32);
+        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
+        let len = self.head().len;
+        let (mut low, mut high, mut step) = (0, len, 1u32);
         let guess = guess.min(last);
         if later(guess) {
             high = guess;
@@ -199,7 +266,7 @@ impl Series {
             }
         } else {
             low = guess.saturating_add(1);
-            while low < self.len {
+            while low < len {
                 let probe = low.saturating_add(step).min(last);
                 if later(probe) {
                     high = probe;
@@ -222,13 +289,23 @@ impl Series {
 
     /// The first entry later than a time, guessed as if entries came evenly.
     fn first_after(&self, time_us: u64) -> u32 {
-        let Some(last) = self.len.checked_sub(1) else { return 0 };
-        let oldest = self.time(0);
-        let Some(into) = time_us.checked_sub(oldest) else { return 0 };
-        let span = self.time(last).saturating_sub(oldest);
-        let guess = floor_div(product(into.min(span), u64::from(last)), span);
+        let len = self.head().len;
+        let Some(last) = len.checked_sub(1) else { return 0 };
+        let (oldest, newest) = (self.time(0), self.time(last));
+        if time_us < oldest {
+            return 0;
+        }
+        if time_us >= newest {
+            return len;
+        }
+        let (into, span) = (time_us.saturating_sub(oldest), newest.saturating_sub(oldest));
+        let guess = floor_div(product(into, last.into()), span);
         let guess = u32::try_from(guess).unwrap_or(last);
-        self.first_where(guess, |index| self.time(index) > time_us)
+        match (self.is_of_one_segment(), u32::try_from(time_us.saturating_sub(self.head().base_us)))
+        {
+            (true, Ok(offset)) => self.first_where(guess, |index| self.offset(index) > offset),
+            _ => self.first_where(guess, |index| self.time(index) > time_us),
+        }
     }
 
     /// Units of the entries later than a time; of all without one.
@@ -245,12 +322,12 @@ impl Series {
             return None;
         }
         if self.weights().is_none() {
-            return self.len.checked_sub(u32::try_from(nth).ok()?);
+            return self.head().len.checked_sub(u32::try_from(nth).ok()?);
         }
         // The last entry with at least `nth` units from it on.
         let older = self.units().saturating_sub(nth);
-        let guess = floor_div(product(older, u64::from(self.len)), self.units());
-        let guess = u32::try_from(guess).unwrap_or(self.len);
+        let guess = floor_div(product(older, self.len()), self.units());
+        let guess = u32::try_from(guess).unwrap_or(u32::MAX);
         self.first_where(guess, |index| self.units_from(index) < nth).checked_sub(1)
     }
 
@@ -261,21 +338,20 @@ impl Series {
         }
         let time_us = time_us.max(self.newest_us().unwrap_or(0));
         if weight != 1 && self.weights().is_none() {
-            let ends = (1..=self.len).collect();
-            self.tail.get_or_insert_default().weights = Some(Weights { start: 0, ends });
+            let ends = (1..=self.head().len).collect();
+            self.tail_or_new().weights = Some(Weights { start: 0, ends });
         }
-        let total = self.before(self.len).wrapping_add(weight);
+        let total = self.before(self.head().len).wrapping_add(weight);
         let offset = self.offset_for(time_us);
         if self.is_full() {
-            self.resize(capacity_for(self.len.saturating_add(1)));
+            self.resize(capacity_for(self.head().len.saturating_add(1)));
         }
-        let slots = self.offsets.len();
-        let slot = (self.head as usize).saturating_add(self.len as usize);
-        let slot = slot.checked_sub(slots).unwrap_or(slot);
-        if let Some(free) = self.offsets.get_mut(slot) {
+        let slot = self.slot(self.head().len);
+        if let Some(free) = self.ring.items_mut().get_mut(slot) {
             *free = offset;
-            self.len = self.len.saturating_add(1);
-            if let Some(weights) = self.tail.as_mut().and_then(|tail| tail.weights.as_mut()) {
+            let head = self.head_mut();
+            head.len = head.len.saturating_add(1);
+            if let Some(weights) = self.weights_mut() {
                 weights.ends.push_back(total);
             }
         }
@@ -283,15 +359,15 @@ impl Series {
 
     /// The offset of a new entry, with a new segment if it is out of reach.
     fn offset_for(&mut self, time_us: u64) -> u32 {
-        let Some(last) = self.len.checked_sub(1) else {
-            self.base_us = time_us;
+        let Some(last) = self.head().len.checked_sub(1) else {
+            self.head_mut().base_us = time_us;
             return 0;
         };
         if let Ok(offset) = u32::try_from(time_us.saturating_sub(self.base(last))) {
             return offset;
         }
-        let len = u64::from(self.len);
-        let tail = self.tail.get_or_insert_default();
+        let len = self.len();
+        let tail = self.tail_or_new();
         let first = tail.dropped.saturating_add(len);
         tail.segments.push_back(Segment { first, base_us: time_us });
         0
@@ -299,44 +375,44 @@ impl Series {
 
     /// No entry can be added without another ring.
     pub fn is_full(&self) -> bool {
-        self.len as usize == self.offsets.len()
+        self.head().len == self.ring.count()
     }
 
     /// The offsets, oldest first, in the two runs in which they lie in the ring.
     fn runs(&self) -> (&[u32], &[u32]) {
-        let len = self.len as usize;
-        let (wrapped, front) =
-            self.offsets.split_at_checked(self.head as usize).unwrap_or_default();
+        let (start, len) = (self.slot(0), self.head().len as usize);
+        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
         let front = front.get(..len).unwrap_or(front);
         (front, wrapped.get(..len.saturating_sub(front.len())).unwrap_or_default())
     }
 
+    /// Moves to another ring, in which there is room.
     fn resize(&mut self, slots: u32) {
-        let mut offsets = Vec::with_capacity(slots as usize);
+        let mut other = Self::with_slots(Head::default(), slots);
         let (front, wrapped) = self.runs();
-        offsets.extend_from_slice(front);
-        offsets.extend_from_slice(wrapped);
-        offsets.resize(slots as usize, 0);
-        self.offsets = offsets.into_boxed_slice();
-        self.head = 0;
+        for (slot, offset) in other.ring.items_mut().iter_mut().zip(front.iter().chain(wrapped)) {
+            *slot = *offset;
+        }
+        *other.head_mut() = Head { head: 0, ..std::mem::take(self.head_mut()) };
+        *self = other;
     }
 
     /// Drops the oldest entries.
     fn drop_front(&mut self, entries: u32) {
-        let entries = entries.min(self.len);
-        if entries == self.len {
+        let len = self.head().len;
+        if entries >= len {
             return self.clear();
         }
         if entries == 0 {
             return;
         }
-        self.base_us = self.base(entries);
-        let start = self.before(entries);
-        let slots = u32::try_from(self.offsets.len()).unwrap_or(u32::MAX);
-        let head = self.head.saturating_add(entries);
-        self.head = head.checked_sub(slots).unwrap_or(head);
-        self.len = self.len.saturating_sub(entries);
-        if let Some(tail) = self.tail.as_mut() {
+        let (base_us, start) = (self.base(entries), self.before(entries));
+        let slot = u32::try_from(self.slot(entries)).unwrap_or(0);
+        let head = self.head_mut();
+        head.base_us = base_us;
+        head.head = slot;
+        head.len = len.saturating_sub(entries);
+        if let Some(tail) = self.tail_mut() {
             tail.dropped = tail.dropped.saturating_add(u64::from(entries));
             while tail.segments.front().is_some_and(|segment| segment.first <= tail.dropped) {
                 tail.segments.pop_front();
@@ -351,12 +427,12 @@ impl Series {
 
     /// Drops the newest entry, and its segment if it was the only one there.
     fn drop_back(&mut self) {
-        let Some(left) = self.len.checked_sub(1) else { return };
+        let Some(left) = self.head().len.checked_sub(1) else { return };
         if left == 0 {
             return self.clear();
         }
-        self.len = left;
-        if let Some(tail) = self.tail.as_mut() {
+        self.head_mut().len = left;
+        if let Some(tail) = self.tail_mut() {
             let end = tail.dropped.saturating_add(u64::from(left));
             while tail.segments.back().is_some_and(|segment| segment.first >= end) {
                 tail.segments.pop_back();
@@ -367,19 +443,22 @@ impl Series {
         }
     }
 
-    /// Forgets every entry; a companion stays.
+    /// Forgets every entry; a companion stays, and the note.
     pub fn clear(&mut self) {
-        let companion = self.tail.take().and_then(|tail| tail.companion);
-        *self = Self::default();
-        if companion.is_some() {
-            self.tail.get_or_insert_default().companion = companion;
+        let head = std::mem::take(self.head_mut());
+        let mut empty = Self::default();
+        empty.set_note(head.note);
+        if let Some(companion) = head.tail.and_then(|tail| tail.companion) {
+            empty.tail_or_new().companion = Some(companion);
         }
+        *self = empty;
     }
 
     fn shrink(&mut self) {
-        if (self.len as usize) < self.offsets.len() / 4 {
-            self.resize(capacity_for(self.len));
-            if let Some(weights) = self.tail.as_mut().and_then(|tail| tail.weights.as_mut()) {
+        let len = self.head().len;
+        if len < self.ring.count() / 4 {
+            self.resize(capacity_for(len));
+            if let Some(weights) = self.weights_mut() {
                 weights.ends.shrink_to_fit();
             }
         }
@@ -398,21 +477,20 @@ impl Series {
         let Some(oldest) = self.entry_of_newest(units) else { return self.clear() };
         self.drop_front(oldest);
         let surplus = u32::try_from(self.units().saturating_sub(units)).unwrap_or(0);
-        if let Some(weights) = self.tail.as_mut().and_then(|tail| tail.weights.as_mut()) {
+        if let Some(weights) = self.weights_mut() {
             weights.start = weights.start.wrapping_add(surplus);
         }
     }
 
     /// Takes units off the newest entry; how many it had, at most `units`.
     pub fn take_newest(&mut self, units: u32) -> u32 {
-        let Some(last) = self.len.checked_sub(1) else { return 0 };
+        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
         let weight = self.weight(last);
         if units >= weight {
             self.drop_back();
             return weight;
         }
-        let weights = self.tail.as_mut().and_then(|tail| tail.weights.as_mut());
-        if let Some(end) = weights.and_then(|weights| weights.ends.back_mut()) {
+        if let Some(end) = self.weights_mut().and_then(|weights| weights.ends.back_mut()) {
             *end = end.wrapping_sub(units);
         }
         units
@@ -420,20 +498,19 @@ impl Series {
 
     /// Each entry's time and weight, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
-        (0..self.len).map(|index| (self.time(index), self.weight(index)))
+        (0..self.head().len).map(|index| (self.time(index), self.weight(index)))
     }
 
     /// Shows each heap block held.
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
-        to.slice(&mut self.offsets);
-        let Some(tail) = &mut self.tail else { return };
+        to.headed(&mut self.ring);
+        let Some(tail) = &mut self.head_mut().tail else { return };
         to.boxed(tail);
         to.ring(&mut tail.segments);
         if let Some(weights) = &mut tail.weights {
             to.ring(&mut weights.ends);
         }
         if let Some(companion) = &mut tail.companion {
-            to.boxed(companion);
             companion.show_blocks(to);
         }
     }
@@ -442,7 +519,8 @@ impl Series {
 /// Series are equal when their entries are, however they are laid out.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
-        self.len == other.len
+        self.len() == other.len()
+            && self.note() == other.note()
             && self.iter().eq(other.iter())
             && self.companion() == other.companion()
     }

@@ -16,12 +16,13 @@ use super::rule::{Algorithm, Kind, MAX_NAME, Name, Refill, Rule, THROTTLE};
 use super::window::Window;
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ptr;
 
 /// 16 bytes: which kind it is, and where. A block for each is no larger than
 /// that kind needs, and a small one lies beside the server's own of that size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    Log(Box<Log>),
+    Log(Log),
     Window(Box<Window>),
     Fixed(Box<Fixed>),
     Kept(Box<Kept>),
@@ -30,6 +31,14 @@ pub enum State {
     Debt(Box<Debt>),
     Interval(Box<Interval>),
     Named(Box<Named>),
+}
+
+/// Bytes of a log of 60 entries, or nearly: of a busy client's, as most are.
+const LOG_OF_60: usize = 320;
+
+#[inline]
+fn block_of<T>(state: &Box<T>) -> *const [u8] {
+    ptr::slice_from_raw_parts(ptr::from_ref(&**state).cast(), size_of::<T>())
 }
 
 /// A state that a rule finds by its name. 48 bytes.
@@ -88,7 +97,7 @@ impl State {
     /// The plain state in which a rule has units consumed at a time.
     fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         match rule.algorithm() {
-            Algorithm::Log => Self::Log(Box::default()),
+            Algorithm::Log => Self::Log(Log::default()),
             Algorithm::Window { .. } => {
                 Self::Window(Box::new(Window::of_units(rule, last_us, units)))
             }
@@ -102,17 +111,18 @@ impl State {
         }
     }
 
-    /// Where it lies.
+    /// Where it lies, as far as one can say without looking there: a log may
+    /// be smaller or larger.
     #[inline]
-    pub fn block(&self) -> *const u8 {
+    pub fn block(&self) -> *const [u8] {
         match self {
-            Self::Log(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Window(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Fixed(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Kept(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Debt(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Interval(state) => std::ptr::from_ref(&**state).cast(),
-            Self::Named(state) => std::ptr::from_ref(&**state).cast(),
+            Self::Log(log) => ptr::slice_from_raw_parts(log.start(), LOG_OF_60),
+            Self::Window(state) => block_of(state),
+            Self::Fixed(state) => block_of(state),
+            Self::Kept(state) => block_of(state),
+            Self::Debt(state) => block_of(state),
+            Self::Interval(state) => block_of(state),
+            Self::Named(state) => block_of(state),
         }
     }
 
@@ -390,10 +400,7 @@ impl State {
     /// Shows each heap block held.
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
         match self {
-            Self::Log(log) => {
-                to.boxed(log);
-                log.show_blocks(to);
-            }
+            Self::Log(log) => log.show_blocks(to),
             Self::Window(window) => {
                 to.boxed(window);
                 to.slice(&mut window.counts);

@@ -23,9 +23,9 @@ use super::clock;
 
 /// What a key of ours holds.
 pub trait Value {
-    /// The block of memory that whoever opens the key will look at first, or
-    /// null.
-    fn first_block(&self) -> *const u8;
+    /// The block of memory that whoever opens the key will look at first, as
+    /// far as that can be said without looking there. It may be empty.
+    fn first_block(&self) -> *const [u8];
 }
 
 /// A data type of ours, whose values are boxes of `T`.
@@ -170,15 +170,15 @@ impl<'c, T: Value> OpenKey<'c, T> {
 
 /// Begins to load what lies there, which will be looked at soon.
 #[inline]
-fn prefetch(at: *const u8) {
+fn prefetch(block: *const [u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: any address will do, nothing is read from it.
-    unsafe {
+    for line in (0..block.len()).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        // SAFETY: any address will do, nothing is read from it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(block.cast::<i8>().wrapping_add(line)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
+    let _ = block;
 }
 
 /// A key of ours, to look at.
