@@ -17,34 +17,39 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// As many items as it was made with, each a plain value.
-pub struct Headed<H, T: Copy> {
-    block: NonNull<Block<H, T>>,
-    owned: PhantomData<Block<H, T>>,
+/// As many items as it was made with, each a plain value. `N` is the type of
+/// their number: `u8`, `u16` or `u32`.
+pub struct Headed<H, T: Copy, N: Count = u32> {
+    block: NonNull<Block<H, T, N>>,
+    owned: PhantomData<Block<H, T, N>>,
 }
 
-/// How a block begins; it goes on with the other items.
+/// A number of items.
+pub trait Count: Copy + Into<u32> {}
+impl<N: Copy + Into<u32>> Count for N {}
+
+/// How a block begins; it goes on with the items.
 #[repr(C)]
-struct Block<H, T> {
+struct Block<H, T, N> {
     header: H,
-    count: u32,
+    count: N,
     items: [T; 0],
 }
 
 // SAFETY: it owns its block, as a box does.
-unsafe impl<H: Send, T: Copy + Send> Send for Headed<H, T> {}
+unsafe impl<H: Send, T: Copy + Send, N: Count + Send> Send for Headed<H, T, N> {}
 // SAFETY: likewise; what is shared is only read.
-unsafe impl<H: Sync, T: Copy + Sync> Sync for Headed<H, T> {}
+unsafe impl<H: Sync, T: Copy + Sync, N: Count + Sync> Sync for Headed<H, T, N> {}
 
-impl<H, T: Copy> Headed<H, T> {
+impl<H, T: Copy, N: Count> Headed<H, T, N> {
     /// Bytes of a block without items.
-    pub const OVERHEAD: usize = offset_of!(Block<H, T>, items);
+    pub const OVERHEAD: usize = offset_of!(Block<H, T, N>, items);
 
     /// A block of so many items, all alike.
-    pub fn new(header: H, item: T, count: u32) -> Self {
-        let layout = layout::<H, T>(count);
+    pub fn new(header: H, item: T, count: N) -> Self {
+        let layout = Self::layout(count);
         // SAFETY: the layout's size is not 0, as it has the count at least.
-        let Some(block) = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T>>()) else {
+        let Some(block) = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T, N>>()) else {
             handle_alloc_error(layout)
         };
         // SAFETY: the block is of this layout, and nobody else's; the items lie
@@ -54,7 +59,7 @@ impl<H, T: Copy> Headed<H, T> {
             ptr::write(&raw mut (*start).header, header);
             ptr::write(&raw mut (*start).count, count);
             let items = (&raw mut (*start).items).cast::<T>();
-            for index in 0..count as usize {
+            for index in 0..count.into() as usize {
                 ptr::write(items.add(index), item);
             }
         }
@@ -74,22 +79,27 @@ impl<H, T: Copy> Headed<H, T> {
     }
 
     #[inline]
-    pub fn count(&self) -> u32 {
+    pub fn count(&self) -> N {
         // SAFETY: the block is alive.
         unsafe { (*self.block.as_ptr()).count }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.count().into() as usize
     }
 
     #[inline]
     pub fn items(&self) -> &[T] {
         // SAFETY: the block has so many items, all of them written, and is
         // borrowed as this is.
-        unsafe { slice::from_raw_parts(self.items_start(), self.count() as usize) }
+        unsafe { slice::from_raw_parts(self.items_start(), self.len()) }
     }
 
     #[inline]
     pub fn items_mut(&mut self) -> &mut [T] {
         // SAFETY: likewise, and by nobody else.
-        unsafe { slice::from_raw_parts_mut(self.items_start(), self.count() as usize) }
+        unsafe { slice::from_raw_parts_mut(self.items_start(), self.len()) }
     }
 
     fn items_start(&self) -> *mut T {
@@ -118,20 +128,20 @@ impl<H, T: Copy> Headed<H, T> {
         let block = unsafe { NonNull::new_unchecked(start.cast()) };
         Self { block, owned: PhantomData }
     }
+
+    fn layout(count: N) -> Layout {
+        let items = size_of::<T>().saturating_mul(count.into() as usize);
+        let size = Self::OVERHEAD.saturating_add(items);
+        let Ok(layout) = Layout::from_size_align(size, align_of::<Block<H, T, N>>()) else {
+            handle_alloc_error(Layout::new::<Block<H, T, N>>())
+        };
+        layout
+    }
 }
 
-fn layout<H, T>(count: u32) -> Layout {
-    let items = size_of::<T>().saturating_mul(count as usize);
-    let size = offset_of!(Block<H, T>, items).saturating_add(items);
-    let Ok(layout) = Layout::from_size_align(size, align_of::<Block<H, T>>()) else {
-        handle_alloc_error(Layout::new::<Block<H, T>>())
-    };
-    layout
-}
-
-impl<H, T: Copy> Drop for Headed<H, T> {
+impl<H, T: Copy, N: Count> Drop for Headed<H, T, N> {
     fn drop(&mut self) {
-        let layout = layout::<H, T>(self.count());
+        let layout = Self::layout(self.count());
         // SAFETY: the block is ours and of this layout, and looked at no more;
         // its items need no end.
         unsafe {
@@ -141,7 +151,7 @@ impl<H, T: Copy> Drop for Headed<H, T> {
     }
 }
 
-impl<H: Clone, T: Copy + Default> Clone for Headed<H, T> {
+impl<H: Clone, T: Copy + Default, N: Count> Clone for Headed<H, T, N> {
     fn clone(&self) -> Self {
         let mut twin = Self::new(self.header().clone(), T::default(), self.count());
         twin.items_mut().copy_from_slice(self.items());
@@ -149,7 +159,15 @@ impl<H: Clone, T: Copy + Default> Clone for Headed<H, T> {
     }
 }
 
-impl<H: fmt::Debug, T: Copy + fmt::Debug> fmt::Debug for Headed<H, T> {
+impl<H: PartialEq, T: Copy + PartialEq, N: Count> PartialEq for Headed<H, T, N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.header() == other.header() && self.items() == other.items()
+    }
+}
+
+impl<H: Eq, T: Copy + Eq, N: Count> Eq for Headed<H, T, N> {}
+
+impl<H: fmt::Debug, T: Copy + fmt::Debug, N: Count> fmt::Debug for Headed<H, T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (header, items) = (self.header(), self.items());
         f.debug_struct("Headed").field("header", header).field("items", &items).finish()
@@ -163,7 +181,7 @@ mod tests {
 
     #[test]
     fn header_and_items_are_what_was_written() {
-        for count in [0, 1, 2, 63, 100_000] {
+        for count in [0_u32, 1, 2, 63, 100_000] {
             let mut row = Headed::new(String::from("header"), 7_u32, count);
             assert_eq!(row.count(), count);
             assert_eq!(row.items().len(), count as usize);
@@ -179,7 +197,7 @@ mod tests {
 
     #[test]
     fn items_wider_than_the_count_are_aligned() {
-        let mut row = Headed::new(1_u8, 0_u128, 3);
+        let mut row = Headed::new(1_u8, 0_u128, 3_u16);
         assert_eq!(row.items().as_ptr().addr() % align_of::<u128>(), 0);
         row.items_mut().fill(u128::MAX);
         assert_eq!((*row.header(), row.count()), (1, 3));
@@ -191,11 +209,12 @@ mod tests {
         assert_eq!(size_of::<Option<Headed<u8, u8>>>(), size_of::<usize>());
         assert_eq!(Headed::<[u64; 4], u32>::OVERHEAD, 36);
         assert_eq!(Headed::<[u64; 3], u64>::OVERHEAD, 32);
+        assert_eq!(Headed::<[u8; 18], [u8; 6], u16>::OVERHEAD, 20);
     }
 
     #[test]
     fn a_clone_shares_nothing() {
-        let row = Headed::new(vec![1, 2, 3], 5_u32, 4);
+        let row = Headed::new(vec![1, 2, 3], 5_u32, 4_u8);
         let mut twin = row.clone();
         twin.items_mut().fill(6);
         twin.header_mut().clear();
@@ -207,7 +226,7 @@ mod tests {
     #[test]
     fn the_header_is_dropped_once() {
         let counted = Rc::new(());
-        let row = Headed::new(Rc::clone(&counted), 0_u32, 9);
+        let row = Headed::new(Rc::clone(&counted), 0_u32, 9_u32);
         let twin = row.clone();
         assert_eq!(Rc::strong_count(&counted), 3);
         // SAFETY: the block just given up.

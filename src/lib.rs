@@ -23,15 +23,16 @@
 //!   config     what can be set, one setting a line
 //!   policy     rules under a name
 //!   metrics    what was done, counted; top: whom it was denied most often
+//!   headed     a header and items in one block of memory                    unsafe
 //! ```
 //!
 //! [`limit`] is the subject: five algorithms, exact, without a clock. It could
 //! serve a proxy as well. [`parse`] turns arguments into requests and is the
 //! only one that knows how a rule is written. [`command`] is the table of
 //! commands and a function for each. [`datatype`] lets a limiter be a key's
-//! value. [`server`] is the safe face of the module API; it and `datatype` are
-//! the only ones with unsafe code, and every function the server calls catches
-//! what unwinds.
+//! value. [`server`] is the safe face of the module API; it, `datatype` and the
+//! container [`headed`] are the only ones with unsafe code, and every function
+//! the server calls catches what unwinds.
 
 #![cfg_attr(
     not(test),

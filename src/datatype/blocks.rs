@@ -3,7 +3,7 @@
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 
-use crate::headed::Headed;
+use crate::headed::{Count, Headed};
 use crate::limit::{Blocks, Limiter};
 
 /// What a block's start must be to an allocator: see `server::alloc`.
@@ -43,7 +43,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> Blocks for EachBlock<F> {
         }
     }
 
-    fn headed<H, T: Copy>(&mut self, owner: &mut Headed<H, T>) {
+    fn headed<H, T: Copy, N: Count>(&mut self, owner: &mut Headed<H, T, N>) {
         const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
         // SAFETY: as of a box.
         unsafe {

@@ -4,14 +4,14 @@
 //! the server's allocator, so it is done elsewhere; a value only shows its
 //! blocks, each by its owner.
 
-use crate::headed::Headed;
+use crate::headed::{Count, Headed};
 use std::collections::VecDeque;
 
 /// Whoever is shown a value's blocks. It may move a block's place in memory,
 /// never what is in it.
 pub trait Blocks {
     fn boxed<T>(&mut self, owner: &mut Box<T>);
-    fn headed<H, T: Copy>(&mut self, owner: &mut Headed<H, T>);
+    fn headed<H, T: Copy, N: Count>(&mut self, owner: &mut Headed<H, T, N>);
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
     fn vec<T>(&mut self, owner: &mut Vec<T>);
 

@@ -211,10 +211,10 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
             charged: save_entries(log.charged().iter().flat_map(|series| series.iter())),
         },
         State::Window(window) => SavedMeter::Window {
-            last_us: window.last_us,
-            period_us: window.period_us,
-            limit: window.limit,
-            counts: save_items(window.counts.iter()),
+            last_us: window.last_us(),
+            period_us: window.period_us(),
+            limit: window.limit(),
+            counts: save_items(window.counts()),
         },
         State::Fixed(fixed) => save_fixed(fixed, None),
         State::Kept(kept) => {
@@ -411,8 +411,7 @@ fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             let counts: Vec<u64> = load_items(&counts, Ok)?;
             let counters = 2..=usize::from(MAX_RES).saturating_add(1);
             within(counters.contains(&counts.len()), "a number of counters")?;
-            let window = Window { last_us, period_us, counts: counts.into(), limit };
-            Ok(State::Window(Box::new(window)))
+            Ok(State::Window(Window::new(last_us, period_us, limit, &counts)))
         }
         SavedMeter::Fixed {
             last_us,

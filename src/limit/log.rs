@@ -123,10 +123,10 @@ impl Log {
         self.admitted.set_note(Horizon::new(us).0);
     }
 
-    /// Where its block starts.
+    /// Where it lies; see [`Series::block`].
     #[inline]
-    pub fn start(&self) -> *const u8 {
-        self.admitted.start()
+    pub fn block(&self) -> *const [u8] {
+        self.admitted.block()
     }
 
     pub fn is_empty(&self) -> bool {

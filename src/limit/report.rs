@@ -114,7 +114,7 @@ impl State {
             Self::Log(_) => return format!("log/{}", Spelled(self.period_us())),
             Self::Window(window) => Rule {
                 algorithm: Algorithm::Window { res: u8::try_from(window.res()).unwrap_or(1) },
-                limit: window.limit,
+                limit: window.limit(),
                 ..plain
             },
             Self::Fixed(state) => fixed(state, 0),

@@ -25,6 +25,7 @@ use super::blocks::Blocks;
 use super::exact::{floor_div, product};
 use crate::headed::Headed;
 use std::collections::VecDeque;
+use std::ptr;
 
 /// Entries in time order, oldest first.
 #[derive(Clone, Debug)]
@@ -77,6 +78,9 @@ const OVERHEAD: u32 = 36;
 
 const _: () = assert!(Headed::<Head, u32>::OVERHEAD == OVERHEAD as usize);
 
+/// Bytes of a block of 60 entries, as many as a busy client's log may have.
+const USUAL: usize = 320;
+
 /// Slots in a ring, chosen so that the block fills a size class of the
 /// allocator: steps of 16 bytes, and from 128 on four to a doubling.
 fn capacity_for(entries: u32) -> u32 {
@@ -108,10 +112,11 @@ impl Series {
         self.ring.header_mut()
     }
 
-    /// Where its block starts.
+    /// Where it lies, as far as one can say without looking there: it may be
+    /// smaller or larger.
     #[inline]
-    pub fn start(&self) -> *const u8 {
-        self.ring.start()
+    pub fn block(&self) -> *const [u8] {
+        ptr::slice_from_raw_parts(self.ring.start(), USUAL)
     }
 
     /// Four bytes that the owner keeps here.

@@ -23,7 +23,7 @@ use std::ptr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Log(Log),
-    Window(Box<Window>),
+    Window(Window),
     Fixed(Box<Fixed>),
     Kept(Box<Kept>),
     /// One of the name `throttle` says so itself: the buckets of `RL.THROTTLE`,
@@ -33,12 +33,9 @@ pub enum State {
     Named(Box<Named>),
 }
 
-/// Bytes of a log of 60 entries, or nearly: of a busy client's, as most are.
-const LOG_OF_60: usize = 320;
-
 #[inline]
-fn block_of<T>(state: &Box<T>) -> *const [u8] {
-    ptr::slice_from_raw_parts(ptr::from_ref(&**state).cast(), size_of::<T>())
+pub(super) fn block_of<T>(block: &T) -> *const [u8] {
+    ptr::slice_from_raw_parts(ptr::from_ref(block).cast(), size_of::<T>())
 }
 
 /// A state that a rule finds by its name. 48 bytes.
@@ -98,9 +95,7 @@ impl State {
     fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         match rule.algorithm() {
             Algorithm::Log => Self::Log(Log::default()),
-            Algorithm::Window { .. } => {
-                Self::Window(Box::new(Window::of_units(rule, last_us, units)))
-            }
+            Algorithm::Window { .. } => Self::Window(Window::of_units(rule, last_us, units)),
             Algorithm::Fixed { .. } => Self::Fixed(Box::new(Fixed::of_units(rule, last_us, units))),
             Algorithm::Bucket { refill: Refill::Interval, .. } => {
                 Self::Interval(Box::new(Interval::of_units(rule, last_us, units)))
@@ -111,18 +106,17 @@ impl State {
         }
     }
 
-    /// Where it lies, as far as one can say without looking there: a log may
-    /// be smaller or larger.
+    /// Where it lies, as far as one can say without looking there.
     #[inline]
     pub fn block(&self) -> *const [u8] {
         match self {
-            Self::Log(log) => ptr::slice_from_raw_parts(log.start(), LOG_OF_60),
-            Self::Window(state) => block_of(state),
-            Self::Fixed(state) => block_of(state),
-            Self::Kept(state) => block_of(state),
-            Self::Debt(state) => block_of(state),
-            Self::Interval(state) => block_of(state),
-            Self::Named(state) => block_of(state),
+            Self::Log(log) => log.block(),
+            Self::Window(window) => window.block(),
+            Self::Fixed(state) => block_of(&**state),
+            Self::Kept(state) => block_of(&**state),
+            Self::Debt(state) => block_of(&**state),
+            Self::Interval(state) => block_of(&**state),
+            Self::Named(state) => block_of(&**state),
         }
     }
 
@@ -169,7 +163,7 @@ impl State {
         match (self, rule.algorithm()) {
             (Self::Log(_), Algorithm::Log) => true,
             (Self::Window(window), Algorithm::Window { res }) => {
-                window.period_us == rule.period_us() && window.res() == u64::from(res)
+                window.period_us() == rule.period_us() && window.res() == u64::from(res)
             }
             (Self::Fixed(fixed), Algorithm::Fixed { .. }) => fixed.has_shape_of(rule),
             (Self::Kept(kept), Algorithm::Fixed { .. }) => kept.fixed.has_shape_of(rule),
@@ -235,7 +229,7 @@ impl State {
     pub fn last_us(&self) -> u64 {
         match self.plain() {
             Self::Log(log) => log.last_us(),
-            Self::Window(window) => window.last_us,
+            Self::Window(window) => window.last_us(),
             Self::Fixed(fixed) => fixed.last_us(),
             Self::Kept(kept) => kept.fixed.last_us(),
             Self::Debt(debt) => debt.last_us,
@@ -313,7 +307,7 @@ impl State {
     pub fn period_us(&self) -> u64 {
         match self.plain() {
             Self::Log(log) => log.horizon_us(),
-            Self::Window(window) => window.period_us,
+            Self::Window(window) => window.period_us(),
             Self::Fixed(fixed) => fixed.period_us(),
             Self::Kept(kept) => kept.fixed.period_us(),
             Self::Debt(debt) => debt.period_us(),
@@ -401,10 +395,7 @@ impl State {
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
         match self {
             Self::Log(log) => log.show_blocks(to),
-            Self::Window(window) => {
-                to.boxed(window);
-                to.slice(&mut window.counts);
-            }
+            Self::Window(window) => window.show_blocks(to),
             Self::Fixed(fixed) => to.boxed(fixed),
             Self::Kept(kept) => {
                 to.boxed(kept);

@@ -17,151 +17,241 @@
 //! number of microseconds: positions are kept in ticks of `1/res` of one, in
 //! which a sub-interval is exactly `W` long.
 
+use super::blocks::Blocks;
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
-use super::rule::{Algorithm, Rule};
+use super::rule::{Algorithm, MAX_RES, Rule};
+use super::uint48::Uint48;
+use crate::headed::Headed;
+use std::ptr;
 
+/// Counts of the sub-interval of the last one counted and the `res` before it,
+/// newest first, behind what they are counts of: one block, and with `res=1`
+/// one of 32 bytes, for the reason that a debt is.
+///
+/// A count stops at 2^48 - 1. A limit is at most 10^9, so only rules on trial
+/// bring it there, by 280,000 requests of the largest cost; whether it goes on
+/// or not, the limit stays exceeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    pub last_us: u64,
-    pub period_us: u64,
-    /// Counts of the sub-interval of `last_us` and the `res` before it, newest
-    /// first.
-    pub counts: Box<[u64]>,
-    pub limit: u32,
+    counts: Headed<Head, Uint48, u16>,
+}
+
+/// Bytes of a block of two counters.
+const OF_TWO: usize = 32;
+
+const _: () = assert!(Headed::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == OF_TWO);
+
+/// Aligned to nothing, so that no padding follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    last_us: [u8; 8],
+    period: Uint48,
+    limit: [u8; 4],
+}
+
+/// Where a time lies: in which sub-interval since the epoch, and how many ticks
+/// after its start.
+#[derive(Clone, Copy)]
+struct Position {
+    index: u64,
+    elapsed: u64,
+}
+
+/// Counts as they are seen at a time.
+struct Sight<'a> {
+    at: Position,
+    /// How many sub-intervals the time lies after the last one counted.
+    shift: usize,
+    counts: &'a [Uint48],
+}
+
+impl Sight<'_> {
+    /// What is counted so many sub-intervals later, if nothing comes: what all
+    /// of counts, and the count that is weighted.
+    fn later(&self, later: usize) -> (u64, u64) {
+        let res = self.counts.len().saturating_sub(1);
+        match res.checked_sub(self.shift.saturating_add(later)) {
+            None => (0, 0),
+            Some(cur) => (
+                sum(self.counts.get(..cur).unwrap_or_default()),
+                self.counts.get(cur).map_or(0, |count| count.get()),
+            ),
+        }
+    }
 }
 
 impl Window {
+    /// Counts newest first, at least two.
+    pub fn new(last_us: u64, period_us: u64, limit: u32, counts: &[u64]) -> Self {
+        let head = Head {
+            last_us: last_us.to_le_bytes(),
+            period: Uint48::saturating(period_us),
+            limit: limit.to_le_bytes(),
+        };
+        let len = u16::try_from(counts.len()).unwrap_or(u16::MAX);
+        let mut window = Self { counts: Headed::new(head, Uint48::default(), len) };
+        for (count, &units) in window.counts.items_mut().iter_mut().zip(counts) {
+            *count = Uint48::saturating(units);
+        }
+        window
+    }
+
     /// Units consumed at a time, for a state that changes its shape.
     pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
-        let mut counts = vec![0; usize::from(res(rule)).saturating_add(1)].into_boxed_slice();
+        let mut counts = [0; MAX_RES as usize + 1];
         if let Some(newest) = counts.first_mut() {
             *newest = units;
         }
-        Self { last_us, period_us: rule.period_us(), counts, limit: rule.limit() }
+        let counts = counts.get(..=usize::from(res(rule))).unwrap_or_default();
+        Self::new(last_us, rule.period_us(), rule.limit(), counts)
+    }
+
+    pub fn last_us(&self) -> u64 {
+        u64::from_le_bytes(self.counts.header().last_us)
+    }
+
+    pub fn period_us(&self) -> u64 {
+        self.counts.header().period.get()
+    }
+
+    /// The limit of the rule that consumed last.
+    pub fn limit(&self) -> u32 {
+        u32::from_le_bytes(self.counts.header().limit)
+    }
+
+    /// Newest first.
+    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.items().iter().map(|count| count.get())
+    }
+
+    /// Where it lies, if it has two counters.
+    #[inline]
+    pub fn block(&self) -> *const [u8] {
+        ptr::slice_from_raw_parts(self.counts.start(), OF_TWO)
+    }
+
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+        to.headed(&mut self.counts);
     }
 
     /// Sub-intervals a window.
     pub fn res(&self) -> u64 {
-        (self.counts.len() as u64).saturating_sub(1).max(1)
+        u64::from(self.counts.count()).saturating_sub(1).max(1)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.counts.iter().all(|&n| n == 0)
+        self.counts().all(|count| count == 0)
     }
 
-    /// The sub-interval a time lies in, and the ticks elapsed of it.
-    fn position(&self, at_us: u64) -> (u64, u64) {
+    fn position(&self, at_us: u64) -> Position {
         let ticks = product(at_us, self.res());
-        let index = floor_div(ticks, self.period_us);
-        (index, narrow(ticks.saturating_sub(product(index, self.period_us))))
+        let index = floor_div(ticks, self.period_us());
+        let elapsed = narrow(ticks.saturating_sub(product(index, self.period_us())));
+        Position { index, elapsed }
     }
 
-    /// How many sub-intervals a time lies after that of `last_us`.
-    fn shift(&self, at_us: u64) -> usize {
-        let (then, _) = self.position(self.last_us);
-        let (now, _) = self.position(at_us);
-        usize::try_from(now.saturating_sub(then)).unwrap_or(usize::MAX)
-    }
-
-    /// The counts still in sight after a shift, newest first, and the one that
-    /// is weighted.
-    fn in_sight(&self, shift: usize) -> (&[u64], u64) {
-        let res = self.counts.len().saturating_sub(1);
-        match res.checked_sub(shift) {
-            None => (&[], 0),
-            Some(cur) => (
-                self.counts.get(..cur).unwrap_or_default(),
-                self.counts.get(cur).copied().unwrap_or(0),
-            ),
-        }
+    fn sight(&self, at_us: u64) -> Sight<'_> {
+        let at = self.position(at_us);
+        let start = product(at_us, self.res()).saturating_sub(at.elapsed.into());
+        let behind = start.saturating_sub(product(self.last_us(), self.res()));
+        // Most come soon after each other, and need no division.
+        let shift = if behind == 0 { 0 } else { ceil_div(behind, self.period_us()) };
+        let shift = usize::try_from(shift).unwrap_or(usize::MAX);
+        Sight { at, shift, counts: self.counts.items() }
     }
 
     /// `old*(w-e) + cur*w` in ticks.
-    fn load(&self, at_us: u64) -> u128 {
-        let (_, elapsed) = self.position(at_us);
-        let (cur, old) = self.in_sight(self.shift(at_us));
-        product(sum(cur), self.period_us)
-            .saturating_add(product(old, self.period_us.saturating_sub(elapsed)))
+    fn load(&self, sight: &Sight<'_>) -> u128 {
+        let (cur, old) = sight.later(0);
+        let weight = self.period_us().saturating_sub(sight.at.elapsed);
+        product(cur, self.period_us()).saturating_add(product(old, weight))
     }
 
     /// What still counts at a time, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
-        ceil_div(self.load(at_us), self.period_us)
+        ceil_div(self.load(&self.sight(at_us)), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let limit = product(u64::from(rule.limit()), self.period_us);
-        let load = self.load(at_us);
-        let fits = load.saturating_add(product(u64::from(cost), self.period_us)) <= limit;
+        let sight = self.sight(at_us);
+        let limit = product(u64::from(rule.limit()), self.period_us());
+        let load = self.load(&sight);
+        let fits = load.saturating_add(product(u64::from(cost), self.period_us())) <= limit;
+        let admits_us = if fits { at_us } else { self.fits_us(rule, &sight, cost).max(at_us) };
         Reading {
             at_us,
-            remaining: floor_div(limit.saturating_sub(load), self.period_us),
-            admits: Moment::At(if fits { at_us } else { self.fits_us(rule, at_us, cost) }),
+            remaining: floor_div(limit.saturating_sub(load), self.period_us()),
+            admits: Moment::At(admits_us),
             turn_us: 0,
         }
     }
 
-    /// When a cost that does not fit at `at_us` but fits an empty window will:
-    /// one sub-interval after another is tried, the load falling all the while.
-    fn fits_us(&self, rule: &Rule, at_us: u64, cost: u32) -> u64 {
+    /// When a cost that does not fit now but fits an empty window will: one
+    /// sub-interval after another is tried, the load falling all the while.
+    fn fits_us(&self, rule: &Rule, sight: &Sight<'_>, cost: u32) -> u64 {
         let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
-        let (index, _) = self.position(at_us);
-        let shift = self.shift(at_us);
-        for later in 0..=self.counts.len() {
-            let (cur, old) = self.in_sight(shift.saturating_add(later));
-            let Some(room) = allowance.checked_sub(sum(cur)) else { continue };
+        for later in 0..=self.counts.items().len() {
+            let (cur, old) = sight.later(later);
+            let Some(room) = allowance.checked_sub(cur) else { continue };
             // old*(W-e) <= room*W
             let elapsed = match old {
                 0 => 0,
-                old => self.period_us.saturating_sub(floor_div(product(room, self.period_us), old)),
+                old => {
+                    let weight = floor_div(product(room, self.period_us()), old);
+                    self.period_us().saturating_sub(weight)
+                }
             };
-            let ticks = product(index.saturating_add(later as u64), self.period_us)
-                .saturating_add(u128::from(elapsed));
-            return ceil_div(ticks, self.res()).max(at_us);
+            let index = sight.at.index.saturating_add(later as u64);
+            let ticks = product(index, self.period_us()).saturating_add(u128::from(elapsed));
+            return ceil_div(ticks, self.res());
         }
-        at_us
+        0
     }
 
     /// Counts units in the present sub-interval.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        let shift = self.shift(at_us).min(self.counts.len());
-        self.counts.rotate_right(shift);
-        if let Some(passed) = self.counts.get_mut(..shift) {
-            passed.fill(0);
+        let shift = self.sight(at_us).shift;
+        let head = self.counts.header_mut();
+        head.last_us = at_us.to_le_bytes();
+        head.limit = rule.limit().to_le_bytes();
+        let counts = self.counts.items_mut();
+        if shift > 0 {
+            let shift = shift.min(counts.len());
+            counts.rotate_right(shift);
+            if let Some(passed) = counts.get_mut(..shift) {
+                passed.fill(Uint48::default());
+            }
         }
-        if let Some(newest) = self.counts.first_mut() {
-            *newest = newest.saturating_add(u64::from(cost));
+        if let Some(newest) = counts.first_mut() {
+            *newest = Uint48::saturating(newest.get().saturating_add(u64::from(cost)));
         }
-        self.last_us = at_us;
-        self.limit = rule.limit();
     }
 
     /// Gives units back, newest first, of the counters still in sight.
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
-        let in_sight = self.counts.len().saturating_sub(self.shift(at_us));
+        let shift = self.sight(at_us).shift;
+        let counts = self.counts.items_mut();
+        let in_sight = counts.len().saturating_sub(shift);
         let mut left = u64::from(units);
-        for count in self.counts.iter_mut().take(in_sight) {
-            let back = left.min(*count);
-            *count = count.saturating_sub(back);
+        for count in counts.iter_mut().take(in_sight) {
+            let back = left.min(count.get());
+            *count = Uint48::saturating(count.get().saturating_sub(back));
             left = left.saturating_sub(back);
         }
         u64::from(units).saturating_sub(left)
     }
 
     pub fn clears(&self) -> Moment {
-        let (index, _) = self.position(self.last_us);
-        let newest = self.counts.iter().position(|&n| n > 0);
-        Moment::At(newest.map_or(0, |age| {
-            let out_of_sight =
-                index.saturating_add(self.counts.len() as u64).saturating_sub(age as u64);
-            ceil_div(product(out_of_sight, self.period_us), self.res())
-        }))
+        let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
+        let counts = self.counts.items().len().saturating_sub(age);
+        let out_of_sight = self.position(self.last_us()).index.saturating_add(counts as u64);
+        Moment::At(ceil_div(product(out_of_sight, self.period_us()), self.res()))
     }
 }
 
-fn sum(counts: &[u64]) -> u64 {
-    counts.iter().fold(0, |total, &n| total.saturating_add(n))
+fn sum(counts: &[Uint48]) -> u64 {
+    counts.iter().fold(0, |total, count| total.saturating_add(count.get()))
 }
 
 fn res(rule: &Rule) -> u8 {
