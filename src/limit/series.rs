@@ -1,8 +1,8 @@
 //! A series of timestamps with weights: the memory of the sliding log.
 //!
 //! ```text
-//! | head, len, base_us ... | . | . |o_0|o_1|o_2|o_3| . |    a ring of 4-byte offsets
-//!                                   ^head         len = 4
+//! | front, len, base_us ... | . | . |o_0|o_1|o_2|o_3| . |   a ring of 4-byte offsets
+//!                                   ^front        len = 4
 //! time of an entry = base + offset
 //! ```
 //!
@@ -39,7 +39,7 @@ struct Head {
     base_us: u64,
     tail: Option<Box<Tail>>,
     /// Where in the ring the oldest entry is.
-    head: u32,
+    front: u32,
     len: u32,
     /// The owner's.
     note: u32,
@@ -179,7 +179,7 @@ impl Series {
     /// The slot of an entry, also of the one that comes after the newest.
     #[inline]
     fn slot(&self, index: u32) -> usize {
-        let slot = u64::from(self.head().head).saturating_add(index.into());
+        let slot = u64::from(self.head().front).saturating_add(index.into());
         let slot = slot.checked_sub(self.ring.count().into()).unwrap_or(slot);
         usize::try_from(slot).unwrap_or(usize::MAX)
     }
@@ -189,23 +189,21 @@ impl Series {
         self.ring.items().get(self.slot(index)).copied().unwrap_or(0)
     }
 
-    fn is_of_one_segment(&self) -> bool {
-        self.tail().is_none_or(|tail| tail.segments.is_empty())
+    /// The segments after the first.
+    fn segments(&self) -> Option<(&Tail, &VecDeque<Segment>)> {
+        let tail = self.tail()?;
+        (!tail.segments.is_empty()).then_some((tail, &tail.segments))
     }
 
     /// What the offset of an entry counts from.
+    #[inline]
     fn base(&self, index: u32) -> u64 {
-        match self.tail() {
-            Some(tail) if !tail.segments.is_empty() => {
-                let ever = tail.dropped.saturating_add(u64::from(index));
-                let after = tail.segments.partition_point(|segment| segment.first <= ever);
-                after
-                    .checked_sub(1)
-                    .and_then(|at| tail.segments.get(at))
-                    .map_or(self.head().base_us, |segment| segment.base_us)
-            }
-            _ => self.head().base_us,
-        }
+        let of_first = self.head().base_us;
+        let Some((tail, segments)) = self.segments() else { return of_first };
+        let ever = tail.dropped.saturating_add(u64::from(index));
+        let after = segments.partition_point(|segment| segment.first <= ever);
+        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
+        segment.map_or(of_first, |segment| segment.base_us)
     }
 
     /// An entry's time; `index < len`, 0 is the oldest.
@@ -292,25 +290,33 @@ impl Series {
         low
     }
 
-    /// The first entry later than a time, guessed as if entries came evenly.
+    /// The first entry later than a time.
     fn first_after(&self, time_us: u64) -> u32 {
+        if self.segments().is_some() {
+            return self.first_beyond(time_us, |index| self.time(index));
+        }
+        match time_us.checked_sub(self.head().base_us) {
+            None => 0,
+            Some(offset) => self.first_beyond(offset, |index| self.offset(index).into()),
+        }
+    }
+
+    /// The same by what grows from entry to entry, guessed as if it grew evenly.
+    #[inline]
+    fn first_beyond(&self, bound: u64, of: impl Fn(u32) -> u64) -> u32 {
         let len = self.head().len;
         let Some(last) = len.checked_sub(1) else { return 0 };
-        let (oldest, newest) = (self.time(0), self.time(last));
-        if time_us < oldest {
+        let (oldest, newest) = (of(0), of(last));
+        if bound < oldest {
             return 0;
         }
-        if time_us >= newest {
+        if bound >= newest {
             return len;
         }
-        let (into, span) = (time_us.saturating_sub(oldest), newest.saturating_sub(oldest));
+        let (into, span) = (bound.saturating_sub(oldest), newest.saturating_sub(oldest));
         let guess = floor_div(product(into, last.into()), span);
         let guess = u32::try_from(guess).unwrap_or(last);
-        match (self.is_of_one_segment(), u32::try_from(time_us.saturating_sub(self.head().base_us)))
-        {
-            (true, Ok(offset)) => self.first_where(guess, |index| self.offset(index) > offset),
-            _ => self.first_where(guess, |index| self.time(index) > time_us),
-        }
+        self.first_where(guess, |index| of(index) > bound)
     }
 
     /// Units of the entries later than a time; of all without one.
@@ -398,7 +404,7 @@ impl Series {
         for (slot, offset) in other.ring.items_mut().iter_mut().zip(front.iter().chain(wrapped)) {
             *slot = *offset;
         }
-        *other.head_mut() = Head { head: 0, ..std::mem::take(self.head_mut()) };
+        *other.head_mut() = Head { front: 0, ..std::mem::take(self.head_mut()) };
         *self = other;
     }
 
@@ -415,7 +421,7 @@ impl Series {
         let slot = u32::try_from(self.slot(entries)).unwrap_or(0);
         let head = self.head_mut();
         head.base_us = base_us;
-        head.head = slot;
+        head.front = slot;
         head.len = len.saturating_sub(entries);
         if let Some(tail) = self.tail_mut() {
             tail.dropped = tail.dropped.saturating_add(u64::from(entries));
