@@ -37,8 +37,10 @@ use std::fmt::{self, Display, Formatter};
 
 /// What a key with one state takes.
 const KEY_BYTES: u64 = 48;
-/// The same where the state is a log or a window's counters.
-const WIDE_KEY_BYTES: u64 = 64;
+/// The same where the state is a log, without its entries.
+const LOG_KEY_BYTES: u64 = 52;
+/// The same where it is a window, without its counters.
+const WINDOW_KEY_BYTES: u64 = 36;
 
 /// What a rule means, does at worst and costs, in a few sentences.
 #[must_use]
@@ -119,7 +121,7 @@ fn log(rule: &Rule) -> String {
     format!(
         "at most {} in any {}, wherever it begins (sliding log, exact). \
          Worst burst: {}. \
-         Memory: {WIDE_KEY_BYTES} bytes, and about 4 a request remembered, up to {}, or 8 a request \
+         Memory: {LOG_KEY_BYTES} bytes, and about 4 a request remembered, up to {}, or 8 a request \
          once costs differ; one log serves all log rules of a key.",
         requests(limit),
         Per(rule.period_us()),
@@ -151,7 +153,7 @@ fn window(rule: &Rule, res: u8) -> String {
          the share of it that is still in reach, as if its requests had come evenly \
          (sliding window counter). \
          Worst burst: {worst}. \
-         Memory: {WIDE_KEY_BYTES} bytes, and 8 for each of {counters} counters.",
+         Memory: {WINDOW_KEY_BYTES} bytes, and 6 for each of {counters} counters.",
         requests(limit.into()),
     )
 }

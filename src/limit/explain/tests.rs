@@ -12,7 +12,7 @@ fn every_algorithm_is_explained() {
             "20/m",
             "log:20/1m: at most 20 requests in any minute, wherever it begins (sliding log, \
              exact). Worst burst: 20 requests at once, and never more in any minute. \
-             Memory: 64 bytes, and about 4 a request remembered, up to 80, or 8 a request \
+             Memory: 52 bytes, and about 4 a request remembered, up to 80, or 8 a request \
              once costs differ; one log serves all log rules of a key.",
         ),
         (
@@ -21,7 +21,7 @@ fn every_algorithm_is_explained() {
              minute: the oldest counts with the share of it that is still in reach, as if \
              its requests had come evenly (sliding window counter). Worst burst: 100 \
              requests at once, and up to 199 in one minute, if they crowd at the end of a \
-             sub-interval and again 1 minute later. Memory: 64 bytes, and 8 for each of 2 \
+             sub-interval and again 1 minute later. Memory: 36 bytes, and 6 for each of 2 \
              counters. Identity: the algorithm, period and res, so the limit may change and \
              what was consumed is kept.",
         ),
@@ -32,7 +32,7 @@ fn every_algorithm_is_explained() {
              still in reach, as if its requests had come evenly (sliding window counter). \
              Worst burst: 100 requests at once, and up to 199 in one minute, if they crowd \
              at the end of a sub-interval and again 1 minute later, but never more than 100 \
-             in 30 seconds. Memory: 64 bytes, and 8 for each of 3 counters. Identity: the \
+             in 30 seconds. Memory: 36 bytes, and 6 for each of 3 counters. Identity: the \
              name 'web', so limit, period and options may change and what was consumed is \
              kept.",
         ),
