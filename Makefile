@@ -43,7 +43,7 @@ integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost
 
-bench: build fetch ## throughput and memory beside what one would use instead (ARGS=--help lists the options)
+bench: build fetch ## throughput and memory beside what one would use instead and what the server allows (ARGS=--help: options)
 	@scripts/fetch.py redis-benchmark
 	@scripts/fetch.py plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)

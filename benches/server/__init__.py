@@ -1,4 +1,4 @@
-"""What rate limiting costs in a server: our commands, the server's own, Lua scripts, redis-cell, clients that decide.
+"""What rate limiting costs in a server: our commands, its own, floors in C, Lua, redis-cell, clients that decide.
 
 `make bench` runs it, `make bench ARGS=--help` lists the options. Read the files in this order:
 
@@ -6,6 +6,7 @@
     servers.py     a server of one's own on loopback, ended whatever happens
     wire.py        commands in bulk, to fill keys; a command names its key as redis-benchmark does
     scripts.py     lua/*.lua, our own versions of the methods that articles describe
+    floors.py      c/floor.c, a module that does little beside what the server does for any module's command
     logs.py        sliding logs in the state in which a busy client keeps them
     rows.py        what is compared: one pipelined command a decision
     growth.py      rows that would show a cost that grows with the limit or with the number of keys

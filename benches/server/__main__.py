@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from . import Failed, growth, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
+from . import Failed, floors, growth, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
 from .load import Load
 from .rounds import Setting, say
 
@@ -78,6 +78,8 @@ def measure(given, to_measure, methods, kinds):
     setting = Setting(given.server, cores, load, given.aof, given.replica)
     running = version(given)
     measured = rounds.Measured()
+    if rows.FLOOR in {row.host for row in to_measure}:
+        floors.build()
     if to_measure or methods:
         measured = rounds.run(setting, to_measure, methods, given.rounds)
     found = results.gather(to_measure, methods, measured)

@@ -2,8 +2,8 @@
 
 redis-benchmark does not look at replies, so a row could measure how fast a server says no, or says error. A run counts
 only if the server's own statistics say that it executed the row's command that often, that none failed, that a log
-holds as many entries as the row claims, and that every decision was the row's verdict: by `INFO ratelimit` for our
-commands, by replies on keys picked from all over for the others.
+holds as many entries as the row claims, and that every decision was the row's verdict: by replies on keys picked from
+all over, and where a module counts its decisions, as ours does in `INFO ratelimit`, by that.
 """
 
 import csv
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import Failed, wire
-from .rows import ALLOWED, OURS
+from .rows import ALLOWED, FLOOR, OURS
 from .servers import ROOT
 
 PROGRAM = Path(os.environ.get("RATELIMIT_BENCHMARK", ROOT / ".cache/redis-benchmark/redis-benchmark"))
+
+# Modules that count their decisions, and their sections in INFO.
+COUNTING = {OURS: "ratelimit", FLOOR: "floor"}
 
 PICKED = 50
 TIMEOUT_S = 600
@@ -62,9 +65,10 @@ def calls(server, row):
 
 
 def count_decisions(server, row):
-    """Our module's count of what this row's command does, in its verdict."""
+    """The module's count of what this row's command does, in its verdict."""
     name = "peeks" if row.command[0] == "RL.PEEK" else "allowed" if row.verdict == ALLOWED else "limited"
-    return server.client.info("ratelimit")[f"ratelimit_{name}"]
+    section = COUNTING[row.family]
+    return server.client.info(section)[f"{section}_{name}"]
 
 
 def picked_keys(row):
@@ -103,7 +107,7 @@ def measure(server, row, load):
     wire.check_errors(server, f"{row.name}, filling its keys")
 
     client.config_resetstat()
-    counted = row.family == OURS and count_decisions(server, row)
+    counted = row.family in COUNTING and count_decisions(server, row)
     before = cpu_s(server)
     rate = offer(server, row, load)
     worked = cpu_s(server) - before
@@ -112,7 +116,7 @@ def measure(server, row, load):
     wire.check_errors(server, row.name)
     if done < load.requests * row.share:
         raise Failed(f"{row.name}: the server executed {done} of {load.requests * row.share:.0f} commands")
-    if row.family == OURS and count_decisions(server, row) - counted != done:
+    if row.family in COUNTING and count_decisions(server, row) - counted != done:
         raise Failed(f"{row.name}: of {done} decisions not all were verdict {row.verdict}")
     if row.entries:
         check_entries(server, row)

@@ -18,6 +18,7 @@ WINDOW = f"{WINDOW_S}s"
 
 # Four rules for one log of 60 entries, none of them reached.
 FOUR_RULES = [(40, 1), (60, 10), (80, 30), (100, WINDOW_S)]
+FOUR_RULES_FLAT = [number for rule in FOUR_RULES for number in rule]
 LARGEST_LIMIT = 100
 
 BATCH = 1_000
@@ -35,6 +36,10 @@ def batches(items):
 
 def log(entries, span_s, *rules):
     return lambda: [("RL.CHECK", SEED, "AT", at, *rules) for at in times_us(entries, span_s)]
+
+
+def floor(entries, span_s, *numbers):
+    return lambda: [("FLOOR.LOG", SEED, *numbers, at) for at in times_us(entries, span_s)]
 
 
 def plain_list(entries, span_s, form=str):

@@ -11,13 +11,21 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend is chosen first)
 from matplotlib.patches import Patch  # noqa: E402
 
-from .rows import LUA, NATIVE, OURS, REDIS_CELL  # noqa: E402
+from .rows import FLOOR, LUA, NATIVE, OURS, REDIS_CELL  # noqa: E402
 from .roundtrips import CLIENT  # noqa: E402
 
-COLOURS = {OURS: "#1f6f8b", NATIVE: "#9a9a9a", REDIS_CELL: "#7b5ea7", LUA: "#d98324", CLIENT: "#b23a48"}
+COLOURS = {
+    OURS: "#1f6f8b",
+    NATIVE: "#9a9a9a",
+    FLOOR: "#565656",
+    REDIS_CELL: "#7b5ea7",
+    LUA: "#d98324",
+    CLIENT: "#b23a48",
+}
 LABELS = {
     OURS: "redis-ratelimit",
     NATIVE: "the server's own",
+    FLOOR: "floors, in C",
     REDIS_CELL: "redis-cell",
     LUA: "Lua",
     CLIENT: "decided in the client",

@@ -13,7 +13,7 @@ import redis
 
 from . import load, machine, roundtrips, scripts, servers
 from .load import Load
-from .rows import OURS, REDIS_CELL
+from .rows import FLOOR, OURS, REDIS_CELL
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def say(text):
 def hosts(setting, kinds):
     """The servers of a round, by whose module they have."""
     durability = servers.AOF if setting.aof else []
-    modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL}
+    modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL, FLOOR: servers.LOAD_FLOOR}
     with ExitStack() as stack:
         running = {}
         for kind in kinds:

@@ -1,5 +1,8 @@
 """What is compared: one command a decision, pipelined, on 100,000 random keys.
 
+What the server itself allows is shown by its own INCR and SET, and by floors: commands of a module in C (c/floor.c)
+that open a key, reply and replicate as any module's must, with the least of their own between.
+
 The limit is 1000 a day wherever it does not matter: in a run a key is asked a few times, so all is allowed, and the
 state is one that a client in use has, neither new nor idle. Denied rows have a limit of one a day or a year, used up
 when the keys are filled. What each row says is checked after each run (load.py).
@@ -13,7 +16,7 @@ from .wire import KEY
 
 KEYS = 100_000
 
-NATIVE, OURS, REDIS_CELL, LUA = "native", "ours", "redis-cell", "Lua"
+NATIVE, FLOOR, OURS, REDIS_CELL, LUA = "native", "C floor", "ours", "redis-cell", "Lua"
 
 ALLOWED, LIMITED = 0, 1
 
@@ -51,8 +54,8 @@ class Row:
 
     @property
     def host(self):
-        """The server that has the command: CL.THROTTLE is the name of two."""
-        return REDIS_CELL if self.family == REDIS_CELL else OURS
+        """The server that has the command: CL.THROTTLE is the name of two, and floors are measured without us."""
+        return self.family if self.family in (REDIS_CELL, FLOOR) else OURS
 
 
 INCR = Row("INCR", NATIVE, ("INCR", KEY))
@@ -60,6 +63,21 @@ INCR = Row("INCR", NATIVE, ("INCR", KEY))
 
 def check(*rules):
     return ("RL.CHECK", KEY, *rules)
+
+
+def floors():
+    """The first two decide nothing, and say that they allow it."""
+
+    def floor(name, command, *arguments, verdict=ALLOWED, **more):
+        return Row(f"C floor, {name}", FLOOR, (command, KEY, *arguments), verdict=verdict, **more)
+
+    yield floor("add one", "FLOOR.ADD")
+    yield floor("add one, expire, replicate", "FLOOR.ADDEX")
+    yield floor("GCRA, allowed", "FLOOR.GCRA", 999, 1000, 86400)
+    yield floor("GCRA, denied", "FLOOR.GCRA", 0, 1, 86400, verdict=LIMITED)
+    count, window, rules = logs.ENTRIES, logs.WINDOW_S, logs.FOUR_RULES_FLAT
+    entries = (("FLOOR.ENTRIES", KEY), count)
+    yield floor("4 log rules, allowed", "FLOOR.LOG", *rules, seed=logs.floor(count, window, *rules), entries=entries)
 
 
 def ours(name, verdict, command, **more):
@@ -131,6 +149,7 @@ def throughput():
     return [
         INCR,
         Row("SET EX", NATIVE, ("SET", KEY, "v", "EX", 60)),
+        *floors(),
         Row("RL.PEEK bucket", OURS, ("RL.PEEK", *bucket[1:]), fill=bucket, verdict=ALLOWED),
         *algorithms(),
         *sliding_logs(),

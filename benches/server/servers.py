@@ -22,11 +22,13 @@ from . import Failed, machine
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = Path(os.environ.get("RATELIMIT_SERVERS", ROOT / ".cache/servers"))
 MODULE = Path(os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis_ratelimit.so"))
+FLOOR = ROOT / "target/bench/floor.so"
 REDIS_CELL = Path(os.environ.get("RATELIMIT_REDIS_CELL", ROOT / ".cache/redis-cell/libredis_cell.so"))
 
 # Logs are filled with entries of the past: that is what AT is for.
 LOAD_OURS = f'loadmodule "{MODULE}" allow-at yes'
 LOAD_REDIS_CELL = f'loadmodule "{REDIS_CELL}"'
+LOAD_FLOOR = f'loadmodule "{FLOOR}"'
 
 AOF = ["appendonly yes", "appendfsync everysec", "auto-aof-rewrite-percentage 0"]
 

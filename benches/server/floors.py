@@ -1,0 +1,48 @@
+"""The module in C whose rows show what a server allows: c/floor.c, compiled anew whenever its rows are measured.
+
+The header of the module API is the one in the sources of the crate that our own module is built with.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from . import Failed
+from .servers import FLOOR, ROOT
+
+SOURCE = Path(__file__).parent / "c/floor.c"
+
+CRATE = "redis-module"
+HEADER = "src/include/redismodule.h"
+
+
+def run(command):
+    """What a command says; a failure carries what it complained of."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    except OSError as error:
+        raise Failed(f"{words[0]}: {error.strerror}") from error
+    if done.returncode:
+        raise Failed(f"`{shlex.join(words)}` ended with status {done.returncode}:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def header():
+    """Where cargo keeps it."""
+    # Only what this system needs, which the build has fetched.
+    host = next(line.split()[1] for line in run(["rustc", "-vV"]).splitlines() if line.startswith("host:"))
+    metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={host}"]))
+    for package in metadata["packages"]:
+        found = Path(package["manifest_path"]).parent / HEADER
+        if package["name"] == CRATE and found.exists():
+            return found
+    raise Failed(f"{CRATE} has no {HEADER}, which {SOURCE.relative_to(ROOT)} needs")
+
+
+def build():
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    FLOOR.parent.mkdir(parents=True, exist_ok=True)
+    run([*compiler, "-O2", "-fPIC", "-shared", f"-I{header().parent}", SOURCE, "-o", FLOOR])
