@@ -263,7 +263,7 @@ impl<'a> Part<'a> {
             self.change = Change::Admitted;
             self.limiter.record(check, self.change);
             for ruling in rulings {
-                ruling.remaining = ruling.remaining.saturating_sub(check.cost.into()).max(0);
+                ruling.take(check.cost);
             }
         } else if charges && check.rules.iter().any(Rule::counts_all) {
             self.change = Change::Charged;
@@ -314,7 +314,18 @@ impl Limiter {
     /// Decides, and consumes if the answer says so. `rulings` gets one ruling
     /// a rule, or none behind a block or an exemption; their resets are left
     /// for [`Self::fill_resets`].
+    #[inline]
     pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
+        self.check_straight(asked, rulings).unwrap_or_else(|| self.check_at_length(asked, rulings))
+    }
+
+    /// The same the long way.
+    #[inline(never)]
+    pub(super) fn check_at_length(
+        &mut self,
+        asked: &Check<'_>,
+        rulings: &mut Vec<Ruling>,
+    ) -> Outcome {
         let mut parts = [Part::new(self, *asked)];
         let Conclusion { summary, .. } = decide(&mut parts, rulings);
         let [part] = &parts;
@@ -323,7 +334,14 @@ impl Limiter {
     }
 
     /// The same without consuming.
+    #[inline]
     pub fn peek(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
+        self.peek_straight(check, rulings).unwrap_or_else(|| self.peek_at_length(check, rulings))
+    }
+
+    /// The same the long way.
+    #[inline(never)]
+    pub(super) fn peek_at_length(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         rulings.clear();
         let answer =
             |summary, overruled| Outcome { summary, change: Change::Nothing, ban: None, overruled };
@@ -364,11 +382,7 @@ impl Limiter {
             let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
             let ruling = Ruling::of(rule, reading, check);
             show(ruling);
-            let denies = ruling.verdict == Verdict::Limited && !rule.is_shadow();
-            let longest = survey.denier.is_none_or(|(_, ms)| length(ruling.wait_ms) > length(ms));
-            if denies && longest {
-                survey.denier = Some((index, ruling.wait_ms));
-            }
+            survey.denier = longest_denier(survey.denier, (index, rule, ruling));
         }
         survey
     }
@@ -394,8 +408,7 @@ impl Limiter {
         reading
     }
 
-    /// The deciding rule: the one that denies longest, else the one with the
-    /// least remaining and the longest turn of all. None if all are shadows.
+    /// What the deciding rule says. None if all are shadows.
     fn conclude(
         &self,
         check: &Check<'_>,
@@ -403,26 +416,7 @@ impl Limiter {
         denied: bool,
         rulings: &mut [Ruling],
     ) -> Option<Ruling> {
-        let mut turn_ms = 0;
-        let mut least: Option<(&Rule, Ruling)> = None;
-        for (rule, ruling) in check.rules.iter().zip(rulings.iter_mut()) {
-            if denied && ruling.verdict == Verdict::Allowed {
-                ruling.wait_ms = 0;
-            }
-            if !rule.is_shadow() {
-                turn_ms = longer(turn_ms, ruling.wait_ms);
-                if least.is_none_or(|(_, least)| ruling.remaining < least.remaining) {
-                    least = Some((rule, *ruling));
-                }
-            }
-        }
-        let (rule, mut own) = match survey.denier {
-            Some((denier, _)) => (check.rules.get(denier)?, *rulings.get(denier)?),
-            None => {
-                let (rule, least) = least?;
-                (rule, Ruling { wait_ms: turn_ms, ..least })
-            }
-        };
+        let (rule, mut own) = check.deciding(survey.denier, denied, rulings)?;
         own.reset_ms = self.reset_ms(rule, survey.needs, check.now_us);
         Some(own)
     }
@@ -443,7 +437,47 @@ impl Limiter {
     }
 }
 
-impl Check<'_> {
+/// The rule with the longest wait of those that deny, and that wait, when one
+/// more has spoken.
+#[inline]
+pub(super) fn longest_denier(
+    so_far: Option<(usize, i64)>,
+    (index, rule, ruling): (usize, &Rule, Ruling),
+) -> Option<(usize, i64)> {
+    let denies = ruling.verdict == Verdict::Limited && !rule.is_shadow();
+    let longest = so_far.is_none_or(|(_, ms)| length(ruling.wait_ms) > length(ms));
+    if denies && longest { Some((index, ruling.wait_ms)) } else { so_far }
+}
+
+impl<'a> Check<'a> {
+    /// The deciding rule: the one that denies longest, else the one with the
+    /// least remaining and the longest turn of all. None if all are shadows.
+    #[inline]
+    pub(super) fn deciding(
+        &self,
+        denier: Option<(usize, i64)>,
+        denied: bool,
+        rulings: &mut [Ruling],
+    ) -> Option<(&'a Rule, Ruling)> {
+        let mut turn_ms = 0;
+        let mut least: Option<(&Rule, Ruling)> = None;
+        for (rule, ruling) in self.rules.iter().zip(rulings.iter_mut()) {
+            if denied && ruling.verdict == Verdict::Allowed {
+                ruling.wait_ms = 0;
+            }
+            if !rule.is_shadow() {
+                turn_ms = longer(turn_ms, ruling.wait_ms);
+                if least.is_none_or(|(_, least)| ruling.remaining < least.remaining) {
+                    least = Some((rule, *ruling));
+                }
+            }
+        }
+        match denier {
+            Some((denier, _)) => Some((self.rules.get(denier)?, *rulings.get(denier)?)),
+            None => least.map(|(rule, least)| (rule, Ruling { wait_ms: turn_ms, ..least })),
+        }
+    }
+
     /// Whether there is a time at which the cost could pass.
     fn can_ever_pass(&self) -> bool {
         self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))

@@ -16,6 +16,9 @@
 //! (ITU-T I.371) with the theoretical arrival time written as a debt, which
 //! lets the limit and the burst change without a conversion. Tokens or a TAT
 //! would both have to be converted at each change of the limit.
+//!
+//! Units are numbers of 32 bits and a period is one of 48, so that the sum of
+//! a few of their products stays far below 2^128: additions need no care.
 
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
@@ -130,7 +133,7 @@ impl Debt {
 
     /// The debt at `last_us`, in fractions of the period.
     fn owed(&self) -> u128 {
-        product(u64::from(self.units), self.period_us()).saturating_add(self.rem.get().into())
+        product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
     }
 
     /// The debt at `at_us >= last_us`, in fractions of the period.
@@ -148,7 +151,7 @@ impl Debt {
         let owed = self.drained(rule.limit(), at_us);
         let capacity = rule.capacity();
         let over = owed
-            .saturating_add(product(u64::from(cost), period_us))
+            .wrapping_add(product(u64::from(cost), period_us))
             .saturating_sub(product(capacity, period_us));
         let admits = match (over, limit) {
             (0, _) => Moment::At(at_us),
@@ -167,9 +170,8 @@ impl Debt {
     /// Adds to the debt, but never takes it beyond the capacity.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let owed = self.drained(rule.limit(), at_us);
-        let full = product(rule.capacity(), self.period_us());
-        let raised = owed.saturating_add(product(u64::from(cost), self.period_us()));
-        self.set(owed.max(raised.min(full)));
+        let free = product(rule.capacity(), self.period_us()).saturating_sub(owed);
+        self.set(owed.wrapping_add(product(u64::from(cost), self.period_us()).min(free)));
         self.last_us = at_us;
         self.room = Room::of(rule);
         if rule.limit() > 0 {

@@ -11,7 +11,7 @@ pub fn floor_div(n: u128, d: u64) -> u64 {
     match (u64::try_from(n), d) {
         (_, 0) => 0,
         (Ok(n), d) => n.checked_div(d).unwrap_or(0),
-        (Err(_), d) => narrow(n.checked_div(u128::from(d)).unwrap_or(0)),
+        (Err(_), d) => wide_floor_div(n, d),
     }
 }
 
@@ -20,8 +20,21 @@ pub fn ceil_div(n: u128, d: u64) -> u64 {
     match (u64::try_from(n), d) {
         (_, 0) => 0,
         (Ok(n), d) => n.div_ceil(d),
-        (Err(_), d) => narrow(n.div_ceil(u128::from(d))),
+        (Err(_), d) => wide_ceil_div(n, d),
     }
+}
+
+/// Apart, as few numbers are so large.
+#[cold]
+#[inline(never)]
+fn wide_floor_div(n: u128, d: u64) -> u64 {
+    narrow(n.checked_div(u128::from(d)).unwrap_or(0))
+}
+
+#[cold]
+#[inline(never)]
+fn wide_ceil_div(n: u128, d: u64) -> u64 {
+    narrow(n.div_ceil(u128::from(d)))
 }
 
 /// `n`, capped at `u64::MAX`.

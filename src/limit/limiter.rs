@@ -131,6 +131,23 @@ impl Limiter {
         }
     }
 
+    /// The state of a limiter that holds nothing else.
+    #[inline]
+    pub(super) const fn only_state(&self) -> Option<&State> {
+        match &self.parts {
+            Parts::One(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn only_state_mut(&mut self) -> Option<&mut State> {
+        match &mut self.parts {
+            Parts::One(state) => Some(state),
+            _ => None,
+        }
+    }
+
     /// The state a rule looks at.
     pub(super) fn state_of(&self, rule: &Rule) -> Option<&State> {
         self.states().iter().find(|state| state.belongs_to(rule))
@@ -141,14 +158,18 @@ impl Limiter {
         let place = self.states().iter().position(|state| state.belongs_to(rule));
         let place = place.unwrap_or_else(|| {
             self.drop_stale(check);
-            let state = State::new(rule, check.now_us);
-            match self.parts {
-                Parts::Nothing => self.parts = Parts::One(state),
-                _ => self.change(|many| many.states.push(state)),
-            }
+            self.add(State::new(rule, check.now_us));
             self.states().len().saturating_sub(1)
         });
         self.states_mut().get_mut(place)
+    }
+
+    /// Adds a state to those there are.
+    pub(super) fn add(&mut self, state: State) {
+        match self.parts {
+            Parts::Nothing => self.parts = Parts::One(state),
+            _ => self.change(|many| many.states.push(state)),
+        }
     }
 
     fn retain(&mut self, keep: impl Fn(&State) -> bool) {
@@ -297,14 +318,17 @@ impl Limiter {
     /// Until when the value matters.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
-        let of_states = self
-            .states()
-            .iter()
-            .map(|state| Deadline::new(state.matters_until(), state.period_us()))
-            .fold(Deadline::PASSED, Deadline::or);
-        let of_overrule = self.overrule().map(Override::deadline);
-        let of_trail = self.trail().map(Trail::deadline);
-        [of_overrule, of_trail].into_iter().flatten().fold(of_states, Deadline::or)
+        let of_state = |state: &State| Deadline::new(state.matters_until(), state.period_us());
+        match &self.parts {
+            Parts::Nothing => Deadline::PASSED,
+            Parts::One(state) => of_state(state),
+            Parts::Many(many) => {
+                let of_overrule = many.overrule.as_ref().map(Override::deadline);
+                let of_trail = many.trail.as_deref().map(Trail::deadline);
+                let of_states = many.states.iter().map(of_state);
+                of_states.chain(of_overrule).chain(of_trail).fold(Deadline::PASSED, Deadline::or)
+            }
+        }
     }
 
     /// Shows each heap block held, but for the one the limiter lies in.

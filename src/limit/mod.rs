@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! check      several rules, of one key or several, one answer, all or nothing
+//! straight   the same the short way, where all rules look at the key's one state
 //! ruling     what one rule says: five integers
 //! limiter    the key's value: states, and a block or an exemption
 //! state      what one rule consumed, in the form of its algorithm:
@@ -47,6 +48,7 @@ mod ruling;
 mod series;
 mod spec;
 mod state;
+mod straight;
 mod term;
 mod trail;
 mod uint48;

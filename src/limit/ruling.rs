@@ -50,6 +50,7 @@ impl Ruling {
 
     /// What a rule says of a cost, given what it read, but for the reset, which
     /// depends on what is consumed.
+    #[inline(always)]
     pub(super) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
         let admits = if !rule.can_ever_admit(check.cost) {
             Moment::Never
@@ -77,6 +78,12 @@ impl Ruling {
             wait_ms: wait.millis(),
             reset_ms: 0,
         }
+    }
+
+    /// The cost was consumed.
+    #[inline]
+    pub(super) fn take(&mut self, cost: u32) {
+        self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
     }
 }
 

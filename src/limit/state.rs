@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    fn plain_mut(&mut self) -> &mut Self {
+    pub fn plain_mut(&mut self) -> &mut Self {
         match self {
             Self::Named(named) => &mut named.state,
             state => state,
@@ -146,6 +146,7 @@ impl State {
     }
 
     /// Whether this is the state a rule looks at.
+    #[inline]
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,
@@ -159,6 +160,7 @@ impl State {
         self.is_named_by(rule) && rule.kind() != self.kind()
     }
 
+    #[inline]
     fn has_shape_of(&self, rule: &Rule) -> bool {
         match (self, rule.algorithm()) {
             (Self::Log(_), Algorithm::Log) => true,
@@ -180,12 +182,24 @@ impl State {
         }
     }
 
+    /// Whether a rule whose state it is sees it as it is.
+    #[inline]
+    fn suits(&self, rule: &Rule) -> bool {
+        // Without a name, it is the rule's because it has its shape.
+        debug_assert!(!self.is_plain() || self.has_shape_of(rule), "another rule's state");
+        self.is_plain() || self.plain().has_shape_of(rule)
+    }
+
+    /// Whether this is the state a rule looks at, and needs no other shape.
+    #[inline(always)]
+    pub fn is_just_of(&self, rule: &Rule) -> bool {
+        self.belongs_to(rule) && self.suits(rule)
+    }
+
     /// The state as a rule sees it whose state it is.
     fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Self>> {
         let plain = self.plain();
-        // Without a name, it is the rule's because it has its shape.
-        debug_assert!(!self.is_plain() || plain.has_shape_of(rule), "another rule's state");
-        if self.is_plain() || plain.has_shape_of(rule) {
+        if self.suits(rule) {
             Some(Cow::Borrowed(plain))
         } else if plain.kind() == rule.kind() {
             Some(Cow::Owned(plain.reshaped(rule)))
@@ -225,7 +239,15 @@ impl State {
         }
     }
 
+    pub fn log_part_mut(&mut self) -> Option<&mut Log> {
+        match self {
+            Self::Log(log) => Some(log),
+            _ => None,
+        }
+    }
+
     /// When it was last added to.
+    #[inline]
     pub fn last_us(&self) -> u64 {
         match self.plain() {
             Self::Log(log) => log.last_us(),
@@ -255,7 +277,14 @@ impl State {
     /// window is how far the clock may have stepped back.
     pub fn read(&self, rule: &Rule, window_us: u64, now_us: u64, cost: u32) -> Option<Reading> {
         let at_us = standing_time(now_us, self.last_us(), window_us)?;
-        let reading = match self.seen_by(rule)?.as_ref() {
+        self.seen_by(rule)?.read_at(rule, at_us, cost)
+    }
+
+    /// The same of a plain state that has the rule's shape, at the time it
+    /// lives in.
+    #[inline(always)]
+    pub fn read_at(&self, rule: &Rule, at_us: u64, cost: u32) -> Option<Reading> {
+        let reading = match self {
             Self::Log(log) => log.read(rule, at_us, cost),
             Self::Window(window) => window.read(rule, at_us, cost),
             Self::Fixed(fixed) => fixed.read(rule, at_us, cost),
@@ -273,7 +302,14 @@ impl State {
         let (Some(at_us), Some(state)) = (standing, self.seen_by(rule)) else {
             return Moment::At(0);
         };
-        let clears = match state.as_ref() {
+        state.clears_at(rule, at_us)
+    }
+
+    /// The same of a plain state that has the rule's shape, at the time it
+    /// lives in.
+    #[inline(always)]
+    pub fn clears_at(&self, rule: &Rule, at_us: u64) -> Moment {
+        let clears = match self {
             Self::Log(log) => log.clears(rule),
             Self::Debt(debt) => debt.clears(rule.limit()),
             state => state.clears_by_itself(),
@@ -328,15 +364,20 @@ impl State {
         if !self.plain().has_shape_of(rule) {
             *self = Self::named(rule.name(), self.plain().reshaped(rule));
         }
-        let plain = self.plain_mut();
-        if let Self::Fixed(fixed) = plain
-            && fixed::keep(rule) > 0
-        {
-            let kept = Kept { fixed: **fixed, keep: 0, past: VecDeque::new() };
-            *plain = Self::Kept(Box::new(kept));
-        }
-        match plain {
+        self.plain_mut().consume_at(rule, at_us, cost);
+    }
+
+    /// The same of a plain state that has the rule's shape, at the time it
+    /// lives in.
+    #[inline(always)]
+    pub fn consume_at(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        match self {
             Self::Window(window) => window.consume(rule, at_us, cost),
+            Self::Fixed(fixed) if fixed::keep(rule) > 0 => {
+                let mut kept = Kept { fixed: **fixed, keep: 0, past: VecDeque::new() };
+                kept.consume(rule, at_us, cost);
+                *self = Self::Kept(Box::new(kept));
+            }
             Self::Fixed(fixed) => {
                 fixed.consume(rule, at_us, cost);
             }
@@ -349,7 +390,7 @@ impl State {
 
     /// Logs a request for the log rules of a check.
     pub fn log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool) {
-        let Self::Log(log) = self else { return };
+        let Some(log) = self.log_part_mut() else { return };
         let at_us = standing_time(now_us, log.last_us(), needs.window_us).unwrap_or_else(|| {
             log.clear();
             now_us

@@ -9,6 +9,7 @@
 //! room             `remaining` and `reset_ms` are exact
 //! refund           a refund restores what was
 //! many             all of it over several keys at once
+//! straight         the short way to an answer is as good as the long one
 //! replica          recording what was decided gives an equal limiter
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
@@ -27,6 +28,7 @@ mod refund;
 mod replica;
 mod room;
 mod rules;
+mod straight;
 mod traffic;
 mod turns;
 mod wait;

@@ -1,0 +1,214 @@
+//! The short way to an answer, for what nearly every check is: all its rules
+//! look at one state, and the key holds nothing else, or nothing yet.
+//!
+//! ```text
+//! one rule                 | pointer -> its state |
+//! log rules, any number    | pointer -> the log   |
+//! ```
+//!
+//! Such a check needs no search for the state of each rule, no thought for
+//! other keys, and nothing made or dropped: it reads, consumes and says when
+//! all is clear, of one state. What is not as plain as this turns back before
+//! anything is changed and goes the long way, in `check`, which decides from
+//! the start. Both ways ask the same functions, and come to the same answer.
+
+use super::check::{Outcome, longest_denier};
+use super::limiter::{Change, Check, Limiter};
+use super::log::{Log, Needs};
+use super::reading::standing_time;
+use super::rule::{Kind, Rule};
+use super::ruling::{Ruling, Verdict};
+use super::state::State;
+
+impl Limiter {
+    /// As [`Limiter::check`]; `None`, and nothing changed but `rulings`, if it
+    /// takes the long way.
+    pub(super) fn check_straight(
+        &mut self,
+        check: &Check<'_>,
+        rulings: &mut Vec<Ruling>,
+    ) -> Option<Outcome> {
+        if check.meta.is_some() {
+            return None;
+        }
+        match self.only_state_mut() {
+            Some(state) => decide(state, check, rulings),
+            None => self.check_untouched(check, rulings),
+        }
+    }
+
+    /// The same of a key that holds nothing: as good as an empty state.
+    fn check_untouched(&mut self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
+        if !self.is_empty() {
+            return None;
+        }
+        let (first, others) = check.rules.split_first()?;
+        if !others.is_empty() && check.rules.iter().any(|rule| rule.kind() != Kind::Log) {
+            return None;
+        }
+        let mut state = State::new(first, check.now_us);
+        let outcome = decide(&mut state, check, rulings)?;
+        if outcome.change == Change::Admitted {
+            self.add(state);
+        }
+        Some(outcome)
+    }
+
+    /// As [`Limiter::peek`]; `None` if it takes the long way.
+    pub(super) fn peek_straight(
+        &self,
+        check: &Check<'_>,
+        rulings: &mut Vec<Ruling>,
+    ) -> Option<Outcome> {
+        let state = self.only_state()?;
+        match (state.log_part(), check.rules) {
+            (Some(log), _) => {
+                let sight = Sight::of(log, check, rulings)?;
+                sight.conclude(state, check, Change::Nothing, rulings)
+            }
+            (None, [rule]) => {
+                let (at_us, ruling) = look(state, rule, check)?;
+                rulings.clear();
+                rulings.push(ruling);
+                Some(outcome(state, rule, check, at_us, Change::Nothing, ruling))
+            }
+            (None, _) => None,
+        }
+    }
+}
+
+/// Of a state that all the rules look at, or `None`.
+fn decide(state: &mut State, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
+    match (state.log_part(), check.rules) {
+        (Some(_), _) => decide_on_log(state, check, rulings),
+        (None, [rule]) => decide_by(rule, state, check, rulings),
+        (None, _) => None,
+    }
+}
+
+/// By the one rule of a check and a state that is no log.
+#[inline(always)]
+fn decide_by(
+    rule: &Rule,
+    state: &mut State,
+    check: &Check<'_>,
+    rulings: &mut Vec<Ruling>,
+) -> Option<Outcome> {
+    let (at_us, mut ruling) = look(state, rule, check)?;
+    let denied = ruling.verdict != Verdict::Allowed;
+    if denied && does_more(rule) {
+        return None;
+    }
+    let change = change(check, denied);
+    if change == Change::Admitted {
+        state.plain_mut().consume_at(rule, at_us, check.cost);
+        ruling.take(check.cost);
+    }
+    rulings.clear();
+    rulings.push(ruling);
+    Some(outcome(state, rule, check, at_us, change, ruling))
+}
+
+/// By the log rules of a check.
+fn decide_on_log(
+    state: &mut State,
+    check: &Check<'_>,
+    rulings: &mut Vec<Ruling>,
+) -> Option<Outcome> {
+    let log = state.log_part_mut()?;
+    let sight = Sight::of(log, check, rulings)?;
+    let denied = sight.denier.is_some();
+    if denied && check.rules.iter().any(does_more) {
+        return None;
+    }
+    let change = change(check, denied);
+    if change == Change::Admitted {
+        log.consume(sight.needs, sight.at_us, check.cost, false);
+        for ruling in rulings.iter_mut() {
+            ruling.take(check.cost);
+        }
+    }
+    sight.conclude(state, check, change, rulings)
+}
+
+/// What a check does to a state. What was admitted leaves it with something in
+/// it: there is no emptied one to drop.
+const fn change(check: &Check<'_>, denied: bool) -> Change {
+    if denied || check.cost == 0 { Change::Nothing } else { Change::Admitted }
+}
+
+/// Whether a denial by this rule also blocks the key, or is charged.
+fn does_more(rule: &Rule) -> bool {
+    rule.counts_all() || rule.ban_us().is_some()
+}
+
+/// What a rule says of a state that is no log, and the time the state lives
+/// in. `None` if the rule is on trial, looks elsewhere or needs another shape,
+/// or if the state is forgotten.
+#[inline(always)]
+fn look(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Ruling)> {
+    if rule.is_shadow() || !state.is_just_of(rule) {
+        return None;
+    }
+    let at_us = standing_time(check.now_us, state.last_us(), rule.period_us())?;
+    let reading = state.plain().read_at(rule, at_us, check.cost)?;
+    Some((at_us, Ruling::of(rule, reading, check)))
+}
+
+/// What log rules saw in the log.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    needs: Needs,
+    /// The time the log lives in.
+    at_us: u64,
+    /// The rule with the longest wait of those that deny, and that wait.
+    denier: Option<(usize, i64)>,
+}
+
+impl Sight {
+    /// `None` if a rule is on trial or no log rule, or if the log is forgotten.
+    #[inline(always)]
+    fn of(log: &Log, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Self> {
+        let needs = Needs::of(check.rules);
+        let at_us = standing_time(check.now_us, log.last_us(), needs.window_us)?;
+        let mut denier = None;
+        rulings.clear();
+        for (index, rule) in check.rules.iter().enumerate() {
+            if rule.is_shadow() || rule.kind() != Kind::Log {
+                return None;
+            }
+            let ruling = Ruling::of(rule, log.read(rule, at_us, check.cost), check);
+            denier = longest_denier(denier, (index, rule, ruling));
+            rulings.push(ruling);
+        }
+        Some(Self { needs, at_us, denier })
+    }
+
+    /// The answer of the deciding rule.
+    fn conclude(
+        self,
+        state: &State,
+        check: &Check<'_>,
+        change: Change,
+        rulings: &mut [Ruling],
+    ) -> Option<Outcome> {
+        let (rule, ruling) = check.deciding(self.denier, self.denier.is_some(), rulings)?;
+        Some(outcome(state, rule, check, self.at_us, change, ruling))
+    }
+}
+
+/// The answer of a rule, with its reset.
+#[inline(always)]
+fn outcome(
+    state: &State,
+    rule: &Rule,
+    check: &Check<'_>,
+    at_us: u64,
+    change: Change,
+    ruling: Ruling,
+) -> Outcome {
+    debug_assert!(change == Change::Nothing || !state.is_empty(), "nothing was consumed");
+    let clears = state.plain().clears_at(rule, at_us);
+    let summary = Ruling { reset_ms: clears.after(check.now_us).millis(), ..ruling };
+    Outcome { summary, change, ban: None, overruled: None }
+}
