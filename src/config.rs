@@ -56,11 +56,11 @@ pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), Box<dyn Error>> {
 #[must_use]
 pub fn limits() -> Limits {
     Limits {
-        max_rules: usize::try_from(MAX_RULES.get()).unwrap_or(usize::MAX),
-        max_log_entries: u32::try_from(MAX_LOG_ENTRIES.get()).unwrap_or(MAX_UNITS),
+        max_rules: number(&MAX_RULES).unwrap_or(usize::MAX),
+        max_log_entries: number(&MAX_LOG_ENTRIES).unwrap_or(MAX_UNITS),
         allow_at: ALLOW_AT.is_on(),
-        max_meta: usize::try_from(MAX_META.get()).unwrap_or(usize::MAX),
-        log_entries: u32::try_from(LOG_ENTRIES.get()).unwrap_or(u32::MAX),
+        max_meta: number(&MAX_META).unwrap_or(usize::MAX),
+        log_entries: number(&LOG_ENTRIES).unwrap_or(u32::MAX),
     }
 }
 
@@ -74,5 +74,10 @@ pub fn throttle_alias() -> bool {
 #[inline]
 #[must_use]
 pub fn top_size() -> usize {
-    usize::try_from(TOP_SIZE.get()).unwrap_or(0)
+    number(&TOP_SIZE).unwrap_or(0)
+}
+
+/// No number that can be set here is negative.
+fn number<T: TryFrom<u64>>(setting: &Setting) -> Option<T> {
+    T::try_from(setting.get().cast_unsigned()).ok()
 }

@@ -26,6 +26,7 @@ use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limit::rule::Name;
@@ -67,6 +68,15 @@ lazy_static! {
     static ref STORE: Mutex<Store> = Mutex::default();
 }
 
+/// How often the policies in force may have changed.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// The store, to change.
+fn store_to_change() -> MutexGuard<'static, Store> {
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+    store()
+}
+
 fn store() -> MutexGuard<'static, Store> {
     // A map is whole whatever happened to the call that had it last.
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,7 +111,7 @@ impl Policy {
 pub fn set(name: Name, rules: &[Rule]) {
     let mut policy = Policy::new(name, rules);
     let replaced = {
-        let mut store = store();
+        let mut store = store_to_change();
         if let Some(before) = store.in_force.get(name.as_bytes()) {
             policy.counts = Arc::clone(&before.counts);
         }
@@ -129,7 +139,7 @@ pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
 
 /// Whether there was one to delete.
 pub fn delete(name: &Name) -> bool {
-    let removed = store().in_force.remove(name.as_bytes());
+    let removed = store_to_change().in_force.remove(name.as_bytes());
     removed.is_some()
 }
 
@@ -141,44 +151,82 @@ pub fn all() -> Vec<Arc<Policy>> {
     all
 }
 
-/// The policies that a request names, kept for as long as it runs.
+/// The policies that a request names. They are kept for the next ones, which
+/// name the same few again, until any policy changes.
 #[derive(Debug, Default)]
-pub struct Named(Vec<Arc<Policy>>);
+pub struct Named {
+    /// Those that the request names come first.
+    kept: Vec<Arc<Policy>>,
+    named: usize,
+    /// Of when they are.
+    changes: u64,
+}
 
 impl Named {
-    /// The rules of a policy, which is kept.
+    /// So many at most are kept for the next request: enough for those an
+    /// application names all the time, few enough to be looked through.
+    const KEPT: usize = 8;
+
+    /// The rules of a policy, which is named from here on.
     ///
     /// # Errors
     /// [`Fault::UnknownPolicy`]
     pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
-        let place = match self.0.iter().position(|policy| policy.name.as_bytes() == name) {
+        let changes = CHANGES.load(Ordering::Relaxed);
+        if self.named == 0 && self.changes != changes {
+            self.kept.clear();
+            self.changes = changes;
+        }
+        let place = match self.kept.iter().position(|policy| policy.name.as_bytes() == name) {
             Some(place) => place,
             None => {
-                self.0.push(get(name).ok_or(Fault::UnknownPolicy)?);
-                self.0.len().saturating_sub(1)
+                self.kept.push(get(name).ok_or(Fault::UnknownPolicy)?);
+                self.kept.len().saturating_sub(1)
             }
         };
-        Ok(self.0.get(place).map_or(&[], |policy| policy.rules()))
+        let place = self.put_first(place);
+        Ok(self.kept.get(place).map_or(&[], |policy| policy.rules()))
     }
 
-    pub fn clear(&mut self) {
-        self.0.clear();
+    /// Makes one of those kept one that is named. Where it is then.
+    fn put_first(&mut self, place: usize) -> usize {
+        if place < self.named {
+            return place;
+        }
+        let last = self.named;
+        self.kept.swap(last, place);
+        self.named = last.saturating_add(1);
+        last
     }
 
+    /// Whether any is named.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.named == 0
+    }
+
+    /// Names none.
+    #[inline]
+    pub fn clear(&mut self) {
+        if self.named > 0 {
+            self.named = 0;
+            self.kept.truncate(Self::KEPT);
+        }
+    }
+
+    fn all(&self) -> &[Arc<Policy>] {
+        self.kept.get(..self.named).unwrap_or_default()
     }
 
     /// One of them.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&Policy> {
-        self.0.iter().find(|policy| policy.name.as_bytes() == name).map(|policy| &**policy)
+        self.all().iter().find(|policy| policy.name.as_bytes() == name).map(|policy| &**policy)
     }
 
     /// Counts a check that named them.
     pub fn count(&self, verdict: Verdict) {
-        for policy in &self.0 {
+        for policy in self.all() {
             match verdict {
                 Verdict::Allowed => policy.counts.allowed.add(1),
                 Verdict::Limited => policy.counts.limited.add(1),
@@ -218,7 +266,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
         }
     }
     let mut replaced = Vec::new();
-    let mut store = store();
+    let mut store = store_to_change();
     let Store { in_force, staged } = &mut *store;
     let names = staged.as_mut().unwrap_or(in_force);
     for policy in loaded {
@@ -237,7 +285,7 @@ pub fn on(ctx: &EventContext, occasion: Occasion) {
         Occasion::StagingFailed => drop(store_staged(None)),
         Occasion::StagingDone => {
             if let Some(staged) = store_staged(None) {
-                let replaced = std::mem::replace(&mut store().in_force, staged);
+                let replaced = std::mem::replace(&mut store_to_change().in_force, staged);
                 drop(replaced);
             }
         }
@@ -259,7 +307,7 @@ fn store_staged(staged: Option<Names>) -> Option<Names> {
 }
 
 fn forget_unless_staged() {
-    let mut store = store();
+    let mut store = store_to_change();
     if store.staged.is_none() {
         let forgotten = std::mem::take(&mut store.in_force);
         drop(store);
@@ -275,5 +323,55 @@ pub fn write(info: &Info) {
             let Counts { field, allowed, limited } = &*policy.counts;
             fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(line: &str) -> Vec<Rule> {
+        parse::rules_of_line(line)
+    }
+
+    #[test]
+    fn what_is_kept_for_the_next_request_is_in_force() {
+        let mut named = Named::default();
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        for text in ["kept", "other"] {
+            assert_eq!(named.find(text.as_bytes()), Err(Fault::UnknownPolicy));
+            set(name(text), &rules("20/m"));
+        }
+        for line in ["20/m 800/d", "30/m", "30/m"] {
+            set(name("kept"), &rules(line));
+            assert_eq!(named.find(b"other"), Ok(&rules("20/m")[..]));
+            assert_eq!(named.find(b"kept"), Ok(&rules(line)[..]));
+            // A request sees one policy under a name, whatever happens meanwhile.
+            set(name("kept"), &rules("1/s"));
+            assert_eq!(named.find(b"kept"), Ok(&rules(line)[..]));
+            assert!(named.get(b"kept").is_some_and(|policy| policy.rules() == rules(line)));
+            named.clear();
+            assert!(named.is_empty() && named.get(b"kept").is_none());
+            assert_eq!(named.find(b"kept"), Ok(&rules("1/s")[..]));
+            assert!(named.get(b"other").is_none(), "it was named before");
+            named.clear();
+        }
+        delete(&name("kept"));
+        assert_eq!(named.find(b"kept"), Err(Fault::UnknownPolicy));
+    }
+
+    #[test]
+    fn few_are_kept() {
+        let mut named = Named::default();
+        for n in 0..3 * Named::KEPT {
+            let text = format!("few{n}");
+            set(Name::new(text.as_bytes()).unwrap(), &rules(&format!("{n}/m")));
+        }
+        for n in 0..3 * Named::KEPT {
+            let found = named.find(format!("few{n}").as_bytes());
+            assert_eq!(found, Ok(&rules(&format!("{n}/m"))[..]));
+        }
+        named.clear();
+        assert_eq!(named.kept.len(), Named::KEPT);
     }
 }

@@ -26,8 +26,11 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 
         let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
         if done.is_something() {
-            let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
-            effect::settle(call, &mut key, name, &done, words.args(), clock_us);
+            let mut words = None;
+            let written = call.args().last(request.rule_args);
+            effect::settle_check(call, &mut key, name, &done, clock_us, || {
+                words.insert(Words::of(written, &lexicon.named)).args()
+            });
         }
 
         if request.full {
@@ -37,7 +40,7 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             answer::short(call, outcome.summary);
         }
 
-        count(name, &outcome, rules, rulings, clock_us);
+        count(call, name, &outcome, rules, rulings, clock_us);
         lexicon.named.count(outcome.summary.verdict);
         if done.banned {
             drop(key);
@@ -48,12 +51,20 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// Counts a check that was decided.
-pub fn count(name: Arg<'_>, outcome: &Outcome, rules: &[Rule], rulings: &[Ruling], clock_us: u64) {
+#[inline(always)]
+pub fn count(
+    call: &Call<'_>,
+    name: Arg<'_>,
+    outcome: &Outcome,
+    rules: &[Rule],
+    rulings: &[Ruling],
+    clock_us: u64,
+) {
     let verdict = outcome.summary.verdict;
     metrics::checked(verdict, clock_us);
     metrics::looked_at(outcome.overruled, outcome.ban.is_some(), rules, rulings);
     if verdict != Verdict::Allowed {
-        top::denied(name.bytes(), clock_us);
+        top::denied(call, name, clock_us);
     }
 }
 

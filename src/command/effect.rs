@@ -37,20 +37,22 @@ impl Done<'_> {
     }
 }
 
-/// After a check that did something: the key expires when it should, and who
-/// listens or watches is told. The rules are those of the check, in words.
+/// After a check that did something, as [`settle`]. The rules are those of the
+/// check, in words.
 #[inline]
-pub fn settle(
+pub fn settle_check<'d>(
     call: &Call<'_>,
     key: &mut WriteKey<'_, Limiter>,
     name: Arg<'_>,
-    done: &Done<'_>,
-    rules: Args<'_>,
+    done: &Done<'d>,
     clock_us: u64,
+    rules: impl FnOnce() -> Args<'d>,
 ) {
     let now_us = done.check.now_us;
     let expiry = expiry::settle(key, now_us, clock_us);
-    tell_check(call, name, &done.check, done.change, expiry, rules);
+    if done.change != Change::Nothing {
+        tell(call, name, now_us, expiry, || in_words(done, rules()));
+    }
     if done.banned
         && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
     {
@@ -59,28 +61,36 @@ pub fn settle(
     call.signal_modified(name);
 }
 
-/// Tells what a check did, if it did anything.
-fn tell_check(
-    call: &Call<'_>,
-    name: Arg<'_>,
-    check: &Check<'_>,
-    change: Change,
-    expiry: Expiry,
-    rules: Args<'_>,
-) {
-    let word = match change {
-        Change::Nothing => return,
+/// What a check did. Of one that changed nothing, nobody is told.
+fn in_words<'d>(done: &Done<'d>, rules: Args<'d>) -> (&'static str, Details<'d>) {
+    let word = match done.change {
         Change::Admitted => "admit",
         Change::Charged => "charge",
-        Change::Marked(Verdict::Allowed) => "pass",
+        Change::Nothing | Change::Marked(Verdict::Allowed) => "pass",
         Change::Marked(Verdict::Limited) => "deny",
         Change::Marked(Verdict::Blocked) => "refuse",
     };
-    let units = u64::from(check.cost);
-    tell(call, name, word, check.now_us, expiry, || match check.meta {
+    let units = u64::from(done.check.cost);
+    let details = match done.check.meta {
         None => Details::Units { units, rules },
         Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
-    });
+    };
+    (word, details)
+}
+
+/// After a change: the key expires when it should, and who listens or watches
+/// is told what was done, in a word and its details.
+pub fn settle<'d>(
+    call: &Call<'_>,
+    key: &mut WriteKey<'_, Limiter>,
+    name: Arg<'_>,
+    at_us: u64,
+    clock_us: u64,
+    done: impl FnOnce() -> (&'static str, Details<'d>),
+) {
+    let expiry = expiry::settle(key, at_us, clock_us);
+    tell(call, name, at_us, expiry, done);
+    call.signal_modified(name);
 }
 
 /// Tells of a block, a ban or an exemption.
@@ -93,23 +103,21 @@ pub fn tell_overrule(
     expiry: Expiry,
 ) {
     let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
-    let details = || Details::Overrule { until_us, reason: &overrule.reason };
-    tell(call, name, word, at_us, expiry, details);
+    let details = Details::Overrule { until_us, reason: &overrule.reason };
+    tell(call, name, at_us, expiry, || (word, details));
 }
 
-/// Tells anything else.
 #[inline]
-pub fn tell<'d>(
+fn tell<'d>(
     call: &Call<'_>,
     name: Arg<'_>,
-    word: &'static str,
     at_us: u64,
     expiry: Expiry,
-    details: impl FnOnce() -> Details<'d>,
+    done: impl FnOnce() -> (&'static str, Details<'d>),
 ) {
     call.replicate_effect(name, || {
-        let expire_at_ms = expiry::in_effect(expiry);
-        Effect { at_us, expire_at_ms, word, details: details() }
+        let (word, details) = done();
+        Effect { at_us, expire_at_ms: expiry::in_effect(expiry), word, details }
     });
 }
 

@@ -1,8 +1,8 @@
 //! `RL.REFUND` and `RL.RESET`: taking consumption back.
 
+use super::effect;
 use super::scratch::{self, Scratch};
 use super::words::Words;
-use super::{effect, expiry};
 use crate::datatype::LIMITER;
 use crate::server::{Call, Details, Failure, clock};
 use crate::{config, metrics, parse};
@@ -18,11 +18,9 @@ pub fn refund(call: &Call<'_>) -> Result<(), Failure> {
         let mut key = call.open_write(name, &LIMITER)?;
         let given = key.value().map_or(0, |limiter| limiter.refund(request.units, at_us, rules));
         if given > 0 {
-            let expiry = expiry::settle(&mut key, at_us, clock_us);
             let words = Words::of(call.args().last(request.rule_args), &lexicon.named);
-            let details = || Details::Units { units: request.units.into(), rules: words.args() };
-            effect::tell(call, name, "refund", at_us, expiry, details);
-            call.signal_modified(name);
+            let refund = Details::Units { units: request.units.into(), rules: words.args() };
+            effect::settle(call, &mut key, name, at_us, clock_us, || ("refund", refund));
             metrics::refunded(given);
         }
         call.reply_integer(i64::try_from(given).unwrap_or(i64::MAX));
@@ -39,9 +37,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), Failure> {
     let forgot = key.value().is_some_and(|limiter| limiter.reset());
     if forgot {
         let now_us = clock::now_us();
-        let expiry = expiry::settle(&mut key, now_us, now_us);
-        effect::tell(call, name, "reset", now_us, expiry, || Details::Nothing);
-        call.signal_modified(name);
+        effect::settle(call, &mut key, name, now_us, now_us, || ("reset", Details::Nothing));
     }
     call.reply_integer(i64::from(forgot));
     Ok(())

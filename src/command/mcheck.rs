@@ -62,7 +62,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
             let rulings = rulings.get(part.rulings().clone()).unwrap_or_default();
             metrics::looked_at(part.overruled(), part.ban().is_some(), part.check().rules, rulings);
             if part.denied() {
-                top::denied(name.bytes(), clock_us);
+                top::denied(call, name, clock_us);
             }
         }
 
@@ -78,8 +78,11 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         {
             if done.is_something() {
                 key.keep()?;
-                let words = Words::of(args_of(&request, written, index), &lexicon.named);
-                effect::settle(call, key.key(), name, done, words.args(), clock_us);
+                let mut words = None;
+                let written = args_of(&request, written, index);
+                effect::settle_check(call, key.key(), name, done, clock_us, || {
+                    words.insert(Words::of(written, &lexicon.named)).args()
+                });
             }
         }
 

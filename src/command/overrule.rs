@@ -74,13 +74,11 @@ fn lift(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
         return Ok(());
     };
     limiter.set_override(None);
-    let expiry = expiry::settle(&mut key, now_us, now_us);
     let word = match kind {
         OverrideKind::Block => "unblock",
         OverrideKind::Exempt => "unexempt",
     };
-    effect::tell(call, name, word, now_us, expiry, || Details::Nothing);
-    call.signal_modified(name);
+    effect::settle(call, &mut key, name, now_us, now_us, || (word, Details::Nothing));
     call.reply_integer(1);
     drop(key);
     call.notify(Event::Own(effect::lift_event(kind)), name);

@@ -1,11 +1,11 @@
 //! Buffers that calls reuse, so that a check allocates nothing of its own.
 //!
-//! Taken out for a call and put back after it, so a call within a call (a module
-//! that reacts to a keyspace event) simply gets fresh ones.
+//! A call within a call (a module that reacts to a keyspace event) simply gets
+//! fresh ones.
 
 use super::spelled::Spelled;
 use crate::limit::{Rule, Ruling};
-use crate::parse::{Fault, Known, Memo, ParseError};
+use crate::parse::{Buckets, Fault, Known, Memo, ParseError};
 use crate::policy::Named;
 use crate::server::{Call, PerServer};
 
@@ -14,6 +14,7 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub rulings: Vec<Ruling>,
     pub lexicon: Lexicon,
+    pub buckets: Buckets,
     pub spelled: Spelled,
 }
 
@@ -30,22 +31,20 @@ impl Known for Lexicon {
         self.named.find(name)
     }
 
-    #[inline]
-    fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
-        self.memo.rule(text)
+    #[inline(always)]
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+        self.memo.rule(text, rules)
     }
 }
 
-/// None while a call has them.
-static SCRATCH: PerServer<Option<Box<Scratch>>> = PerServer::new(None);
+static SCRATCH: PerServer<Scratch> = PerServer::empty();
 
-/// Runs a call with the buffers, whatever the last call left in them. A call
-/// that panics loses them.
+/// Runs a call with the buffers, whatever the last call left in them.
 #[inline]
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
-    let mut scratch = SCRATCH.replace(call, None).unwrap_or_default();
-    let result = body(&mut scratch);
-    scratch.lexicon.named.clear();
-    drop(SCRATCH.replace(call, Some(scratch)));
-    result
+    SCRATCH.with(call, |scratch| {
+        let result = body(scratch);
+        scratch.lexicon.named.clear();
+        result
+    })
 }

@@ -14,77 +14,72 @@
 
 use super::scratch::{self, Scratch};
 use super::spelled::Spelled;
-use super::{check, effect, expiry};
+use super::{check, effect};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Verdict};
+use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Ruling, Verdict};
 use crate::metrics;
 use crate::parse::{self, Quantity};
 use crate::server::{Arg, Call, Details, Failure, WriteKey, clock};
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
-    let name = call.key_name()?;
-    let now_us = clock::now_us();
-    let key = call.open_write(name, &LIMITER);
-    // What the key holds comes from memory while the request is read.
-    let request = parse::throttle(call.after_key().bytes())?;
-    let at = At { call, name, key: key?, now_us };
-    let outcome = match request.quantity {
-        Quantity::Take(cost) => at.take(request.rule, cost)?,
-        Quantity::GiveBack(units) => at.give_back(request.rule, units)?,
-    };
-    call.reply_integers(&reply(request.limit.into(), &outcome));
-    Ok(())
+    scratch::with(call, |Scratch { rulings, buckets, spelled, .. }| {
+        let name = call.key_name()?;
+        let now_us = clock::now_us();
+        let key = call.open_write(name, &LIMITER);
+        // What the key holds comes from memory while the request is read.
+        let request = parse::throttle(call.after_key().bytes(), buckets)?;
+        let mut at = At { call, name, key: key?, now_us, rule: &[request.rule], rulings, spelled };
+        let outcome = match request.quantity {
+            Quantity::Take(cost) => at.take(cost)?,
+            Quantity::GiveBack(units) => at.give_back(units),
+        };
+        call.reply_integers(&reply(request.limit.into(), &outcome));
+        Ok(())
+    })
 }
 
-/// A key, opened, and the time.
-struct At<'c> {
+/// A key, opened, the time, and the rule.
+struct At<'c, 's> {
     call: &'c Call<'c>,
     name: Arg<'c>,
     key: WriteKey<'c, Limiter>,
     now_us: u64,
+    rule: &'s [Rule; 1],
+    rulings: &'s mut Vec<Ruling>,
+    spelled: &'s mut Spelled,
 }
 
-impl At<'_> {
+impl At<'_, '_> {
     /// Decides, and consumes if the answer says so.
-    fn take(mut self, rule: Rule, cost: u32) -> Result<Outcome, Failure> {
-        scratch::with(self.call, |Scratch { rulings, spelled, .. }| {
-            let rules = [rule];
-            let check = Check::new(&rules, cost, self.now_us);
-
-            let outcome =
-                datatype::update(&mut self.key, |limiter| limiter.check(&check, rulings))?;
-            if outcome.change != Change::Nothing {
-                self.settle("admit", cost, &rule, spelled);
-            }
-
-            check::count(self.name, &outcome, &rules, rulings, self.now_us);
-            Ok(outcome)
-        })
+    fn take(&mut self, cost: u32) -> Result<Outcome, Failure> {
+        let check = Check::new(self.rule, cost, self.now_us);
+        let outcome =
+            datatype::update(&mut self.key, |limiter| limiter.check(&check, self.rulings))?;
+        if outcome.change != Change::Nothing {
+            self.settle("admit", cost);
+        }
+        check::count(self.call, self.name, &outcome, self.rule, self.rulings, self.now_us);
+        Ok(outcome)
     }
 
     /// Gives units back, and says what a quantity of 0 would then be told.
-    fn give_back(mut self, rule: Rule, units: u32) -> Result<Outcome, Failure> {
-        scratch::with(self.call, |Scratch { rulings, spelled, .. }| {
-            let (rules, now_us) = ([rule], self.now_us);
-            let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, &rules));
-            if given > 0 {
-                self.settle("refund", units, &rule, spelled);
-                metrics::refunded(given);
-            }
-            let check = Check::new(&rules, 0, now_us);
-            Ok(self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, rulings))
-        })
+    fn give_back(&mut self, units: u32) -> Outcome {
+        let (rules, now_us) = (self.rule, self.now_us);
+        let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, rules));
+        if given > 0 {
+            self.settle("refund", units);
+            metrics::refunded(given);
+        }
+        let check = Check::new(rules, 0, now_us);
+        self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, self.rulings)
     }
 
-    /// After a change: the key's expiry, and who is told.
-    fn settle(&mut self, word: &'static str, units: u32, rule: &Rule, spelled: &mut Spelled) {
-        let expiry = expiry::settle(&mut self.key, self.now_us, self.now_us);
-        effect::tell(self.call, self.name, word, self.now_us, expiry, || Details::Units {
-            units: units.into(),
-            rules: spelled.words(rule),
+    fn settle(&mut self, word: &'static str, units: u32) {
+        let Self { call, name, key, now_us, rule: [rule], spelled, .. } = self;
+        effect::settle(call, key, *name, *now_us, *now_us, || {
+            (word, Details::Units { units: units.into(), rules: spelled.words(rule) })
         });
-        self.call.signal_modified(self.name);
     }
 }
 

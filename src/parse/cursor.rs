@@ -44,7 +44,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// # Errors
     /// [`ParseError::Arity`] if there is none.
     pub fn required(&mut self) -> Result<&'a [u8], ParseError> {
-        self.take().ok_or(ParseError::Arity)
+        let Some(arg) = self.take() else { return Err(ParseError::Arity) };
+        Ok(arg)
     }
 
     /// Takes an integer the command cannot do without.
@@ -52,6 +53,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// # Errors
     /// [`ParseError::Arity`] if there is none, [`ParseError::Number`] if it is
     /// no integer within bounds.
+    #[inline]
     pub fn integer<T: TryFrom<u64>>(
         &mut self,
         what: &'static str,
@@ -90,17 +92,26 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
 }
 
 /// The number these decimal digits write: no sign, no blanks, no overflow.
+#[inline]
 #[must_use]
 pub fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
-    text.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then_some(u64::from(byte & 0x0f))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
+    let digit = |byte: &u8| byte.is_ascii_digit().then_some(u64::from(byte & 0x0f));
+    let mut digits = text.iter();
+    if text.len() <= ALWAYS_FIT {
+        return digits.try_fold(0, |number: u64, byte| {
+            Some(number.wrapping_mul(10).wrapping_add(digit(byte)?))
+        });
+    }
+    digits.try_fold(0, |number: u64, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
 }
 
+/// A number of so many digits is less than 2^64.
+const ALWAYS_FIT: usize = 19;
+
+#[inline]
 fn integer<T: TryFrom<u64>>(
     arg: &[u8],
     what: &'static str,
@@ -109,12 +120,13 @@ fn integer<T: TryFrom<u64>>(
     digits(arg)
         .filter(|number| bounds.contains(number))
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| ParseError::Number {
-            what,
-            given: Excerpt::new(arg),
-            min: *bounds.start(),
-            max: *bounds.end(),
-        })
+        .ok_or_else(|| out_of_bounds(arg, what, &bounds))
+}
+
+#[cold]
+fn out_of_bounds(arg: &[u8], what: &'static str, bounds: &RangeInclusive<u64>) -> ParseError {
+    let given = Excerpt::new(arg);
+    ParseError::Number { what, given, min: *bounds.start(), max: *bounds.end() }
 }
 
 #[cfg(test)]

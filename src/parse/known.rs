@@ -3,6 +3,7 @@
 use super::error::{Fault, ParseError};
 use super::rule::{looks_like_rule, rule};
 use crate::limit::Rule;
+use std::slice;
 
 /// What the words of a request may stand for.
 pub trait Known {
@@ -12,10 +13,10 @@ pub trait Known {
     /// Why there are none.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], Fault>;
 
-    /// The rule that a text writes, or what is wrong with it; `None` if it is
-    /// not meant as a rule.
-    fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
-        looks_like_rule(text).then(|| rule(text))
+    /// Adds the rule that a text writes, or says what is wrong with it; `None`
+    /// if it is not meant as a rule.
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+        looks_like_rule(text).then(|| rule(text).map(|rule| rules.push(rule)))
     }
 }
 
@@ -50,21 +51,30 @@ impl Memo {
     const PLACES: usize = 32;
 
     /// As [`Known::rule`].
-    pub fn rule(&mut self, text: &[u8]) -> Option<Result<Rule, ParseError>> {
+    #[inline(always)]
+    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+        let place = Self::place(text);
+        match self.places.get(place) {
+            Some(Some(entry)) if entry.text() == Some(text) => {
+                // Not pushed: that would copy it twice.
+                rules.extend_from_slice(slice::from_ref(&entry.rule));
+                Some(Ok(()))
+            }
+            _ => looks_like_rule(text).then(|| self.read(text, place).map(|rule| rules.push(rule))),
+        }
+    }
+
+    /// Reads a rule, and keeps it in its place.
+    #[cold]
+    fn read(&mut self, text: &[u8], place: usize) -> Result<Rule, ParseError> {
+        let rule = rule(text)?;
         if self.places.is_empty() {
             self.places = vec![None; Self::PLACES].into_boxed_slice();
         }
-        let place = self.places.get_mut(Self::place(text))?;
-        if let Some(entry) = place
-            && entry.text() == Some(text)
-        {
-            return Some(Ok(entry.rule));
+        if let (Some(place), Some(entry)) = (self.places.get_mut(place), Entry::new(text, rule)) {
+            *place = Some(entry);
         }
-        looks_like_rule(text).then(|| {
-            let rule = rule(text)?;
-            *place = Entry::new(text, rule).or(*place);
-            Ok(rule)
-        })
+        Ok(rule)
     }
 
     /// The first and the last eight bytes tell most rules apart.
@@ -115,13 +125,27 @@ mod tests {
         prop::collection::vec(text, 1..200)
     }
 
+    impl Known for Memo {
+        fn policy(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
+            Err(Fault::UnknownPolicy)
+        }
+
+        fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+            self.rule(text, rules)
+        }
+    }
+
+    fn read(known: &mut impl Known, text: &str) -> Option<Result<Vec<Rule>, ParseError>> {
+        let mut rules = Vec::new();
+        known.rule(text.as_bytes(), &mut rules).map(|read| read.map(|()| rules))
+    }
+
     proptest! {
         #[test]
         fn what_was_read_before_is_what_would_be_read(texts in texts()) {
             let mut memo = Memo::default();
             for text in texts {
-                let text = text.as_bytes();
-                prop_assert_eq!(memo.rule(text), Nothing.rule(text));
+                prop_assert_eq!(read(&mut memo, &text), read(&mut Nothing, &text));
             }
         }
     }
@@ -129,9 +153,10 @@ mod tests {
     #[test]
     fn a_rule_is_read_once() {
         let mut memo = Memo::default();
-        memo.rule(b"20/m").unwrap().unwrap();
+        read(&mut memo, "20/m").unwrap().unwrap();
         let entry = memo.places.iter_mut().flatten().next().unwrap();
         entry.rule = rule(b"30/m").unwrap();
-        assert_eq!(memo.rule(b"20/m"), Some(rule(b"30/m")), "it was read again");
+        let again = read(&mut memo, "20/m").unwrap();
+        assert_eq!(again, Ok(vec![rule(b"30/m").unwrap()]), "it was read again");
     }
 }

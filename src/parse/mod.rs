@@ -34,7 +34,7 @@ pub use overrule::{Ends, OverruleRequest, overrule};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use rule::rule;
-pub use throttle::{Quantity, ThrottleRequest, throttle};
+pub use throttle::{Buckets, Quantity, ThrottleRequest, throttle};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(test)]

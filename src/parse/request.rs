@@ -92,7 +92,7 @@ pub fn peek<'a>(
     options_then_rules(args, limits, known, rules, false)
 }
 
-#[inline]
+#[inline(always)]
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
@@ -114,6 +114,23 @@ fn options_then_rules<'a>(
 /// Whatever is wrong first, from left to right.
 #[inline]
 pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+    may_mark: bool,
+) -> Result<CheckRequest<'a>, ParseError> {
+    if args.peek().is_some_and(may_be_option) {
+        return some_options(args, limits, may_mark);
+    }
+    Ok(CheckRequest { cost: 1, at_us: None, full: false, meta: None, rule_args: 0 })
+}
+
+/// Whether it is worth a closer look: most checks come without options, and no
+/// rule begins with a letter and is as short as these words.
+fn may_be_option(text: &[u8]) -> bool {
+    text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
+}
+
+fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_mark: bool,
@@ -251,7 +268,9 @@ pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     more_rules_of(args, limits, known, rules)
 }
 
-/// The same, of rules that join none of those already there.
+/// The same, of rules that join none of those already there. Inlined, as most
+/// checks have one rule, which was read before.
+#[inline(always)]
 pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
@@ -261,26 +280,18 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     let start = rules.len();
     let mut taken: usize = 0;
     while let Some(text) = args.peek() {
-        let group = rules.get(start..).unwrap_or_default();
+        let first_found = rules.len();
         if let Some(name) = text.strip_prefix(b"@") {
             let found = known.policy(name).map_err(|fault| ParseError::rule(text, fault))?;
-            if let Some(limits) = limits {
-                room_for(found.len(), text, limits, group)?;
-                for rule in found {
-                    admissible(rule, limits, group)
-                        .map_err(|fault| ParseError::rule_of(text, rule, fault))?;
-                }
-            }
             rules.extend_from_slice(found);
-        } else if let Some(rule) = known.rule(text) {
-            let rule = rule?;
-            if let Some(limits) = limits {
-                room_for(1, text, limits, group)?;
-                admissible(&rule, limits, group).map_err(|fault| ParseError::rule(text, fault))?;
-            }
-            rules.push(rule);
+        } else if let Some(read) = known.rule(text, rules) {
+            read?;
         } else {
             break;
+        }
+        if let Some(limits) = limits {
+            let (before, found) = rules.split_at_checked(first_found).unwrap_or_default();
+            admissible(text, found, limits, before.get(start..).unwrap_or_default())?;
         }
         args.take();
         taken = taken.saturating_add(1);
@@ -288,25 +299,50 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(taken)
 }
 
-/// Whether the configuration lets more rules in.
-fn room_for(more: usize, text: &[u8], limits: &Limits, before: &[Rule]) -> Result<(), ParseError> {
-    if before.len().saturating_add(more) > limits.max_rules {
-        let given = Excerpt::new(text);
-        return Err(ParseError::TooManyRules { given, max: limits.max_rules });
+/// Whether the configuration and the rules before them let those in that a text
+/// stands for.
+#[inline(always)]
+fn admissible(
+    text: &[u8],
+    found: &[Rule],
+    limits: &Limits,
+    before: &[Rule],
+) -> Result<(), ParseError> {
+    if before.len().saturating_add(found.len()) > limits.max_rules {
+        return Err(too_many(text, limits));
+    }
+    for rule in found {
+        let same = |other: &Rule| other.same_identity(rule);
+        // The first rule, most often the only one, has nothing to be like.
+        let is_again = !before.is_empty() && before.iter().any(same);
+        if is_again || is_too_long(rule, limits) {
+            return Err(inadmissible(text, rule, limits, before));
+        }
     }
     Ok(())
 }
 
-/// Whether the configuration and the rules before it let a rule in.
-fn admissible(rule: &Rule, limits: &Limits, before: &[Rule]) -> Result<(), Fault> {
-    if rule.kind() == Kind::Log && rule.limit() > limits.max_log_entries {
-        return Err(Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries });
-    }
-    match before.iter().find(|other| other.same_identity(rule)) {
-        None => Ok(()),
-        Some(other) => {
-            Err(Fault::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()) })
+fn is_too_long(rule: &Rule, limits: &Limits) -> bool {
+    rule.kind() == Kind::Log && rule.limit() > limits.max_log_entries
+}
+
+#[cold]
+fn too_many(text: &[u8], limits: &Limits) -> ParseError {
+    ParseError::TooManyRules { given: Excerpt::new(text), max: limits.max_rules }
+}
+
+#[cold]
+fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
+    let fault = match before.iter().find(|other| other.same_identity(rule)) {
+        Some(other) if !is_too_long(rule, limits) => {
+            Fault::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()) }
         }
+        _ => Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries },
+    };
+    if text.starts_with(b"@") {
+        ParseError::rule_of(text, rule, fault)
+    } else {
+        ParseError::rule(text, fault)
     }
 }
 

@@ -12,6 +12,7 @@
 
 use super::cursor::{Cursor, digits};
 use super::error::{Excerpt, Fault, ParseError};
+use super::known::place_of;
 use super::request::UNITS;
 use crate::limit::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
 use crate::limit::{Kind, Rule, RuleSpec};
@@ -44,26 +45,70 @@ pub struct ThrottleRequest {
 ///
 /// # Errors
 /// Whatever is wrong first, from left to right.
-pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
+pub fn throttle<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    buckets: &mut Buckets,
+) -> Result<ThrottleRequest, ParseError> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
-    let count = args.integer("count_per_period", UNITS)?;
-    let seconds = args.integer("period", PERIOD_S)?;
+    let count: u32 = args.integer("count_per_period", UNITS)?;
+    let period_s: u32 = args.integer("period", PERIOD_S)?;
     let quantity = args.take().map_or(Ok(Quantity::Take(1)), quantity)?;
     if args.take().is_some() {
         return Err(ParseError::Arity);
     }
     let limit = max_burst.saturating_add(1);
-    let period = Period { count: seconds, unit: Unit::Second };
-    let rule = RuleSpec {
-        burst: Some(limit.into()),
-        name: Name::new(THROTTLE.as_bytes()),
-        ..RuleSpec::new(Kind::Bucket, count, period)
-    };
-    let rule = rule
-        .validate()
-        .map_err(|error| ParseError::rule(THROTTLE.as_bytes(), Fault::Invalid(error)))?;
+    let rule = buckets.bucket(Numbers { limit, count, period_s })?;
     Ok(ThrottleRequest { rule, limit, quantity })
+}
+
+/// Buckets asked for lately, by their numbers: applications ask for the same
+/// few again and again.
+#[derive(Debug, Default)]
+pub struct Buckets {
+    places: Box<[Option<(Numbers, Rule)>]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    limit: u32,
+    count: u32,
+    period_s: u32,
+}
+
+impl Buckets {
+    const PLACES: usize = 32;
+
+    #[inline]
+    fn bucket(&mut self, numbers: Numbers) -> Result<Rule, ParseError> {
+        let Numbers { limit, count, period_s } = numbers;
+        let place = place_of([limit, count, period_s].map(u64::from), Self::PLACES);
+        match self.places.get(place) {
+            Some(Some((known, rule))) if *known == numbers => Ok(*rule),
+            _ => self.make(numbers, place),
+        }
+    }
+
+    /// Makes a bucket, and keeps it in its place.
+    #[cold]
+    fn make(&mut self, numbers: Numbers, place: usize) -> Result<Rule, ParseError> {
+        let period = Period { count: numbers.period_s.into(), unit: Unit::Second };
+        let spec = RuleSpec {
+            burst: Some(numbers.limit.into()),
+            name: Name::new(THROTTLE.as_bytes()),
+            ..RuleSpec::new(Kind::Bucket, numbers.count.into(), period)
+        };
+        let rule = spec
+            .validate()
+            .map_err(|error| ParseError::rule(THROTTLE.as_bytes(), Fault::Invalid(error)))?;
+        if self.places.is_empty() {
+            self.places = vec![None; Self::PLACES].into_boxed_slice();
+        }
+        if let Some(place) = self.places.get_mut(place) {
+            *place = Some((numbers, rule));
+        }
+        Ok(rule)
+    }
 }
 
 fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
@@ -92,7 +137,7 @@ mod tests {
 
     fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
-        throttle(args)
+        throttle(args, &mut Buckets::default())
             .map(|request| (request.rule.to_string(), request.limit, request.quantity))
             .map_err(|error| error.to_string())
     }
@@ -114,6 +159,22 @@ mod tests {
         ] {
             assert_eq!(parsed(args), Ok((rule.to_string(), limit, quantity)), "{args}");
         }
+    }
+
+    #[test]
+    fn a_bucket_that_was_made_before_is_the_one_that_would_be_made() {
+        let mut buckets = Buckets::default();
+        for n in 0..2_000_u32 {
+            let numbers = Numbers { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
+            let made = Buckets::default().bucket(numbers);
+            assert_eq!(buckets.bucket(numbers), made, "{numbers:?}");
+        }
+        let kept = buckets.places.iter().flatten().count();
+        assert_eq!(kept, Buckets::PLACES, "some places are of no use");
+        let (numbers, _) = buckets.places.iter().flatten().next().copied().unwrap();
+        let other = buckets.places.iter().flatten().next_back().copied().unwrap().1;
+        buckets.places.iter_mut().flatten().next().unwrap().1 = other;
+        assert_eq!(buckets.bucket(numbers), Ok(other), "it was made again");
     }
 
     #[test]

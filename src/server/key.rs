@@ -100,7 +100,16 @@ struct OpenKey<'c, T> {
     /// nothing is defragmented within a command, and modules must not write in
     /// keyspace events, which opening another key can publish.
     value: *mut T,
-    deleted: bool,
+    done: Done,
+}
+
+/// What was done to an open key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Nothing,
+    /// It got a value, and with it no expiry.
+    Set,
+    Deleted,
 }
 
 impl<T> Drop for OpenKey<'_, T> {
@@ -112,7 +121,7 @@ impl<T> Drop for OpenKey<'_, T> {
             }
         }
         // Only now, for whoever listens may open the key.
-        if self.deleted {
+        if self.done == Done::Deleted {
             self.call.notify(Event::Deleted, self.name);
         }
     }
@@ -132,7 +141,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
                 .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
         };
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
-        let mut key = Self { key, call, name, value: ptr::null_mut(), deleted: false };
+        let mut key = Self { key, call, name, value: ptr::null_mut(), done: Done::Nothing };
         if !kind.is_type_of(key.key) {
             return if key.is_missing() { Ok(Some(key)) } else { Err(Failure::WrongType) };
         }
@@ -233,6 +242,7 @@ impl<T: Value> WriteKey<'_, T> {
         };
         if status == Some(OK) {
             self.0.value = value;
+            self.0.done = Done::Set;
             return Ok(());
         }
         // SAFETY: the server did not take the box made above.
@@ -249,17 +259,20 @@ impl<T: Value> WriteKey<'_, T> {
             }
         }
         self.0.value = ptr::null_mut();
-        self.0.deleted = true;
+        self.0.done = Done::Deleted;
     }
 
     /// When the key expires, unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
-        self.0.expires_at_ms()
+        if self.0.done == Done::Set { None } else { self.0.expires_at_ms() }
     }
 
     /// Makes the key expire at a time, unix milliseconds, or never.
     pub fn expire_at_ms(&mut self, at_ms: Option<u64>) {
+        if self.0.done == Done::Set {
+            self.0.done = Done::Nothing;
+        }
         let never = i64::from(raw::REDISMODULE_NO_EXPIRE);
         let clamp = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         // SAFETY: the key is open for writing.

@@ -19,8 +19,12 @@ impl Call<'_> {
     pub fn reply_integers(&self, values: &[i64]) {
         self.begin_reply();
         self.array(values.len());
-        for &value in values {
-            self.integer(value);
+        // SAFETY: the context is alive.
+        unsafe {
+            let Some(reply) = raw::RedisModule_ReplyWithLongLong else { return };
+            for &value in values {
+                reply(self.ctx(), c_longlong::from(value));
+            }
         }
     }
 
