@@ -38,7 +38,7 @@ use std::fmt::{self, Display, Formatter};
 /// What a key with one state takes.
 const KEY_BYTES: u64 = 48;
 /// The same where the state is a log, without its entries.
-const LOG_KEY_BYTES: u64 = 52;
+const LOG_KEY_BYTES: u64 = 60;
 /// The same where it is a window, without its counters.
 const WINDOW_KEY_BYTES: u64 = 36;
 

@@ -37,6 +37,8 @@ pub struct Series {
 struct Head {
     /// What the offsets of the first segment count from.
     base_us: u64,
+    /// The time of the newest entry, which every check asks for.
+    newest_us: u64,
     tail: Option<Box<Tail>>,
     /// Where in the ring the oldest entry is.
     front: u32,
@@ -74,7 +76,7 @@ struct Weights {
 }
 
 /// Bytes of a block before its ring.
-const OVERHEAD: u32 = 36;
+const OVERHEAD: u32 = 44;
 
 const _: () = assert!(Headed::<Head, u32>::OVERHEAD == OVERHEAD as usize);
 
@@ -82,9 +84,10 @@ const _: () = assert!(Headed::<Head, u32>::OVERHEAD == OVERHEAD as usize);
 const USUAL: usize = 320;
 
 /// Slots in a ring, chosen so that the block fills a size class of the
-/// allocator: steps of 16 bytes, and from 128 on four to a doubling.
+/// allocator: 64 bytes at least, then steps of 16, and from 128 on four to a
+/// doubling.
 fn capacity_for(entries: u32) -> u32 {
-    let bytes = entries.saturating_mul(4).saturating_add(OVERHEAD);
+    let bytes = entries.saturating_mul(4).saturating_add(OVERHEAD).max(64);
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     let step = 1u32 << doubling.saturating_sub(2).max(4);
     let class = bytes.checked_next_multiple_of(step).unwrap_or(u32::MAX);
@@ -220,7 +223,7 @@ impl Series {
     }
 
     pub fn newest_us(&self) -> Option<u64> {
-        self.head().len.checked_sub(1).map(|last| self.time(last))
+        (!self.is_empty()).then_some(self.head().newest_us)
     }
 
     /// Units before an entry, counted from an arbitrary start.
@@ -362,6 +365,7 @@ impl Series {
             *free = offset;
             let head = self.head_mut();
             head.len = head.len.saturating_add(1);
+            head.newest_us = time_us;
             if let Some(weights) = self.weights_mut() {
                 weights.ends.push_back(total);
             }
@@ -452,6 +456,7 @@ impl Series {
                 weights.ends.pop_back();
             }
         }
+        self.head_mut().newest_us = self.time(left.saturating_sub(1));
     }
 
     /// Forgets every entry; a companion stays, and the note.
@@ -475,9 +480,9 @@ impl Series {
         }
     }
 
-    /// Drops the entries not later than a time.
+    /// Drops the entries not later than a time: most often none or one.
     pub fn drop_until(&mut self, time_us: u64) {
-        self.drop_front(self.first_after(time_us));
+        self.drop_front(self.first_where(0, |index| self.time(index) > time_us));
     }
 
     /// Keeps the newest units, cutting an entry in two if it must.

@@ -16,7 +16,7 @@ use super::rule::{Algorithm, Kind, MAX_NAME, Name, Refill, Rule, THROTTLE};
 use super::window::Window;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::ptr;
+use std::{ptr, slice};
 
 /// 16 bytes: which kind it is, and where. A block for each is no larger than
 /// that kind needs, and a small one lies beside the server's own of that size.
@@ -368,7 +368,7 @@ impl State {
     }
 
     /// The same of a plain state that has the rule's shape, at the time it
-    /// lives in.
+    /// lives in; also of a log that no other rule reads.
     #[inline(always)]
     pub fn consume_at(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         match self {
@@ -384,7 +384,8 @@ impl State {
             Self::Kept(kept) => kept.consume(rule, at_us, cost),
             Self::Debt(debt) => debt.consume(rule, at_us, cost),
             Self::Interval(interval) => interval.consume(rule, at_us, cost),
-            Self::Log(_) | Self::Named(_) => {}
+            Self::Log(log) => log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false),
+            Self::Named(_) => {}
         }
     }
 

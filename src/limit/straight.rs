@@ -61,32 +61,26 @@ impl Limiter {
         rulings: &mut Vec<Ruling>,
     ) -> Option<Outcome> {
         let state = self.only_state()?;
-        match (state.log_part(), check.rules) {
-            (Some(log), _) => {
-                let sight = Sight::of(log, check, rulings)?;
-                sight.conclude(state, check, Change::Nothing, rulings)
-            }
-            (None, [rule]) => {
-                let (at_us, ruling) = look(state, rule, check)?;
-                rulings.clear();
-                rulings.push(ruling);
-                Some(outcome(state, rule, check, at_us, Change::Nothing, ruling))
-            }
-            (None, _) => None,
-        }
+        let [rule] = check.rules else {
+            let sight = Sight::of(state.log_part()?, check, rulings)?;
+            return sight.conclude(state, check, Change::Nothing, rulings);
+        };
+        let (at_us, ruling) = look(state, rule, check)?;
+        rulings.clear();
+        rulings.push(ruling);
+        Some(outcome(state, rule, check, at_us, Change::Nothing, ruling))
     }
 }
 
 /// Of a state that all the rules look at, or `None`.
 fn decide(state: &mut State, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
-    match (state.log_part(), check.rules) {
-        (Some(_), _) => decide_on_log(state, check, rulings),
-        (None, [rule]) => decide_by(rule, state, check, rulings),
-        (None, _) => None,
+    match check.rules {
+        [rule] => decide_by(rule, state, check, rulings),
+        _ => decide_on_log(state, check, rulings),
     }
 }
 
-/// By the one rule of a check and a state that is no log.
+/// By the one rule of a check.
 #[inline(always)]
 fn decide_by(
     rule: &Rule,
@@ -109,7 +103,7 @@ fn decide_by(
     Some(outcome(state, rule, check, at_us, change, ruling))
 }
 
-/// By the log rules of a check.
+/// By several log rules.
 fn decide_on_log(
     state: &mut State,
     check: &Check<'_>,
@@ -142,9 +136,9 @@ fn does_more(rule: &Rule) -> bool {
     rule.counts_all() || rule.ban_us().is_some()
 }
 
-/// What a rule says of a state that is no log, and the time the state lives
-/// in. `None` if the rule is on trial, looks elsewhere or needs another shape,
-/// or if the state is forgotten.
+/// What a rule says of a state, and the time the state lives in. `None` if the
+/// rule is on trial, looks elsewhere or needs another shape, or if the state is
+/// forgotten.
 #[inline(always)]
 fn look(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Ruling)> {
     if rule.is_shadow() || !state.is_just_of(rule) {

@@ -177,14 +177,18 @@ impl<'c, T: Value> OpenKey<'c, T> {
     }
 }
 
+/// Bytes that come from memory together.
+const LINE: usize = 64;
+
 /// Begins to load what lies there, which will be looked at soon.
 #[inline]
 fn prefetch(block: *const [u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..block.len()).step_by(64) {
+    for line in 0..block.len().div_ceil(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = block.cast::<[i8; LINE]>().wrapping_add(line);
         // SAFETY: any address will do, nothing is read from it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(block.cast::<i8>().wrapping_add(line)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = block;

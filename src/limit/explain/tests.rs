@@ -12,7 +12,7 @@ fn every_algorithm_is_explained() {
             "20/m",
             "log:20/1m: at most 20 requests in any minute, wherever it begins (sliding log, \
              exact). Worst burst: 20 requests at once, and never more in any minute. \
-             Memory: 52 bytes, and about 4 a request remembered, up to 80, or 8 a request \
+             Memory: 60 bytes, and about 4 a request remembered, up to 80, or 8 a request \
              once costs differ; one log serves all log rules of a key.",
         ),
         (

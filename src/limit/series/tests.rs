@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 #[test]
 fn blocks_fill_the_allocator_classes() {
-    let classes = [48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640];
+    let classes = [64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640];
     let mut entries = 1;
     for bytes in classes {
         let slots = capacity_for(entries);
