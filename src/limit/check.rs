@@ -89,12 +89,6 @@ pub struct Conclusion {
 /// that a block or an exemption answers for; their resets are left for
 /// [`Limiter::fill_resets`].
 pub fn check(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
-    decide(parts, rulings)
-}
-
-/// Inlined, as most checks are of one part.
-#[inline(always)]
-fn decide(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
     rulings.clear();
     for part in parts.iter_mut() {
         part.look(rulings);
@@ -327,7 +321,7 @@ impl Limiter {
         rulings: &mut Vec<Ruling>,
     ) -> Outcome {
         let mut parts = [Part::new(self, *asked)];
-        let Conclusion { summary, .. } = decide(&mut parts, rulings);
+        let Conclusion { summary, .. } = check(&mut parts, rulings);
         let [part] = &parts;
         let (change, ban, overruled) = (part.change(), part.ban(), part.overruled());
         Outcome { summary, change, ban, overruled }

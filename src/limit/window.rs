@@ -18,7 +18,7 @@
 //! which a sub-interval is exactly `W` long.
 
 use super::blocks::Blocks;
-use super::exact::{ceil_div, floor_div, narrow, product};
+use super::exact::{ceil_div, floor_div, product};
 use super::reading::{Moment, Reading};
 use super::rule::{Algorithm, MAX_RES, Rule};
 use super::uint48::Uint48;
@@ -29,9 +29,10 @@ use std::ptr;
 /// newest first, behind what they are counts of: one block, and with `res=1`
 /// one of 32 bytes, for the reason that a debt is.
 ///
-/// A count stops at 2^48 - 1. A limit is at most 10^9, so only rules on trial
-/// bring it there, by 280,000 requests of the largest cost; whether it goes on
-/// or not, the limit stays exceeded.
+/// A count stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and
+/// rules on trial bring it there, by 280,000 requests of the largest cost in one
+/// sub-interval; whether it goes on or not, the limit stays exceeded. Sums of
+/// products of counts and periods, of 48 bits both, stay far below 2^128.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     counts: Headed<Head, Uint48, u16>,
@@ -67,8 +68,8 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// What is counted so many sub-intervals later, if nothing comes: what all
-    /// of counts, and the count that is weighted.
+    /// What is in sight so many sub-intervals later, if nothing comes: the units
+    /// that count in full, and those that are weighted.
     fn later(&self, later: usize) -> (u64, u64) {
         let res = self.counts.len().saturating_sub(1);
         match res.checked_sub(self.shift.saturating_add(later)) {
@@ -144,41 +145,60 @@ impl Window {
         self.counts().all(|count| count == 0)
     }
 
+    /// A time in ticks: for 60 of them in a microsecond, 64 bits last until the
+    /// end of the year 9999.
+    fn ticks(&self, at_us: u64) -> u64 {
+        at_us.saturating_mul(self.res())
+    }
+
+    /// Ticks in microseconds, rounded up.
+    fn micros(&self, ticks: u64) -> u64 {
+        match self.res() {
+            1 => ticks,
+            res => ticks.div_ceil(res),
+        }
+    }
+
     fn position(&self, at_us: u64) -> Position {
-        let ticks = product(at_us, self.res());
-        let index = floor_div(ticks, self.period_us());
-        let elapsed = narrow(ticks.saturating_sub(product(index, self.period_us())));
-        Position { index, elapsed }
+        let ticks = self.ticks(at_us);
+        let index = ticks.checked_div(self.period_us()).unwrap_or(0);
+        Position { index, elapsed: ticks.saturating_sub(index.saturating_mul(self.period_us())) }
     }
 
     fn sight(&self, at_us: u64) -> Sight<'_> {
         let at = self.position(at_us);
-        let start = product(at_us, self.res()).saturating_sub(at.elapsed.into());
-        let behind = start.saturating_sub(product(self.last_us(), self.res()));
+        let start = self.ticks(at_us).saturating_sub(at.elapsed);
+        let behind = start.saturating_sub(self.ticks(self.last_us()));
         // Most come soon after each other, and need no division.
-        let shift = if behind == 0 { 0 } else { ceil_div(behind, self.period_us()) };
+        let shift = if behind == 0 { 0 } else { ceil_div(behind.into(), self.period_us()) };
         let shift = usize::try_from(shift).unwrap_or(usize::MAX);
         Sight { at, shift, counts: self.counts.items() }
     }
 
     /// `old*(w-e) + cur*w` in ticks.
-    fn load(&self, sight: &Sight<'_>) -> u128 {
-        let (cur, old) = sight.later(0);
-        let weight = self.period_us().saturating_sub(sight.at.elapsed);
-        product(cur, self.period_us()).saturating_add(product(old, weight))
+    fn load(&self, at: Position, (cur, old): (u64, u64)) -> u128 {
+        let weight = self.period_us().saturating_sub(at.elapsed);
+        product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
     /// What still counts at a time, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
-        ceil_div(self.load(&self.sight(at_us)), self.period_us())
+        let sight = self.sight(at_us);
+        ceil_div(self.load(sight.at, sight.later(0)), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let sight = self.sight(at_us);
+        let counts = sight.later(0);
         let limit = product(u64::from(rule.limit()), self.period_us());
-        let load = self.load(&sight);
-        let fits = load.saturating_add(product(u64::from(cost), self.period_us())) <= limit;
-        let admits_us = if fits { at_us } else { self.fits_us(rule, &sight, cost).max(at_us) };
+        let load = self.load(sight.at, counts);
+        let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
+        let admits_us = if fits {
+            at_us
+        } else {
+            let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
+            self.fits_us(&sight, counts, allowance).max(at_us)
+        };
         Reading {
             at_us,
             remaining: floor_div(limit.saturating_sub(load), self.period_us()),
@@ -187,24 +207,23 @@ impl Window {
         }
     }
 
-    /// When a cost that does not fit now but fits an empty window will: one
+    /// When no more than the allowance counts, which it does not do now: one
     /// sub-interval after another is tried, the load falling all the while.
-    fn fits_us(&self, rule: &Rule, sight: &Sight<'_>, cost: u32) -> u64 {
-        let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
+    fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
-            let (cur, old) = sight.later(later);
-            let Some(room) = allowance.checked_sub(cur) else { continue };
-            // old*(W-e) <= room*W
-            let elapsed = match old {
-                0 => 0,
-                old => {
-                    let weight = floor_div(product(room, self.period_us()), old);
-                    self.period_us().saturating_sub(weight)
-                }
-            };
-            let index = sight.at.index.saturating_add(later as u64);
-            let ticks = product(index, self.period_us()).saturating_add(u128::from(elapsed));
-            return ceil_div(ticks, self.res());
+            if let Some(room) = allowance.checked_sub(cur) {
+                // old*(W-e) <= room*W
+                let elapsed = match old {
+                    0 => 0,
+                    old => {
+                        let weight = floor_div(product(room, self.period_us()), old);
+                        self.period_us().saturating_sub(weight)
+                    }
+                };
+                let index = sight.at.index.saturating_add(later as u64);
+                return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
+            }
+            (cur, old) = sight.later(later.saturating_add(1));
         }
         0
     }
@@ -246,7 +265,7 @@ impl Window {
         let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
         let counts = self.counts.items().len().saturating_sub(age);
         let out_of_sight = self.position(self.last_us()).index.saturating_add(counts as u64);
-        Moment::At(ceil_div(product(out_of_sight, self.period_us()), self.res()))
+        Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
     }
 }
 
