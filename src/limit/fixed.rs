@@ -71,11 +71,13 @@ impl Anchor {
 
     /// A window that opens with a count, if none is open.
     fn opened(self, period_us: u64, at_us: u64) -> Term {
-        let start_us = match self.calendar() {
-            None => at_us.cast_signed(),
-            Some(calendar) => calendar::start(self.bounds(calendar, period_us), at_us),
-        };
-        Term::new(period_us, start_us, at_us)
+        match self.calendar() {
+            None => Term::opened_by_count(period_us, at_us),
+            Some(calendar) => {
+                let start_us = calendar::start(self.bounds(calendar, period_us), at_us);
+                Term::new(period_us, start_us, at_us)
+            }
+        }
     }
 
     fn bounds(self, calendar: Calendar, period_us: u64) -> Bounds {

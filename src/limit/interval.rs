@@ -26,7 +26,7 @@ pub struct Interval {
 impl Interval {
     pub fn new(rule: &Rule, now_us: u64) -> Self {
         Self {
-            term: opened(rule.period_us(), now_us),
+            term: Term::opened_by_count(rule.period_us(), now_us),
             used: 0,
             limit: rule.limit(),
             burst: burst(rule),
@@ -71,7 +71,7 @@ impl Interval {
         if used > 0 {
             self.term.reach(at_us);
         } else {
-            self.term = opened(self.period_us(), at_us);
+            self.term = Term::opened_by_count(self.period_us(), at_us);
         }
         let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
         self.used = used.max(used.saturating_add(cost).min(full));
@@ -94,10 +94,6 @@ impl Interval {
 }
 
 /// A term that begins with its first count.
-fn opened(period_us: u64, at_us: u64) -> Term {
-    Term::new(period_us, at_us.cast_signed(), at_us)
-}
-
 fn burst(rule: &Rule) -> u32 {
     match rule.algorithm() {
         Algorithm::Bucket { burst, .. } => burst,

@@ -33,6 +33,12 @@ impl Term {
         }
     }
 
+    /// One that opens with what is first counted in it.
+    #[inline]
+    pub fn opened_by_count(period_us: u64, at_us: u64) -> Self {
+        Self::new(period_us, at_us.cast_signed(), at_us)
+    }
+
     /// One that was saved; `None` if the last count was not in it.
     pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
         let term = Self::new(period_us, start_us, last_us);
