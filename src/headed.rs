@@ -18,15 +18,26 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 /// As many items as it was made with, each a plain value. `N` is the type of
-/// their number: `u8`, `u16` or `u32`.
+/// their number.
 pub struct Headed<H, T: Copy, N: Count = u32> {
     block: NonNull<Block<H, T, N>>,
     owned: PhantomData<Block<H, T, N>>,
 }
 
 /// A number of items.
-pub trait Count: Copy + Into<u32> {}
-impl<N: Copy + Into<u32>> Count for N {}
+///
+/// # Safety
+/// It takes memory, and its copies are the same number as `u32` whenever it is
+/// asked for: as many items are written, read and freed as there was room made
+/// for.
+pub unsafe trait Count: Copy + Into<u32> {}
+
+// SAFETY: plain integers.
+unsafe impl Count for u8 {}
+// SAFETY: likewise.
+unsafe impl Count for u16 {}
+// SAFETY: likewise.
+unsafe impl Count for u32 {}
 
 /// How a block begins; it goes on with the items.
 #[repr(C)]
@@ -121,8 +132,8 @@ impl<H, T: Copy, N: Count> Headed<H, T, N> {
     }
 
     /// # Safety
-    /// The block is one that [`Self::into_raw`] gave, or the copy of one that
-    /// took its place, and is owned by nobody else.
+    /// The block is one that [`Self::into_raw`] gave, of the same types, or the
+    /// copy of one that took its place, and is owned by nobody else.
     pub unsafe fn from_raw(start: *mut u8) -> Self {
         // SAFETY: a block is nowhere near null.
         let block = unsafe { NonNull::new_unchecked(start.cast()) };

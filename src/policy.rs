@@ -68,13 +68,15 @@ lazy_static! {
     static ref STORE: Mutex<Store> = Mutex::default();
 }
 
-/// How often the policies in force may have changed.
+/// How often the policies in force may have changed. It is counted under the
+/// lock, so that who sees the new count waits for the change.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// The store, to change.
 fn store_to_change() -> MutexGuard<'static, Store> {
+    let store = store();
     CHANGES.fetch_add(1, Ordering::Relaxed);
-    store()
+    store
 }
 
 fn store() -> MutexGuard<'static, Store> {

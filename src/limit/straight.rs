@@ -76,6 +76,8 @@ impl Limiter {
 fn decide(state: &mut State, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
     match check.rules {
         [rule] => decide_by(rule, state, check, rulings),
+        // Nobody would say what a log has to keep.
+        [] => None,
         _ => decide_on_log(state, check, rulings),
     }
 }

@@ -158,6 +158,12 @@ pub fn rule_set(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(any_rule(), 1..=most).prop_map(distinct)
 }
 
+/// Log rules for one check.
+pub fn any_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = of_kind(Kind::Log, option::weighted(0.2, name()));
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
 /// Log rules that neither charge denials nor stand aside.
 pub fn plain_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let rule = of_kind(Kind::Log, Just(None)).prop_map(|rule| {

@@ -1,8 +1,10 @@
 //! The short way and the long way to an answer are one: what is said, and what
 //! is left in the limiter. And who can go the short way does.
 
-use super::rules::{any_namesakes, any_rule, plain_logs, rule_set, spec_of};
-use super::traffic::{Action, Call, Clock, Traffic, changing, one_at_a_time, steady};
+use super::rules::{any_logs, any_namesakes, any_rule, plain_logs, rule_set, spec_of};
+use super::traffic::{
+    Action, Call, Clock, Traffic, changing, changing_between, one_at_a_time, steady,
+};
 use super::{act, cases};
 use crate::limit::rule::{Kind, Rule, RuleSpec};
 use crate::limit::{Change, Check, Limiter, Meta, Override, OverrideKind, Ruling, encode};
@@ -130,6 +132,25 @@ fn one_answer_under_namesakes() {
 #[test]
 fn one_answer_of_one_log() {
     always_equal(steady(plain_logs(4), CALLS, Clock::StepsBack), 3_000, 40);
+}
+
+/// Also of those on trial, and of those that charge denials, which others then
+/// pass over.
+#[test]
+fn one_answer_of_one_log_under_rules_that_change() {
+    always_equal(changing_between((any_logs(3), any_logs(3)), CALLS), 3_000, 25);
+}
+
+/// A check without rules asks nothing of a log, and takes nothing out of it.
+#[test]
+fn one_answer_to_no_rules() {
+    let rules = crate::parse::rules_of_line("20/m 80/h");
+    let mut limiter = Limiter::default();
+    limiter.check(&Check::new(&rules, 3, 1_700_000_000_000_000), &mut Vec::new());
+    assert!(
+        !both_ways(&mut limiter, &Check::new(&[], 1, 1_700_000_000_000_000)).expect("one answer")
+    );
+    assert!(!limiter.is_empty());
 }
 
 #[test]

@@ -167,15 +167,21 @@ pub fn one_at_a_time(
 
 /// Traffic under rules that change: their limits mostly, sometimes everything.
 pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic> {
+    changing_between((rule_set(most_rules), rule_set(most_rules)), most)
+}
+
+/// The same, where everything is the second of two sets of rules.
+pub fn changing_between(
+    both: impl Strategy<Value = (Vec<Rule>, Vec<Rule>)>,
+    most: usize,
+) -> impl Strategy<Value = Traffic> {
     let other_limits = prop::collection::vec(any_limits(), 8);
-    let rule_sets = (rule_set(most_rules), rule_set(most_rules), other_limits).prop_map(
-        |(rules, others, limits)| {
-            let relimited = |limits: &[Limits]| -> Vec<Rule> {
-                rules.iter().zip(limits).map(|(rule, limits)| limits.of(rule)).collect()
-            };
-            vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
-        },
-    );
+    let rule_sets = (both, other_limits).prop_map(|((rules, others), limits)| {
+        let relimited = |limits: &[Limits]| -> Vec<Rule> {
+            rules.iter().zip(limits).map(|(rule, limits)| limits.of(rule)).collect()
+        };
+        vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
+    });
     of(rule_sets, most, Clock::StepsBack)
 }
 

@@ -68,6 +68,13 @@ proptest! {
             let units: Vec<u64> =
                 series.iter().flat_map(|(t, w)| std::iter::repeat_n(t, w as usize)).collect();
             prop_assert_eq!(&units, &naive);
+            prop_assert_eq!(series.newest_us(), naive.last().copied());
+            prop_assert_eq!(series.oldest_us(), naive.first().copied());
+            if let Some((tail, segments)) = series.segments() {
+                let left = tail.dropped + 1..tail.dropped + series.len();
+                let needed = |segment: &Segment| left.contains(&segment.first);
+                prop_assert!(segments.iter().all(needed), "{segments:?} of {left:?}");
+            }
             for age in [0, 1, 500, 1_000_000, 5_000_000_000] {
                 let after = naive.iter().filter(|&&time| time > now - age).count();
                 prop_assert_eq!(series.units_after(Some(now - age)), after as u64);
