@@ -5,6 +5,7 @@ The header of the module API is the one in the sources of the crate that our own
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -33,7 +34,7 @@ def run(command):
 def header():
     """Where cargo keeps it."""
     # Only what this system needs, which the build has fetched.
-    host = next(line.split()[1] for line in run(["rustc", "-vV"]).splitlines() if line.startswith("host:"))
+    host = re.search(r"^host: (\S+)$", run(["rustc", "-vV"]), re.MULTILINE)[1]
     metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={host}"]))
     for package in metadata["packages"]:
         found = Path(package["manifest_path"]).parent / HEADER

@@ -50,8 +50,8 @@ pub fn settle_check<'d>(
 ) {
     let now_us = done.check.now_us;
     let expiry = expiry::settle(key, now_us, clock_us);
-    if done.change != Change::Nothing {
-        tell(call, name, now_us, expiry, || in_words(done, rules()));
+    if let Some(word) = word(done.change) {
+        tell(call, name, now_us, expiry, || (word, details(&done.check, rules())));
     }
     if done.banned
         && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
@@ -61,21 +61,24 @@ pub fn settle_check<'d>(
     call.signal_modified(name);
 }
 
-/// What a check did. Of one that changed nothing, nobody is told.
-fn in_words<'d>(done: &Done<'d>, rules: Args<'d>) -> (&'static str, Details<'d>) {
-    let word = match done.change {
-        Change::Admitted => "admit",
-        Change::Charged => "charge",
-        Change::Nothing | Change::Marked(Verdict::Allowed) => "pass",
-        Change::Marked(Verdict::Limited) => "deny",
-        Change::Marked(Verdict::Blocked) => "refuse",
-    };
-    let units = u64::from(done.check.cost);
-    let details = match done.check.meta {
+/// What a check did, if it did anything.
+const fn word(change: Change) -> Option<&'static str> {
+    match change {
+        Change::Nothing => None,
+        Change::Admitted => Some("admit"),
+        Change::Charged => Some("charge"),
+        Change::Marked(Verdict::Allowed) => Some("pass"),
+        Change::Marked(Verdict::Limited) => Some("deny"),
+        Change::Marked(Verdict::Blocked) => Some("refuse"),
+    }
+}
+
+fn details<'d>(check: &Check<'d>, rules: Args<'d>) -> Details<'d> {
+    let units = u64::from(check.cost);
+    match check.meta {
         None => Details::Units { units, rules },
         Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
-    };
-    (word, details)
+    }
 }
 
 /// After a change: the key expires when it should, and who listens or watches

@@ -1,7 +1,7 @@
 //! Rules in words, for the effects of commands whose callers write none.
 
 use crate::limit::Rule;
-use crate::parse::place_of;
+use crate::parse::lately::{Lately, place_of};
 use crate::server::{Args, Texts};
 
 /// Rules told lately, each with its words: applications send the same few again
@@ -9,7 +9,7 @@ use crate::server::{Args, Texts};
 /// again.
 #[derive(Debug, Default)]
 pub struct Spelled {
-    places: Box<[Option<Entry>]>,
+    entries: Lately<Entry>,
 }
 
 #[derive(Debug)]
@@ -19,31 +19,27 @@ struct Entry {
 }
 
 impl Spelled {
-    const PLACES: usize = 32;
-
     /// The rule as one argument.
     pub fn words(&mut self, rule: &Rule) -> Args<'_> {
-        if self.places.is_empty() {
-            self.places = (0..Self::PLACES).map(|_| None).collect();
+        let place = place(rule);
+        let is_known = self.entries.get(place).is_some_and(|entry| entry.rule == *rule);
+        if !is_known {
+            let words = Texts::new([rule.to_string()].iter());
+            self.entries.put(place, Entry { rule: *rule, words });
         }
-        let Some(place) = self.places.get_mut(Self::place(rule)) else { return Args::default() };
-        if place.as_ref().is_none_or(|entry| entry.rule != *rule) {
-            *place = None;
-        }
-        let spell = || Entry { rule: *rule, words: Texts::new([rule.to_string()].iter()) };
-        place.get_or_insert_with(spell).words.args()
+        self.entries.get(place).map_or(Args::default(), |entry| entry.words.args())
     }
+}
 
-    /// The numbers of a rule tell most rules apart.
-    fn place(rule: &Rule) -> usize {
-        let numbers = [rule.limit().into(), rule.period_us(), rule.capacity()];
-        place_of(numbers, Self::PLACES)
-    }
+/// The numbers of a rule tell most rules apart.
+fn place(rule: &Rule) -> usize {
+    place_of([rule.limit().into(), rule.period_us(), rule.capacity()])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::lately::PLACES;
     use crate::parse::rule;
 
     #[test]
@@ -54,10 +50,11 @@ mod tests {
                 rule(format!("bucket:{}/{}s,burst={n}", n % 3, n % 5 + 1).as_bytes()).unwrap();
             for _ in 0..2 {
                 spelled.words(&rule);
-                let kept = spelled.places[Spelled::place(&rule)].as_ref().unwrap();
-                assert_eq!(kept.rule, rule);
+                let kept = spelled.entries.get(place(&rule)).map(|entry| entry.rule);
+                assert_eq!(kept, Some(rule));
             }
         }
-        assert!(spelled.places.iter().all(Option::is_some), "some places are of no use");
+        let kept = spelled.entries.iter_mut().count();
+        assert_eq!(kept, PLACES, "some places are of no use");
     }
 }

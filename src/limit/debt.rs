@@ -17,8 +17,9 @@
 //! lets the limit and the burst change without a conversion. Tokens or a TAT
 //! would both have to be converted at each change of the limit.
 //!
-//! Units are numbers of 32 bits and a period is one of 48, so that the sum of
-//! a few of their products stays far below 2^128: additions need no care.
+//! Units are numbers of 32 bits, a period is one of 48 and a time one of 64, so
+//! that the sum of a few products of one with units stays far below 2^128:
+//! additions need no care.
 
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};

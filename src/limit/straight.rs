@@ -62,8 +62,8 @@ impl Limiter {
     ) -> Option<Outcome> {
         let state = self.only_state()?;
         let [rule] = check.rules else {
-            let sight = Sight::of(state.log_part()?, check, rulings)?;
-            return sight.conclude(state, check, Change::Nothing, rulings);
+            let found = Findings::of(state.log_part()?, check, rulings)?;
+            return found.conclude(state, check, Change::Nothing, rulings);
         };
         let (at_us, ruling) = look(state, rule, check)?;
         rulings.clear();
@@ -112,19 +112,19 @@ fn decide_on_log(
     rulings: &mut Vec<Ruling>,
 ) -> Option<Outcome> {
     let log = state.log_part_mut()?;
-    let sight = Sight::of(log, check, rulings)?;
-    let denied = sight.denier.is_some();
+    let found = Findings::of(log, check, rulings)?;
+    let denied = found.denier.is_some();
     if denied && check.rules.iter().any(does_more) {
         return None;
     }
     let change = change(check, denied);
     if change == Change::Admitted {
-        log.consume(sight.needs, sight.at_us, check.cost, false);
+        log.consume(found.needs, found.at_us, check.cost, false);
         for ruling in rulings.iter_mut() {
             ruling.take(check.cost);
         }
     }
-    sight.conclude(state, check, change, rulings)
+    found.conclude(state, check, change, rulings)
 }
 
 /// What a check does to a state. What was admitted leaves it with something in
@@ -153,7 +153,7 @@ fn look(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Ruling)> 
 
 /// What log rules saw in the log.
 #[derive(Clone, Copy, Debug)]
-struct Sight {
+struct Findings {
     needs: Needs,
     /// The time the log lives in.
     at_us: u64,
@@ -161,7 +161,7 @@ struct Sight {
     denier: Option<(usize, i64)>,
 }
 
-impl Sight {
+impl Findings {
     /// `None` if a rule is on trial or no log rule, or if the log is forgotten.
     #[inline(always)]
     fn of(log: &Log, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Self> {

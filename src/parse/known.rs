@@ -1,6 +1,7 @@
 //! What need not be read: policies, and rules that were read before.
 
 use super::error::{Fault, ParseError};
+use super::lately::{Lately, place_of};
 use super::rule::{looks_like_rule, rule};
 use crate::limit::Rule;
 use std::slice;
@@ -34,7 +35,7 @@ impl Known for Nothing {
 /// again. A text has one reading, so what was read once need not be read again.
 #[derive(Debug, Default)]
 pub struct Memo {
-    places: Box<[Option<Entry>]>,
+    entries: Lately<Entry>,
 }
 
 /// Longer texts are read each time.
@@ -48,14 +49,12 @@ struct Entry {
 }
 
 impl Memo {
-    const PLACES: usize = 32;
-
     /// As [`Known::rule`].
     #[inline(always)]
     pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
-        let place = Self::place(text);
-        match self.places.get(place) {
-            Some(Some(entry)) if entry.text() == Some(text) => {
+        let place = place(text);
+        match self.entries.get(place) {
+            Some(entry) if entry.text() == Some(text) => {
                 // Not pushed: that would copy it twice.
                 rules.extend_from_slice(slice::from_ref(&entry.rule));
                 Some(Ok(()))
@@ -68,34 +67,19 @@ impl Memo {
     #[cold]
     fn read(&mut self, text: &[u8], place: usize) -> Result<Rule, ParseError> {
         let rule = rule(text)?;
-        if self.places.is_empty() {
-            self.places = vec![None; Self::PLACES].into_boxed_slice();
-        }
-        if let (Some(place), Some(entry)) = (self.places.get_mut(place), Entry::new(text, rule)) {
-            *place = Some(entry);
+        if let Some(entry) = Entry::new(text, rule) {
+            self.entries.put(place, entry);
         }
         Ok(rule)
     }
-
-    /// The first and the last eight bytes tell most rules apart.
-    fn place(text: &[u8]) -> usize {
-        match (text.first_chunk(), text.last_chunk()) {
-            (Some(&first), Some(&last)) => {
-                place_of([first, last].map(u64::from_le_bytes), Self::PLACES)
-            }
-            _ => place_of(text.iter().copied().map(u64::from), Self::PLACES),
-        }
-    }
 }
 
-/// A place for these numbers, of so many places.
-#[inline]
-pub fn place_of(numbers: impl IntoIterator<Item = u64>, places: usize) -> usize {
-    /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, number: u64| (hash.rotate_left(5) ^ number).wrapping_mul(ODD);
-    let hash = numbers.into_iter().fold(0, mix) >> 32;
-    usize::try_from(hash).unwrap_or(0).checked_rem(places).unwrap_or(0)
+/// The first and the last eight bytes tell most rules apart.
+fn place(text: &[u8]) -> usize {
+    match (text.first_chunk(), text.last_chunk()) {
+        (Some(&first), Some(&last)) => place_of([first, last].map(u64::from_le_bytes)),
+        _ => place_of(text.iter().copied().map(u64::from)),
+    }
 }
 
 impl Entry {
@@ -154,7 +138,7 @@ mod tests {
     fn a_rule_is_read_once() {
         let mut memo = Memo::default();
         read(&mut memo, "20/m").unwrap().unwrap();
-        let entry = memo.places.iter_mut().flatten().next().unwrap();
+        let entry = memo.entries.iter_mut().next().unwrap();
         entry.rule = rule(b"30/m").unwrap();
         let again = read(&mut memo, "20/m").unwrap();
         assert_eq!(again, Ok(vec![rule(b"30/m").unwrap()]), "it was read again");

@@ -12,7 +12,7 @@
 
 use super::cursor::{Cursor, digits};
 use super::error::{Excerpt, Fault, ParseError};
-use super::known::place_of;
+use super::lately::{Lately, place_of};
 use super::request::UNITS;
 use crate::limit::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
 use crate::limit::{Kind, Rule, RuleSpec};
@@ -66,7 +66,7 @@ pub fn throttle<'a>(
 /// few again and again.
 #[derive(Debug, Default)]
 pub struct Buckets {
-    places: Box<[Option<(Numbers, Rule)>]>,
+    made: Lately<(Numbers, Rule)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +77,12 @@ struct Numbers {
 }
 
 impl Buckets {
-    const PLACES: usize = 32;
-
     #[inline]
     fn bucket(&mut self, numbers: Numbers) -> Result<Rule, ParseError> {
         let Numbers { limit, count, period_s } = numbers;
-        let place = place_of([limit, count, period_s].map(u64::from), Self::PLACES);
-        match self.places.get(place) {
-            Some(Some((known, rule))) if *known == numbers => Ok(*rule),
+        let place = place_of([limit, count, period_s].map(u64::from));
+        match self.made.get(place) {
+            Some((known, rule)) if *known == numbers => Ok(*rule),
             _ => self.make(numbers, place),
         }
     }
@@ -101,12 +99,7 @@ impl Buckets {
         let rule = spec
             .validate()
             .map_err(|error| ParseError::rule(THROTTLE.as_bytes(), Fault::Invalid(error)))?;
-        if self.places.is_empty() {
-            self.places = vec![None; Self::PLACES].into_boxed_slice();
-        }
-        if let Some(place) = self.places.get_mut(place) {
-            *place = Some((numbers, rule));
-        }
+        self.made.put(place, (numbers, rule));
         Ok(rule)
     }
 }
@@ -132,6 +125,7 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lately::PLACES;
     use super::*;
     use Quantity::{GiveBack, Take};
 
@@ -169,11 +163,12 @@ mod tests {
             let made = Buckets::default().bucket(numbers);
             assert_eq!(buckets.bucket(numbers), made, "{numbers:?}");
         }
-        let kept = buckets.places.iter().flatten().count();
-        assert_eq!(kept, Buckets::PLACES, "some places are of no use");
-        let (numbers, _) = buckets.places.iter().flatten().next().copied().unwrap();
-        let other = buckets.places.iter().flatten().next_back().copied().unwrap().1;
-        buckets.places.iter_mut().flatten().next().unwrap().1 = other;
+        let kept = buckets.made.iter_mut().count();
+        assert_eq!(kept, PLACES, "some places are of no use");
+        let (_, other) = *buckets.made.iter_mut().next_back().unwrap();
+        let (numbers, rule) = buckets.made.iter_mut().next().unwrap();
+        *rule = other;
+        let numbers = *numbers;
         assert_eq!(buckets.bucket(numbers), Ok(other), "it was made again");
     }
 
