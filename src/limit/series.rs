@@ -532,7 +532,7 @@ impl Series {
     }
 }
 
-/// Series are equal when their entries are, however they are laid out.
+/// Series are equal when their entries and notes are, however they are laid out.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
