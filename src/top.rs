@@ -1,15 +1,25 @@
 //! The keys most often denied lately, of however many there are, in the room
 //! of a few: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient
-//! Computation of Frequent and Top-k Elements in Data Streams", 2005).
+//! Computation of Frequent and Top-k Elements in Data Streams", 2005), with a
+//! filter before it (Homem and Carvalho, "Finding Top-k Elements in Data
+//! Streams", 2010).
 //!
 //! ```text
 //! order   9:a  4:f  4:c  4:d  2:x    k counts, largest first, each with its slot
 //! slots   c  a  x  f  d              the keys; each knows its place in the order
 //! index   hash of a key -> slot
+//! cells   0  2  0  1  0  0  2 ...    8k counts of the keys that are not here, by hash
 //!
-//! c is denied        c and f change places, c counts 5
-//! y, not here, is    x leaves, y counts 3: the one, and the 2 it may have had
+//! c is denied                   c and f change places, c counts 5
+//! y, not here, is; its cell: 1  it has 2 then, and y stays outside
+//! y is denied once more         x leaves, to be counted in its cell, which gets 2;
+//!                               y counts 3: the one, and the 2 it may have had
 //! ```
+//!
+//! A key that is not here is counted in its cell, with all others whose cell
+//! that is, up to the smallest counter; then it takes that over. So a flood of
+//! keys that are all different raises cells, one in eight or so of them a
+//! counter, and those who have the counters stay longer.
 //!
 //! A counter that grows by one goes no further than past its equals: two change
 //! places. Slots stay where they are, so that takes two numbers of slots and no
@@ -17,16 +27,16 @@
 //! of them, as those of frequent keys are, or if they begin where the last such
 //! raise has left them, as when newcomers take over the smallest one by one;
 //! else a binary search of the counts tells. So a denial costs one hash and one
-//! look-up, two more if the key is not here, and now and then a search of `log k`
-//! steps, however many keys there are. A key that is not here gets the smallest
-//! counter, with what that counted as its `error`, and its slot, buffer and all:
-//! once all counters are taken, nothing is allocated but for a longer key.
+//! look-up, two more if a key enters, and now and then a search of `log k`
+//! steps, however many keys there are. Once all counters are taken, a key that
+//! enters gets the smallest, with what that counted as its `error`, and its slot,
+//! buffer and all: nothing is allocated any more but for a longer key.
 //!
 //! # Lately
 //!
 //! Every half-life, counts are halved, and those that fall to nothing leave;
-//! after a pause, several halvings at once. It costs a pass over the counters,
-//! a few microseconds in ten minutes.
+//! after a pause, several halvings at once. It costs a pass over counters and
+//! cells, a few microseconds in ten minutes with the hundred there usually are.
 //!
 //! # How wrong it can be
 //!
@@ -42,33 +52,37 @@
 //!
 //! Without halving all counts are whole and the ones in 3 and 4 are not needed:
 //! `error <= N/k`, and a key with `f > N/k` is here. Why: a denial adds one to
-//! one counter, and a key that enters takes its counter over, so the counts add
-//! up to `N` at most, and the smallest of `k` is at most `N/k`. Let `missed` be
-//! the last count that made room. The smallest only ever grows, so no key that
-//! left had more than `missed`, which is 1 and 4 for those that are not here,
-//! and `missed <= N/k`. One that enters had 0 to `missed`: it counts `missed`
-//! and the one, its error is `missed`, which is 1, 2 and 3.
+//! one counter at most, and a key that enters takes its counter over, so the
+//! counts add up to `N` at most, and the smallest of `k` is at most `N/k`. No
+//! cell has more than that smallest, which only ever grows: it is added to only
+//! while it has less, and gets the smallest when a key leaves for it. No cell
+//! has less than any of its keys had: it gets the count of one that leaves, and
+//! one for each denial. That is 1 and 4 for those that are not here. One that
+//! enters had 0 to the smallest, as its cell has as much as that: it counts the
+//! smallest and the one, its error is the smallest, which is 1, 2 and 3.
 //!
-//! Halving keeps all of it if counts and `missed` are rounded down, and errors
-//! up. Down, the sum is at most halved, as `N` is. Whole denials halve as counts
-//! do, `floor(floor(f)/2) = floor(f/2)`, so that what was at least `floor(f)`
-//! stays so: 1, and 4 with the part of a denial that `f` may have beyond
-//! `floor(f)`. Up, `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what an
-//! error gains is halved each time: 1/2 + 1/4 + ... < 1, hence the one in 3.
-//! And if a counter leaves, the smallest fell to 0, so `missed` did too: a place
-//! is free only if nobody is missed, and who takes it has no error.
+//! Halving keeps all of it if counts and cells are rounded down, and errors up.
+//! Down, the sum is at most halved, as `N` is. Whole denials halve as counts do,
+//! `floor(floor(f)/2) = floor(f/2)`, so that what was at least `floor(f)` stays
+//! so: 1, and 4 with the part of a denial that `f` may have beyond `floor(f)`.
+//! Up, `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what an error gains is
+//! halved each time: 1/2 + 1/4 + ... < 1, hence the one in 3. And if a counter
+//! leaves, the smallest fell to 0, so all cells did too: a place is free only if
+//! nobody is missed, and who takes it has no error.
 //!
-//! Fewer counters than before change nothing: those that leave are the smallest.
-//! With more, 1 and 2 hold, but newcomers start from `missed`, and 3 and 4 come
+//! With another number of counters the cells are new ones, which start from
+//! `missed`, the most that any key may have had that is not here. Fewer counters
+//! change nothing else: those that leave are the smallest. With more, 1 and 2
+//! hold, but who takes a free place starts from `missed` too, and 3 and 4 come
 //! back only as that is halved away.
 //!
 //! # Rejected
 //!
-//! Count-Min with a heap: the same error only with some probability, and in more
-//! room, as each of its rows has to be wider than this is long, and the heap
-//! holds the keys all the same. HeavyKeeper (what TOPK has): often closer in the
-//! same room, but it forgets by chance, so that a count can be too low by any
-//! amount, and nothing says by how much; here `count - error` is sure. Newer
+//! Count-Min with a heap: the same error only with some probability, for a number
+//! to raise in each of several rows, and the heap holds the keys all the same.
+//! HeavyKeeper (what TOPK has): often closer, but it forgets by chance, so that a
+//! count can be too low by any amount, and nothing says by how much; here
+//! `count - error` is sure. Newer
 //! denials that weigh more, instead of halving: with steps of one, a counter goes
 //! no further than past its equals. A list of the groups of equals, as the paper
 //! has it: where they begin is then at hand always, but with the hundred counters
@@ -87,6 +101,9 @@ pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
 /// Of the buffer of a key that leaves, its slot keeps no more than this.
 const SPARE_BYTES: usize = 256;
 
+/// For each counter.
+const CELLS: usize = 8;
+
 /// The sketch. See the module's text for what it promises.
 #[derive(Debug, Default)]
 pub struct Top {
@@ -101,8 +118,12 @@ pub struct Top {
     hint: usize,
     /// The most counters there may be.
     capacity: usize,
-    /// No key that is not here has more; nor has any here less.
+    /// What who takes a free place may have had; no counter has less.
     missed: u64,
+    /// What keys that are not here may have had, by hash. None has less than
+    /// `missed`, nor more while a place is free; and none has more than the
+    /// smallest counter.
+    cells: Vec<u64>,
     /// Up to when halvings are done.
     halved_us: u64,
 }
@@ -131,7 +152,8 @@ pub struct Entry<'a> {
     /// Its denials, the older the less; too many by at most `error`.
     pub count: u64,
     pub error: u64,
-    /// The first of these denials; older ones have faded.
+    /// When it came in. What it was denied before then has faded, or is part of
+    /// its error.
     pub since_us: u64,
 }
 
@@ -139,13 +161,24 @@ impl Top {
     /// Keeps at most so many keys; with 0, none.
     #[must_use]
     pub fn new(counters: usize) -> Self {
-        Self { capacity: counters, ..Self::default() }
+        let mut top = Self::default();
+        top.resize(counters);
+        top
     }
 
     /// Keeps at most so many keys from now on: the largest.
+    #[inline]
     pub fn resize(&mut self, counters: usize) {
-        self.capacity = counters;
+        if counters != self.capacity {
+            self.make_room(counters);
+        }
+    }
+
+    fn make_room(&mut self, counters: usize) {
+        self.missed = self.cells.iter().copied().fold(self.missed, u64::max);
         self.keep(counters);
+        self.capacity = counters;
+        self.cells = vec![self.missed; counters.saturating_mul(CELLS)];
         if counters == 0 {
             self.clear();
         }
@@ -156,6 +189,7 @@ impl Top {
         self.order.clear();
         self.slots.clear();
         self.index.clear();
+        self.cells.fill(0);
         self.missed = 0;
     }
 
@@ -163,8 +197,9 @@ impl Top {
     pub fn count(&mut self, key: &[u8], now_us: u64) {
         self.decay(now_us);
         let hash = self.hashing.hash_one(key);
-        if let Some(slot) = self.find(key, hash).or_else(|| self.enter(key, hash, now_us)) {
-            self.raise(slot);
+        match self.find(key, hash) {
+            Some(slot) => self.raise(slot),
+            None => self.count_outside(key, hash, now_us),
         }
     }
 
@@ -184,6 +219,35 @@ impl Top {
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
+    /// The smallest counter, if all are taken.
+    fn smallest_of_all(&self) -> Option<u64> {
+        let last = self.capacity.checked_sub(1)?;
+        self.order.get(last).map(|counter| counter.count)
+    }
+
+    /// Counts a denial of a key that is not here: in its cell, or if that then
+    /// had more than the smallest counter, in that one.
+    #[inline(never)]
+    fn count_outside(&mut self, key: &[u8], hash: u64, now_us: u64) {
+        let smallest = self.smallest_of_all();
+        match (smallest, self.cell(hash)) {
+            (Some(smallest), Some(cell)) if *cell < smallest => *cell = cell.saturating_add(1),
+            _ => {
+                if let Some(slot) = self.enter(key, hash, now_us) {
+                    self.raise(slot);
+                }
+            }
+        }
+    }
+
+    /// The cell of the keys with this hash, if they are not here.
+    fn cell(&mut self, hash: u64) -> Option<&mut u64> {
+        // The upper half of a product is the hash as a part of 2^64, of them all.
+        let cells = u128::try_from(self.cells.len()).unwrap_or(0);
+        let cell = u128::from(hash).wrapping_mul(cells) >> 64;
+        self.cells.get_mut(usize::try_from(cell).ok()?)
+    }
+
     /// Gives a key a counter, the smallest if all are taken: with what it may
     /// have had, the denial that brings it here still to come.
     fn enter(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
@@ -191,7 +255,7 @@ impl Top {
         let slot = self.slots.get_mut(at)?;
         slot.key.extend_from_slice(key);
         slot.hash = hash;
-        slot.error = self.missed;
+        slot.error = self.order.get(slot.place)?.count;
         slot.since_us = now_us;
         self.list(at, hash);
         Some(at)
@@ -210,12 +274,13 @@ impl Top {
     fn vacate(&mut self) -> Option<usize> {
         let &Counter { count, slot: at } = self.order.last()?;
         let slot = self.slots.get_mut(at)?;
-        if let Ok(listed) = self.index.find_entry(slot.hash, |&listed| listed == at) {
-            listed.remove();
-        }
+        let hash = slot.hash;
         slot.key.clear();
         slot.key.shrink_to(SPARE_BYTES);
-        self.missed = count;
+        if let Ok(listed) = self.index.find_entry(hash, |&listed| listed == at) {
+            listed.remove();
+        }
+        *self.cell(hash)? = count;
         Some(at)
     }
 
@@ -271,17 +336,24 @@ impl Top {
 
     /// Does the halvings that are due. With nothing here, or if the clock
     /// stepped back, none is, and the next is a half-life away.
+    #[inline]
     fn decay(&mut self, now_us: u64) {
         if self.order.is_empty() || now_us < self.halved_us {
             self.halved_us = now_us;
         }
         let halvings = now_us.saturating_sub(self.halved_us) / HALF_LIFE_US;
-        if halvings == 0 {
-            return;
+        if halvings > 0 {
+            self.halve(halvings);
         }
+    }
+
+    fn halve(&mut self, halvings: u64) {
         self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
         self.missed = halved(self.missed, halvings);
+        for cell in &mut self.cells {
+            *cell = halved(*cell, halvings);
+        }
         for counter in &mut self.order {
             counter.count = halved(counter.count, halvings);
             if let Some(slot) = self.slots.get_mut(counter.slot) {

@@ -75,10 +75,10 @@ pub const SETTINGS: [Setting; 6] = [
         values: Integer(0..=100_000),
         effects: &[
             ("0", &["RL.CHECK k 0/h", "RL.TOP"], "array([])"),
-            // With room for one, whoever comes takes over what it counted.
+            // With room for one, it is whoever was denied more often.
             (
                 "1",
-                &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.TOP"],
+                &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.CHECK b 0/h", "RL.TOP"],
                 r#"bulk-string('"b"'), int(2)"#,
             ),
             (
