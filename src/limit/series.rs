@@ -21,10 +21,13 @@
 //! Rejected: 8-byte timestamps (twice the memory), differences (a scan to
 //! count), a counter tree (memory and pointers for what a search does).
 
+mod search;
+mod tail;
+
+use self::tail::{Tail, Weights};
 use super::blocks::Blocks;
 use super::exact::{floor_div, product};
 use crate::headed::Headed;
-use std::collections::VecDeque;
 use std::ptr;
 
 /// Entries in time order, oldest first.
@@ -45,34 +48,6 @@ struct Head {
     len: u32,
     /// The owner's.
     note: u32,
-}
-
-/// What only some series need.
-#[derive(Clone, Debug, Default)]
-struct Tail {
-    /// Entries that were dropped from the front: what segments count from.
-    dropped: u64,
-    /// The segments after the first.
-    segments: VecDeque<Segment>,
-    weights: Option<Weights>,
-    /// A second series that the owner hangs here; see `log`.
-    companion: Option<Series>,
-}
-
-/// The entries from the `first` ever on count from `base_us`.
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    first: u64,
-    base_us: u64,
-}
-
-/// Running totals of the weights, wrapping.
-#[derive(Clone, Debug, Default)]
-struct Weights {
-    /// The total before the oldest unit that is left.
-    start: u32,
-    /// The total after each entry.
-    ends: VecDeque<u32>,
 }
 
 /// Bytes of a block before its ring.
@@ -170,11 +145,7 @@ impl Series {
 
     /// Drops a companion that holds nothing, and a tail that is not needed.
     pub fn tidy(&mut self) {
-        let Some(tail) = self.tail_mut() else { return };
-        if tail.companion.as_ref().is_some_and(|series| series.is_empty()) {
-            tail.companion = None;
-        }
-        if tail.companion.is_none() && tail.weights.is_none() && tail.segments.is_empty() {
+        if self.tail_mut().is_some_and(|tail| !tail.tidy()) {
             self.head_mut().tail = None;
         }
     }
@@ -192,21 +163,11 @@ impl Series {
         self.ring.items().get(self.slot(index)).copied().unwrap_or(0)
     }
 
-    /// The segments after the first.
-    fn segments(&self) -> Option<(&Tail, &VecDeque<Segment>)> {
-        let tail = self.tail()?;
-        (!tail.segments.is_empty()).then_some((tail, &tail.segments))
-    }
-
     /// What the offset of an entry counts from.
     #[inline]
     fn base(&self, index: u32) -> u64 {
-        let of_first = self.head().base_us;
-        let Some((tail, segments)) = self.segments() else { return of_first };
-        let ever = tail.dropped.saturating_add(u64::from(index));
-        let after = segments.partition_point(|segment| segment.first <= ever);
-        let segment = after.checked_sub(1).and_then(|at| segments.get(at));
-        segment.map_or(of_first, |segment| segment.base_us)
+        let of_later = self.tail().and_then(|tail| tail.base_us(index));
+        of_later.unwrap_or(self.head().base_us)
     }
 
     /// An entry's time; `index < len`, 0 is the oldest.
@@ -230,10 +191,7 @@ impl Series {
     fn before(&self, index: u32) -> u32 {
         match self.weights() {
             None => index,
-            Some(weights) => index
-                .checked_sub(1)
-                .and_then(|previous| weights.ends.get(previous as usize).copied())
-                .unwrap_or(weights.start),
+            Some(weights) => weights.before(index),
         }
     }
 
@@ -252,50 +210,14 @@ impl Series {
     }
 
     /// The first entry for which `later` holds, which must hold for all after
-    /// it too; `len` if it holds for none. Galloping from a guess: the cost is
-    /// the logarithm of the distance to it.
+    /// it too; `len` if it holds for none.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
-        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
-        let len = self.head().len;
-        let (mut low, mut high, mut step) = (0, len, 1u32);
-        let guess = guess.min(last);
-        if later(guess) {
-            high = guess;
-            while high > 0 {
-                let probe = high.saturating_sub(step);
-                if !later(probe) {
-                    low = probe.saturating_add(1);
-                    break;
-                }
-                high = probe;
-                step = step.saturating_mul(2);
-            }
-        } else {
-            low = guess.saturating_add(1);
-            while low < len {
-                let probe = low.saturating_add(step).min(last);
-                if later(probe) {
-                    high = probe;
-                    break;
-                }
-                low = probe.saturating_add(1);
-                step = step.saturating_mul(2);
-            }
-        }
-        while low < high {
-            let middle = low.midpoint(high);
-            if later(middle) {
-                high = middle;
-            } else {
-                low = middle.saturating_add(1);
-            }
-        }
-        low
+        search::first_where(self.head().len, guess, later)
     }
 
     /// The first entry later than a time.
     fn first_after(&self, time_us: u64) -> u32 {
-        if self.segments().is_some() {
+        if self.tail().is_some_and(Tail::has_segments) {
             return self.first_beyond(time_us, |index| self.time(index));
         }
         match time_us.checked_sub(self.head().base_us) {
@@ -352,10 +274,9 @@ impl Series {
         }
         let time_us = time_us.max(self.newest_us().unwrap_or(0));
         if weight != 1 && self.weights().is_none() {
-            let ends = (1..=self.head().len).collect();
-            self.tail_or_new().weights = Some(Weights { start: 0, ends });
+            let ones = Weights::ones(self.head().len);
+            self.tail_or_new().weights = Some(ones);
         }
-        let total = self.before(self.head().len).wrapping_add(weight);
         let offset = self.offset_for(time_us);
         if self.is_full() {
             self.resize(capacity_for(self.head().len.saturating_add(1)));
@@ -367,7 +288,7 @@ impl Series {
             head.len = head.len.saturating_add(1);
             head.newest_us = time_us;
             if let Some(weights) = self.weights_mut() {
-                weights.ends.push_back(total);
+                weights.push(weight);
             }
         }
     }
@@ -381,10 +302,7 @@ impl Series {
         if let Ok(offset) = u32::try_from(time_us.saturating_sub(self.base(last))) {
             return offset;
         }
-        let len = self.len();
-        let tail = self.tail_or_new();
-        let first = tail.dropped.saturating_add(len);
-        tail.segments.push_back(Segment { first, base_us: time_us });
+        self.tail_or_new().open_segment(last.saturating_add(1), time_us);
         0
     }
 
@@ -421,21 +339,14 @@ impl Series {
         if entries == 0 {
             return;
         }
-        let (base_us, start) = (self.base(entries), self.before(entries));
+        let base_us = self.base(entries);
         let slot = u32::try_from(self.slot(entries)).unwrap_or(0);
         let head = self.head_mut();
         head.base_us = base_us;
         head.front = slot;
         head.len = len.saturating_sub(entries);
         if let Some(tail) = self.tail_mut() {
-            tail.dropped = tail.dropped.saturating_add(u64::from(entries));
-            while tail.segments.front().is_some_and(|segment| segment.first <= tail.dropped) {
-                tail.segments.pop_front();
-            }
-            if let Some(weights) = tail.weights.as_mut() {
-                weights.ends.drain(..entries as usize);
-                weights.start = start;
-            }
+            tail.drop_front(entries);
         }
         self.shrink();
     }
@@ -448,13 +359,7 @@ impl Series {
         }
         self.head_mut().len = left;
         if let Some(tail) = self.tail_mut() {
-            let end = tail.dropped.saturating_add(u64::from(left));
-            while tail.segments.back().is_some_and(|segment| segment.first >= end) {
-                tail.segments.pop_back();
-            }
-            if let Some(weights) = tail.weights.as_mut() {
-                weights.ends.pop_back();
-            }
+            tail.drop_back(left);
         }
         self.head_mut().newest_us = self.time(left.saturating_sub(1));
     }
@@ -462,12 +367,13 @@ impl Series {
     /// Forgets every entry; a companion stays, and the note.
     pub fn clear(&mut self) {
         let head = std::mem::take(self.head_mut());
-        let mut empty = Self::default();
-        empty.set_note(head.note);
-        if let Some(companion) = head.tail.and_then(|tail| tail.companion) {
-            empty.tail_or_new().companion = Some(companion);
+        if self.ring.count() > capacity_for(1) {
+            *self = Self::default();
         }
-        *self = empty;
+        self.set_note(head.note);
+        if let Some(companion) = head.tail.and_then(|tail| tail.companion) {
+            self.tail_or_new().companion = Some(companion);
+        }
     }
 
     fn shrink(&mut self) {
@@ -475,7 +381,7 @@ impl Series {
         if len < self.ring.count() / 4 {
             self.resize(capacity_for(len));
             if let Some(weights) = self.weights_mut() {
-                weights.ends.shrink_to_fit();
+                weights.shrink();
             }
         }
     }
@@ -494,7 +400,7 @@ impl Series {
         self.drop_front(oldest);
         let surplus = u32::try_from(self.units().saturating_sub(units)).unwrap_or(0);
         if let Some(weights) = self.weights_mut() {
-            weights.start = weights.start.wrapping_add(surplus);
+            weights.cut_oldest(surplus);
         }
     }
 
@@ -506,8 +412,8 @@ impl Series {
             self.drop_back();
             return weight;
         }
-        if let Some(end) = self.weights_mut().and_then(|weights| weights.ends.back_mut()) {
-            *end = end.wrapping_sub(units);
+        if let Some(weights) = self.weights_mut() {
+            weights.cut_newest(units);
         }
         units
     }
@@ -522,13 +428,7 @@ impl Series {
         to.headed(&mut self.ring);
         let Some(tail) = &mut self.head_mut().tail else { return };
         to.boxed(tail);
-        to.ring(&mut tail.segments);
-        if let Some(weights) = &mut tail.weights {
-            to.ring(&mut weights.ends);
-        }
-        if let Some(companion) = &mut tail.companion {
-            companion.show_blocks(to);
-        }
+        tail.show_blocks(to);
     }
 }
 

@@ -1,0 +1,43 @@
+//! A search that knows about where to look.
+
+/// The first of `len` places for which `later` holds, which must hold for all
+/// after it too; `len` if it holds for none. Galloping from a guess (Bentley
+/// and Yao, "An Almost Optimal Algorithm for Unbounded Searching", 1976): the
+/// cost is the logarithm of the distance to it.
+pub fn first_where(len: u32, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
+    let Some(last) = len.checked_sub(1) else { return 0 };
+    let (mut low, mut high, mut step) = (0, len, 1u32);
+    let guess = guess.min(last);
+    if later(guess) {
+        high = guess;
+        while high > 0 {
+            let probe = high.saturating_sub(step);
+            if !later(probe) {
+                low = probe.saturating_add(1);
+                break;
+            }
+            high = probe;
+            step = step.saturating_mul(2);
+        }
+    } else {
+        low = guess.saturating_add(1);
+        while low < len {
+            let probe = low.saturating_add(step).min(last);
+            if later(probe) {
+                high = probe;
+                break;
+            }
+            low = probe.saturating_add(1);
+            step = step.saturating_mul(2);
+        }
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if later(middle) {
+            high = middle;
+        } else {
+            low = middle.saturating_add(1);
+        }
+    }
+    low
+}
