@@ -25,7 +25,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description="What rate limiting costs in a server.")
     add = parser.add_argument
     add("--server", choices=names, default="redis-7.0", help="the server to measure (default: %(default)s)")
-    add("--rounds", type=int, default=5, help="every row is measured once a round (default: %(default)s)")
+    add("--rounds", type=int, default=5, help="of which each measures every row once, INCR up to 6 times (default: %(default)s)")
     add("--requests", type=int, default=Load.requests, help="in a run of a row; a quarter of it for Lua (default: %(default)s)")
     add("--connections", type=int, default=Load.connections, help="of redis-benchmark (default: %(default)s)")
     add("--pipeline", type=int, default=Load.pipeline, help="requests sent at once (default: %(default)s)")

@@ -9,8 +9,9 @@ all over, and where a module counts its decisions, as ours does in `INFO ratelim
 import csv
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from statistics import median
 
 from . import Failed, wire
 from .rows import ALLOWED, FLOOR, OURS
@@ -40,6 +41,10 @@ class Sample:
     cpu_us: float
     #: The part of the run in which the server worked. Below some nine tenths, it was the client that was measured.
     busy: float
+
+
+def median_of(samples):
+    return Sample(*map(median, zip(*map(astuple, samples))))
 
 
 def offer(server, row, load):

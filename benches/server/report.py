@@ -1,9 +1,10 @@
 """The tables, on stdout: what was measured, then under which conditions.
 
-A ratio is to INCR of the same round, or to the least of a series that grows: its median over the rounds and, behind it,
-the least and the largest. A row marked with * kept the server's core less than nine tenths busy: the client was the
-slower one, or others had the core, and a decision costs less than its rate says. What it took of the server's core is
-in the last two columns: in microseconds, and as a part of what INCR takes, upside down, so that more is better too.
+A ratio is to INCR of the same round (the median of its runs), or to the least of a series that grows: its median over
+the rounds and, behind it, the least and the largest. A row marked with * kept the server's core less than nine tenths
+busy: the client was the slower one, or others had the core, and a decision costs less than its rate says. What it took
+of the server's core is in the last two columns: in microseconds, and as a part of what INCR takes, upside down, so that
+more is better too.
 """
 
 BUSY = 0.9

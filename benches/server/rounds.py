@@ -1,19 +1,24 @@
-"""Rounds: every row once, on servers started for the round, in an order of its own.
+"""Rounds: every row once and INCR several times, on servers started for the round, in an order of its own.
 
 New servers, because a process has its luck with addresses and hash seeds; another order each time, because a row must
-not always pay for what its predecessor left in the caches. INCR is a row like the others, and no round goes without it.
+not always pay for what its predecessor left in the caches. INCR, to which all others are compared, is measured several
+times a round, spread over it: of the rates of a machine that is shared, that of the shortest command wanders most.
 """
 
 import random
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import redis
 
 from . import load, machine, roundtrips, scripts, servers
 from .load import Load
-from .rows import FLOOR, OURS, REDIS_CELL
+from .rows import FLOOR, INCR, OURS, REDIS_CELL
+
+# How often a round measures INCR, if there is as much else to measure.
+INCR_RUNS = 6
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,21 @@ def prepare(server, row):
     return None
 
 
+def in_order(items, order):
+    """All items in a random order, with INCR spread among them."""
+    others = [item for item in items if item != INCR]
+    order.shuffle(others)
+    if len(others) == len(items):
+        return others
+    runs = min(INCR_RUNS, len(others)) or 1
+    bounds = [len(others) * run // runs for run in range(runs + 1)]
+    return [item for start, end in pairwise(bounds) for item in (INCR, *others[start:end])]
+
+
 def run_round(setting, rows, methods, order, measured):
+    samples = {}
     with hosts(setting, sorted({OURS, *(row.host for row in rows)})) as running:
-        for item in order.sample([*rows, *methods], len(rows) + len(methods)):
+        for item in in_order([*rows, *methods], order):
             if item in methods:
                 us = roundtrips.measure(running[OURS], item)
                 measured.methods.setdefault(item.name, []).append(us)
@@ -83,8 +100,10 @@ def run_round(setting, rows, methods, order, measured):
                 say(f"  {item.name:<48}    skipped: {why_not}")
                 continue
             sample = load.measure(server, item, setting.load)
-            measured.rows.setdefault(item.name, []).append(sample)
+            samples.setdefault(item.name, []).append(sample)
             say(f"  {item.name:<48} {sample.rate:>10,.0f}/s")
+    for name, runs in samples.items():
+        measured.rows.setdefault(name, []).append(load.median_of(runs))
 
 
 def run(setting, rows, methods, rounds):
