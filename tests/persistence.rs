@@ -1,6 +1,7 @@
 //! It survives: what is known of a key, when it expires and how it decides are the same after a
 //! restart from an RDB file or an AOF, and on any other server that is given its `DUMP` or file.
 
+mod client;
 mod dump;
 #[path = "persistence/kept.rs"]
 mod kept;
@@ -14,7 +15,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kept::{assert_same, expires_ms, look};
+use client::expires_ms;
+use kept::{assert_same, look};
 use rdb_version::takes;
 use redis::{Connection, RedisResult, cmd, pipe};
 use server::{Builder, Server, eventually};

@@ -7,9 +7,11 @@
 
 #![allow(dead_code)] // each test binary uses its own part of this
 
-use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, RedisResult, Value};
+use redis::{
+    Cmd, Connection, ConnectionLike, FromRedisValue, RedisResult, ToRedisArgs, Value, cmd, pipe,
+};
 
-use crate::server::{Server, eventually};
+use crate::server::{Flavor, Server, eventually};
 
 /// Rules of every kind that let five through, and no more while a test runs.
 pub const FIVE: [&str; 6] = [
@@ -63,6 +65,26 @@ pub fn dump(c: &mut Connection, key: &str) -> Option<Vec<u8>> {
 
 pub fn exists(c: &mut Connection, key: &str) -> bool {
     ask(c, &format!("EXISTS {key}"))
+}
+
+/// When a key expires, exactly: unix milliseconds, -1 for never, -2 for no key.
+pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: impl ToRedisArgs) -> i64 {
+    if flavor.is_7_or_later() {
+        return cmd("PEXPIRETIME").arg(key).query(c).expect("a time");
+    }
+    // Before 7.0 only what is left can be had: added to a clock that did not move meanwhile.
+    let mut asked = pipe();
+    asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+    loop {
+        let (before, left, after): ((i64, i64), i64, (i64, i64)) = asked.query(c).expect("times");
+        let [before, after] = [before, after].map(|(s, us)| s * 1_000 + us / 1_000);
+        if left < 0 {
+            return left;
+        }
+        if before == after {
+            return before + left;
+        }
+    }
 }
 
 /// A field of `INFO`.

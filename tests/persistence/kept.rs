@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redis::{Connection, Value, cmd, pipe};
 
 use super::traffic::SCENES;
+use crate::client::expires_ms;
 use crate::server::Flavor;
 
 /// All that must survive of a key.
@@ -40,26 +41,6 @@ pub fn look(c: &mut Connection, flavor: Flavor, times_us: &[u64]) -> Keys {
         kept.insert(key, Kept { digest, expires_ms, decisions, log });
     }
     kept
-}
-
-/// When a key expires, exactly.
-pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: &str) -> i64 {
-    if flavor.is_7_or_later() {
-        return cmd("PEXPIRETIME").arg(key).query(c).unwrap();
-    }
-    // Before 7.0 only what is left can be had: added to a clock that did not move meanwhile.
-    loop {
-        let mut asked = pipe();
-        asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
-        let (before, left, after): ((i64, i64), i64, (i64, i64)) = asked.query(c).unwrap();
-        let [before, after] = [before, after].map(|(s, us)| s * 1_000 + us / 1_000);
-        if left < 0 {
-            return left;
-        }
-        if before == after {
-            return before + left;
-        }
-    }
 }
 
 pub fn assert_same(now: &Keys, before: &Keys, what: &str) {

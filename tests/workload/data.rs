@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Connection, Value, cmd, from_redis_value, pipe};
+use redis::{Connection, cmd};
 
 use super::{DATABASES, keys};
-use crate::client::ask;
-use crate::server::{Server, eventually};
+use crate::client::{ask, expires_ms};
+use crate::server::{Flavor, Server, eventually};
 
 /// A key, with the database it is in.
 type Place = (u32, Vec<u8>);
@@ -52,8 +52,7 @@ impl Data {
             })
             .collect();
         for (server, (c, data)) in servers.iter().zip(&mut read) {
-            let has_expiretime = server.flavor().is_7_or_later();
-            data.expiries = if has_expiretime { expiries(c) } else { reckoned_expiries(c) };
+            data.expiries = expiries(c, server.flavor());
             data.read_at_ms = millis(ask(c, "TIME"));
         }
         read.into_iter().map(|(_, data)| data).collect()
@@ -139,46 +138,15 @@ fn values(c: &mut Connection) -> BTreeMap<Place, String> {
     each_key(c, |c, names| cmd("DEBUG").arg("DIGEST-VALUE").arg(names).query(c).expect("digests"))
 }
 
-fn expiries(c: &mut Connection) -> BTreeMap<Place, Expiry> {
+fn expiries(c: &mut Connection, flavor: Flavor) -> BTreeMap<Place, Expiry> {
     each_key(c, |c, names| {
-        let mut asked = pipe();
-        for name in names {
-            asked.cmd("PEXPIRETIME").arg(name);
-        }
-        let times: Vec<i64> = asked.query(c).expect("times");
-        times.into_iter().map(|ms| expiry(ms, 0)).collect()
+        names
+            .iter()
+            .map(|name| match expires_ms(c, flavor, name) {
+                -2 => Expiry::Gone,
+                -1 => Expiry::Never,
+                ms => Expiry::At(ms),
+            })
+            .collect()
     })
-}
-
-/// For Redis 6.2, which only tells what is left. If the clock shows the same before and after,
-/// that is exact too; the others are asked for again.
-fn reckoned_expiries(c: &mut Connection) -> BTreeMap<Place, Expiry> {
-    each_key(c, |c, names| {
-        let mut known: Vec<Option<Expiry>> = vec![None; names.len()];
-        while known.contains(&None) {
-            let unknown: Vec<usize> = (0..names.len()).filter(|&n| known[n].is_none()).collect();
-            let mut asked = pipe();
-            for &n in &unknown {
-                asked.cmd("TIME").cmd("PTTL").arg(&names[n]).cmd("TIME");
-            }
-            let replies: Vec<Value> = asked.query(c).expect("times");
-            for (&n, reply) in unknown.iter().zip(replies.chunks_exact(3)) {
-                let reply = Value::Array(reply.to_vec());
-                let (before, left_ms, after) = from_redis_value(reply).expect("times");
-                if millis(before) == millis(after) {
-                    known[n] = Some(expiry(left_ms, millis(before)));
-                }
-            }
-        }
-        known.into_iter().flatten().collect()
-    })
-}
-
-/// What `PEXPIRETIME` says, or `PTTL` at a time.
-fn expiry(ms: i64, from_ms: i64) -> Expiry {
-    match ms {
-        -2 => Expiry::Gone,
-        -1 => Expiry::Never,
-        ms => Expiry::At(from_ms + ms),
-    }
 }
