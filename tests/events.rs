@@ -219,14 +219,27 @@ fn a_block_that_ends_by_itself_says_expired_with_its_key() {
 fn a_key_whose_time_has_come_says_expired() {
     server::on_all(|server| {
         let mut events = Events::all(server);
-        assert_eq!(events.of("RL.CHECK k 5/10ms"), birth(server));
-        let mut heard = Vec::new();
+        let mut heard = events.of("RL.CHECK k 5/10ms");
         server::eventually("the server to look for what expired", || {
             heard.extend(events.so_far());
-            !heard.is_empty()
+            heard.iter().any(|event| event.starts_with("expired"))
         });
-        assert_eq!(heard, ["expired k"]);
+        assert_eq!(heard, [&birth(server)[..], &["expired k"]].concat());
     });
+}
+
+/// Leaves `k` to be found expired. Asking for it meanwhile would be finding it.
+fn leave_expired(events: &mut Events) {
+    loop {
+        assert!(allowed(&mut events.c, "RL.CHECK k 5/h"));
+        let () = ask(&mut events.c, "PEXPIRE k 1");
+        let set_ms = now_ms(&mut events.c);
+        server::eventually("its time", || now_ms(&mut events.c) > set_ms + 1);
+        // Until 7.0, PEXPIRE itself deletes a key whose millisecond passes meanwhile.
+        if !events.so_far().iter().any(|event| event == "del k") {
+            return;
+        }
+    }
 }
 
 /// The server's clock.
@@ -252,12 +265,7 @@ fn a_key_found_expired_says_so_first() {
             ("RL.INFO k", false),
             ("RL.CHECK k META who 0/h", true),
         ] {
-            assert!(allowed(&mut events.c, "RL.CHECK k 5/h"));
-            let () = ask(&mut events.c, "PEXPIRE k 1");
-            let set_ms = now_ms(&mut events.c);
-            // Asking for the key itself would be finding it.
-            server::eventually("its time", || now_ms(&mut events.c) > set_ms + 1);
-            events.so_far();
+            leave_expired(&mut events);
             let then = if makes_it_anew { birth(server) } else { vec![] };
             assert_eq!(events.of(line), [&["expired k"][..], &then].concat(), "{line}");
             let () = ask(&mut events.c, "DEL k");

@@ -7,7 +7,7 @@ mod server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use client::{ask, calls, command, digest, info, replica_of, replicated};
+use client::{ask, calls, command, digest, info, is_saving, replica_of, replicated};
 use redis::{Connection, Value, pipe};
 use server::{Server, eventually};
 
@@ -52,7 +52,7 @@ fn begin_to_save(c: &mut Connection) {
 /// Until a child is gone that saves.
 fn save_in_background(c: &mut Connection) {
     begin_to_save(c);
-    eventually("the child to end", || info(c, "persistence", "rdb_bgsave_in_progress") == 0.0);
+    eventually("the child to end", || !is_saving(c));
 }
 
 /// Until nobody listens, and the server has been asked.
@@ -146,11 +146,7 @@ fn an_append_only_file_that_is_switched_on_under_load_has_everything() {
                 left_alone(server);
                 under_load(server, || {
                     let () = ask(&mut c, "CONFIG SET appendonly yes");
-                    let rewriting = |c: &mut Connection| {
-                        info(c, "persistence", "aof_rewrite_in_progress")
-                            + info(c, "persistence", "aof_rewrite_scheduled")
-                    };
-                    eventually("the file to be written", || rewriting(&mut c) == 0.0);
+                    eventually("the file to be written", || !is_saving(&mut c));
                 });
                 let () = ask(&mut c, "CONFIG REWRITE");
                 let before = digest(&mut c);

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use client::expires_ms;
+use client::{expires_ms, is_saving};
 use kept::{assert_same, look};
 use rdb_version::takes;
 use redis::{Connection, RedisResult, cmd, pipe};
@@ -67,10 +67,7 @@ fn save_under_load(c: &mut Connection, traffic: &mut Traffic, command: &str) {
     eventually(&format!("{command} to end"), || {
         traffic.send(c, 200);
         commands += 200;
-        let info = info(c);
-        !["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"]
-            .iter()
-            .any(|busy| info.contains(busy))
+        !is_saving(c)
     });
     delay(c, 0);
     assert!(commands >= 1_000, "{command} was met by only {commands} commands");
@@ -149,8 +146,11 @@ fn a_key_whose_expiry_passed_while_the_server_was_down_is_gone() {
             let mut c = server.connect();
             assert_eq!(verdict(&mut c, "RL.CHECK", "long", &["1/h"]), 0);
             let long_ms = expires_ms(&mut c, server.flavor(), "long");
-            assert_eq!(verdict(&mut c, "RL.CHECK", "short", &["1/10ms"]), 0);
-            let short_ms = expires_ms(&mut c, server.flavor(), "short");
+            let mut short_ms = -2;
+            while short_ms == -2 {
+                assert_eq!(verdict(&mut c, "RL.CHECK", "short", &["1/10ms"]), 0);
+                short_ms = expires_ms(&mut c, server.flavor(), "short");
+            }
             assert!(short_ms > 0 && long_ms > short_ms, "{short_ms} and {long_ms}");
             server.stop();
             eventually("the expiry to pass", || {

@@ -9,35 +9,18 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use client::{ask, remaining, replica_of};
+use client::{ask, least_usec_per_call, remaining, replica_of};
 use files::{restart_from_aof, saved, with_aof};
 use known::{Policies, counted, known, known_by_replica, policies, set};
-use redis::{Connection, pipe};
+use redis::{Pipeline, pipe};
 
-/// What a call of a command took on the server, in microseconds, on average since this was asked
-/// for last.
-fn usec_per_call(c: &mut Connection, name: &str) -> f64 {
-    let stats: String = ask(c, "INFO commandstats");
-    let field = format!("cmdstat_{name}:");
-    let line = stats.lines().find_map(|line| line.strip_prefix(&field)).expect("it was called");
-    let mut parts = line.split(',');
-    let per_call = parts.find_map(|part| part.strip_prefix("usec_per_call=")).expect("a part");
-    let () = ask(c, "CONFIG RESETSTAT");
-    per_call.parse().expect("a number")
-}
-
-/// What a look at a key without a value takes under these rules, when nothing disturbs it.
-fn cost_of_a_look(c: &mut Connection, rules: &str) -> f64 {
+/// Looks at a key without a value under these rules.
+fn looks(rules: &str) -> Pipeline {
     let mut looks = pipe();
     for _ in 0..300 {
-        looks.add_command(client::command(&format!("RL.PEEK nothing {rules}"))).ignore();
+        looks.add_command(client::command(&format!("RL.PEEK nothing {rules}")));
     }
-    let () = ask(c, "CONFIG RESETSTAT");
-    let round = |_| {
-        let () = looks.query(c).unwrap();
-        usec_per_call(c, "rl.peek")
-    };
-    (0..10).map(round).fold(f64::INFINITY, f64::min)
+    looks
 }
 
 #[test]
@@ -49,8 +32,8 @@ fn a_look_by_name_reads_no_rule() {
         let inline: Vec<String> = (0..32).map(rule).collect();
         let inline = inline.join(" ");
         set(&mut c, &[&format!("p {inline}")]);
-        let by_name = cost_of_a_look(&mut c, "@p");
-        let written = cost_of_a_look(&mut c, &inline);
+        let pipelines = [&looks("@p"), &looks(&inline)];
+        let [by_name, written] = least_usec_per_call(&mut c, "rl.peek", pipelines);
         assert!(by_name * 2.0 < written, "{by_name} us by name, {written} us written out");
     });
 }

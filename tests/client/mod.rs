@@ -8,7 +8,8 @@
 #![allow(dead_code)] // each test binary uses its own part of this
 
 use redis::{
-    Cmd, Connection, ConnectionLike, FromRedisValue, RedisResult, ToRedisArgs, Value, cmd, pipe,
+    Cmd, Connection, ConnectionLike, FromRedisValue, Pipeline, RedisResult, ToRedisArgs, Value,
+    from_redis_value, pipe,
 };
 
 use crate::server::{Flavor, Server, eventually};
@@ -68,23 +69,40 @@ pub fn exists(c: &mut Connection, key: &str) -> bool {
 }
 
 /// When a key expires, exactly: unix milliseconds, -1 for never, -2 for no key.
-pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: impl ToRedisArgs) -> i64 {
+pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: &str) -> i64 {
+    expiries_ms(c, flavor, &[key])[0]
+}
+
+/// The same of several keys.
+pub fn expiries_ms(c: &mut Connection, flavor: Flavor, keys: &[impl ToRedisArgs]) -> Vec<i64> {
+    let mut asked = pipe();
     if flavor.is_7_or_later() {
-        return cmd("PEXPIRETIME").arg(key).query(c).expect("a time");
+        for key in keys {
+            asked.cmd("PEXPIRETIME").arg(key);
+        }
+        return asked.query(c).expect("times");
     }
     // Before 7.0 only what is left can be had: added to a clock that did not move meanwhile.
-    let mut asked = pipe();
-    asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
-    loop {
-        let (before, left, after): ((i64, i64), i64, (i64, i64)) = asked.query(c).expect("times");
-        let [before, after] = [before, after].map(|(s, us)| s * 1_000 + us / 1_000);
-        if left < 0 {
-            return left;
-        }
-        if before == after {
-            return before + left;
+    for key in keys {
+        asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
+    }
+    let mut known = vec![None; keys.len()];
+    while known.contains(&None) {
+        let replies: Vec<Value> = asked.query(c).expect("times");
+        let unknown = known.iter_mut().zip(replies.chunks_exact(3));
+        for (known, reply) in unknown.filter(|(known, _)| known.is_none()) {
+            let reply = Value::Array(reply.to_vec());
+            let (before, left, after): ((i64, i64), i64, (i64, i64)) =
+                from_redis_value(reply).expect("times");
+            let [before, after] = [before, after].map(|(s, us)| s * 1_000 + us / 1_000);
+            if left < 0 {
+                *known = Some(left);
+            } else if before == after {
+                *known = Some(before + left);
+            }
         }
     }
+    known.into_iter().flatten().collect()
 }
 
 /// A field of `INFO`.
@@ -101,13 +119,47 @@ pub fn info(c: &mut Connection, section: &str, field: &str) -> f64 {
     info_field(c, section, field).map_or(0.0, |value| value.parse().expect("a number"))
 }
 
+/// Whether a child writes a file, or is about to.
+pub fn is_saving(c: &mut Connection) -> bool {
+    let text: String = ask(c, "INFO persistence");
+    ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"]
+        .iter()
+        .any(|busy| text.contains(busy))
+}
+
 /// How often a command was executed, by whomever.
 pub fn calls(c: &mut Connection, name: &str) -> u64 {
-    let stats = info_field(c, "commandstats", &format!("cmdstat_{name}"));
-    stats.map_or(0, |stats| {
-        let calls = stats.split(',').find_map(|part| part.strip_prefix("calls="));
-        calls.expect("calls=N").parse().expect("a number")
-    })
+    command_stat(c, name, "calls=").map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// A part of what `INFO` says of a command that was executed.
+fn command_stat(c: &mut Connection, name: &str, part: &str) -> Option<String> {
+    let stats = info_field(c, "commandstats", &format!("cmdstat_{name}"))?;
+    let value = stats.split(',').find_map(|found| found.strip_prefix(part));
+    Some(value.unwrap_or_else(|| panic!("no {part} in {stats}")).to_string())
+}
+
+/// Microseconds that a call of a command takes the server in each of these pipelines, when nothing
+/// disturbs it: the least of some rounds in which all of them have their turn.
+pub fn least_usec_per_call<const N: usize>(
+    c: &mut Connection,
+    name: &str,
+    pipelines: [&Pipeline; N],
+) -> [f64; N] {
+    let mut least = [f64::INFINITY; N];
+    for _ in 0..10 {
+        for (least, calls) in least.iter_mut().zip(pipelines) {
+            let () = ask(c, "CONFIG RESETSTAT");
+            let _: Value = calls.query(c).expect("replies");
+            *least = least.min(usec_per_call(c, name));
+        }
+    }
+    least
+}
+
+/// On average since the last `CONFIG RESETSTAT`.
+fn usec_per_call(c: &mut Connection, name: &str) -> f64 {
+    command_stat(c, name, "usec_per_call=").expect("it was called").parse().expect("a number")
 }
 
 /// Everything the server holds, in one number.

@@ -16,7 +16,7 @@ use crate::server::{self, Flavor};
 /// What separates the outputs of a session's commands.
 const MARK: &str = "--next--";
 /// A block that took longer was told by a machine that was busy with something else.
-const STALL: Duration = Duration::from_millis(700);
+const STALL: Duration = Duration::from_millis(300);
 /// How long a listener may take to hear what happens.
 const DEADLINE: Duration = Duration::from_secs(20);
 

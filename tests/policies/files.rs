@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use redis::Connection;
 
-use crate::client::{ask, info};
+use crate::client::{ask, info, is_saving};
 use crate::server::{Builder, Server, eventually};
 
 /// With an AOF; rewritten with an RDB file in front, or as commands alone.
@@ -60,11 +60,7 @@ pub fn has_preamble(server: &Server) -> bool {
 
 /// Waits until nothing is being saved or rewritten, and nothing failed.
 pub fn saved(c: &mut Connection) {
-    eventually("the end of saving", || {
-        ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-            .iter()
-            .all(|busy| info(c, "persistence", busy) == 0.0)
-    });
+    eventually("the end of saving", || !is_saving(c));
     let told: String = ask(c, "INFO persistence");
     for status in ["rdb_last_bgsave_status", "aof_last_bgrewrite_status"] {
         assert!(told.contains(&format!("{status}:ok")), "{told}");
@@ -76,7 +72,7 @@ pub fn save_slowly(c: &mut Connection, command: &str, meanwhile: impl FnOnce(&mu
     for key in 0..20 {
         let () = ask(c, &format!("SET slow{key} x"));
     }
-    let () = ask(c, "CONFIG SET rdb-key-save-delay 20000");
+    let () = ask(c, "CONFIG SET rdb-key-save-delay 50000");
     let () = ask(c, command);
     let busy = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress"];
     let in_progress =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 
 use super::{DATABASES, keys};
-use crate::client::{ask, expires_ms};
+use crate::client::{ask, expiries_ms};
 use crate::server::{Flavor, Server, eventually};
 
 /// A key, with the database it is in.
@@ -140,13 +140,11 @@ fn values(c: &mut Connection) -> BTreeMap<Place, String> {
 
 fn expiries(c: &mut Connection, flavor: Flavor) -> BTreeMap<Place, Expiry> {
     each_key(c, |c, names| {
-        names
-            .iter()
-            .map(|name| match expires_ms(c, flavor, name) {
-                -2 => Expiry::Gone,
-                -1 => Expiry::Never,
-                ms => Expiry::At(ms),
-            })
-            .collect()
+        let expiry = |ms| match ms {
+            -2 => Expiry::Gone,
+            -1 => Expiry::Never,
+            ms => Expiry::At(ms),
+        };
+        expiries_ms(c, flavor, names).into_iter().map(expiry).collect()
     })
 }
