@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult, cmd, pipe};
 use server::cluster::{self, Cluster, Node};
+use server::eventually;
 use traffic::{Caller, Flag, Limit, Pass, Traffic, limits_on, under_traffic, units};
 
 #[test]
@@ -83,13 +84,16 @@ fn die(
     let replica = cluster.replica_of(master);
     let mut to_master = [(); 3].map(|()| cluster.connect(master));
     let mut to_replica = cluster.connect(&replica);
-    let dead = Flag::default();
+    let (confirmed, dead) = ([(); 2].map(|()| Flag::default()), Flag::default());
     let death = thread::scope(|scope| {
         let [watched, waiting @ ..] = &mut to_master;
-        let lag = scope.spawn(|| replicated_until(watched, &mut to_replica, &dead));
-        let waiting = waiting.each_mut().map(|c| scope.spawn(|| ask_and_wait(c, waited, &dead)));
+        let [to_asked, to_waited] = &confirmed;
+        let lag = scope.spawn(|| replicated_until(watched, &mut to_replica, to_asked, &dead));
+        let wait = |c| ask_and_wait(c, waited, to_waited, &dead);
+        let waiting = waiting.each_mut().map(|c| scope.spawn(move || wait(c)));
         let raised_at_the_end = dead.raise_on_drop();
         traffic.flows();
+        eventually("something to be confirmed", || confirmed.iter().all(Flag::is_up));
         if link == Link::Down {
             cut_link(&mut cluster.connect(&replica));
             traffic.flows();
@@ -131,10 +135,11 @@ fn loss(limits: &[Limit], passes: &[Pass], not_yet: Instant) -> Loss {
 }
 
 /// Until when all that the master had let through was on its replica, as far as one can tell from
-/// the offsets of both.
+/// the offsets of both; `known` is raised when there is such a time.
 fn replicated_until(
     master: &mut Connection,
     replica: &mut Connection,
+    known: &Flag,
     dead: &Flag,
 ) -> Option<Instant> {
     let offset = |c: &mut Connection, field: &str| -> Option<u64> {
@@ -151,13 +156,14 @@ fn replicated_until(
             }
         }
         until = Some(now);
+        known.raise();
         thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Asks for a few keys at a time, then waits for the replica; over the same connection, for that
-/// is what `WAIT` is about.
-fn ask_and_wait(c: &mut Connection, limits: &[Limit], dead: &Flag) -> Vec<Pass> {
+/// is what `WAIT` is about; `known` is raised when it knows of one that passed.
+fn ask_and_wait(c: &mut Connection, limits: &[Limit], known: &Flag, dead: &Flag) -> Vec<Pass> {
     let mut passes = Vec::new();
     while !dead.is_up() {
         let batch: Vec<_> = (0..4).map(|_| fastrand::usize(..limits.len())).collect();
@@ -176,6 +182,9 @@ fn ask_and_wait(c: &mut Connection, limits: &[Limit], dead: &Flag) -> Vec<Pass> 
         let replicas: RedisResult<u32> = cmd("WAIT").arg(1).arg(50).query(c);
         let confirmed = replicas.is_ok_and(|replicas| replicas >= 1);
         passes[first..].iter_mut().for_each(|pass| pass.confirmed = confirmed);
+        if confirmed && first < passes.len() {
+            known.raise();
+        }
     }
     passes
 }

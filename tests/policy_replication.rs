@@ -190,13 +190,11 @@ fn a_full_synchronisation_leaves_those_of_the_primary_and_no_others() {
 
 /// Cuts a replica off, and keeps it away until this is done.
 fn while_cut_off(replica: &Server, primary: &Server, meanwhile: impl FnOnce(&mut Connection)) {
-    let (mut p, mut r) = (primary.connect(), replica.connect());
-    let mut cut = pipe();
-    cut.atomic().add_command(command("CLIENT KILL TYPE master"));
-    cut.add_command(command("DEBUG SLEEP 1"));
-    r.send_packed_command(&cut.get_packed_pipeline()).expect("sent");
-    eventually("the primary to notice", || number(&mut p, "connected_slaves") == 0);
-    meanwhile(&mut p);
+    let mut p = primary.connect();
+    replica.while_frozen(|| {
+        assert_eq!(ask::<i64>(&mut p, "CLIENT KILL TYPE replica"), 1);
+        meanwhile(&mut p);
+    });
 }
 
 #[test]
@@ -242,9 +240,11 @@ fn on_all_loading_beside(body: impl Fn(&mut Server, &Server)) {
             let _: Value = ask(&mut p, "RL.CHECK k @free");
             in_step(primary, &replica);
             if replica.flavor().is_7_or_later() {
-                // It looks up from loading at every key. 6.2 answers nobody meanwhile.
-                let often = "CONFIG SET loading-process-events-interval-bytes 1024";
-                let () = ask(&mut replica.connect(), often);
+                // It looks up from loading at every key, and takes its time over each. 6.2 answers
+                // nobody meanwhile.
+                let mut r = replica.connect();
+                let () = ask(&mut r, "CONFIG SET loading-process-events-interval-bytes 1024");
+                let () = ask(&mut r, "CONFIG SET key-load-delay 50000");
             }
             let () = ask(&mut p, "CONFIG SET repl-backlog-size 16kb");
             let () = ask(&mut p, "CONFIG SET rdb-key-save-delay 10000");
@@ -273,6 +273,7 @@ fn those_loaded_beside_the_old_come_into_force_with_the_keys() {
             assert!(info.contains("async_loading:1"), "{info}");
             assert_eq!(known(&mut r), policies(&["free log:5/1h", "old log:5/1h"]));
             assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 4);
+            let () = ask(&mut r, "CONFIG SET key-load-delay 0");
         }
         in_step(primary, replica);
         assert_eq!(known_by_replica(replica), policies(&["free log:9/1h", "new log:9/1h"]));

@@ -154,22 +154,20 @@ fn nobody_but_a_primary_speaks_to_a_replica_as_one() {
 }
 
 /// Has a replica load everything anew beside what it holds, a key in some milliseconds: cut off,
-/// it sleeps until its primary has forgotten where they were.
+/// it stands still until its primary has forgotten where they were.
 fn load_anew_slowly(replica: &Server, primary: &Server) {
     let (mut p, mut r) = (primary.connect(), replica.connect());
     let () = ask(&mut p, "CONFIG SET repl-backlog-size 16kb");
     let () = ask(&mut r, "CONFIG SET key-load-delay 2000");
     let () = ask(&mut r, "CONFIG SET loading-process-events-interval-bytes 1024");
-    let mut cut = pipe();
-    cut.atomic().add_command(command("CLIENT KILL TYPE master"));
-    cut.add_command(command("DEBUG SLEEP 1"));
-    r.send_packed_command(&cut.get_packed_pipeline()).expect("sent");
-    eventually("the primary to notice", || info(&mut p, "connected_slaves") == "0");
     let mut checks = pipe();
     for n in 0..3_000 {
         checks.cmd("RL.CHECK").arg(format!("new{n}")).arg(&["5/h", "bucket:5/h"]).ignore();
     }
-    let () = checks.query(&mut p).expect("replies");
+    replica.while_frozen(|| {
+        assert_eq!(ask::<i64>(&mut p, "CLIENT KILL TYPE replica"), 1);
+        let () = checks.query(&mut p).expect("replies");
+    });
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn a_link_that_was_cut_is_taken_up_where_it_broke() {
         cut.add_command(command("DEBUG SLEEP 1"));
         r.send_packed_command(&cut.get_packed_pipeline()).expect("sent");
         eventually("the primary to notice", || info(&mut c, "connected_slaves") == "0");
-        workload.pour(2_000, &mut c);
+        replica.while_frozen(|| workload.pour(2_000, &mut c));
         assert_alike(primary, &[&replica], "after a cut by the replica");
         assert_eq!(synchronisations(primary), (full, partial + 2));
         assert!(bytes_missed(primary) > 0);

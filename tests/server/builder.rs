@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, process};
 
-use super::process::Server;
+use super::process::{PORT_TAKEN, Server};
 use super::{Flavor, from_env};
 
 /// A server about to be started: loopback only, nothing saved unless asked for, `DEBUG` allowed.
@@ -67,7 +67,7 @@ impl Builder {
             fs::write(server.config_file(), text).expect("the configuration file is written");
             match server.launch(port) {
                 Ok(()) => return server,
-                Err(why) if why.contains("Address already in use") && tries > 1 => tries -= 1,
+                Err(why) if why.contains(PORT_TAKEN) && tries > 1 => tries -= 1,
                 Err(why) => panic!("{} did not start: {why}", self.flavor.name),
             }
         }

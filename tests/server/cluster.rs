@@ -108,7 +108,6 @@ impl Cluster {
         create.extend(["--cluster-replicas", "1"]);
         cluster.redis_cli(&create);
         cluster.settled();
-        cluster.set_node_timeout(PATIENCE);
         cluster
     }
 
@@ -219,13 +218,21 @@ impl Cluster {
 
     /// Starts a killed node again and waits until it is in its place.
     pub fn resume(&mut self, node: &Node) {
+        self.set_node_timeout(PATIENCE); // of those that serve
         self.nodes[node.index].resume();
         self.settled();
+    }
+
+    /// Waits until the cluster is whole, and what masters do reaches their replicas. From then on
+    /// it is patient.
+    pub fn settled(&self) {
+        self.agreed();
         self.set_node_timeout(PATIENCE);
+        self.streams_flow();
     }
 
     /// Waits until all nodes serve, agree on who is who, and the replicas are linked.
-    pub fn settled(&self) {
+    fn agreed(&self) {
         let mut connections: Vec<_> = self.nodes.iter().map(Server::connect).collect();
         eventually("the nodes to agree on a whole cluster", || {
             let views: Vec<_> = connections.iter_mut().map(|c| self.seen_by(c)).collect();
@@ -245,7 +252,6 @@ impl Cluster {
                 && views.iter().all(|view| placed(view) == placed(&views[0]))
                 && connections.iter_mut().all(is_whole)
         });
-        self.streams_flow();
     }
 
     /// Waits until what masters do reaches their replicas. One that was sent a snapshot counts as
@@ -306,8 +312,9 @@ impl Cluster {
         assert!(status.is_some_and(|status| status.success()), "{args:?}: {status:?}\n{}", said());
     }
 
+    /// For all nodes that run.
     fn set_node_timeout(&self, timeout: Duration) {
-        for node in &self.nodes {
+        for node in self.nodes.iter().filter(|node| node.runs()) {
             let mut set = cmd("CONFIG");
             set.arg("SET").arg("cluster-node-timeout").arg(timeout.as_millis() as u64);
             let () = set.query(&mut node.connect()).unwrap();

@@ -8,9 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, RedisResult, cmd};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 use super::{DEADLINE, Flavor, eventually};
+
+/// What the log of a server says that cannot have its port.
+pub(super) const PORT_TAKEN: &str = "Address already in use";
 
 /// A running server, or one between `stop` and `resume`. Dropping it kills the process and waits
 /// for its end.
@@ -50,6 +54,11 @@ impl Server {
         self.process.as_ref().expect("the server runs").id()
     }
 
+    /// Whether it was started, and neither stopped nor killed since.
+    pub fn runs(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Everything the server has written to its log, over restarts too.
     pub fn log(&self) -> String {
         fs::read(self.log_file())
@@ -87,10 +96,23 @@ impl Server {
         }
     }
 
+    /// Has the process stand still meanwhile: it hears and does nothing.
+    pub fn while_frozen<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let pid = Pid::from_raw(self.pid().cast_signed()).expect("no process is 0");
+        kill_process(pid, Signal::STOP).expect("the process is ours");
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("the process is ours");
+        let result = meanwhile();
+        kill_process(pid, Signal::CONT).expect("the process is ours");
+        result
+    }
+
     /// Starts the server again after `stop` or `kill9`: same port, same configuration, same folder.
     pub fn resume(&mut self) {
-        if let Err(why) = self.launch(self.port) {
-            panic!("{} did not start again: {why}", self.flavor.name);
+        let start = Instant::now();
+        while let Err(why) = self.launch(self.port) {
+            // A child that a killed server had just begun holds the port until it has closed it.
+            let is_held = why.contains(PORT_TAKEN) && start.elapsed() < DEADLINE;
+            assert!(is_held, "{} did not start again: {why}", self.flavor.name);
         }
     }
 

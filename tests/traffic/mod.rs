@@ -202,12 +202,16 @@ impl Flag {
         self.0.load(Relaxed)
     }
 
+    pub fn raise(&self) {
+        self.0.store(true, Relaxed);
+    }
+
     /// Raises it when the returned value goes, in a panic too: else threads would wait for ever.
     pub fn raise_on_drop(&self) -> impl Drop + '_ {
         struct Raise<'a>(&'a Flag);
         impl Drop for Raise<'_> {
             fn drop(&mut self) {
-                self.0.0.store(true, Relaxed);
+                self.0.raise();
             }
         }
         Raise(self)
