@@ -2,7 +2,8 @@
 //!
 //! Eight processes hammer each key for ten seconds through the Rust client and four through redis-py (`hammer.py`). Each
 //! stamps the requests let through with the server's time before and after the decision, so that a test can tell what
-//! must be a violation from what the stamps leave open: a true time lies anywhere between the two.
+//! must be a violation from what the stamps leave open: a true time lies anywhere between the two. They also say from
+//! when until when they kept asking, so that a test can tell what was lost while a machine stood still.
 //!
 //! Not a `#[test]` binary: it starts itself as its own clients.
 
@@ -11,14 +12,17 @@ mod server;
 
 use redis::{Connection, cmd, pipe};
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const RUN: Duration = Duration::from_secs(10);
 const RUST_CLIENTS: usize = 8;
 const PYTHON_CLIENTS: usize = 4;
-/// How long all clients together may have been kept from asking: the machine is shared with the build.
-const STALL_US: i64 = 800_000;
+/// How long clients may be kept from asking, a little at a time: the machine is shared with the build.
+const SLOWNESS_US: i64 = 800_000;
+/// Between two questions of a client that keeps asking; what is longer is counted apart.
+const PAUSE_US: i64 = 50_000;
 
 /// A key and its rules.
 const SCENES: [(&str, &str); 6] = [
@@ -65,7 +69,7 @@ fn client(port: u16) {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("an address");
     let mut c = client.get_connection().expect("a connection");
     let start = Instant::now();
-    let mut passes = Vec::new();
+    let (mut passes, mut times_asked) = (Vec::new(), Vec::new());
     while start.elapsed() < RUN {
         let mut asked = pipe();
         asked.cmd("TIME");
@@ -79,6 +83,7 @@ fn client(port: u16) {
             .step_by(2)
             .map(|time| server_time(redis::from_redis_value(time.clone()).expect("a time")))
             .collect();
+        times_asked.extend_from_slice(&times);
         let received_us = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let received_us = i64::try_from(received_us.as_micros()).expect("a time");
         for (scene, reply) in replies.iter().skip(1).step_by(2).enumerate() {
@@ -95,6 +100,9 @@ fn client(port: u16) {
     let mut out = std::io::stdout().lock();
     for (scene, before, after, wait) in passes {
         writeln!(out, "{scene} {before} {after} {wait}").expect("a reader");
+    }
+    for together in times_asked.chunk_by(|a, b| b - a <= PAUSE_US) {
+        writeln!(out, "{} {}", together[0], together[together.len() - 1]).expect("a reader");
     }
 }
 
@@ -117,21 +125,27 @@ fn hammer(server: &server::Server) {
         clients.push(spawn(
             Command::new("python3")
                 .arg(script)
-                .args([&port, &RUN.as_secs().to_string()])
+                .args([&port, &RUN.as_secs().to_string(), &PAUSE_US.to_string()])
                 .args(&scenes)
                 .env("PYTHONPATH", redis_py),
         ));
     }
     let mut passes: Vec<Vec<Pass>> = vec![Vec::new(); SCENES.len()];
+    let mut asking = Vec::new();
     let mut by_python = 0;
     for (index, client) in clients.iter_mut().enumerate() {
         for line in BufReader::new(client.stdout.take().expect("piped")).lines() {
             let line = line.expect("text");
             let fields: Vec<i64> =
                 line.split(' ').map(|field| field.parse().expect("an integer")).collect();
-            let [scene, before_us, after_us, wait_us] = fields[..] else { panic!("{line}") };
-            passes[scene as usize].push(Pass { before_us, after_us, wait_us });
-            by_python += usize::from(index >= RUST_CLIENTS);
+            match fields[..] {
+                [scene, before_us, after_us, wait_us] => {
+                    passes[scene as usize].push(Pass { before_us, after_us, wait_us });
+                    by_python += usize::from(index >= RUST_CLIENTS);
+                }
+                [from_us, to_us] => asking.push((from_us, to_us)),
+                _ => panic!("{line}"),
+            }
         }
         assert!(client.wait().expect("ended").success(), "client {index} failed");
     }
@@ -140,15 +154,36 @@ fn hammer(server: &server::Server) {
         passes.sort_by_key(|pass| pass.before_us);
         println!("  {rules}: {} let through", passes.len());
     }
+    let silences = silences(asking);
+    println!("  nobody asked in {silences:?}");
     at_most_in_any_window(&passes[0], 100, 1_000_000);
     at_most_in_any_window(&passes[0], 400, 5_000_000);
-    reaches_limit(&passes[0], 400, 5_000_000);
-    fixed_windows(&passes[1], 150, 1_000_000);
-    window_counter(&passes[2], 120, 1_000_000, 4);
-    token_bucket(&passes[3], 200, 50);
+    reaches_limit(&passes[0], 400, 5_000_000, &silences);
+    fixed_windows(&passes[1], 150, 1_000_000, &silences);
+    window_counter(&passes[2], 120, 1_000_000, 4, &silences);
+    token_bucket(&passes[3], 200, 50, &silences);
     at_most_in_any_window(&passes[4], 2 * 90, 1_000_000);
-    reaches_limit(&passes[4], 90, 1_000_000);
-    leaky_turns(&passes[5], 100, 20, &mut server.connect());
+    reaches_limit(&passes[4], 90, 1_000_000, &silences);
+    leaky_turns(&passes[5], 100, 20, &silences, &mut server.connect());
+}
+
+/// Where nobody asked at all: the clients, the server or the machine stood still.
+fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
+    asking.sort_unstable();
+    let mut until_us = asking[0].1;
+    let mut silences = Vec::new();
+    for (from_us, to_us) in asking {
+        if from_us > until_us {
+            silences.push(until_us..from_us);
+        }
+        until_us = until_us.max(to_us);
+    }
+    silences
+}
+
+/// How long clients may have been kept from asking in all.
+fn lost_us(silences: &[Range<i64>]) -> i64 {
+    SLOWNESS_US + silences.iter().map(|silence| silence.end - silence.start).sum::<i64>()
 }
 
 /// No window of `period_us` holds more than `limit`. A true time lies between two readings of the
@@ -163,16 +198,16 @@ fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
 }
 
 /// No capacity is lost: as soon as a request leaves the window, another one passes.
-fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64) {
+fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
     assert!(passes.len() > limit, "only {} passed", passes.len());
     for many in passes.windows(limit + 1) {
         let late = many[limit].before_us - many[0].after_us - period_us;
-        assert!(late <= STALL_US, "the {limit} of a window were reached {late} us late");
+        assert!(late <= lost_us(silences), "the {limit} of a window were reached {late} us late");
     }
 }
 
-/// Each aligned window has at most `limit` passes, and every whole one has them all.
-fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64) {
+/// Each aligned window has at most `limit` passes, and every whole one has them all in which there was no silence.
+fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
     let (first, last) =
         (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
     for window in first..=last {
@@ -183,14 +218,16 @@ fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64) {
         let at_least = passes.iter().filter(surely).count();
         let at_most = passes.iter().filter(maybe).count();
         assert!(at_least <= limit, "{at_least} passed in a window of {limit}");
-        if window > first && window < last {
+        let (start, end) = (window * period_us, (window + 1) * period_us);
+        let is_silent = silences.iter().any(|silence| silence.start < end && start < silence.end);
+        if window > first && window < last && !is_silent {
             assert!(at_most >= limit, "only {at_most} passed in a full window of {limit}");
         }
     }
 }
 
 /// Replays the definition of the sliding window counter; stamps near an edge of a sub-interval are given the benefit.
-fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64) {
+fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, silences: &[Range<i64>]) {
     let sub = period_us / res;
     let count = |from: i64, to: i64, upto: usize| {
         passes[..upto].iter().filter(|p| p.before_us >= from && p.after_us < to).count() as i64
@@ -209,12 +246,12 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64) {
             "request {index} passed with {old} and {current} before it"
         );
     }
-    reaches_limit(passes, limit as usize, period_us + sub);
+    reaches_limit(passes, limit as usize, period_us + sub, silences);
 }
 
 /// Between any two times there were never more than the burst and what was refilled: of those that
 /// surely passed between them.
-fn token_bucket(passes: &[Pass], per_second: i64, burst: i64) {
+fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, silences: &[Range<i64>]) {
     for (index, first) in passes.iter().enumerate() {
         let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();
         ends_us.sort_unstable();
@@ -224,12 +261,19 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64) {
         }
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
-    let refilled = (last.before_us - first.after_us - STALL_US) * per_second / 1_000_000;
+    let refilled_us = last.before_us - first.after_us - lost_us(silences);
+    let refilled = refilled_us * per_second / 1_000_000;
     assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
 }
 
 /// Turns are `1/rate` apart, but for rounding to the millisecond, and none is further off than the queue is long.
-fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, c: &mut Connection) {
+fn leaky_turns(
+    passes: &[Pass],
+    per_second: i64,
+    queue: i64,
+    silences: &[Range<i64>],
+    c: &mut Connection,
+) {
     let apart_us = 1_000_000 / per_second;
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
@@ -241,7 +285,7 @@ fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, c: &mut Connection)
         assert!(pair[1].wait_us <= queue * apart_us, "a turn {} us off", pair[1].wait_us);
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
-    let left = (last.before_us - first.after_us - STALL_US) / apart_us;
+    let left = (last.before_us - first.after_us - lost_us(silences)) / apart_us;
     assert!(passes.len() as i64 >= left, "only {} of {left} passed", passes.len());
     let kind: String = cmd("TYPE").arg("leaky").query(c).expect("a type");
     assert!(kind == "ratelimit" || kind == "none", "{kind}");
