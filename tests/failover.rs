@@ -14,6 +14,7 @@ mod traffic;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use client::{ask, let_in, lock_out};
 use redis::{Connection, RedisResult, cmd, pipe};
 use server::cluster::{self, Cluster, Node};
 use server::eventually;
@@ -95,7 +96,9 @@ fn die(
         traffic.flows();
         eventually("something to be confirmed", || confirmed.iter().all(Flag::is_up));
         if link == Link::Down {
-            cut_link(&mut cluster.connect(&replica));
+            let mut replica = cluster.connect(&replica);
+            lock_out(&mut replica);
+            let _: i64 = ask(&mut replica, "CLIENT KILL TYPE master");
             traffic.flows();
         }
         cluster.kill9(master);
@@ -104,7 +107,7 @@ fn die(
         let passes = waiting.into_iter().flat_map(|thread| thread.join().unwrap());
         Death { passes_waited: passes.collect(), replicated: lag.join().unwrap(), not_yet }
     });
-    restore_link(&mut cluster.connect(&replica));
+    let_in(&mut cluster.connect(&replica));
     cluster.resume(master);
     death
 }
@@ -187,18 +190,4 @@ fn ask_and_wait(c: &mut Connection, limits: &[Limit], known: &Flag, dead: &Flag)
         }
     }
     passes
-}
-
-/// Takes the replica's link away for good: it may come back, but not in.
-fn cut_link(replica: &mut Connection) {
-    for (name, value) in [("masteruser", "nobody"), ("masterauth", "nothing")] {
-        let () = cmd("CONFIG").arg("SET").arg(name).arg(value).query(replica).unwrap();
-    }
-    let _: i64 = client::ask(replica, "CLIENT KILL TYPE master");
-}
-
-fn restore_link(replica: &mut Connection) {
-    for name in ["masteruser", "masterauth"] {
-        let () = cmd("CONFIG").arg("SET").arg(name).arg("").query(replica).unwrap();
-    }
 }

@@ -8,10 +8,11 @@ mod known;
 mod server;
 mod workload;
 
-use client::{ask, command, digest, exists, remaining};
+use client::{ask, command, digest, exists, let_in, lock_out, remaining};
 use files::{aof, saved, with_aof};
 use known::{known, known_by_replica, policies, set};
 use redis::{Connection, Pipeline, Value, pipe};
+use rustix::process::{Pid, Signal, kill_process};
 use server::{Builder, Server, eventually};
 use workload::link::{in_step, number, offset, quiet, replica_of};
 
@@ -216,22 +217,16 @@ fn a_partial_synchronisation_brings_what_was_missed() {
     });
 }
 
-/// For a primary whose child cannot outlive it.
-fn with_one_channel(builder: Builder) -> Builder {
-    with_channel(quiet(builder), "no")
-}
-
 /// A primary that sends its keys slowly, and a replica that loads them beside what it has: cut off
 /// for so long that it needs everything again, policies that changed meanwhile among it.
-fn on_all_loading_beside(body: impl Fn(&mut Server, &Server)) {
+fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
+    let configured = |builder: Builder| with_channel(quiet(builder), channel);
     server::on_all_with(
         |builder| {
-            with_one_channel(builder)
-                .config("repl-diskless-sync", "yes")
-                .config("rdbcompression", "no")
+            configured(builder).config("repl-diskless-sync", "yes").config("rdbcompression", "no")
         },
         |primary| {
-            let replica = with_one_channel(primary.flavor().builder())
+            let replica = configured(primary.flavor().builder())
                 .config("repl-diskless-load", "swapdb")
                 .replica_of(primary)
                 .start();
@@ -266,7 +261,7 @@ fn on_all_loading_beside(body: impl Fn(&mut Server, &Server)) {
 
 #[test]
 fn those_loaded_beside_the_old_come_into_force_with_the_keys() {
-    on_all_loading_beside(|primary, replica| {
+    on_all_loading_beside("no", |primary, replica| {
         let mut r = replica.connect();
         if primary.flavor().is_7_or_later() {
             let info: String = ask(&mut r, "INFO persistence");
@@ -282,17 +277,19 @@ fn those_loaded_beside_the_old_come_into_force_with_the_keys() {
     });
 }
 
+fn has_stopped_loading(replica: &Server) -> bool {
+    let info: String = command("INFO").query(&mut replica.connect()).unwrap_or_default();
+    ["\nloading:0", "master_link_status:down", "master_sync_in_progress:0"]
+        .iter()
+        .all(|told| info.contains(told))
+        && !info.contains("async_loading:1")
+}
+
 #[test]
 fn those_of_a_load_that_failed_are_forgotten() {
-    on_all_loading_beside(|primary, replica| {
+    on_all_loading_beside("no", |primary, replica| {
         primary.kill9();
-        eventually("the load to fail", || {
-            let info: String = command("INFO").query(&mut replica.connect()).unwrap_or_default();
-            ["\nloading:0", "master_link_status:down", "master_sync_in_progress:0"]
-                .iter()
-                .all(|told| info.contains(told))
-                && !info.contains("async_loading:1")
-        });
+        eventually("the load to fail", || has_stopped_loading(replica));
         let mut r = replica.connect();
         assert!(!exists(&mut r, "filler0"), "all of it was loaded: {}", replica.log());
         assert_eq!(known_by_replica(replica), policies(&["free log:5/1h", "old log:5/1h"]));
@@ -304,6 +301,38 @@ fn those_of_a_load_that_failed_are_forgotten() {
         in_step(primary, replica);
         assert_eq!(known_by_replica(replica), policies(&["free log:7/1h"]));
     });
+}
+
+/// By a channel of its own a load goes on without the primary, and breaks off with its child.
+#[test]
+fn those_of_a_load_whose_channel_broke_are_forgotten() {
+    on_all_loading_beside("yes", |primary, replica| {
+        if primary.flavor().version < (8, 0) {
+            return; // no such channel
+        }
+        let mut r = replica.connect();
+        lock_out(&mut r); // or it would begin anew at once
+        kill_child(primary);
+        eventually("the load to fail", || has_stopped_loading(replica));
+        assert!(!exists(&mut r, "filler0"), "all of it was loaded: {}", replica.log());
+        assert_eq!(known(&mut r), policies(&["free log:5/1h", "old log:5/1h"]));
+        assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 4);
+
+        let () = ask(&mut r, "CONFIG SET key-load-delay 0");
+        let_in(&mut r);
+        in_step(primary, replica);
+        assert_eq!(known_by_replica(replica), policies(&["free log:9/1h", "new log:9/1h"]));
+        assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 8);
+    });
+}
+
+/// Ends the child that sends the keys.
+fn kill_child(primary: &Server) {
+    let log = primary.log();
+    let (_, last) = log.rsplit_once("Background RDB transfer started by pid ").expect("a child");
+    let pid = last.split([' ', '\n']).next().expect("a word").parse().expect("a number");
+    let pid = Pid::from_raw(pid).expect("no process is 0");
+    kill_process(pid, Signal::KILL).expect("the child runs");
 }
 
 #[test]

@@ -182,6 +182,22 @@ pub fn replica_of(primary: &Server) -> Server {
     replica
 }
 
+/// Has a replica's next attempt to link up fail, and every one after it.
+pub fn lock_out(replica: &mut Connection) {
+    authenticate_as(replica, "nobody", "nothing");
+}
+
+/// Ends `lock_out`.
+pub fn let_in(replica: &mut Connection) {
+    authenticate_as(replica, "", "");
+}
+
+fn authenticate_as(replica: &mut Connection, user: &str, password: &str) {
+    for (name, value) in [("masteruser", user), ("masterauth", password)] {
+        let () = command("CONFIG SET").arg(name).arg(value).query(replica).expect("OK");
+    }
+}
+
 /// Waits until one replica has everything this connection wrote.
 pub fn replicated(c: &mut Connection) {
     assert_eq!(ask::<i64>(c, "WAIT 1 15000"), 1, "no replica caught up");
