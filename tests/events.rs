@@ -3,7 +3,9 @@
 mod client;
 mod server;
 
-use client::{allowed, ask, command, dump, exists, info, raw_reply, replica_of, replicated};
+use client::{
+    allowed, ask, command, dump, exists, info, now_ms, raw_reply, replica_of, replicated,
+};
 use redis::{Connection, from_redis_value};
 use server::Server;
 
@@ -240,12 +242,6 @@ fn leave_expired(events: &mut Events) {
             return;
         }
     }
-}
-
-/// The server's clock.
-fn now_ms(c: &mut Connection) -> u64 {
-    let (seconds, micros): (u64, u64) = ask(c, "TIME");
-    seconds * 1_000 + micros / 1_000
 }
 
 #[test]

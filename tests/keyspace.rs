@@ -3,7 +3,7 @@
 mod client;
 mod server;
 
-use client::expires_ms;
+use client::{expires_ms, now_us};
 use redis::{Connection, RedisResult, Value, cmd};
 use server::Server;
 
@@ -38,11 +38,6 @@ fn fill(c: &mut Connection, key: &str) -> u64 {
         assert_eq!(check(c, key, cost, &RULES)[0], 0);
     }
     now_us(c)
-}
-
-fn now_us(c: &mut Connection) -> u64 {
-    let (seconds, micros): (u64, u64) = cmd("TIME").query(c).unwrap();
-    seconds * 1_000_000 + micros
 }
 
 fn with_replay(body: impl Fn(&mut Server)) {

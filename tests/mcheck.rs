@@ -8,7 +8,7 @@ mod effects;
 mod full;
 mod server;
 
-use client::{FIVE, ask, dump, exists, info, refusal};
+use client::{FIVE, ask, dump, exists, info, now_ms, refusal};
 use redis::{Connection, Pipeline, Value, pipe};
 use server::{Server, eventually};
 
@@ -235,13 +235,9 @@ fn a_key_that_went_between_two_checks_begins_anew_and_the_others_go_on() {
         // Expired, and nobody has deleted it yet.
         leaves(&mut c, "found expired", &mut |c| {
             let () = ask(c, "DEBUG SET-ACTIVE-EXPIRE 0");
-            let (seconds, micros): (u64, u64) = ask(c, "TIME");
-            let now_ms = seconds * 1_000 + micros / 1_000;
-            let _: i64 = ask(c, &format!("PEXPIREAT goes {}", now_ms + 5));
-            eventually("its time to come", || {
-                let (seconds, micros): (u64, u64) = ask(c, "TIME");
-                seconds * 1_000 + micros / 1_000 > now_ms + 5
-            });
+            let end_ms = now_ms(c) + 5;
+            let _: i64 = ask(c, &format!("PEXPIREAT goes {end_ms}"));
+            eventually("its time to come", || now_ms(c) > end_ms);
         });
         let () = ask(&mut c, "DEBUG SET-ACTIVE-EXPIRE 1");
         // Only what expires may be evicted.

@@ -3,18 +3,15 @@
 mod client;
 mod server;
 
-use client::{allowed, ask, dump, exists, expires_ms, is_saving, refusal, replica_of, replicated};
+use client::{
+    allowed, ask, dump, exists, expires_ms, is_saving, now_ms, refusal, replica_of, replicated,
+};
 use redis::{Connection, Value, cmd};
 use server::eventually;
 
 /// The five integers of a check.
 fn check(c: &mut Connection, line: &str) -> [i64; 5] {
     ask(c, &format!("RL.CHECK {line}"))
-}
-
-fn now_ms(c: &mut Connection) -> i64 {
-    let (seconds, micros): (i64, i64) = ask(c, "TIME");
-    seconds * 1_000 + micros / 1_000
 }
 
 /// A row of `RL.BLOCKS`: key, kind, time left, reason.

@@ -15,12 +15,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use client::{expires_ms, is_saving};
+use client::{expires_ms, is_saving, now_us};
 use kept::{assert_same, look};
 use rdb_version::takes;
 use redis::{Connection, RedisResult, cmd, pipe};
 use server::{Builder, Server, eventually};
-use traffic::{Traffic, fill, time_us, verdict};
+use traffic::{Traffic, fill, verdict};
 
 fn replaying(builder: Builder) -> Builder {
     builder.module_args(&["allow-at", "yes"])
@@ -173,7 +173,7 @@ fn what_changes_nothing_is_not_written_to_the_aof() {
     let configure = |builder: Builder| with_aof(builder, true).config("appendfsync", "always");
     server::on_all_with(configure, |server| {
         let mut c = server.connect();
-        let [at, later] = [0, 7_200_000_000].map(|us| (time_us(&mut c) + us).to_string());
+        let [at, later] = [0, 7_200_000_000].map(|us| (now_us(&mut c) + us).to_string());
         let aof_len = || -> u64 {
             aof_files(server).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
         };

@@ -5,7 +5,7 @@ mod client;
 mod server;
 mod workload;
 
-use client::{ask, command, exists, refusal};
+use client::{ask, command, exists, now_us, refusal};
 use redis::{Connection, RedisResult, Value, cmd, from_redis_value, pipe};
 use server::{Server, eventually};
 use workload::Workload;
@@ -33,7 +33,7 @@ fn a_promoted_replica_goes_on_where_its_primary_stopped() {
         let rule = "log:100/h";
         assert_eq!(ask::<Reply>(&mut p, &format!("RL.CHECK user COST 60 {rule}"))[2], 40);
         in_step(primary, &replica);
-        let at_us = workload::now_us(&mut p) + 1_000_000;
+        let at_us = now_us(&mut p) + 1_000_000;
         let before = workload.look(at_us, &mut p);
         primary.kill9();
 
@@ -53,7 +53,7 @@ fn a_replica_says_what_its_primary_would_and_changes_nothing() {
         let mut workload = Workload::lasting(6);
         workload.pour(5_000, &mut p);
         in_step(primary, &replica);
-        let at_us = workload::now_us(&mut p);
+        let at_us = now_us(&mut p);
         let (before, sent) = (digest(&mut r), offset(&mut r));
         assert_eq!(workload.look(at_us, &mut r), workload.look(at_us, &mut p));
         assert_eq!(digest(&mut r), before);

@@ -7,7 +7,7 @@ mod workload;
 
 use std::env;
 
-use client::{FIVE, ask, command};
+use client::{FIVE, ask, command, now_us};
 use redis::{Connection, Value, pipe};
 use server::{Flavor, Server, eventually};
 use workload::data::{self, Data};
@@ -129,7 +129,7 @@ fn a_refund_of_what_came_back_by_itself_changes_nothing() {
         let replica = replica_of(primary);
         let mut c = primary.connect();
         // Far ahead, so that the key stays: its expiry counts from there.
-        let at_us = workload::now_us(&mut c) + 3_600_000_000;
+        let at_us = now_us(&mut c) + 3_600_000_000;
         let later_us = at_us + 10_000_000;
         for (was, is) in [
             ("log:5/s", "log:5/s"),
@@ -180,7 +180,7 @@ fn a_link_that_was_cut_is_taken_up_where_it_broke() {
 
         // Cut by the primary, which executes some of what follows before it looks at anyone else.
         let mut commands = vec![command("CLIENT KILL TYPE replica")];
-        commands.extend(workload.commands(2_000, workload::now_us(&mut c)));
+        commands.extend(workload.commands(2_000, now_us(&mut c)));
         workload::send(&mut c, &commands);
         assert_alike(primary, &[&replica], "after a cut by the primary");
         assert_eq!(synchronisations(primary), (full, partial + 1));

@@ -68,6 +68,17 @@ pub fn exists(c: &mut Connection, key: &str) -> bool {
     ask(c, &format!("EXISTS {key}"))
 }
 
+/// The server's clock, unix microseconds.
+pub fn now_us(c: &mut Connection) -> u64 {
+    let (seconds, micros): (u64, u64) = ask(c, "TIME");
+    seconds * 1_000_000 + micros
+}
+
+/// The server's clock, unix milliseconds.
+pub fn now_ms(c: &mut Connection) -> i64 {
+    (now_us(c) / 1_000).cast_signed()
+}
+
 /// When a key expires, exactly: unix milliseconds, -1 for never, -2 for no key.
 pub fn expires_ms(c: &mut Connection, flavor: Flavor, key: &str) -> i64 {
     expiries_ms(c, flavor, &[key])[0]

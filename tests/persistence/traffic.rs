@@ -2,6 +2,7 @@
 
 use redis::{Cmd, Connection, Value, cmd, pipe};
 
+use crate::client::now_us;
 use crate::server::eventually;
 
 const SECOND_US: u64 = 1_000_000;
@@ -120,7 +121,7 @@ impl Traffic {
 
 /// Some thousand commands later: every kind of state, some limits reached, a key banned.
 pub fn fill(c: &mut Connection) -> Traffic {
-    let now_us = time_us(c);
+    let now_us = now_us(c);
     for days_ago in [20, 10, 5] {
         let at_us = now_us - days_ago * DAY_US;
         let mut check = cmd("RL.CHECK");
@@ -150,10 +151,4 @@ pub fn fill(c: &mut Connection) -> Traffic {
 pub fn verdict(c: &mut Connection, command: &str, key: &str, rules: &[&str]) -> i64 {
     let reply: [i64; 5] = cmd(command).arg(key).arg(rules).query(c).unwrap();
     reply[0]
-}
-
-/// The server's clock.
-pub fn time_us(c: &mut Connection) -> u64 {
-    let (seconds, micros): (u64, u64) = cmd("TIME").query(c).unwrap();
-    seconds * SECOND_US + micros
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 
 use super::{DATABASES, keys};
-use crate::client::{ask, expiries_ms};
+use crate::client::{ask, expiries_ms, now_ms};
 use crate::server::{Flavor, Server, eventually};
 
 /// A key, with the database it is in.
@@ -53,7 +53,7 @@ impl Data {
             .collect();
         for (server, (c, data)) in servers.iter().zip(&mut read) {
             data.expiries = expiries(c, server.flavor());
-            data.read_at_ms = millis(ask(c, "TIME"));
+            data.read_at_ms = now_ms(c);
         }
         read.into_iter().map(|(_, data)| data).collect()
     }
@@ -111,11 +111,6 @@ fn is_value(digest: &str) -> bool {
 
 fn name((database, key): &Place) -> String {
     format!("{} of database {database}", key.escape_ascii())
-}
-
-/// What `TIME` says.
-fn millis((seconds, micros): (i64, i64)) -> i64 {
-    seconds * 1_000 + micros / 1_000
 }
 
 /// Reads something of each key, database by database.

@@ -20,7 +20,7 @@ mod tally;
 use fastrand::Rng;
 use redis::{Cmd, Connection, ConnectionLike, Value, cmd, pipe};
 
-use crate::client::ask;
+use crate::client::now_us;
 use rules::{Pool, Rule};
 pub use tally::Tally;
 
@@ -320,12 +320,6 @@ impl Workload {
         let far_us = self.rng.u64(least_us..=most_us);
         if self.rng.bool() { self.now_us + far_us } else { self.now_us - far_us }
     }
-}
-
-/// The server's clock, unix microseconds.
-pub fn now_us(c: &mut Connection) -> u64 {
-    let (seconds, micros): (u64, u64) = ask(c, "TIME");
-    seconds * SECOND_US + micros
 }
 
 /// A command about a key.
