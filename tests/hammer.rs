@@ -155,16 +155,17 @@ fn hammer(server: &server::Server) {
         println!("  {rules}: {} let through", passes.len());
     }
     let silences = silences(asking);
+    let lost_us = SLOWNESS_US + silences.iter().map(|gap| gap.end - gap.start).sum::<i64>();
     println!("  nobody asked in {silences:?}");
     at_most_in_any_window(&passes[0], 100, 1_000_000);
     at_most_in_any_window(&passes[0], 400, 5_000_000);
-    reaches_limit(&passes[0], 400, 5_000_000, &silences);
+    reaches_limit(&passes[0], 400, 5_000_000, lost_us);
     fixed_windows(&passes[1], 150, 1_000_000, &silences);
-    window_counter(&passes[2], 120, 1_000_000, 4, &silences);
-    token_bucket(&passes[3], 200, 50, &silences);
+    window_counter(&passes[2], 120, 1_000_000, 4, lost_us);
+    token_bucket(&passes[3], 200, 50, lost_us);
     at_most_in_any_window(&passes[4], 2 * 90, 1_000_000);
-    reaches_limit(&passes[4], 90, 1_000_000, &silences);
-    leaky_turns(&passes[5], 100, 20, &silences, &mut server.connect());
+    reaches_limit(&passes[4], 90, 1_000_000, lost_us);
+    leaky_turns(&passes[5], 100, 20, lost_us, &mut server.connect());
 }
 
 /// Where nobody asked at all: the clients, the server or the machine stood still.
@@ -181,11 +182,6 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     silences
 }
 
-/// How long clients may have been kept from asking in all.
-fn lost_us(silences: &[Range<i64>]) -> i64 {
-    SLOWNESS_US + silences.iter().map(|silence| silence.end - silence.start).sum::<i64>()
-}
-
 /// No window of `period_us` holds more than `limit`. A true time lies between two readings of the
 /// clock, which a stalled client can have far apart: those count that lie in a window entirely.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
@@ -198,11 +194,11 @@ fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
 }
 
 /// No capacity is lost: as soon as a request leaves the window, another one passes.
-fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
+fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     assert!(passes.len() > limit, "only {} passed", passes.len());
     for many in passes.windows(limit + 1) {
         let late = many[limit].before_us - many[0].after_us - period_us;
-        assert!(late <= lost_us(silences), "the {limit} of a window were reached {late} us late");
+        assert!(late <= lost_us, "the {limit} of a window were reached {late} us late");
     }
 }
 
@@ -219,7 +215,7 @@ fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Rang
         let at_most = passes.iter().filter(maybe).count();
         assert!(at_least <= limit, "{at_least} passed in a window of {limit}");
         let (start, end) = (window * period_us, (window + 1) * period_us);
-        let is_silent = silences.iter().any(|silence| silence.start < end && start < silence.end);
+        let is_silent = silences.iter().any(|gap| gap.start < end && start < gap.end);
         if window > first && window < last && !is_silent {
             assert!(at_most >= limit, "only {at_most} passed in a full window of {limit}");
         }
@@ -227,7 +223,7 @@ fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Rang
 }
 
 /// Replays the definition of the sliding window counter; stamps near an edge of a sub-interval are given the benefit.
-fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, silences: &[Range<i64>]) {
+fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us: i64) {
     let sub = period_us / res;
     let count = |from: i64, to: i64, upto: usize| {
         passes[..upto].iter().filter(|p| p.before_us >= from && p.after_us < to).count() as i64
@@ -246,12 +242,12 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, silence
             "request {index} passed with {old} and {current} before it"
         );
     }
-    reaches_limit(passes, limit as usize, period_us + sub, silences);
+    reaches_limit(passes, limit as usize, period_us + sub, lost_us);
 }
 
 /// Between any two times there were never more than the burst and what was refilled: of those that
 /// surely passed between them.
-fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, silences: &[Range<i64>]) {
+fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();
         ends_us.sort_unstable();
@@ -261,19 +257,13 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, silences: &[Range<
         }
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
-    let refilled_us = last.before_us - first.after_us - lost_us(silences);
+    let refilled_us = last.before_us - first.after_us - lost_us;
     let refilled = refilled_us * per_second / 1_000_000;
     assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
 }
 
 /// Turns are `1/rate` apart, but for rounding to the millisecond, and none is further off than the queue is long.
-fn leaky_turns(
-    passes: &[Pass],
-    per_second: i64,
-    queue: i64,
-    silences: &[Range<i64>],
-    c: &mut Connection,
-) {
+fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, lost_us: i64, c: &mut Connection) {
     let apart_us = 1_000_000 / per_second;
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
@@ -285,7 +275,7 @@ fn leaky_turns(
         assert!(pair[1].wait_us <= queue * apart_us, "a turn {} us off", pair[1].wait_us);
     }
     let (first, last) = (passes[0], passes[passes.len() - 1]);
-    let left = (last.before_us - first.after_us - lost_us(silences)) / apart_us;
+    let left = (last.before_us - first.after_us - lost_us) / apart_us;
     assert!(passes.len() as i64 >= left, "only {} of {left} passed", passes.len());
     let kind: String = cmd("TYPE").arg("leaky").query(c).expect("a type");
     assert!(kind == "ratelimit" || kind == "none", "{kind}");

@@ -2,7 +2,6 @@
 //! this order of precedence.
 
 mod client;
-#[path = "policies/files.rs"]
 mod files;
 #[path = "policies/known.rs"]
 mod known;

@@ -1,7 +1,6 @@
 //! Policies on replicas: they follow their primary's, and decide nothing there.
 
 mod client;
-#[path = "policies/files.rs"]
 mod files;
 #[path = "policies/known.rs"]
 mod known;

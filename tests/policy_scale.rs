@@ -1,7 +1,6 @@
 //! Policies are looked up, not parsed, and ten thousand of them are fine.
 
 mod client;
-#[path = "policies/files.rs"]
 mod files;
 #[path = "policies/known.rs"]
 mod known;

@@ -30,7 +30,7 @@ pub fn crash(server: &mut Server) {
 }
 
 /// The files of the AOF: one in 6.2, some in a folder from 7.0 on.
-fn aof_files(server: &Server) -> Vec<PathBuf> {
+pub fn aof_files(server: &Server) -> Vec<PathBuf> {
     if !server.flavor().is_7_or_later() {
         return vec![server.dir().join("appendonly.aof")];
     }
