@@ -58,11 +58,16 @@ impl<H, T: Copy, N: Count> Headed<H, T, N> {
 
     /// A block of so many items, all alike.
     pub fn new(header: H, item: T, count: N) -> Self {
+        Self::try_new(header, item, count)
+            .unwrap_or_else(|| handle_alloc_error(Self::layout(count)))
+    }
+
+    /// A block of so many items, all alike; `None` if there is not that much
+    /// memory.
+    pub fn try_new(header: H, item: T, count: N) -> Option<Self> {
         let layout = Self::layout(count);
         // SAFETY: the layout's size is not 0, as it has the count at least.
-        let Some(block) = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T, N>>()) else {
-            handle_alloc_error(layout)
-        };
+        let block = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T, N>>())?;
         // SAFETY: the block is of this layout, and nobody else's; the items lie
         // within it, behind each other.
         unsafe {
@@ -74,7 +79,7 @@ impl<H, T: Copy, N: Count> Headed<H, T, N> {
                 ptr::write(items.add(index), item);
             }
         }
-        Self { block, owned: PhantomData }
+        Some(Self { block, owned: PhantomData })
     }
 
     #[inline]

@@ -165,7 +165,12 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
             limiter.reset();
         }
         Action::Overrule { kind, until_us, reason, .. } => {
-            limiter.set_override(Some(Override { kind, until_us, reason: reason.into() }));
+            limiter.set_override(Some(Override {
+                kind,
+                until_us,
+                ban_us: None,
+                reason: reason.into(),
+            }));
         }
         Action::Lift(_) => limiter.set_override(None),
     }

@@ -42,7 +42,7 @@ fn set(call: &Call<'_>, kind: OverrideKind) -> Result<(), Failure> {
             return Err(Failure::Because(why.into()));
         }
     };
-    let overrule = Override { kind, until_us, reason: request.reason.into() };
+    let overrule = Override { kind, until_us, ban_us: None, reason: request.reason.into() };
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| limiter.set_override(Some(overrule.clone())))?;

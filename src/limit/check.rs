@@ -17,7 +17,8 @@
 //! tried against all the rules, where there is such a state.
 
 use super::limiter::{Change, Check, Limiter};
-use super::log::{Log, Needs};
+use super::log::Log;
+use super::needs::Needs;
 use super::overrule::{Override, OverrideKind};
 use super::reading::{Moment, Reading, standing_time};
 use super::rule::{Kind, Rule};

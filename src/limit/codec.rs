@@ -10,19 +10,24 @@
 //!
 //! Decoding is total: any byte string gives a limiter or an error. Repeated
 //! parts (log entries, counters, past windows) are byte strings in the
-//! payload, borrowed while reading and decoded item by item, so that no length
-//! in a payload makes us allocate more than the payload's own size justifies.
+//! payload, borrowed while reading. They are read twice: first their number,
+//! then, in memory reserved for that number, they themselves. So decoding takes
+//! the memory of the value that results, and a payload that asks for more than
+//! there is gets an error.
 
 use super::debt::{Debt, Room};
 use super::fixed::{Anchor, Fixed, Kept, Past};
 use super::interval::Interval;
 use super::limiter::Limiter;
 use super::log::Log;
+use super::needs::{MOST_PAST, Needs, PastNeeds};
 use super::overrule::{Override, OverrideKind};
 use super::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
+    SECOND_US,
 };
 use super::ruling::Verdict;
+use super::series::{Extent, Series};
 use super::state::State;
 use super::term::Term;
 use super::trail::{Mark, Trail};
@@ -33,11 +38,13 @@ use bincode::{BorrowDecode, Encode, config};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// A limiter without a trail is written as version 1, so that what has no need
-/// of the newer version can be read by who does not know it.
-const WITHOUT_TRAIL: u8 = 1;
+/// The states, and a block or an exemption.
+const FIRST: u8 = 1;
+/// A trail as well.
 const WITH_TRAIL: u8 = 2;
-const LATEST: u8 = WITH_TRAIL;
+/// Logs that know what is needed of them, and bans that know their length.
+const WITH_NEEDS: u8 = 3;
+const LATEST: u8 = WITH_NEEDS;
 
 const CONFIG: config::Configuration = config::standard();
 
@@ -51,6 +58,8 @@ pub enum DecodeError {
     OutOfRange(&'static str),
     /// A limiter, or a state in it, that holds nothing.
     Idle,
+    /// There is no memory for so many items.
+    NoMemory(usize),
 }
 
 impl fmt::Display for DecodeError {
@@ -64,12 +73,14 @@ impl fmt::Display for DecodeError {
             Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
             Self::OutOfRange(what) => write!(f, "{what} is out of range in the payload"),
             Self::Idle => f.write_str("the payload holds nothing, expected what was consumed"),
+            Self::NoMemory(items) => write!(f, "no memory for the payload's {items} items"),
         }
     }
 }
 
 impl std::error::Error for DecodeError {}
 
+/// Versions 1 and 2; in version 2 a `SavedTrail` follows.
 #[derive(Encode, BorrowDecode)]
 struct SavedLimiter<'a> {
     /// `SavedState`s, one after another.
@@ -77,7 +88,17 @@ struct SavedLimiter<'a> {
     overrule: Option<SavedOverride<'a>>,
 }
 
-/// What follows in version 2.
+/// Version 3.
+#[derive(Encode, BorrowDecode)]
+struct SavedLimiter3<'a> {
+    /// `SavedState`s, one after another.
+    states: Bytes<'a>,
+    overrule: Option<SavedOverride<'a>>,
+    /// How long a ban was to last, in microseconds.
+    ban_us: Option<u64>,
+    trail: Option<SavedTrail<'a>>,
+}
+
 #[derive(Encode, BorrowDecode)]
 struct SavedTrail<'a> {
     keep: u32,
@@ -110,8 +131,10 @@ struct SavedState<'a> {
 
 #[derive(Encode, BorrowDecode)]
 enum SavedMeter<'a> {
-    Log {
-        horizon_us: u64,
+    /// A log of which the longest window is known, but not the largest limit:
+    /// as versions 1 and 2 saved it.
+    LogOfWindow {
+        window_us: u64,
         /// Microseconds since the entry before, then units: first the admitted
         /// ones, then the charged denials.
         admitted: Bytes<'a>,
@@ -152,6 +175,29 @@ enum SavedMeter<'a> {
         limit: u32,
         burst: u32,
     },
+    /// From version 3 on.
+    Log {
+        /// Of the check that consumed last.
+        needs: SavedNeeds,
+        /// `SavedPastNeeds` of checks before it.
+        past: Bytes<'a>,
+        /// As of `LogOfWindow`.
+        admitted: Bytes<'a>,
+        charged: Bytes<'a>,
+    },
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedNeeds {
+    window_us: u64,
+    units: u32,
+    admitted: bool,
+}
+
+#[derive(Encode, BorrowDecode)]
+struct SavedPastNeeds {
+    needs: SavedNeeds,
+    until_us: u64,
 }
 
 #[derive(Encode, BorrowDecode)]
@@ -164,7 +210,8 @@ struct SavedPast<'a> {
 /// Items one after another, as a byte string with its length.
 type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
 
-/// The saved form.
+/// The saved form, in the lowest version that has a place for all of it: what
+/// has no need of a newer version can be read by a module that does not know it.
 #[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut states = Vec::new();
@@ -178,23 +225,36 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
         until_us: overrule.until_us,
         reason: &overrule.reason,
     });
-    let version = if limiter.trail().is_some() { WITH_TRAIL } else { WITHOUT_TRAIL };
-    let mut payload = vec![version];
-    put(&mut payload, &SavedLimiter { states: states.into(), overrule });
-    if let Some(trail) = limiter.trail() {
-        let marks = save_items(trail.marks.iter().map(|mark| SavedMark {
-            time_us: mark.time_us,
-            cost: mark.cost,
-            verdict: match mark.verdict {
-                Verdict::Allowed => 0,
-                Verdict::Limited => 1,
-                Verdict::Blocked => 2,
-            },
-            meta: mark.meta.as_deref(),
-        }));
-        put(&mut payload, &SavedTrail { keep: trail.keep, until_us: trail.until_us, marks });
+    let ban_us = limiter.overrule().and_then(|overrule| overrule.ban_us);
+    let trail = limiter.trail().map(save_trail);
+    let states = Bytes::from(states);
+    let knows_needs = limiter.states().iter().filter_map(State::log_part).any(Log::knows_needs);
+    let mut payload = Vec::new();
+    if knows_needs || ban_us.is_some() {
+        payload.push(WITH_NEEDS);
+        put(&mut payload, &SavedLimiter3 { states, overrule, ban_us, trail });
+    } else {
+        payload.push(if trail.is_some() { WITH_TRAIL } else { FIRST });
+        put(&mut payload, &SavedLimiter { states, overrule });
+        if let Some(trail) = trail {
+            put(&mut payload, &trail);
+        }
     }
     payload
+}
+
+fn save_trail(trail: &Trail) -> SavedTrail<'static> {
+    let marks = save_items(trail.marks.iter().map(|mark| SavedMark {
+        time_us: mark.time_us,
+        cost: mark.cost,
+        verdict: match mark.verdict {
+            Verdict::Allowed => 0,
+            Verdict::Limited => 1,
+            Verdict::Blocked => 2,
+        },
+        meta: mark.meta.as_deref(),
+    }));
+    SavedTrail { keep: trail.keep, until_us: trail.until_us, marks }
 }
 
 /// Appends an item. Writing to memory cannot fail.
@@ -205,11 +265,7 @@ fn put(to: &mut Vec<u8>, item: &impl Encode) {
 
 fn save_meter(state: &State) -> SavedMeter<'static> {
     match state {
-        State::Log(log) => SavedMeter::Log {
-            horizon_us: log.horizon_us(),
-            admitted: save_entries(log.admitted().iter()),
-            charged: save_entries(log.charged().iter().flat_map(|series| series.iter())),
-        },
+        State::Log(log) => save_log(log),
         State::Window(window) => SavedMeter::Window {
             last_us: window.last_us(),
             period_us: window.period_us(),
@@ -240,6 +296,23 @@ fn save_meter(state: &State) -> SavedMeter<'static> {
         },
         State::Named(named) => save_meter(&named.state),
     }
+}
+
+fn save_log(log: &Log) -> SavedMeter<'static> {
+    let admitted = save_entries(log.admitted().iter());
+    let charged = save_entries(log.charged().iter().flat_map(|series| series.iter()));
+    if !log.knows_needs() {
+        return SavedMeter::LogOfWindow { window_us: log.needs().window_us, admitted, charged };
+    }
+    let past = save_items(log.past_needs().iter().map(|past| SavedPastNeeds {
+        needs: save_needs(past.needs.unpack()),
+        until_us: past.until_us,
+    }));
+    SavedMeter::Log { needs: save_needs(log.needs()), past, admitted, charged }
+}
+
+const fn save_needs(Needs { window_us, units, admitted }: Needs) -> SavedNeeds {
+    SavedNeeds { window_us, units, admitted }
 }
 
 fn save_fixed<'a>(fixed: &Fixed, past: Option<SavedPast<'a>>) -> SavedMeter<'a> {
@@ -283,24 +356,34 @@ fn save_entries(entries: impl Iterator<Item = (u64, u32)>) -> Bytes<'static> {
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
-    if !(WITHOUT_TRAIL..=LATEST).contains(&version) {
-        return Err(DecodeError::Version(version));
-    }
-    let (saved, mut left) = take::<SavedLimiter<'_>>(body)?;
-    let mut trail = None;
-    if version == WITH_TRAIL {
-        let (saved, rest) = take::<SavedTrail<'_>>(left)?;
-        trail = Some(load_trail(&saved)?);
-        left = rest;
-    }
+    let (saved, left) = match version {
+        FIRST | WITH_TRAIL => {
+            let (SavedLimiter { states, overrule }, left) = take(body)?;
+            let (trail, left) = match version {
+                WITH_TRAIL => take(left).map(|(trail, left)| (Some(trail), left))?,
+                _ => (None, left),
+            };
+            (SavedLimiter3 { states, overrule, ban_us: None, trail }, left)
+        }
+        WITH_NEEDS => take(body)?,
+        version => return Err(DecodeError::Version(version)),
+    };
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
     let states = load_items(&saved.states, load_state)?;
-    let overrule = saved.overrule.map(load_override).transpose()?;
+    let log_of_later = |state: &State| state.log_part().is_some_and(Log::knows_needs);
+    if version < WITH_NEEDS && states.iter().any(log_of_later) {
+        return Err(DecodeError::Malformed(UNKNOWN_KIND));
+    }
+    let ban_us = saved.ban_us;
+    let overrule = saved.overrule.map(|overrule| load_override(overrule, ban_us)).transpose()?;
+    let trail = saved.trail.map(|trail| load_trail(&trail)).transpose()?;
     let limiter = Limiter::from_parts(states, overrule, trail);
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
+
+const UNKNOWN_KIND: &str = "an unknown kind of state";
 
 /// Takes an item off the front.
 fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
@@ -313,24 +396,55 @@ fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), D
 const fn why(error: &DecodingError) -> &'static str {
     match error {
         DecodingError::UnexpectedEnd { .. } => "it ends too early",
-        DecodingError::UnexpectedVariant { .. } => "an unknown kind of state",
+        DecodingError::UnexpectedVariant { .. } => UNKNOWN_KIND,
         DecodingError::Utf8 { .. } => "a name is no text",
         _ => "a malformed number",
     }
 }
 
+/// Shows each item to a function.
+fn each_item<'a, T: BorrowDecode<'a, ()>>(
+    bytes: &'a [u8],
+    mut show: impl FnMut(T) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        let (item, rest) = take(left)?;
+        show(item)?;
+        left = rest;
+    }
+    Ok(())
+}
+
+/// Loads each item. They are counted first, so that what they take is known and
+/// can be refused.
 fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
     bytes: &'a [u8],
     mut load: impl FnMut(T) -> Result<U, DecodeError>,
 ) -> Result<Vec<U>, DecodeError> {
-    let mut items = Vec::new();
-    let mut left = bytes;
-    while !left.is_empty() {
-        let (item, rest) = take(left)?;
+    let mut count = 0_usize;
+    each_item(bytes, |_: T| {
+        count = count.saturating_add(1);
+        Ok(())
+    })?;
+    let mut items = room_for(count)?;
+    each_item(bytes, |item| {
         items.push(load(item)?);
-        left = rest;
-    }
+        Ok(())
+    })?;
     Ok(items)
+}
+
+fn room_for<T>(items: usize) -> Result<Vec<T>, DecodeError> {
+    let mut vec = Vec::new();
+    vec.try_reserve_exact(items).map_err(|_| DecodeError::NoMemory(items))?;
+    Ok(vec)
+}
+
+fn load_text(text: &[u8]) -> Result<Box<[u8]>, DecodeError> {
+    let mut copy = room_for(text.len())?;
+    copy.extend_from_slice(text);
+    Ok(copy.into_boxed_slice())
 }
 
 fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
@@ -362,7 +476,7 @@ fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
             2 => Verdict::Blocked,
             _ => return Err(DecodeError::OutOfRange("a verdict")),
         };
-        let meta = mark.meta.map(Into::into);
+        let meta = mark.meta.map(load_text).transpose()?;
         Ok(Mark { time_us: mark.time_us, cost: mark.cost, verdict, meta })
     })?
     .into();
@@ -370,11 +484,12 @@ fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
     Ok(Trail { keep: saved.keep, until_us: saved.until_us, marks })
 }
 
-fn load_override(saved: SavedOverride<'_>) -> Result<Override, DecodeError> {
+fn load_override(saved: SavedOverride<'_>, ban_us: Option<u64>) -> Result<Override, DecodeError> {
     Ok(Override {
         kind: if saved.exempt { OverrideKind::Exempt } else { OverrideKind::Block },
         until_us: saved.until_us,
-        reason: saved.reason.into(),
+        ban_us,
+        reason: load_text(saved.reason)?,
     })
 }
 
@@ -393,16 +508,12 @@ fn busy(state: State) -> Result<State, DecodeError> {
 
 fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
     match saved {
-        SavedMeter::Log { horizon_us, admitted, charged } => {
-            within(horizon_us <= MAX_PERIOD_US.saturating_add(1_000_000), "a horizon")?;
-            let admitted = load_entries(&admitted)?;
-            let charged = load_entries(&charged)?;
-            let flagged = |denied| move |(time_us, units)| (time_us, units, denied);
-            let entries = admitted
-                .into_iter()
-                .map(flagged(false))
-                .chain(charged.into_iter().map(flagged(true)));
-            Ok(State::Log(Log::from_entries(horizon_us, entries)))
+        SavedMeter::LogOfWindow { window_us, admitted, charged } => {
+            let needs = SavedNeeds { window_us, units: Needs::ALL_UNITS, admitted: true };
+            load_log(needs, &[], &admitted, &charged)
+        }
+        SavedMeter::Log { needs, past, admitted, charged } => {
+            load_log(needs, &past, &admitted, &charged)
         }
         SavedMeter::Window { last_us, period_us, limit, counts } => {
             check_time(last_us)?;
@@ -478,14 +589,65 @@ fn load_term(last_us: u64, period_us: u64, start_us: i64) -> Result<Term, Decode
     Term::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
 }
 
-fn load_entries(bytes: &[u8]) -> Result<Vec<(u64, u32)>, DecodeError> {
-    let (mut time_us, mut total) = (0u64, 0u64);
-    load_items(bytes, |(gap_us, units): (u64, u32)| {
-        time_us = time_us.saturating_add(gap_us);
+fn load_log(
+    needs: SavedNeeds,
+    past: &[u8],
+    admitted: &[u8],
+    charged: &[u8],
+) -> Result<State, DecodeError> {
+    let needs = load_needs(needs)?;
+    let past = load_items(past, |past: SavedPastNeeds| {
+        within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
+        Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
+    })?;
+    within(past.len() <= MOST_PAST, "a number of needs")?;
+    Ok(State::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
+}
+
+fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<Needs, DecodeError> {
+    within(window_us <= MAX_WINDOW_US, "a window")?;
+    within(units <= Needs::ALL_UNITS, "a limit")?;
+    Ok(Needs { window_us, units, admitted })
+}
+
+/// The longest window of a log, rounded up as a log keeps it.
+const MAX_WINDOW_US: u64 = MAX_PERIOD_US.saturating_add(SECOND_US);
+
+/// Entries are looked through first, so that what they take is known and can
+/// be refused.
+fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
+    let mut extent = Extent::default();
+    let mut total = 0_u64;
+    each_entry(bytes, |time_us, units| {
         total = total.saturating_add(u64::from(units));
         check_time(time_us)?;
         within(units > 0 && total <= u64::from(MAX_UNITS), "an entry's units")?;
-        Ok((time_us, units))
+        if extent.entries == 0 {
+            extent.oldest_us = time_us;
+        }
+        extent.entries = extent.entries.saturating_add(1);
+        extent.newest_us = time_us;
+        extent.weighted |= units != 1;
+        Ok(())
+    })?;
+    let mut series =
+        Series::with_room(extent).ok_or(DecodeError::NoMemory(extent.entries as usize))?;
+    each_entry(bytes, |time_us, units| {
+        series.push(time_us, units);
+        Ok(())
+    })?;
+    Ok(series)
+}
+
+/// Shows the time and the units of each entry.
+fn each_entry(
+    bytes: &[u8],
+    mut show: impl FnMut(u64, u32) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut time_us = 0_u64;
+    each_item(bytes, |(gap_us, units): (u64, u32)| {
+        time_us = time_us.saturating_add(gap_us);
+        show(time_us, units)
     })
 }
 

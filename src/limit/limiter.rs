@@ -11,7 +11,7 @@
 
 use super::blocks::Blocks;
 use super::deadline::Deadline;
-use super::log::Needs;
+use super::needs::Needs;
 use super::overrule::Override;
 use super::reading::Moment;
 use super::rule::{Kind, Rule};

@@ -15,95 +15,39 @@
 //! `count=all` rules count them, and as hammering must not push admitted
 //! requests out of the log that other rules still need.
 //!
-//! The log keeps what the rules of the last consuming check could see: nothing
-//! older than their longest window, and the newest units up to their largest
-//! limit.
+//! The log keeps what the rules that consume from it need, the latest and
+//! those before: see `needs`.
 
 use super::blocks::Blocks;
-use super::reading::{Moment, Reading};
+use super::needs::{self, Kept, Needs, PastNeeds};
+use super::reading::{Moment, Reading, standing_time};
 use super::report::LogReport;
-use super::rule::{Kind, MS_US, Rule};
+use super::rule::{MS_US, Rule};
 use super::series::Series;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Admitted requests; charged denials are its companion, and its note is
-    /// the horizon: the longest window of the rules that consumed last.
+    /// Admitted requests, with the needs of the check that consumed last, and
+    /// beside them charged denials and the needs of earlier checks.
     admitted: Series,
 }
 
-/// A window's length in 4 bytes: exact to the millisecond up to 24 days,
-/// rounded up to a second above. It only sets the key's expiry.
-#[derive(Clone, Copy, Debug)]
-struct Horizon(u32);
-
-impl Horizon {
-    const SECONDS: u32 = 1 << 31;
-
-    fn new(us: u64) -> Self {
-        match u32::try_from(us.div_ceil(1_000)) {
-            Ok(ms) if ms < Self::SECONDS => Self(ms),
-            _ => Self(u32::try_from(us.div_ceil(1_000_000)).unwrap_or(0) | Self::SECONDS),
-        }
-    }
-
-    fn micros(self) -> u64 {
-        let count = u64::from(self.0 & !Self::SECONDS);
-        count.saturating_mul(if self.0 & Self::SECONDS == 0 { 1_000 } else { 1_000_000 })
-    }
-}
-
-/// What the log rules of one check need of the log together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// The longest window, 0 if there is no log rule.
-    pub window_us: u64,
-    /// The largest limit.
-    units: u64,
-    /// The largest limit of the rules that count admitted requests only.
-    admitted_units: u64,
-}
-
-impl Needs {
-    pub fn of(rules: &[Rule]) -> Self {
-        let mut needs = Self::default();
-        for rule in rules.iter().filter(|rule| rule.kind() == Kind::Log) {
-            let limit = u64::from(rule.limit());
-            needs.window_us = needs.window_us.max(rule.period_us());
-            needs.units = needs.units.max(limit);
-            if !rule.counts_all() {
-                needs.admitted_units = needs.admitted_units.max(limit);
-            }
-        }
-        needs
-    }
-
-    /// How far the clock may step back before the state of one of the rules is
-    /// forgotten. The log is one state for all its rules: the longest of their
-    /// windows.
-    pub fn window_us_of(self, rule: &Rule) -> u64 {
-        if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
-    }
-}
-
 impl Log {
-    /// The log of entries given oldest first: time, units, and whether the
-    /// request was denied.
-    pub fn from_entries(
-        horizon_us: u64,
-        entries: impl IntoIterator<Item = (u64, u32, bool)>,
+    /// The log of series, each oldest first.
+    pub fn of(
+        mut admitted: Series,
+        charged: Option<Series>,
+        needs: Needs,
+        past: Vec<PastNeeds>,
     ) -> Self {
-        let mut log = Self::default();
-        log.set_horizon(horizon_us);
-        for (time_us, units, denied) in entries {
-            log.push(time_us, units, denied);
+        admitted.set_needs(needs.pack());
+        if let Some(charged) = charged.filter(|charged| !charged.is_empty()) {
+            admitted.set_charged(charged);
         }
-        log
-    }
-
-    fn push(&mut self, time_us: u64, units: u32, denied: bool) {
-        let series = if denied { self.admitted.companion_or_new() } else { &mut self.admitted };
-        series.push(time_us, units);
+        if !past.is_empty() {
+            *admitted.past_needs_mut() = past;
+        }
+        Self { admitted }
     }
 
     pub fn admitted(&self) -> &Series {
@@ -112,15 +56,29 @@ impl Log {
 
     /// Denied requests that were charged.
     pub fn charged(&self) -> Option<&Series> {
-        self.admitted.companion()
+        self.admitted.charged()
     }
 
-    pub fn horizon_us(&self) -> u64 {
-        Horizon(self.admitted.note()).micros()
+    /// What the check that consumed last needs.
+    pub fn needs(&self) -> Needs {
+        self.admitted.needs().unpack()
     }
 
-    fn set_horizon(&mut self, us: u64) {
-        self.admitted.set_note(Horizon::new(us).0);
+    /// Whether the limits of the rules that consumed are known.
+    pub fn knows_needs(&self) -> bool {
+        self.needs().units != Needs::ALL_UNITS || !self.past_needs().is_empty()
+    }
+
+    /// What checks before it need.
+    pub fn past_needs(&self) -> &[PastNeeds] {
+        self.admitted.past_needs()
+    }
+
+    /// The longest window that is kept.
+    pub fn window_us(&self) -> u64 {
+        let window_us = self.needs().window_us;
+        let past = self.past_needs().iter().map(|past| past.needs.unpack().window_us);
+        past.fold(window_us, u64::max)
     }
 
     /// Where it lies; see [`Series::block`].
@@ -166,16 +124,16 @@ impl Log {
         }
     }
 
-    /// Units that any rule that consumed last could count at a time.
+    /// Units in the longest window at a time.
     pub fn consumed(&self, at_us: u64) -> u64 {
         self.admitted
-            .units_after(at_us.checked_sub(self.horizon_us()))
+            .units_after(at_us.checked_sub(self.window_us()))
             .saturating_add(self.denied(at_us))
     }
 
     /// Of these, the units of denied requests.
     fn denied(&self, at_us: u64) -> u64 {
-        let out_us = at_us.checked_sub(self.horizon_us());
+        let out_us = at_us.checked_sub(self.window_us());
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
@@ -193,47 +151,90 @@ impl Log {
         }
     }
 
-    /// Logs a request, and forgets what these rules can no longer see.
+    /// Logs a request, and forgets what no rule can see any more.
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool) {
-        let out_us = at_us.checked_sub(needs.window_us);
-        if self.admitted.is_full() {
-            // What leaves makes room: the ring need not grow for what comes.
-            self.drop_until(out_us);
-        }
-        self.push(at_us, cost, denied);
-        self.set_horizon(needs.window_us);
-        self.drop_until(out_us);
-        self.keep_newest(needs);
+        let kept = self.remember(needs, at_us);
+        self.drop_until(at_us.checked_sub(kept.window_us));
+        let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
+        series.push(at_us, cost);
+        self.keep_newest(kept);
         self.admitted.tidy();
+    }
+
+    /// What is kept from now on, for this check and those before it.
+    #[inline]
+    fn remember(&mut self, latest: Needs, at_us: u64) -> Kept {
+        let packed = latest.pack();
+        let alike = packed == self.admitted.needs() && self.past_needs().is_empty();
+        if !alike {
+            self.remember_others(latest, at_us);
+            self.admitted.set_needs(packed);
+        }
+        Kept::of(latest, self.past_needs())
+    }
+
+    #[cold]
+    fn remember_others(&mut self, latest: Needs, at_us: u64) {
+        if !self.is_empty() {
+            let previous =
+                PastNeeds { needs: self.admitted.needs(), until_us: self.latest_until_us() };
+            needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
+        }
+    }
+
+    /// The clock stepped back so far that a check with windows up to this length
+    /// no longer sees the log, and now consumes from it. If a longer window still
+    /// needs the entries, they are moved back to where this check does not see
+    /// them; otherwise they are forgotten.
+    pub fn step_back(&mut self, window_us: u64, now_us: u64) {
+        let needed = standing_time(now_us, self.last_us(), self.window_us()).is_some();
+        match now_us.checked_sub(window_us).filter(|_| needed) {
+            Some(latest_us) => self.pull_back(latest_us),
+            None => self.clear(),
+        }
+    }
+
+    /// Moves the entries later than a time to that time.
+    fn pull_back(&mut self, latest_us: u64) {
+        self.admitted.pull_back(latest_us);
+        if let Some(charged) = self.admitted.charged_mut() {
+            charged.pull_back(latest_us);
+        }
+        if !self.past_needs().is_empty() {
+            for past in self.admitted.past_needs_mut() {
+                let window_us = past.needs.unpack().window_us;
+                past.until_us = past.until_us.min(latest_us.saturating_add(window_us));
+            }
+        }
     }
 
     fn drop_until(&mut self, out_us: Option<u64>) {
         if let Some(out_us) = out_us {
             self.admitted.drop_until(out_us);
-            if let Some(charged) = self.admitted.companion_mut() {
+            if let Some(charged) = self.admitted.charged_mut() {
                 charged.drop_until(out_us);
             }
         }
     }
 
-    fn keep_newest(&mut self, needs: Needs) {
+    fn keep_newest(&mut self, kept: Kept) {
         let Some(charged) = self.charged() else {
-            return self.admitted.keep_newest(needs.units);
+            return self.admitted.keep_newest(kept.units);
         };
         // The newest units of both together, and of the admitted what rules
         // need that do not count the denied.
-        let Some(cut_us) = newest_unit_us(&self.admitted, Some(charged), needs.units) else {
-            if needs.units == 0 {
+        let Some(cut_us) = newest_unit_us(&self.admitted, Some(charged), kept.units) else {
+            if kept.units == 0 {
                 self.clear();
             }
             return;
         };
         let admitted_after = self.admitted.units_after(Some(cut_us));
         let charged_upto = charged.units_after(cut_us.checked_sub(1));
-        let charged_kept = charged_upto.min(needs.units.saturating_sub(admitted_after));
-        let admitted_kept = needs.units.saturating_sub(charged_kept).max(needs.admitted_units);
+        let charged_kept = charged_upto.min(kept.units.saturating_sub(admitted_after));
+        let admitted_kept = kept.units.saturating_sub(charged_kept).max(kept.admitted_units);
         self.admitted.keep_newest(admitted_kept);
-        if let Some(charged) = self.admitted.companion_mut() {
+        if let Some(charged) = self.admitted.charged_mut() {
             charged.keep_newest(charged_kept);
         }
     }
@@ -255,7 +256,7 @@ impl Log {
             let series = if admitted == newest {
                 Some(&mut self.admitted)
             } else {
-                self.admitted.companion_mut()
+                self.admitted.charged_mut()
             };
             let taken = series.map_or(0, |series| series.take_newest(left));
             left = left.saturating_sub(taken);
@@ -275,9 +276,15 @@ impl Log {
         self.admitted.show_blocks(to);
     }
 
-    /// Until when any rule that consumed last could see an entry.
+    /// Until when a rule of the check that consumed last could see an entry.
+    fn latest_until_us(&self) -> u64 {
+        self.last_us().saturating_add(self.needs().window_us)
+    }
+
+    /// Until when any rule that consumed could see an entry.
     pub fn matters_until_us(&self) -> u64 {
-        self.last_us().saturating_add(self.horizon_us())
+        let latest_us = self.latest_until_us();
+        self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
     }
 }
 

@@ -8,6 +8,7 @@
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
 //!              debt (bucket and leaky), interval (bucket, refill=interval)
+//! needs      what a log keeps, for the checks that consume from it
 //! trail      the last checks, with what their callers said
 //! rule       a limit per period, validated once (by spec)
 //! term       a period that has begun, of fixed and interval
@@ -40,6 +41,7 @@ mod limiter;
 mod log;
 #[cfg(test)]
 mod naive;
+mod needs;
 mod overrule;
 mod reading;
 mod report;

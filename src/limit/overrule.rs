@@ -18,6 +18,8 @@ pub struct Override {
     pub kind: OverrideKind,
     /// Unix microseconds; `None` is for good.
     pub until_us: Option<u64>,
+    /// How long a ban by a rule was to last, in microseconds.
+    pub ban_us: Option<u64>,
     pub reason: Box<[u8]>,
 }
 
@@ -31,6 +33,7 @@ impl Override {
         Self {
             kind: OverrideKind::Block,
             until_us: Some(until_us),
+            ban_us: rule.ban_us(),
             reason: reason.into_bytes().into_boxed_slice(),
         }
     }
@@ -59,7 +62,8 @@ mod tests {
     use super::*;
 
     fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
-        Override { kind: OverrideKind::Block, until_us, reason: Box::default() }.left_ms(now_us)
+        Override { kind: OverrideKind::Block, until_us, ban_us: None, reason: Box::default() }
+            .left_ms(now_us)
     }
 
     #[test]

@@ -1,83 +1,78 @@
 //! A series of timestamps with weights: the memory of the sliding log.
 //!
 //! ```text
-//! | front, len, base_us ... | . | . |o_0|o_1|o_2|o_3| . |   a ring of 4-byte offsets
-//!                                   ^front        len = 4
-//! time of an entry = base + offset
+//! | newest, width, front, len ... | . | . |t_0|t_1|t_2|t_3| . |   a ring of entries
+//!                                         ^front        len = 4
+//! age of an entry = (newest - its bytes) modulo 2^(8 * width)
 //! ```
 //!
-//! All of it is one block of memory, which is what a check waits for.
+//! The whole series is one block of memory, which is what a check waits for.
 //!
-//! An entry is 4 bytes: microseconds since a base. Offsets to a base, unlike
-//! differences from entry to entry, give random access, so that counting a
-//! window is one search, and next to none where requests come evenly. They
-//! reach 71 minutes; an entry further off opens a new segment with a base of
-//! its own (16 bytes), the escape for long gaps.
+//! An entry is the low bytes of its time, in microseconds: as many as the span
+//! from the oldest entry to the newest needs. 4 bytes tell times within 71
+//! minutes apart, 5 within 12.7 days, 6 within years. The newest time is kept
+//! whole and makes the others whole again. Low bytes, unlike differences from
+//! entry to entry, give random access, so that counting a window is one search,
+//! and next to none where requests come evenly.
+//!
+//! An entry that makes the span too long widens all entries, which copies them.
+//! They become narrower only when the ring is copied anyway, to grow or to
+//! shrink: so the copying of a ring is paid for by the entries that came or went
+//! since it was copied last.
 //!
 //! Entries of one unit, nearly all there are, store no weight. The first other
 //! one adds a running total beside each entry, so that a sum of weights stays
 //! one subtraction; a total may wrap, as only differences are read.
 //!
-//! Rejected: 8-byte timestamps (twice the memory), differences (a scan to
-//! count), a counter tree (memory and pointers for what a search does).
+//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base
+//! after each long gap: a request every half hour took 16 bytes), differences
+//! (a scan to count), a counter tree (memory and pointers for what a search
+//! does).
 
+mod entries;
+mod extras;
+mod layout;
 mod search;
-mod tail;
 
-use self::tail::{Tail, Weights};
+use self::entries::{Entries, Width, at_width, mask, position};
+use self::extras::{Extras, Weights};
+pub use self::layout::Extent;
+use self::layout::{Head, Newest, USUAL, ring_for};
 use super::blocks::Blocks;
 use super::exact::{floor_div, product};
+use super::needs::{PackedNeeds, PastNeeds};
 use crate::headed::Headed;
 use std::ptr;
 
 /// Entries in time order, oldest first.
 #[derive(Clone, Debug)]
 pub struct Series {
-    ring: Headed<Head, u32>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Head {
-    /// What the offsets of the first segment count from.
-    base_us: u64,
-    /// The time of the newest entry, which every check asks for.
-    newest_us: u64,
-    tail: Option<Box<Tail>>,
-    /// Where in the ring the oldest entry is.
-    front: u32,
-    len: u32,
-    /// The owner's.
-    note: u32,
-}
-
-/// Bytes of a block before its ring.
-const OVERHEAD: u32 = 44;
-
-const _: () = assert!(Headed::<Head, u32>::OVERHEAD == OVERHEAD as usize);
-
-/// Bytes of a block of 60 entries, as many as a busy client's log may have.
-const USUAL: usize = 320;
-
-/// Slots in a ring, chosen so that the block fills a size class of the
-/// allocator: 64 bytes at least, then steps of 16, and from 128 on four to a
-/// doubling.
-fn capacity_for(entries: u32) -> u32 {
-    let bytes = entries.saturating_mul(4).saturating_add(OVERHEAD).max(64);
-    let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
-    let step = 1u32 << doubling.saturating_sub(2).max(4);
-    let class = bytes.checked_next_multiple_of(step).unwrap_or(u32::MAX);
-    class.saturating_sub(OVERHEAD) / 4
+    ring: Headed<Head, u8>,
 }
 
 impl Default for Series {
     fn default() -> Self {
-        Self::with_slots(Head::default(), capacity_for(1))
+        Self::with_ring(Head::default(), ring_for(1, Width::Four))
     }
 }
 
 impl Series {
-    fn with_slots(head: Head, slots: u32) -> Self {
-        Self { ring: Headed::new(head, 0, slots) }
+    fn with_ring(head: Head, bytes: u32) -> Self {
+        Self { ring: Headed::new(head, 0, bytes) }
+    }
+
+    /// An empty series with room for these entries and no more than that;
+    /// `None` if there is not that much memory.
+    pub fn with_room(extent: Extent) -> Option<Self> {
+        let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
+        let head = Head { newest: Newest::new(0, width), ..Head::default() };
+        let bytes = ring_for(extent.entries, width);
+        let mut series = Self { ring: Headed::try_new(head, 0, bytes)? };
+        if extent.weighted {
+            let weights = Weights::with_room(extent.entries).ok()?;
+            series.extras_or_new().weights = Some(weights);
+        }
+        Some(series)
     }
 
     #[inline]
@@ -97,82 +92,94 @@ impl Series {
         ptr::slice_from_raw_parts(self.ring.start(), USUAL)
     }
 
-    /// Four bytes that the owner keeps here.
-    pub fn note(&self) -> u32 {
-        self.head().note
+    /// Eight bytes that the owner keeps here.
+    #[inline]
+    pub fn needs(&self) -> PackedNeeds {
+        self.head().needs
     }
 
-    pub fn set_note(&mut self, note: u32) {
-        self.head_mut().note = note;
+    pub fn set_needs(&mut self, needs: PackedNeeds) {
+        self.head_mut().needs = needs;
+    }
+
+    pub fn past_needs(&self) -> &[PastNeeds] {
+        self.extras().map_or(&[], |extras| &extras.past)
+    }
+
+    /// For the owner to change.
+    pub fn past_needs_mut(&mut self) -> &mut Vec<PastNeeds> {
+        &mut self.extras_or_new().past
     }
 
     pub fn is_empty(&self) -> bool {
         self.head().len == 0
     }
 
-    fn tail(&self) -> Option<&Tail> {
-        self.head().tail.as_deref()
+    fn extras(&self) -> Option<&Extras> {
+        self.head().extras.as_deref()
     }
 
-    fn tail_mut(&mut self) -> Option<&mut Tail> {
-        self.head_mut().tail.as_deref_mut()
+    fn extras_mut(&mut self) -> Option<&mut Extras> {
+        self.head_mut().extras.as_deref_mut()
     }
 
-    fn tail_or_new(&mut self) -> &mut Tail {
-        self.head_mut().tail.get_or_insert_default()
+    fn extras_or_new(&mut self) -> &mut Extras {
+        self.head_mut().extras.get_or_insert_default()
     }
 
     fn weights(&self) -> Option<&Weights> {
-        self.tail()?.weights.as_ref()
+        self.extras()?.weights.as_ref()
     }
 
     fn weights_mut(&mut self) -> Option<&mut Weights> {
-        self.tail_mut()?.weights.as_mut()
+        self.extras_mut()?.weights.as_mut()
     }
 
-    pub fn companion(&self) -> Option<&Self> {
-        self.tail()?.companion.as_ref()
+    pub fn charged(&self) -> Option<&Self> {
+        self.extras()?.charged.as_ref()
     }
 
-    pub fn companion_mut(&mut self) -> Option<&mut Self> {
-        self.tail_mut()?.companion.as_mut()
+    pub fn charged_mut(&mut self) -> Option<&mut Self> {
+        self.extras_mut()?.charged.as_mut()
     }
 
-    /// The companion, made if there is none.
-    pub fn companion_or_new(&mut self) -> &mut Self {
-        self.tail_or_new().companion.get_or_insert_default()
+    pub fn set_charged(&mut self, charged: Self) {
+        self.extras_or_new().charged = Some(charged);
     }
 
-    /// Drops a companion that holds nothing, and a tail that is not needed.
+    /// The series of charged denials, made if there is none.
+    pub fn charged_or_new(&mut self) -> &mut Self {
+        self.extras_or_new().charged.get_or_insert_default()
+    }
+
+    /// Drops what extras hold nothing.
+    #[inline]
     pub fn tidy(&mut self) {
-        if self.tail_mut().is_some_and(|tail| !tail.tidy()) {
-            self.head_mut().tail = None;
+        if self.extras_mut().is_some_and(|extras| !extras.tidy()) {
+            self.head_mut().extras = None;
         }
     }
 
-    /// The slot of an entry, also of the one that comes after the newest.
-    #[inline]
-    fn slot(&self, index: u32) -> usize {
-        let slot = u64::from(self.head().front).saturating_add(index.into());
-        let slot = slot.checked_sub(self.ring.count().into()).unwrap_or(slot);
-        usize::try_from(slot).unwrap_or(usize::MAX)
+    fn width(&self) -> Width {
+        self.head().newest.width()
     }
 
-    #[inline]
-    fn offset(&self, index: u32) -> u32 {
-        self.ring.items().get(self.slot(index)).copied().unwrap_or(0)
+    #[inline(always)]
+    fn entries<const W: usize>(&self) -> Entries<'_, W> {
+        let head = self.head();
+        let (front, newest_us) = (head.front as usize, head.newest.us());
+        Entries { ring: self.ring.items(), front, newest_us }
     }
 
-    /// What the offset of an entry counts from.
+    /// How much older an entry is than the newest.
     #[inline]
-    fn base(&self, index: u32) -> u64 {
-        let of_later = self.tail().and_then(|tail| tail.base_us(index));
-        of_later.unwrap_or(self.head().base_us)
+    fn age(&self, index: u32) -> u64 {
+        at_width!(self.width(), W => self.entries::<W>().age(index))
     }
 
     /// An entry's time; `index < len`, 0 is the oldest.
     pub fn time(&self, index: u32) -> u64 {
-        self.base(index).saturating_add(u64::from(self.offset(index)))
+        self.head().newest.us().saturating_sub(self.age(index))
     }
 
     pub fn len(&self) -> u64 {
@@ -184,7 +191,7 @@ impl Series {
     }
 
     pub fn newest_us(&self) -> Option<u64> {
-        (!self.is_empty()).then_some(self.head().newest_us)
+        (!self.is_empty()).then_some(self.head().newest.us())
     }
 
     /// Units before an entry, counted from an arbitrary start.
@@ -216,32 +223,31 @@ impl Series {
     }
 
     /// The first entry later than a time.
+    #[inline]
     fn first_after(&self, time_us: u64) -> u32 {
-        if self.tail().is_some_and(Tail::has_segments) {
-            return self.first_beyond(time_us, |index| self.time(index));
-        }
-        match time_us.checked_sub(self.head().base_us) {
-            None => 0,
-            Some(offset) => self.first_beyond(offset, |index| self.offset(index).into()),
+        match self.age_at(time_us) {
+            None => self.head().len,
+            Some(age) => at_width!(self.width(), W => self.first_younger::<W>(age)),
         }
     }
 
-    /// The same by what grows from entry to entry, guessed as if it grew evenly.
+    /// The age of an entry at a time, if the newest is later.
     #[inline]
-    fn first_beyond(&self, bound: u64, of: impl Fn(u32) -> u64) -> u32 {
-        let len = self.head().len;
-        let Some(last) = len.checked_sub(1) else { return 0 };
-        let (oldest, newest) = (of(0), of(last));
-        if bound < oldest {
-            return 0;
-        }
-        if bound >= newest {
-            return len;
-        }
-        let (into, span) = (bound.saturating_sub(oldest), newest.saturating_sub(oldest));
-        let guess = floor_div(product(into, last.into()), span);
+    fn age_at(&self, time_us: u64) -> Option<u64> {
+        self.head().newest.us().checked_sub(time_us).filter(|&age| age > 0)
+    }
+
+    /// The first entry younger than an age, which the newest is; guessed as if
+    /// they had come evenly.
+    #[inline]
+    fn first_younger<const W: usize>(&self, age: u64) -> u32 {
+        let entries = self.entries::<W>();
+        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
+        let oldest = entries.age(0);
+        let Some(older) = oldest.checked_sub(age) else { return 0 };
+        let guess = floor_div(product(older, last.into()), oldest);
         let guess = u32::try_from(guess).unwrap_or(last);
-        self.first_where(guess, |index| of(index) > bound)
+        self.first_where(guess, |index| entries.age(index) < age)
     }
 
     /// Units of the entries later than a time; of all without one.
@@ -268,66 +274,91 @@ impl Series {
     }
 
     /// Adds an entry, not earlier than the newest.
+    #[inline]
     pub fn push(&mut self, time_us: u64, weight: u32) {
         if weight == 0 {
             return;
         }
-        let time_us = time_us.max(self.newest_us().unwrap_or(0));
         if weight != 1 && self.weights().is_none() {
             let ones = Weights::ones(self.head().len);
-            self.tail_or_new().weights = Some(ones);
+            self.extras_or_new().weights = Some(ones);
         }
-        let offset = self.offset_for(time_us);
-        if self.is_full() {
-            self.resize(capacity_for(self.head().len.saturating_add(1)));
+        let time_us = time_us.min(Newest::MAX_US).max(self.head().newest.us());
+        if !at_width!(self.width(), W => self.append::<W>(time_us)) {
+            self.make_room_for(time_us);
+            at_width!(self.width(), W => self.append::<W>(time_us));
         }
-        let slot = self.slot(self.head().len);
-        if let Some(free) = self.ring.items_mut().get_mut(slot) {
-            *free = offset;
-            let head = self.head_mut();
-            head.len = head.len.saturating_add(1);
-            head.newest_us = time_us;
-            if let Some(weights) = self.weights_mut() {
-                weights.push(weight);
+        if let Some(weights) = self.weights_mut() {
+            weights.push(weight);
+        }
+    }
+
+    /// Adds an entry as wide as the others are. Whether there was room, for it
+    /// and for its time.
+    #[inline(always)]
+    fn append<const W: usize>(&mut self, time_us: u64) -> bool {
+        let (len, front) = (self.head().len, self.head().front as usize);
+        let entries = self.entries::<W>();
+        if len > 0 {
+            let span = time_us.wrapping_sub(entries.newest_us).wrapping_add(entries.age(0));
+            if span > mask(W) || (len as usize).wrapping_mul(W) >= entries.ring.len() {
+                return false;
             }
         }
+        let start = position(entries.ring.len(), front, len, W);
+        entries::write::<W>(self.ring.items_mut(), start, time_us);
+        let newest = Newest::new(time_us, self.width());
+        let head = self.head_mut();
+        head.len = len.saturating_add(1);
+        head.newest = newest;
+        true
     }
 
-    /// The offset of a new entry, with a new segment if it is out of reach.
-    fn offset_for(&mut self, time_us: u64) -> u32 {
-        let Some(last) = self.head().len.checked_sub(1) else {
-            self.head_mut().base_us = time_us;
-            return 0;
-        };
-        if let Ok(offset) = u32::try_from(time_us.saturating_sub(self.base(last))) {
-            return offset;
+    /// Moves to a ring with room for another entry, as wide as its time needs.
+    #[cold]
+    fn make_room_for(&mut self, time_us: u64) {
+        let span = time_us.saturating_sub(self.time(0));
+        self.resize(self.head().len.saturating_add(1), Width::for_span(span));
+        let used = self.head().len.saturating_mul(self.width().bytes());
+        if used >= self.ring.count() {
+            // Four gigabytes of entries: the oldest goes.
+            self.drop_front(1);
         }
-        self.tail_or_new().open_segment(last.saturating_add(1), time_us);
-        0
     }
 
-    /// No entry can be added without another ring.
-    pub fn is_full(&self) -> bool {
-        self.head().len == self.ring.count()
-    }
-
-    /// The offsets, oldest first, in the two runs in which they lie in the ring.
-    fn runs(&self) -> (&[u32], &[u32]) {
-        let (start, len) = (self.slot(0), self.head().len as usize);
-        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
-        let front = front.get(..len).unwrap_or(front);
-        (front, wrapped.get(..len.saturating_sub(front.len())).unwrap_or_default())
-    }
-
-    /// Moves to another ring, in which there is room.
-    fn resize(&mut self, slots: u32) {
-        let mut other = Self::with_slots(Head::default(), slots);
-        let (front, wrapped) = self.runs();
-        for (slot, offset) in other.ring.items_mut().iter_mut().zip(front.iter().chain(wrapped)) {
-            *slot = *offset;
+    /// Moves to another ring, with room for so many entries of a width.
+    fn resize(&mut self, entries: u32, width: Width) {
+        let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
+        if width == self.width() {
+            let (front, wrapped) = self.runs();
+            let ring = other.ring.items_mut().iter_mut();
+            for (byte, old) in ring.zip(front.iter().chain(wrapped)) {
+                *byte = *old;
+            }
+        } else {
+            for index in 0..self.head().len {
+                let time_us = self.time(index);
+                let ring = other.ring.items_mut();
+                at_width!(width, W => {
+                    let start = position(ring.len(), 0, index, W);
+                    entries::write::<W>(ring, start, time_us);
+                });
+            }
         }
-        *other.head_mut() = Head { front: 0, ..std::mem::take(self.head_mut()) };
+        let head = std::mem::take(self.head_mut());
+        let newest = Newest::new(head.newest.us(), width);
+        *other.head_mut() = Head { newest, front: 0, ..head };
         *self = other;
+    }
+
+    /// The bytes of the entries, oldest first, in the two runs in which they lie
+    /// in the ring.
+    fn runs(&self) -> (&[u8], &[u8]) {
+        let used = self.head().len.saturating_mul(self.width().bytes()) as usize;
+        let start = self.head().front as usize;
+        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
+        let front = front.get(..used).unwrap_or(front);
+        (front, wrapped.get(..used.saturating_sub(front.len())).unwrap_or_default())
     }
 
     /// Drops the oldest entries.
@@ -336,68 +367,91 @@ impl Series {
         if entries >= len {
             return self.clear();
         }
-        if entries == 0 {
-            return;
-        }
-        let base_us = self.base(entries);
-        let slot = u32::try_from(self.slot(entries)).unwrap_or(0);
+        let width = self.width().bytes() as usize;
+        let front = position(self.ring.items().len(), self.head().front as usize, entries, width);
         let head = self.head_mut();
-        head.base_us = base_us;
-        head.front = slot;
+        head.front = u32::try_from(front).unwrap_or(0);
         head.len = len.saturating_sub(entries);
-        if let Some(tail) = self.tail_mut() {
-            tail.drop_front(entries);
+        if let Some(extras) = self.extras_mut() {
+            extras.drop_front(entries);
         }
         self.shrink();
     }
 
-    /// Drops the newest entry, and its segment if it was the only one there.
+    /// Drops the newest entry.
     fn drop_back(&mut self) {
         let Some(left) = self.head().len.checked_sub(1) else { return };
-        if left == 0 {
-            return self.clear();
+        let Some(newest) = left.checked_sub(1) else { return self.clear() };
+        let newest = Newest::new(self.time(newest), self.width());
+        let head = self.head_mut();
+        head.len = left;
+        head.newest = newest;
+        if let Some(extras) = self.extras_mut() {
+            extras.drop_back();
         }
-        self.head_mut().len = left;
-        if let Some(tail) = self.tail_mut() {
-            tail.drop_back(left);
-        }
-        self.head_mut().newest_us = self.time(left.saturating_sub(1));
     }
 
-    /// Forgets every entry; a companion stays, and the note.
+    /// Forgets every entry; what is the owner's stays.
     pub fn clear(&mut self) {
         let head = std::mem::take(self.head_mut());
-        if self.ring.count() > capacity_for(1) {
+        if self.ring.count() != ring_for(1, Width::Four) {
             *self = Self::default();
         }
-        self.set_note(head.note);
-        if let Some(companion) = head.tail.and_then(|tail| tail.companion) {
-            self.tail_or_new().companion = Some(companion);
+        self.set_needs(head.needs);
+        if let Some(mut extras) = head.extras {
+            extras.weights = None;
+            self.head_mut().extras = Some(extras);
         }
     }
 
     fn shrink(&mut self) {
         let len = self.head().len;
-        if len < self.ring.count() / 4 {
-            self.resize(capacity_for(len));
+        let used = len.saturating_mul(self.width().bytes());
+        if used < self.ring.count() / 4 {
+            self.resize(len, Width::for_span(self.age(0)));
             if let Some(weights) = self.weights_mut() {
                 weights.shrink();
             }
         }
     }
 
-    /// Drops the entries not later than a time: most often none or one.
+    /// Drops the entries not later than a time.
+    #[inline]
     pub fn drop_until(&mut self, time_us: u64) {
-        self.drop_front(self.first_where(0, |index| self.time(index) > time_us));
+        let entries = match self.age_at(time_us) {
+            None => self.head().len,
+            Some(age) => at_width!(self.width(), W => self.count_of_age::<W>(age)),
+        };
+        if entries > 0 {
+            self.drop_front(entries);
+        }
+    }
+
+    /// How many entries have reached an age, which the newest has not: most
+    /// often none or one.
+    #[inline(always)]
+    fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
+        let entries = self.entries::<W>();
+        if entries.age(0) < age {
+            0
+        } else if entries.age(1) < age {
+            1
+        } else {
+            self.first_where(2, |index| entries.age(index) < age)
+        }
     }
 
     /// Keeps the newest units, cutting an entry in two if it must.
+    #[inline]
     pub fn keep_newest(&mut self, units: u64) {
         if self.units() <= units {
             return;
         }
-        let Some(oldest) = self.entry_of_newest(units) else { return self.clear() };
-        self.drop_front(oldest);
+        match self.entry_of_newest(units) {
+            None => return self.clear(),
+            Some(0) => {}
+            Some(oldest) => self.drop_front(oldest),
+        }
         let surplus = u32::try_from(self.units().saturating_sub(units)).unwrap_or(0);
         if let Some(weights) = self.weights_mut() {
             weights.cut_oldest(surplus);
@@ -418,6 +472,18 @@ impl Series {
         units
     }
 
+    /// Moves the entries later than a time to that time.
+    pub fn pull_back(&mut self, latest_us: u64) {
+        let later = self.first_after(latest_us)..self.head().len;
+        let weights: Vec<u32> = later.map(|index| self.weight(index)).collect();
+        for _ in &weights {
+            self.drop_back();
+        }
+        for weight in weights {
+            self.push(latest_us, weight);
+        }
+    }
+
     /// Each entry's time and weight, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
         (0..self.head().len).map(|index| (self.time(index), self.weight(index)))
@@ -426,19 +492,20 @@ impl Series {
     /// Shows each heap block held.
     pub fn show_blocks(&mut self, to: &mut impl Blocks) {
         to.headed(&mut self.ring);
-        let Some(tail) = &mut self.head_mut().tail else { return };
-        to.boxed(tail);
-        tail.show_blocks(to);
+        let Some(extras) = &mut self.head_mut().extras else { return };
+        to.boxed(extras);
+        extras.show_blocks(to);
     }
 }
 
-/// Series are equal when their entries and notes are, however they are laid out.
+/// Series are equal when they hold the same, however it is laid out.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
-            && self.note() == other.note()
+            && self.needs() == other.needs()
+            && self.past_needs() == other.past_needs()
             && self.iter().eq(other.iter())
-            && self.companion() == other.companion()
+            && self.charged() == other.charged()
     }
 }
 

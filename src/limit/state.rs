@@ -10,7 +10,8 @@ use super::blocks::Blocks;
 use super::debt::Debt;
 use super::fixed::{self, Fixed, Kept};
 use super::interval::Interval;
-use super::log::{Log, Needs};
+use super::log::Log;
+use super::needs::Needs;
 use super::reading::{Moment, Reading, standing_time};
 use super::rule::{Algorithm, Kind, MAX_NAME, Name, Refill, Rule, THROTTLE};
 use super::window::Window;
@@ -342,7 +343,7 @@ impl State {
     /// The length of its window.
     pub fn period_us(&self) -> u64 {
         match self.plain() {
-            Self::Log(log) => log.horizon_us(),
+            Self::Log(log) => log.window_us(),
             Self::Window(window) => window.period_us(),
             Self::Fixed(fixed) => fixed.period_us(),
             Self::Kept(kept) => kept.fixed.period_us(),
@@ -393,7 +394,7 @@ impl State {
     pub fn log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool) {
         let Some(log) = self.log_part_mut() else { return };
         let at_us = standing_time(now_us, log.last_us(), needs.window_us).unwrap_or_else(|| {
-            log.clear();
+            log.step_back(needs.window_us, now_us);
             now_us
         });
         log.consume(needs, at_us, cost, denied);

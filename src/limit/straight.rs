@@ -14,7 +14,8 @@
 
 use super::check::{Outcome, longest_denier};
 use super::limiter::{Change, Check, Limiter};
-use super::log::{Log, Needs};
+use super::log::Log;
+use super::needs::Needs;
 use super::reading::standing_time;
 use super::rule::{Kind, Rule};
 use super::ruling::{Ruling, Verdict};

@@ -99,6 +99,7 @@ proptest! {
         traffic in changing(5, 60),
         exempt: bool,
         until_us in proptest::option::of(any::<u64>()),
+        ban_us in proptest::option::of(any::<u64>()),
         reason in vec(any::<u8>(), 0..20),
     ) {
         let mut limiter = Limiter::default();
@@ -110,7 +111,7 @@ proptest! {
             prop_assert_eq!(again.as_ref(), expected);
         }
         let kind = if exempt { OverrideKind::Exempt } else { OverrideKind::Block };
-        limiter.set_override(Some(Override { kind, until_us, reason: reason.into() }));
+        limiter.set_override(Some(Override { kind, until_us, ban_us, reason: reason.into() }));
         prop_assert_eq!(decode(&encode(&limiter)), Ok(limiter));
     }
 

@@ -120,7 +120,7 @@ fn honest_throughout(scene: &Scene) -> TestCaseResult {
     for (call, turn) in scene.calls() {
         if let Some((key, kind @ (None | Some(OverrideKind::Exempt)), _)) = turn.overrule {
             let reason = Box::default();
-            let overrule = kind.map(|kind| Override { kind, until_us: None, reason });
+            let overrule = kind.map(|kind| Override { kind, until_us: None, ban_us: None, reason });
             keys[key].set_override(overrule);
         }
         let Action::Check(cost) = call.action else {
@@ -290,6 +290,7 @@ proptest! {
     ) {
         let exemption = Override {
             kind: OverrideKind::Exempt,
+            ban_us: None,
             until_us: None,
             reason: Box::default(),
         };

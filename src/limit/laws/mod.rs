@@ -4,6 +4,7 @@
 //! rules, traffic   what the properties are tried on
 //! models           every algorithm equals its naive model
 //! atomic           all or nothing
+//! callers          no caller erases what another needs
 //! wait             the honest wait
 //! turns            a queue's turns keep their distance
 //! room             `remaining` and `reset_ms` are exact
@@ -18,6 +19,7 @@
 //! ```
 
 mod atomic;
+mod callers;
 mod codec;
 mod drift;
 mod examples;

@@ -38,7 +38,7 @@ proptest! {
             let Extra { keep, overrule } = extras[i];
             if let Some((kind, until_ms)) = overrule {
                 let until_us = until_ms.map(|ms| now_us + ms * 1_000);
-                let overrule = kind.map(|kind| Override { kind, until_us, reason: [7; 3].into() });
+                let overrule = kind.map(|kind| Override { kind, until_us, ban_us: None, reason: [7; 3].into() });
                 primary.set_override(overrule.clone());
                 replica.set_override(overrule);
             }

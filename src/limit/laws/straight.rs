@@ -87,7 +87,8 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
     for (Call { rules, now_us, action }, extra) in traffic.calls().into_iter().zip(extras) {
         if let Some((kind, ms)) = extra.overrule {
             let until_us = Some(now_us + ms * 1_000);
-            let overrule = kind.map(|kind| Override { kind, until_us, reason: [7; 3].into() });
+            let overrule =
+                kind.map(|kind| Override { kind, until_us, ban_us: None, reason: [7; 3].into() });
             limiter.set_override(overrule);
         }
         let Action::Check(cost) = action else {

@@ -202,7 +202,7 @@ impl Model {
                 }
             };
             if at.is_none() {
-                self.log.requests.clear();
+                self.log.step_back(longest_window(rules), now);
             }
             self.log.take(rules, at.unwrap_or(now), cost, denied);
         }
@@ -236,8 +236,8 @@ impl Model {
         if rules.iter().any(is_log) {
             return;
         }
-        if self.log.last().is_some_and(|last| now - 2 * self.log.window >= last + self.log.window) {
-            self.log.requests.clear();
+        if now - 2 * self.log.window() >= self.log.needed_until() {
+            self.log.clear();
         }
     }
 
@@ -262,19 +262,22 @@ impl Model {
             }
             most = most.max(back);
         }
-        let window = if rules.is_empty() { self.log.window } else { longest_window(rules) };
+        let window = if rules.is_empty() { self.log.window() } else { longest_window(rules) };
         if window > 0
             && let Some(at) = self.log.last().and_then(|last| standing(now, last, window))
         {
             most = most.max(self.log.give_back(window, at, units));
+        }
+        if self.log.last().is_none() {
+            self.log.clear();
         }
         self.states.retain(|state| !state.meter.is_empty());
         u64::try_from(most).unwrap()
     }
 
     pub fn reset(&mut self) {
-        let log = Log { keeps_all: self.log.keeps_all, ..Log::default() };
-        *self = Self { states: Vec::new(), log, ..*self };
+        self.log.clear();
+        self.states.clear();
     }
 }
 

@@ -1,3 +1,4 @@
+use super::layout::OVERHEAD;
 use super::*;
 use proptest::prelude::*;
 
@@ -6,10 +7,58 @@ fn blocks_fill_the_allocator_classes() {
     let classes = [64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640];
     let mut entries = 1;
     for bytes in classes {
-        let slots = capacity_for(entries);
-        assert_eq!(OVERHEAD + 4 * slots, bytes, "for {entries} entries");
-        entries = slots + 1;
+        let ring = ring_for(entries, Width::Four);
+        assert_eq!(OVERHEAD + ring, bytes, "for {entries} entries");
+        entries = ring / 4 + 1;
     }
+}
+
+#[test]
+fn rings_hold_whole_entries_and_fill_blocks() {
+    for width in [Width::Four, Width::Five, Width::Six, Width::Eight] {
+        for entries in 1..2_000 {
+            let ring = ring_for(entries, width);
+            assert_eq!(ring % width.bytes(), 0, "{entries} entries of {width:?}");
+            assert!(ring >= entries * width.bytes(), "{entries} entries of {width:?}");
+        }
+    }
+}
+
+/// The first article's own case: sixty requests over a day.
+#[test]
+fn a_sparse_day_takes_five_bytes_an_entry() {
+    let mut series = Series::default();
+    for request in 0..60 {
+        series.push(1_700_000_000_000_000 + request * 24 * 60_000_000, 1);
+    }
+    assert_eq!(series.width(), Width::Five);
+    assert_eq!(OVERHEAD + series.ring.count(), 36 + 345);
+    let weeks = 1_700_000_000_000_000 + 3 * 7 * 86_400_000_000;
+    series.push(weeks, 1);
+    assert_eq!(series.width(), Width::Six);
+    series.drop_until(weeks - 1);
+    assert_eq!((series.width(), series.len()), (Width::Four, 1));
+}
+
+/// Copying entries to another width is paid for by entries that came or went.
+#[test]
+fn long_gaps_do_not_copy_a_dense_log_again_and_again() {
+    let mut series = Series::default();
+    let mut now_us = 1_700_000_000_000_000;
+    let (mut pushed, mut resized) = (0_u64, 0_u64);
+    for _ in 0..40 {
+        for _ in 0..1_000 {
+            let before = series.ring.start();
+            now_us += 1_000;
+            series.push(now_us, 1);
+            series.keep_newest(1_000);
+            pushed += 1;
+            resized += u64::from(series.ring.start() != before) * series.len();
+        }
+        now_us += 2 * 3_600_000_000;
+        series.drop_until(now_us - 86_400_000_000);
+    }
+    assert!(resized < 8 * pushed, "{resized} entries copied for {pushed}");
 }
 
 #[derive(Clone, Debug)]
@@ -18,16 +67,19 @@ enum Step {
     Keep(u64),
     Until(u64),
     Take(u32),
+    PullBack(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let gap = prop_oneof![0..1_000u64, 0..10_000_000_000u64];
+    let gap =
+        prop_oneof![4 => 0..1_000u64, 4 => 0..10_000_000_000u64, 1 => 0..3_000_000_000_000_000u64];
     let weight = prop_oneof![4 => Just(1u32), 1 => 1..50u32];
     prop_oneof![
         8 => (gap.clone(), weight).prop_map(|(gap, weight)| Step::Push(gap, weight)),
         1 => (0..80u64).prop_map(Step::Keep),
         1 => gap.prop_map(Step::Until),
         1 => (1..20u32).prop_map(Step::Take),
+        1 => (0..5_000u64).prop_map(Step::PullBack),
     ]
 }
 
@@ -38,7 +90,7 @@ proptest! {
     fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
         let mut series = Series::default();
         let mut naive: Vec<u64> = Vec::new();
-        let mut now = 1_000_000_000_000u64;
+        let mut now = 10_000_000_000_000_000u64;
         for step in steps {
             match step {
                 Step::Push(gap, weight) => {
@@ -63,6 +115,10 @@ proptest! {
                     prop_assert!(taken > 0 || naive.is_empty());
                     naive.truncate(naive.len() - taken);
                 }
+                Step::PullBack(age) => {
+                    series.pull_back(now - age);
+                    naive.iter_mut().for_each(|time| *time = (*time).min(now - age));
+                }
             }
             prop_assert_eq!(series.units(), naive.len() as u64);
             let units: Vec<u64> =
@@ -70,10 +126,9 @@ proptest! {
             prop_assert_eq!(&units, &naive);
             prop_assert_eq!(series.newest_us(), naive.last().copied());
             prop_assert_eq!(series.oldest_us(), naive.first().copied());
-            let firsts = series.tail().map(Tail::firsts).unwrap_or_default();
-            let needed = |first: &u64| (1..series.len()).contains(first);
-            prop_assert!(firsts.iter().all(needed), "{firsts:?} of {}", series.len());
-            for age in [0, 1, 500, 1_000_000, 5_000_000_000] {
+            let span = series.newest_us().zip(series.oldest_us()).map_or(0, |(n, o)| n - o);
+            prop_assert!(series.width() >= Width::for_span(span));
+            for age in [0, 1, 500, 1_000_000, 5_000_000_000, 2_000_000_000_000] {
                 let after = naive.iter().filter(|&&time| time > now - age).count();
                 prop_assert_eq!(series.units_after(Some(now - age)), after as u64);
             }

@@ -31,7 +31,8 @@ fn ban(check: &Check<'_>, rulings: &[Ruling]) -> Option<Ban> {
 fn banned(rule: &Rule, until_us: u64) -> Override {
     let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
     let reason = format!("rule {label}").into_bytes().into();
-    Override { kind: OverrideKind::Block, until_us: Some(until_us), reason }
+    let (until_us, ban_us) = (Some(until_us), rule.ban_us());
+    Override { kind: OverrideKind::Block, until_us, ban_us, reason }
 }
 
 fn with_ban(ruling: Ruling, now_us: u64, until_us: u64) -> Ruling {

@@ -79,7 +79,12 @@ impl Turn {
         if let Some((key, kind, until_ms)) = self.overrule {
             let until_us = until_ms.map(|ms| now_us + ms * 1_000);
             let reason = [7; 3].into();
-            keys[key].set_override(kind.map(|kind| Override { kind, until_us, reason }));
+            keys[key].set_override(kind.map(|kind| Override {
+                kind,
+                until_us,
+                ban_us: None,
+                reason,
+            }));
         }
     }
 

@@ -1,0 +1,140 @@
+//! Entries as bytes: each the low bytes of its time, in a ring.
+
+/// Bytes of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Width {
+    /// Spans of up to 71 minutes.
+    #[default]
+    Four = 0,
+    /// Up to 12.7 days.
+    Five = 1,
+    /// Up to 8.9 years, longer than any window.
+    Six = 2,
+    /// Any time there is.
+    Eight = 3,
+}
+
+impl Width {
+    /// The least that tells times apart whose span is this.
+    pub const fn for_span(us: u64) -> Self {
+        match us >> 32 {
+            0 => Self::Four,
+            1..=0xFF => Self::Five,
+            0x100..=0xFFFF => Self::Six,
+            _ => Self::Eight,
+        }
+    }
+
+    /// What [`Self::code`] gave.
+    #[inline]
+    pub const fn of_code(code: u64) -> Self {
+        match code & Self::CODES {
+            0 => Self::Four,
+            1 => Self::Five,
+            2 => Self::Six,
+            _ => Self::Eight,
+        }
+    }
+
+    /// The bits of a code.
+    pub const CODES: u64 = 3;
+
+    #[inline]
+    pub const fn code(self) -> u64 {
+        self as u64
+    }
+
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Five => 5,
+            Self::Six => 6,
+            Self::Eight => 8,
+        }
+    }
+}
+
+/// The entries of a ring, of `W` bytes each.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'a, const W: usize> {
+    /// A whole number of entries: none goes around the end.
+    pub ring: &'a [u8],
+    /// Where in the ring the oldest one begins.
+    pub front: usize,
+    /// The time of the newest one.
+    pub newest_us: u64,
+}
+
+impl<const W: usize> Entries<'_, W> {
+    /// How much older an entry is than the newest.
+    #[inline(always)]
+    pub fn age(&self, index: u32) -> u64 {
+        let start = position(self.ring.len(), self.front, index, W);
+        let low = self.ring.get(start..).and_then(<[u8]>::first_chunk::<W>);
+        self.newest_us.wrapping_sub(low.map_or(self.newest_us, widened)) & mask(W)
+    }
+}
+
+/// The low bytes of a time that an entry keeps.
+#[inline(always)]
+pub const fn mask(width: usize) -> u64 {
+    match width {
+        4 => u32::MAX as u64,
+        5 => (1 << 40) - 1,
+        6 => (1 << 48) - 1,
+        _ => u64::MAX,
+    }
+}
+
+/// Where an entry begins, also the one that comes after the newest. Positions
+/// are far below what `usize` holds: nothing wraps but around the ring.
+#[inline(always)]
+pub fn position(ring: usize, front: usize, index: u32, width: usize) -> usize {
+    let position = front.wrapping_add((index as usize).wrapping_mul(width));
+    if position >= ring { position.wrapping_sub(ring) } else { position }
+}
+
+/// Writes the low bytes of a time as an entry.
+#[inline(always)]
+pub fn write<const W: usize>(ring: &mut [u8], start: usize, time_us: u64) {
+    let low = time_us.to_le_bytes();
+    let entry = ring.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<W>);
+    if let (Some(entry), Some(low)) = (entry, low.first_chunk::<W>()) {
+        *entry = *low;
+    }
+}
+
+#[inline(always)]
+fn widened<const W: usize>(low: &[u8; W]) -> u64 {
+    let mut bytes = [0; 8];
+    if let Some(start) = bytes.first_chunk_mut::<W>() {
+        *start = *low;
+    }
+    u64::from_le_bytes(bytes)
+}
+
+/// Evaluates an expression with a constant that is a width in bytes.
+macro_rules! at_width {
+    ($width:expr, $bytes:ident => $body:expr) => {
+        match $width {
+            Width::Four => {
+                const $bytes: usize = 4;
+                $body
+            }
+            Width::Five => {
+                const $bytes: usize = 5;
+                $body
+            }
+            Width::Six => {
+                const $bytes: usize = 6;
+                $body
+            }
+            Width::Eight => {
+                const $bytes: usize = 8;
+                $body
+            }
+        }
+    };
+}
+pub(super) use at_width;

@@ -1,0 +1,110 @@
+//! What only some series need: weights of other than one unit, and what a log
+//! keeps besides its admitted requests.
+
+use super::Series;
+use crate::limit::blocks::Blocks;
+use crate::limit::needs::PastNeeds;
+use std::collections::{TryReserveError, VecDeque};
+
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    pub weights: Option<Weights>,
+    /// Charged denials; see `log`.
+    pub charged: Option<Series>,
+    /// The needs of checks before the latest; see `needs`.
+    pub past: Vec<PastNeeds>,
+}
+
+impl Extras {
+    /// The oldest entries are gone.
+    pub fn drop_front(&mut self, entries: u32) {
+        if let Some(weights) = &mut self.weights {
+            weights.drop_front(entries);
+        }
+    }
+
+    /// The newest entry is gone.
+    pub fn drop_back(&mut self) {
+        if let Some(weights) = &mut self.weights {
+            weights.ends.pop_back();
+        }
+    }
+
+    /// Drops what holds nothing. Whether anything is left.
+    pub fn tidy(&mut self) -> bool {
+        self.charged = self.charged.take().filter(|series| !series.is_empty());
+        if self.past.is_empty() {
+            self.past = Vec::new();
+        }
+        self.charged.is_some() || self.weights.is_some() || !self.past.is_empty()
+    }
+
+    /// Shows each heap block held, but for the one the extras lie in.
+    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+        to.vec(&mut self.past);
+        if let Some(weights) = &mut self.weights {
+            to.ring(&mut weights.ends);
+        }
+        if let Some(charged) = &mut self.charged {
+            charged.show_blocks(to);
+        }
+    }
+}
+
+/// Running totals of the weights. They may wrap: only differences are read.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The total before the oldest unit that is left.
+    start: u32,
+    /// The total after each entry.
+    ends: VecDeque<u32>,
+}
+
+impl Weights {
+    /// Of entries of one unit.
+    pub fn ones(entries: u32) -> Self {
+        Self { start: 0, ends: (1..=entries).collect() }
+    }
+
+    /// Of no entries yet, with room for some.
+    ///
+    /// # Errors
+    /// If there is not that much memory.
+    pub fn with_room(entries: u32) -> Result<Self, TryReserveError> {
+        let mut ends = VecDeque::new();
+        ends.try_reserve_exact(entries as usize)?;
+        Ok(Self { start: 0, ends })
+    }
+
+    /// The total before an entry, also of the one that comes after the newest.
+    pub fn before(&self, index: u32) -> u32 {
+        let previous = index.checked_sub(1).and_then(|previous| self.ends.get(previous as usize));
+        previous.copied().unwrap_or(self.start)
+    }
+
+    pub fn push(&mut self, weight: u32) {
+        let total = self.ends.back().copied().unwrap_or(self.start);
+        self.ends.push_back(total.wrapping_add(weight));
+    }
+
+    fn drop_front(&mut self, entries: u32) {
+        self.start = self.before(entries);
+        self.ends.drain(..entries as usize);
+    }
+
+    /// Takes units off the oldest entry, which has more.
+    pub fn cut_oldest(&mut self, units: u32) {
+        self.start = self.start.wrapping_add(units);
+    }
+
+    /// Takes units off the newest entry, which has more.
+    pub fn cut_newest(&mut self, units: u32) {
+        if let Some(end) = self.ends.back_mut() {
+            *end = end.wrapping_sub(units);
+        }
+    }
+
+    pub fn shrink(&mut self) {
+        self.ends.shrink_to_fit();
+    }
+}

@@ -1,0 +1,76 @@
+//! How a series lies in its block of memory: the header, and the size of the
+//! ring behind it.
+
+use super::entries::Width;
+use super::extras::Extras;
+use crate::headed::Headed;
+use crate::limit::needs::PackedNeeds;
+use crate::limit::rule::MAX_TIME_US;
+
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    pub newest: Newest,
+    pub extras: Option<Box<Extras>>,
+    /// The byte of the ring in which the oldest entry begins.
+    pub front: u32,
+    pub len: u32,
+    /// The owner's; see `log`.
+    pub needs: PackedNeeds,
+}
+
+/// The time of the newest entry, which every check asks for, and how many bytes
+/// of it the entries keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Newest(u64);
+
+impl Newest {
+    const CODE_BITS: u32 = Width::CODES.count_ones();
+    pub const MAX_US: u64 = u64::MAX >> Self::CODE_BITS;
+
+    #[inline]
+    pub const fn new(us: u64, width: Width) -> Self {
+        Self(us << Self::CODE_BITS | width.code())
+    }
+
+    #[inline]
+    pub const fn us(self) -> u64 {
+        self.0 >> Self::CODE_BITS
+    }
+
+    #[inline]
+    pub const fn width(self) -> Width {
+        Width::of_code(self.0)
+    }
+}
+
+const _: () = assert!(MAX_TIME_US <= Newest::MAX_US);
+
+/// Bytes of a block before its ring.
+pub const OVERHEAD: u32 = 36;
+
+const _: () = assert!(Headed::<Head, u8>::OVERHEAD == OVERHEAD as usize);
+
+/// Bytes of a block of 60 entries, as many as a busy client's log may have.
+pub const USUAL: usize = 320;
+
+/// Bytes of a ring for so many entries, chosen so that the block fills a size
+/// class of the allocator: 64 bytes at least, then steps of 16, and from 128 on
+/// four to a doubling.
+pub fn ring_for(entries: u32, width: Width) -> u32 {
+    let bytes = entries.saturating_mul(width.bytes()).saturating_add(OVERHEAD).max(64);
+    let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
+    let step = 1u32 << doubling.saturating_sub(2).max(4);
+    let class = bytes.checked_next_multiple_of(step).unwrap_or(u32::MAX);
+    let room = class.saturating_sub(OVERHEAD);
+    room.saturating_sub(room.checked_rem(width.bytes()).unwrap_or(0))
+}
+
+/// What entries there will be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub entries: u32,
+    pub oldest_us: u64,
+    pub newest_us: u64,
+    /// Some have other than one unit.
+    pub weighted: bool,
+}
