@@ -7,7 +7,7 @@ use crate::headed::{Count, Headed};
 use crate::limit::{Blocks, Limiter};
 
 /// What a block's start must be to an allocator: see `server::alloc`.
-const MAX_ALIGN: usize = 16;
+const MAX_ALIGN: usize = 8;
 
 const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 

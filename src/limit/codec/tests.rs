@@ -1,4 +1,8 @@
-use super::*;
+use super::form::{SavedMeter, put};
+use super::load::load_meter;
+use super::save::save_meter;
+use crate::limit::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MS_US};
+use crate::limit::uint48::Uint48;
 use proptest::prelude::*;
 
 /// The parts of a `fixed` or a `refill=interval`.

@@ -1,0 +1,232 @@
+//! From what is saved to a limiter, with every bound tested.
+
+use super::DecodeError;
+use super::form::{
+    SavedMark, SavedMeter, SavedNeeds, SavedOverride, SavedPastNeeds, SavedState, SavedTrail,
+    each_item, load_items, load_text,
+};
+use crate::limit::debt::{Debt, Room};
+use crate::limit::fixed::{Anchor, Fixed, Kept, Past};
+use crate::limit::interval::Interval;
+use crate::limit::log::Log;
+use crate::limit::needs::{MOST_PAST, Needs, PastNeeds};
+use crate::limit::overrule::{Override, OverrideKind};
+use crate::limit::rule::{
+    Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
+    SECOND_US,
+};
+use crate::limit::ruling::Verdict;
+use crate::limit::series::{Extent, Series};
+use crate::limit::state::State;
+use crate::limit::term::Term;
+use crate::limit::trail::{Mark, Trail};
+use crate::limit::uint48::Uint48;
+use crate::limit::window::Window;
+use std::collections::VecDeque;
+
+fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
+    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
+}
+
+fn check_time(us: u64) -> Result<(), DecodeError> {
+    within(us <= MAX_TIME_US, "a time")
+}
+
+fn check_period(us: u64) -> Result<(), DecodeError> {
+    within((MS_US..=MAX_PERIOD_US).contains(&us), "a period")
+}
+
+fn check_units(units: u32) -> Result<(), DecodeError> {
+    within(units <= MAX_UNITS, "a limit")
+}
+
+pub fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
+    let latest_us = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
+    within(saved.keep > 0, "the length of a trail")?;
+    within(saved.until_us <= latest_us, "a time")?;
+    let marks: VecDeque<Mark> = load_items(&saved.marks, |mark: SavedMark<'_>| {
+        check_time(mark.time_us)?;
+        within(mark.cost <= MAX_UNITS, "a cost")?;
+        let verdict = match mark.verdict {
+            0 => Verdict::Allowed,
+            1 => Verdict::Limited,
+            2 => Verdict::Blocked,
+            _ => return Err(DecodeError::OutOfRange("a verdict")),
+        };
+        let meta = mark.meta.map(load_text).transpose()?;
+        Ok(Mark { time_us: mark.time_us, cost: mark.cost, verdict, meta })
+    })?
+    .into();
+    within(!marks.is_empty() && marks.len() <= saved.keep as usize, "the length of a trail")?;
+    Ok(Trail { keep: saved.keep, until_us: saved.until_us, marks })
+}
+
+pub fn load_override(
+    saved: SavedOverride<'_>,
+    ban_us: Option<u64>,
+) -> Result<Override, DecodeError> {
+    Ok(Override {
+        kind: if saved.exempt { OverrideKind::Exempt } else { OverrideKind::Block },
+        until_us: saved.until_us,
+        ban_us,
+        reason: load_text(saved.reason)?,
+    })
+}
+
+pub fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
+    let state = load_meter(saved.meter)?;
+    let Some(text) = saved.name else { return busy(state) };
+    let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
+    within(!matches!(state, State::Log(_)), "the name of a log")?;
+    busy(State::named(Some(&name), state))
+}
+
+/// A state that holds nothing is none.
+fn busy(state: State) -> Result<State, DecodeError> {
+    if state.is_empty() { Err(DecodeError::Idle) } else { Ok(state) }
+}
+
+pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
+    match saved {
+        SavedMeter::LogOfWindow { window_us, admitted, charged } => {
+            let needs = SavedNeeds { window_us, units: Needs::ALL_UNITS, admitted: true };
+            load_log(needs, &[], &admitted, &charged)
+        }
+        SavedMeter::Log { needs, past, admitted, charged } => {
+            load_log(needs, &past, &admitted, &charged)
+        }
+        SavedMeter::Window { last_us, period_us, limit, counts } => {
+            check_time(last_us)?;
+            check_period(period_us)?;
+            check_units(limit)?;
+            let counts: Vec<u64> = load_items(&counts, Ok)?;
+            let counters = 2..=usize::from(MAX_RES).saturating_add(1);
+            within(counters.contains(&counts.len()), "a number of counters")?;
+            Ok(State::Window(Window::new(last_us, period_us, limit, &counts)))
+        }
+        SavedMeter::Fixed {
+            last_us,
+            period_us,
+            start_us,
+            count,
+            limit,
+            tz_min,
+            calendar,
+            past,
+        } => {
+            check_units(limit)?;
+            within((-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min), "a time zone")?;
+            let calendar = match calendar {
+                0 => Some(Calendar::Epoch),
+                1 => Some(Calendar::Weeks),
+                2 => Some(Calendar::Months),
+                3 => None,
+                _ => return Err(DecodeError::OutOfRange("a calendar")),
+            };
+            let term = load_term(last_us, period_us, start_us)?;
+            let fixed = Fixed::new(term, count, Anchor::new(calendar, tz_min), limit);
+            let Some(saved) = past else { return Ok(State::Fixed(Box::new(fixed))) };
+            within(saved.keep <= MAX_KEEP, "a number of past windows")?;
+            let past: Vec<Past> = load_items(&saved.windows, |(start_us, count)| {
+                check_start(start_us)?;
+                Ok(Past { start_us, count })
+            })?;
+            within(past.len() <= usize::from(saved.keep), "the past windows' number")?;
+            Ok(State::Kept(Box::new(Kept { fixed, keep: saved.keep, past: past.into() })))
+        }
+        SavedMeter::Debt { last_us, period_us, rem, units, limit, room, leaky } => {
+            check_time(last_us)?;
+            check_period(period_us)?;
+            check_units(limit)?;
+            check_units(room)?;
+            within(limit > 0, "a limit")?;
+            within(rem < period_us, "a remainder")?;
+            let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
+            let room = Room::new(room, leaky);
+            Ok(State::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
+        }
+        SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
+            check_time(start_us)?;
+            check_units(limit)?;
+            check_units(burst)?;
+            let term = load_term(last_us, period_us, start_us.cast_signed())?;
+            let interval = Interval { term, used, limit, burst };
+            Ok(State::Interval(Box::new(interval)))
+        }
+    }
+}
+
+/// Windows may begin before the epoch, but not by more than the longest one.
+fn check_start(start_us: i64) -> Result<(), DecodeError> {
+    within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
+}
+
+/// No state was ever last counted in outside its term.
+fn load_term(last_us: u64, period_us: u64, start_us: i64) -> Result<Term, DecodeError> {
+    check_time(last_us)?;
+    check_period(period_us)?;
+    check_start(start_us)?;
+    Term::saved(period_us, start_us, last_us).ok_or(DecodeError::OutOfRange("a window's start"))
+}
+
+fn load_log(
+    needs: SavedNeeds,
+    past: &[u8],
+    admitted: &[u8],
+    charged: &[u8],
+) -> Result<State, DecodeError> {
+    let needs = load_needs(needs)?;
+    let past = load_items(past, |past: SavedPastNeeds| {
+        within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
+        Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
+    })?;
+    within(past.len() <= MOST_PAST, "a number of needs")?;
+    Ok(State::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
+}
+
+fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<Needs, DecodeError> {
+    within(window_us <= MAX_WINDOW_US, "a window")?;
+    within(units <= Needs::ALL_UNITS, "a limit")?;
+    Ok(Needs { window_us, units, admitted })
+}
+
+/// The longest window of a log, rounded up as a log keeps it.
+const MAX_WINDOW_US: u64 = MAX_PERIOD_US.saturating_add(SECOND_US);
+
+/// Entries are looked through first, so that what they take is known and can
+/// be refused.
+fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
+    let mut extent = Extent::default();
+    let mut total = 0_u64;
+    each_entry(bytes, |time_us, units| {
+        total = total.saturating_add(u64::from(units));
+        check_time(time_us)?;
+        within(units > 0 && total <= u64::from(MAX_UNITS), "an entry's units")?;
+        if extent.entries == 0 {
+            extent.oldest_us = time_us;
+        }
+        extent.entries = extent.entries.saturating_add(1);
+        extent.newest_us = time_us;
+        extent.weighted |= units != 1;
+        Ok(())
+    })?;
+    let mut series =
+        Series::with_room(extent).ok_or(DecodeError::NoMemory(extent.entries as usize))?;
+    each_entry(bytes, |time_us, units| {
+        series.push(time_us, units);
+        Ok(())
+    })?;
+    Ok(series)
+}
+
+/// Shows the time and the units of each entry.
+fn each_entry(
+    bytes: &[u8],
+    mut show: impl FnMut(u64, u32) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut time_us = 0_u64;
+    each_item(bytes, |(gap_us, units): (u64, u32)| {
+        time_us = time_us.saturating_add(gap_us);
+        show(time_us, units)
+    })
+}

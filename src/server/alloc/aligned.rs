@@ -1,0 +1,208 @@
+//! Blocks of any alignment, from an allocator that promises 8 bytes and no more.
+//!
+//! ```text
+//!  align <= 8    [ block ............................ ]   as the allocator gives it
+//!  align  > 8    [ pad | address of the start | block ]   aligned here
+//!                                             ^ a multiple of align
+//! ```
+//!
+//! Most allocators align larger blocks to 16. But a server built without
+//! `malloc_usable_size` keeps the size of each block in 8 bytes before it, so
+//! that every block begins 8 bytes after such an address.
+
+use std::alloc::Layout;
+use std::ptr;
+
+/// Alignment of every block that a [`Source`] gives.
+const SOURCE_ALIGN: usize = 8;
+
+/// An allocator.
+///
+/// # Safety
+/// A block is at least as large as asked for, aligned to 8 bytes, and nobody
+/// else's until it is freed. A failure is a null pointer, which leaves the old
+/// block of `realloc` as it was.
+pub unsafe trait Source {
+    fn alloc(&self, size: usize) -> *mut u8;
+
+    /// # Safety
+    /// The block came from this source and was not freed.
+    unsafe fn realloc(&self, block: *mut u8, size: usize) -> *mut u8;
+
+    /// # Safety
+    /// The block came from this source, was not freed, and is not used again.
+    unsafe fn free(&self, block: *mut u8);
+}
+
+const fn comes_aligned(layout: Layout) -> bool {
+    layout.align() <= SOURCE_ALIGN
+}
+
+/// A block for a layout, or null.
+#[inline]
+pub fn alloc(source: &impl Source, layout: Layout) -> *mut u8 {
+    if comes_aligned(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
+}
+
+/// With room for the block, for aligning it, and for the address of the start.
+#[cold]
+fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
+    let room = layout.align().saturating_add(size_of::<*mut u8>());
+    let Some(size) = layout.size().checked_add(room) else {
+        return ptr::null_mut();
+    };
+    let start = source.alloc(size);
+    if start.is_null() {
+        return start;
+    }
+    let after = start.wrapping_add(size_of::<*mut u8>());
+    let block = after.wrapping_add(after.align_offset(layout.align()));
+    // SAFETY: `align_offset` is below `align`, so the block ends inside the
+    // room asked for; and the word before it begins at `start` or later.
+    unsafe { block.cast::<*mut u8>().wrapping_sub(1).write_unaligned(start) };
+    block
+}
+
+/// # Safety
+/// The block came from [`alloc`] or [`realloc`] with this source and this
+/// layout, was not freed, and is not used again.
+#[inline]
+pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
+    // SAFETY: the caller's promise; `padded` wrote the start just before a block
+    // that does not come aligned.
+    unsafe {
+        let start = if comes_aligned(layout) {
+            block
+        } else {
+            block.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
+        };
+        source.free(start);
+    }
+}
+
+/// A block of another size with the old one's content, or null: then the old
+/// one is as it was.
+///
+/// # Safety
+/// As of [`free`]; the new size makes a valid layout with the old alignment.
+#[inline]
+pub unsafe fn realloc(
+    source: &impl Source,
+    block: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    // SAFETY: the caller's promise; the copy stays inside both blocks.
+    unsafe {
+        if comes_aligned(layout) {
+            return source.realloc(block, new_size);
+        }
+        let new = alloc(source, Layout::from_size_align_unchecked(new_size, layout.align()));
+        if !new.is_null() {
+            ptr::copy_nonoverlapping(block, new, layout.size().min(new_size));
+            free(source, block, layout);
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::GlobalAlloc;
+    use std::alloc::System;
+    use std::cell::Cell;
+
+    /// As a server without `malloc_usable_size`: each block follows 8 bytes with
+    /// its size, and begins 8 bytes after a multiple of 16.
+    #[derive(Default)]
+    struct SizeBefore {
+        live: Cell<usize>,
+    }
+
+    const SIZE: usize = 8;
+
+    fn layout_of(size: usize) -> Layout {
+        Layout::from_size_align(SIZE + size, 16).unwrap()
+    }
+
+    // SAFETY: the system's blocks, 8 bytes further on.
+    unsafe impl Source for SizeBefore {
+        fn alloc(&self, size: usize) -> *mut u8 {
+            // SAFETY: the layout's size is not 0; its first word is written.
+            unsafe {
+                let start = System.alloc(layout_of(size));
+                start.cast::<usize>().write(size);
+                self.live.set(self.live.get() + 1);
+                start.add(SIZE)
+            }
+        }
+
+        unsafe fn realloc(&self, block: *mut u8, size: usize) -> *mut u8 {
+            // SAFETY: a block of `alloc`, with its size before it.
+            unsafe {
+                let start = block.sub(SIZE);
+                let old = layout_of(start.cast::<usize>().read());
+                let start = System.realloc(start, old, SIZE + size);
+                start.cast::<usize>().write(size);
+                start.add(SIZE)
+            }
+        }
+
+        unsafe fn free(&self, block: *mut u8) {
+            // SAFETY: a block of `alloc`, with its size before it.
+            unsafe {
+                let start = block.sub(SIZE);
+                System.dealloc(start, layout_of(start.cast::<usize>().read()));
+            }
+            self.live.set(self.live.get() - 1);
+        }
+    }
+
+    #[test]
+    fn blocks_are_aligned_where_the_allocator_promises_eight_bytes() {
+        let source = SizeBefore::default();
+        for align in [1, 2, 4, 8, 16, 32, 64, 4_096] {
+            for size in [1, 8, 16, 24, 32, 48, 64, 100, 1_000, 4_096] {
+                let layout = Layout::from_size_align(size, align).unwrap();
+                let mut block = alloc(&source, layout);
+                assert_eq!(block.addr() % align, 0, "{size} bytes aligned to {align}");
+                // SAFETY: the block has `size` bytes, later `size + 7`.
+                unsafe {
+                    block.write_bytes(7, size);
+                    block = realloc(&source, block, layout, size + 7);
+                    assert_eq!(block.addr() % align, 0, "{size} + 7 bytes aligned to {align}");
+                    let kept = std::slice::from_raw_parts(block, size);
+                    assert!(kept.iter().all(|&byte| byte == 7));
+                    free(&source, block, Layout::from_size_align(size + 7, align).unwrap());
+                }
+            }
+        }
+        assert_eq!(source.live.get(), 0);
+    }
+
+    #[test]
+    fn a_size_that_no_memory_has_is_refused() {
+        let source = SizeBefore::default();
+        let layout = Layout::from_size_align(isize::MAX as usize - 31, 32).unwrap();
+        struct Nothing;
+        // SAFETY: it never gives a block.
+        unsafe impl Source for Nothing {
+            fn alloc(&self, _: usize) -> *mut u8 {
+                ptr::null_mut()
+            }
+            unsafe fn realloc(&self, _: *mut u8, _: usize) -> *mut u8 {
+                ptr::null_mut()
+            }
+            unsafe fn free(&self, _: *mut u8) {}
+        }
+        assert!(alloc(&Nothing, layout).is_null());
+        let small = Layout::from_size_align(32, 32).unwrap();
+        let block = alloc(&source, small);
+        // SAFETY: a live block of this layout; the new size fits no memory.
+        unsafe {
+            assert!(realloc(&Nothing, block, small, 64).is_null());
+            free(&source, block, small);
+        }
+    }
+}
