@@ -72,11 +72,10 @@ impl Command {
 pub enum Audience {
     /// Applications that limit: theirs is `@ratelimit`, which nothing else is in.
     Client,
-    /// People who decide over keys, or look at more than one: `@admin`. The
-    /// server's flag of that name is another thing, and would hide from
-    /// `MONITOR` what they do.
+    /// People who look at the server's keys together: `@admin`. The server's flag
+    /// of that name is another thing, and would hide from `MONITOR` what they do.
     Operator,
-    /// People who decide over the server: `@admin @dangerous`.
+    /// People who decide over keys or over all clients: `@admin @dangerous`.
     Administrator,
     /// A primary's link and the loader; no one else is answered.
     Internal,

@@ -68,7 +68,7 @@ const COMMANDS: [Expected; 24] = [
     },
     Expected {
         name: "rl.block",
-        flags: "write denyoom fast",
+        flags: "write fast",
         arity: -2,
         key: "RW access update",
         syntax: OVERRULE,
@@ -82,7 +82,7 @@ const COMMANDS: [Expected; 24] = [
     },
     Expected {
         name: "rl.exempt",
-        flags: "write denyoom fast",
+        flags: "write fast",
         arity: -2,
         key: "RW access update",
         syntax: OVERRULE,
