@@ -58,6 +58,7 @@ const ENDS: Param = Param::one_of(
         Param::integer(c"milliseconds").after(c"PX"),
         Param::unix_time(c"unix-time-seconds").after(c"EXAT"),
         Param::unix_time(c"unix-time-milliseconds").after(c"PXAT"),
+        Param::string(c"period").after(c"FOR"),
     ],
 )
 .optional();

@@ -117,8 +117,7 @@ pub fn written_policy(
 fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
     for (index, rule) in rules.iter().enumerate() {
         if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
-            let other = Excerpt::new(other.to_string().as_bytes());
-            let fault = Fault::SameIdentity { other };
+            let fault = Fault::same_identity(other);
             return Err(ParseError::rule(rule.to_string().as_bytes(), fault));
         }
     }
@@ -178,7 +177,7 @@ mod tests {
             ("SET free 20/m @pro", "rule '@pro': a policy may not name another"),
             (
                 "SET free 20/m 30/m",
-                "rule '30/m': same identity as rule 'log:20/1m', expected another name, algorithm or period",
+                "rule '30/m': same identity as rule 'log:20/1m', both count in the same state; give one of them name=",
             ),
             (
                 "SET free 1/s 2/m 3/h 4/d",

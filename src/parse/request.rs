@@ -351,9 +351,7 @@ fn too_many(text: &[u8], limits: &Limits) -> ParseError {
 #[cold]
 fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
     let fault = match before.iter().find(|other| other.same_identity(rule)) {
-        Some(other) if !is_too_long(rule, limits) => {
-            Fault::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()) }
-        }
+        Some(other) if !is_too_long(rule, limits) => Fault::same_identity(other),
         _ => Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries },
     };
     if text.starts_with(b"@") {

@@ -175,7 +175,7 @@ const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
 
 const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
-                        PXAT unix-time-milliseconds:unix-time] [REASON reason:string]";
+                        PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
 
 /// Those that a server knows: subcommands came with 7.0, until then what contains them does it all.
 pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {

@@ -158,14 +158,14 @@ fn checks_that_are_none_are_refused() {
         ),
         (
             "20/m log:30/60s",
-            "rule 'log:30/60s': same identity as rule 'log:20/1m', expected another name, \
-             algorithm or period"
+            "rule 'log:30/60s': same identity as rule 'log:20/1m', both count in the \
+             same state; give one of them name="
                 .into(),
         ),
         (
             "20/m,name=a bucket:30/s,name=a",
-            "rule 'bucket:30/s,name=a': same identity as rule 'log:20/1m,name=a', expected \
-             another name, algorithm or period"
+            "rule 'bucket:30/s,name=a': same identity as rule 'log:20/1m,name=a', both \
+             count in the same state; give one of them another name="
                 .into(),
         ),
     ] {
