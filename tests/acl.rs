@@ -225,6 +225,17 @@ fn who_may_read_a_key_may_peek_and_not_consume() {
 }
 
 #[test]
+fn a_call_without_its_key_is_answered_with_the_usage_not_a_permission() {
+    server::on_all(|server| {
+        let mut c = connect_as_limiting(server, &["~rl:*"]);
+        for call in ["RL.CHECK", "RL.PEEK", "RL.RESET"] {
+            let error = run(&mut c, &[call]).expect_err(call).to_string();
+            assert!(error.contains(&format!("usage: {call} key")), "{error}");
+        }
+    });
+}
+
+#[test]
 fn who_may_touch_no_key_may_only_ask_what_rules_mean() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["resetkeys"]);

@@ -7,7 +7,7 @@ use std::fmt;
 /// Arguments that make no request. Its text is what follows `ERR `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Too few arguments; the server has its own words for that.
+    /// Too few or too many arguments; the answer adds the command's usage.
     Arity,
     Unexpected {
         given: Excerpt,
