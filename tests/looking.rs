@@ -215,6 +215,22 @@ fn the_trail_is_the_same_on_a_replica_and_after_a_restart() {
 }
 
 #[test]
+fn info_shows_both_counts_of_a_window() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "k COST 3 window:900/366d window:900/366d,res=3"), 0);
+        assert_eq!(verdict(&mut c, "k COST 2 window:900/366d window:900/366d,res=3"), 0);
+        for mut c in [c, server.connect_resp3()] {
+            let info = map(ask(&mut c, "RL.INFO k"));
+            let states: Vec<Value> = Vec::from_redis_value(info["states"].clone()).unwrap();
+            for state in states.into_iter().map(map) {
+                assert_eq!((number(&state, "current"), number(&state, "previous")), (5, 0));
+            }
+        }
+    });
+}
+
+#[test]
 fn info_explains_a_key() {
     server::on_all(|server| {
         let mut c = server.connect();
