@@ -229,11 +229,9 @@ pub fn keep(rule: &Rule) -> u16 {
 /// The length of the window of a rule that holds a time: of any rule its period,
 /// but of a calendar month the days that it has.
 pub fn window_us(rule: &Rule, at_us: u64) -> u64 {
-    let anchor = Anchor::of(rule);
-    let Some(Calendar::Months) = anchor.calendar() else { return rule.period_us() };
-    let bounds = anchor.bounds(Calendar::Months, rule.period_us());
-    let start_us = calendar::start(bounds, at_us);
-    calendar::end(bounds, start_us).abs_diff(start_us)
+    let window = Fixed::of_units(rule, at_us, 0);
+    // A start before the epoch wraps, and the difference wraps back.
+    window.end_us().wrapping_sub(window.start_us().cast_unsigned())
 }
 
 #[cfg(test)]

@@ -63,6 +63,18 @@ mod tests {
     }
 
     #[test]
+    fn a_period_is_whole_in_the_first_windows_too() {
+        for rule in
+            ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
+        {
+            let rules = rules_of_line(rule);
+            let outlook = Limiter::default().outlooks(&rules, 1).next().unwrap();
+            let period_ms = rules[0].period_us().cast_signed() / 1_000;
+            assert_eq!((outlook.period_ms, outlook.next_ms), (period_ms, 0), "{rule}");
+        }
+    }
+
+    #[test]
     fn each_algorithm_says_when_one_more_unit_is_free() {
         for (rule, consumed, later_us, expected) in [
             ("log:5/m", 2, 1_000_000, (60_000, 59_000)),

@@ -199,6 +199,9 @@ mod tests {
             written_policy(b"free=20/m,name=a;bucket:5/s,burst=9", Some(&LIMITS), &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
         assert_eq!(texts(&rules), "log:20/1m,name=a bucket:5/1s,burst=9");
+        let name = written_policy(b"free=100/minute;bucket:5/2hours", Some(&LIMITS), &mut rules);
+        assert_eq!(name, Ok(Name::new(b"free").unwrap()));
+        assert_eq!(texts(&rules), "log:100/1m bucket:5/2h");
         for (text, error) in [
             ("", "the policy's name is '', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
             ("free", "unexpected '', expected a rule such as 20/1m"),
@@ -208,6 +211,10 @@ mod tests {
             (
                 "free=20/m 1/s",
                 "rule '20/m 1/s': the period 'm 1/s' cannot be read, expected an integer and a unit such as 90s",
+            ),
+            (
+                "free=bucket:10",
+                "rule 'bucket:10': the period is missing, expected limit/period such as 20/1m",
             ),
             ("free=@pro", "rule '@pro': a policy may not name another"),
         ] {

@@ -45,8 +45,8 @@ impl Command {
     /// The fewest words the server must see, the name included, as `-n`. The
     /// parsers count the others, on all versions, and answer with the usage.
     fn arity(&self, contains: bool) -> c_int {
-        // 7.0 reads how many keys there are without asking whether it was given,
-        // and the server itself looks for the subcommand.
+        // Servers from 7.0 on read how many keys there are without asking whether
+        // it was given (redis#15659), and look for the subcommand themselves.
         let needs_a_second = matches!(self.keys, Keys::Counted(_)) || contains;
         if needs_a_second || self.words().1.is_some() { -2 } else { -1 }
     }
