@@ -11,13 +11,29 @@ export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
 
-.PHONY: help build run test lint fmt unit integration cost bench bench-core bench-instructions accuracy fetch clean
+# What `make build` leaves, and what cargo built: the same with its debugging symbols, ten times as large.
+BUILT := target/release/libredis_ratelimit.so
+LINKED := target/release/deps/libredis_ratelimit.so
+
+# Where `make install` copies it to. DESTDIR is for packagers.
+PREFIX ?= /usr/local
+MODULEDIR ?= $(PREFIX)/lib/redis/modules
+
+.PHONY: help build install run test lint fmt unit integration cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: ## build the module: target/release/libredis_ratelimit.so
+build: ## build the module: target/release/libredis_ratelimit.so, and its debugging symbols beside it
 	$(CARGO) build --release
+	@objcopy --only-keep-debug $(LINKED) $(BUILT).debug
+	@objcopy --strip-all --add-gnu-debuglink=$(BUILT).debug $(LINKED) $(BUILT).stripped
+	@mv $(BUILT).stripped $(BUILT)
+
+install: ## copy the module that was built to PREFIX/lib/redis/modules, /usr/local by default (DESTDIR, MODULEDIR)
+	@test -f $(BUILT) || { echo "there is no $(BUILT): run make build first" >&2; exit 1; }
+	install -d "$(DESTDIR)$(MODULEDIR)"
+	install -m 755 $(BUILT) "$(DESTDIR)$(MODULEDIR)"
 
 run: build ## start a server with the module, show some commands, serve until Ctrl-C (PORT=6379)
 	@scripts/fetch.py servers redis-7.0

@@ -142,6 +142,7 @@ fn a_check_is_routed_as_any_command_with_a_key() {
         sent_to_the_node_of_the_key(cluster, here, there);
         sent_after_a_key_that_moves(cluster, here, there);
         kept_within_a_slot(cluster, here);
+        answered_without_a_key(cluster, here);
         spoken_by_no_client(cluster, here, there);
     });
 }
@@ -260,6 +261,21 @@ fn kept_within_a_slot(cluster: &Cluster, here: &Node) {
     queue(&mut c, &keys);
     let error = cmd("EXEC").query::<Value>(&mut c).unwrap_err();
     assert_eq!(error.code(), Some("CROSSSLOT"), "{error}");
+}
+
+/// Without a key any node will do, and says what is missing.
+fn answered_without_a_key(cluster: &Cluster, here: &Node) {
+    let mut c = cluster.connect(here);
+    for call in ["RL.CHECK", "RL.PEEK", "RL.BLOCK", "RL.THROTTLE"] {
+        assert!(refusal(&mut c, call).contains(&format!("usage: {call} key")), "{call}");
+    }
+    for call in ["RL.MCHECK 2", "RL.MCHECK 0", "RL.MCHECK x"] {
+        let error = refusal(&mut c, call);
+        assert!(
+            error.contains("usage: RL.MCHECK numkeys") || error.contains("numkeys is"),
+            "{error}"
+        );
+    }
 }
 
 /// What only a primary may say; a slot's migration says it too.

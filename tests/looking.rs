@@ -130,10 +130,31 @@ fn meta_is_any_bytes_up_to_its_bound() {
             check(&mut c, b"").unwrap();
             let rows: Vec<(u64, u64, i64, Vec<u8>)> = ask(&mut c, "RL.LOG k");
             assert_eq!((rows[0].3.as_slice(), rows[1].3.as_slice()), (&b""[..], bytes));
-            let before = dump(&mut c, "k");
-            let error = check(&mut c, b"123456789").unwrap_err().to_string();
-            assert!(error.contains("9 bytes") && error.contains("at most 8"), "{error}");
-            assert_eq!(dump(&mut c, "k"), before);
+        },
+    );
+}
+
+#[test]
+fn a_long_meta_is_cut_and_the_limit_holds() {
+    server::on_all_with(
+        |builder| builder.module_args(&["max-meta", "8"]),
+        |server| {
+            let mut c = server.connect();
+            let replica = replica_of(server);
+            let long = "x".repeat(1_000_000);
+            for (meta, verdict) in [("path/\u{20ac}/a", 0), ("path/a\u{20ac}", 0), (&long, 1)] {
+                let check = cmd("RL.CHECK").arg("k").arg("META").arg(meta).arg("2/h").clone();
+                assert_eq!(check.query::<[i64; 5]>(&mut c).unwrap()[0], verdict);
+            }
+            let kept = [some("xxxxxxxx"), some("path/a"), some("path/\u{20ac}")];
+            let seen = |c: &mut Connection| log(c, "k").into_iter().map(|mark| mark.3);
+            assert_eq!(seen(&mut c).collect::<Vec<_>>(), kept);
+            replicated(&mut c);
+            assert_eq!(seen(&mut replica.connect()).collect::<Vec<_>>(), kept);
+            // What several keys are asked is cut as well.
+            let many = cmd("RL.MCHECK").arg(&["2", "a", "b", "META", &long, "2/h"]).clone();
+            assert_eq!(many.query::<[i64; 5]>(&mut c).unwrap()[0], 0);
+            assert_eq!(log(&mut c, "b")[0].3, some("xxxxxxxx"));
         },
     );
 }
@@ -191,6 +212,22 @@ fn the_trail_is_the_same_on_a_replica_and_after_a_restart() {
             assert_eq!(log(&mut c, "k COUNT 100"), told);
         },
     );
+}
+
+#[test]
+fn info_shows_both_counts_of_a_window() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "k COST 3 window:900/366d window:900/366d,res=3"), 0);
+        assert_eq!(verdict(&mut c, "k COST 2 window:900/366d window:900/366d,res=3"), 0);
+        for mut c in [c, server.connect_resp3()] {
+            let info = map(ask(&mut c, "RL.INFO k"));
+            let states: Vec<Value> = Vec::from_redis_value(info["states"].clone()).unwrap();
+            for state in states.into_iter().map(map) {
+                assert_eq!((number(&state, "current"), number(&state, "previous")), (5, 0));
+            }
+        }
+    });
 }
 
 #[test]

@@ -217,3 +217,23 @@ fn without_memory_a_check_is_refused_and_all_else_works() {
         },
     );
 }
+
+#[test]
+fn blocks_and_exemptions_can_be_set_when_memory_is_full() {
+    server::on_all_with(
+        |b| b.config("maxmemory-policy", "noeviction"),
+        |server| {
+            let mut c = server.connect();
+            assert_eq!(remaining(&mut c, "RL.CHECK known 5/h"), 4);
+            let () = ask(&mut c, "CONFIG SET maxmemory 1");
+            assert!(refusal(&mut c, "RL.CHECK new 5/h").contains("OOM"));
+            for key in ["known", "new"] {
+                assert_eq!(ask::<String>(&mut c, &format!("RL.BLOCK {key} EX 3600")), "OK");
+                assert_eq!(ask::<[i64; 5]>(&mut c, &format!("RL.PEEK {key} 5/h"))[0], 2, "{key}");
+                assert_eq!(ask::<String>(&mut c, &format!("RL.EXEMPT {key}")), "OK");
+                let exempt: [i64; 5] = ask(&mut c, &format!("RL.PEEK {key} 5/h"));
+                assert_eq!(exempt, [0, -1, -1, 0, 0], "{key}");
+            }
+        },
+    );
+}

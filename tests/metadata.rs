@@ -74,12 +74,12 @@ fn flags_arity_and_the_place_of_the_key_are_known() {
     server::on_all(|server| {
         let mut c = server.connect();
         for command in commands(server.flavor()) {
-            let Expected { name, flags, arity, .. } = command;
+            let Expected { name, flags, .. } = command;
             let info = info(&mut c, name);
             let mut flags = words(flags);
             if server.flavor().is_7_or_later() {
                 flags.insert("module".to_string()); // 6.2 does not show this flag.
-                assert_eq!(info[1], Value::Int(*arity), "{name}");
+                assert_eq!(info[1], Value::Int(command.arity()), "{name}");
             }
             assert_eq!(read::<BTreeSet<String>>(info[2].clone()), flags, "{name}");
             let position = i64::from(command.has_key() && !command.counts_keys());
@@ -120,24 +120,63 @@ fn the_key_is_specified_with_what_is_done_to_it() {
 }
 
 #[test]
-fn a_wrong_number_of_arguments_is_refused() {
+fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
     server::on_all(|server| {
         let mut c = server.connect();
         for command in commands(server.flavor()) {
             let least = command.least_arguments();
-            let most = if command.arity > 0 { least } else { usize::MAX };
+            let most = if command.is_exact() { least } else { usize::MAX };
             for count in (0..=least + 1).filter(|count| !(least..=most).contains(count)) {
                 let reply: RedisResult<Value> =
                     command.call().arg(&["5"; 9][..count]).query(&mut c);
                 let error = reply.expect_err(command.name).to_string();
-                // From 7.0 on the server counts before it calls. On 6.2 the command does, and
-                // one that answers no client does not even count.
-                let refusal = if command.is_internal() && !server.flavor().is_7_or_later() {
-                    "internal"
+                let usage = format!("wrong number of arguments, usage: {}", command.usage());
+                // A server that has to see a second word says itself that there is none.
+                let by_server = server.flavor().is_7_or_later()
+                    && count == 0
+                    && (command.counts_keys() || command.is_container());
+                let says = if command.is_internal() {
+                    "is internal"
+                } else if by_server {
+                    "wrong number of arguments for"
+                } else if command.is_container() {
+                    "usage: RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP"
                 } else {
-                    "wrong number of arguments"
+                    &usage
                 };
-                assert!(error.contains(refusal), "{} with {count}: {error}", command.name);
+                assert!(
+                    error.ends_with(says) || says != usage && error.contains(says),
+                    "{} with {count}: «{error}» lacks «{says}»",
+                    command.name
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_without_its_key_is_answered_with_the_usage_wherever_it_comes_from() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for call in ["RL.CHECK", "RL.PEEK", "RL.RESET", "RL.BLOCK", "CL.THROTTLE"] {
+            let usage = format!("usage: {call} key");
+            let in_script = "return redis.call(ARGV[1])";
+            let replies: [RedisResult<Value>; 3] = [
+                cmd(call).query(&mut c),
+                cmd("EVAL").arg(in_script).arg(0).arg(call).query(&mut c),
+                redis::pipe().atomic().cmd(call).query(&mut c),
+            ];
+            for reply in replies {
+                let error = reply.expect_err(call).to_string();
+                assert!(error.contains(&usage), "{call}: {error}");
+            }
+        }
+        // Whoever asks for the keys of such a call is told that it has none, or too few.
+        for call in ["RL.CHECK", "RL.MCHECK", "RL.MCHECK 5", "RL.MCHECK 5 a", "RL.MCHECK x a"] {
+            let mut keys = cmd("COMMAND");
+            keys.arg("GETKEYS").arg(call.split(' ').collect::<Vec<_>>());
+            if let Ok(keys) = keys.query::<Vec<String>>(&mut c) {
+                assert!(call.ends_with(" a") && keys == ["a"], "{call}: {keys:?}");
             }
         }
     });

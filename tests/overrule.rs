@@ -77,6 +77,8 @@ fn every_way_to_say_when_it_ends() {
         for (line, end_ms) in [
             ("RL.BLOCK k EX 100".to_string(), None),
             ("RL.BLOCK k PX 100000".to_string(), None),
+            ("RL.BLOCK k FOR 100s".to_string(), None),
+            ("RL.BLOCK k REASON x FOR 100seconds".to_string(), None),
             (format!("RL.BLOCK k EXAT {end_s}"), Some(end_s * 1_000)),
             (format!("RL.BLOCK k REASON x PXAT {}", end_s * 1_000), Some(end_s * 1_000)),
         ] {
@@ -101,6 +103,34 @@ fn every_way_to_say_when_it_ends() {
         let _: String = ask(&mut c, "RL.BLOCK k PX 50");
         eventually("the key to go with its block", || !exists(&mut c, "k"));
         assert!(allowed(&mut c, "RL.CHECK k 5/h"));
+    });
+}
+
+#[test]
+fn an_exemption_for_a_period_ends_after_it() {
+    server::on_all_with(
+        |builder| builder.module_args(&["allow-at", "yes"]),
+        |server| {
+            let mut c = server.connect();
+            let before_us = now_ms(&mut c) * 1_000;
+            assert_eq!(ask::<String>(&mut c, "RL.EXEMPT k FOR 2weeks"), "OK");
+            let after_us = (now_ms(&mut c) + 1) * 1_000;
+            const TWO_WEEKS_US: i64 = 14 * 86_400_000_000;
+            for (at_us, limit) in [(before_us + TWO_WEEKS_US - 1, -1), (after_us + TWO_WEEKS_US, 5)]
+            {
+                assert_eq!(check(&mut c, &format!("k AT {at_us} 5/h"))[1], limit, "{at_us}");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_glob_is_a_key_like_any_other() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let _: String = ask(&mut c, "RL.BLOCK ip:* FOR 1h");
+        assert_eq!(check(&mut c, "ip:* 5/h")[0], 2);
+        assert_eq!(check(&mut c, "ip:1 5/h")[0], 0);
     });
 }
 

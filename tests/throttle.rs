@@ -13,6 +13,9 @@ use server::{Builder, eventually};
 
 const NAMES: [&str; 2] = ["RL.THROTTLE", "CL.THROTTLE"];
 
+/// The retry of a request that can never pass: -1 is what an allowed one has.
+const NEVER: i64 = 2_147_483_647;
+
 fn throttle(c: &mut Connection, line: &str) -> [i64; 5] {
     ask(c, &format!("RL.THROTTLE {line}"))
 }
@@ -63,7 +66,7 @@ fn units_are_taken_until_there_are_no_more_and_then_there_is_a_time_to_wait() {
             ("k 4 24 86400 2", [1, 5, 1, 3_600, 14_400]),
             ("k 4 24 86400 5", [1, 5, 1, 14_400, 14_400]),
             // More than there can ever be.
-            ("k 4 24 86400 6", [1, 5, 1, -1, 14_400]),
+            ("k 4 24 86400 6", [1, 5, 1, NEVER, 14_400]),
             ("k 4 24 86400", [0, 5, 0, -1, 18_000]),
             ("k 4 24 86400", [1, 5, 0, 3_600, 18_000]),
             // Another burst, another way to write the rate, another rate: the units stay.
@@ -72,7 +75,7 @@ fn units_are_taken_until_there_are_no_more_and_then_there_is_a_time_to_wait() {
             ("k 9 1 3600 0", [0, 10, 5, -1, 18_000]),
             ("k 9 48 86400 0", [0, 10, 5, -1, 9_000]),
             ("none 4 24 86400 0", [0, 5, 5, -1, 0]),
-            ("none 4 24 86400 6", [1, 5, 5, -1, 0]),
+            ("none 4 24 86400 6", [1, 5, 5, NEVER, 0]),
         ];
         assert_replies(&mut c, &[], &expected);
         assert!(!exists(&mut c, "none"));
@@ -101,11 +104,11 @@ fn a_rate_of_zero_limits_everything() {
     server::on_all(|server| {
         let mut c = server.connect();
         let expected = [
-            ("k 4 0 60", [1, 5, 0, -1, 0]),
+            ("k 4 0 60", [1, 5, 0, NEVER, 0]),
             ("k 4 0 60 0", [0, 5, 0, -1, 0]),
             ("k 4 24 86400 2", [0, 5, 3, -1, 7_200]),
             // What is owed never comes back at no rate at all.
-            ("k 4 0 60", [1, 5, 0, -1, -1]),
+            ("k 4 0 60", [1, 5, 0, NEVER, -1]),
             ("k 4 0 60 -1", [0, 5, 0, -1, -1]),
             ("k 4 24 86400 0", [0, 5, 4, -1, 3_600]),
         ];
@@ -190,7 +193,7 @@ fn a_block_and_an_exemption_hold() {
         let mut c = server.connect();
         for (deed, reply) in [
             ("RL.BLOCK k EX 3600", [1, 5, 0, 3_600, 3_600]),
-            ("RL.BLOCK k", [1, 5, 0, -1, -1]),
+            ("RL.BLOCK k", [1, 5, 0, NEVER, -1]),
             ("RL.EXEMPT k", [0, 5, 5, -1, 0]),
         ] {
             let expected = [("k 4 24 86400 0", reply), ("k 4 24 86400 9", reply)];

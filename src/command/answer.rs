@@ -1,6 +1,6 @@
 //! What a check replies: five integers, or with `FULL` a map.
 
-use crate::limit::{Limiter, Override, OverrideKind, Rule, Ruling};
+use crate::limit::{Limiter, Outlook, Override, OverrideKind, Rule, Ruling};
 use crate::server::{Arg, Call, Writer};
 
 /// The short reply.
@@ -46,8 +46,10 @@ pub fn full(
         to.text("rules");
         to.array(keys.iter().map(|key| key.rulings.len()).sum());
         for key in keys {
-            for (rule, ruling) in key.rules.iter().zip(key.rulings) {
-                show_rule(to, key.name, rule, ruling);
+            let untouched = Limiter::default();
+            let outlooks = key.limiter.unwrap_or(&untouched).outlooks(key.rules, now_us);
+            for ((rule, ruling), outlook) in key.rules.iter().zip(key.rulings).zip(outlooks) {
+                show_rule(to, key.name, rule, ruling, outlook);
             }
         }
         if let Some((name, block)) = block {
@@ -60,8 +62,14 @@ pub fn full(
     });
 }
 
-fn show_rule(to: &Writer<'_>, key: Option<Arg<'_>>, rule: &Rule, ruling: &Ruling) {
-    to.map(if key.is_some() { 9 } else { 8 });
+fn show_rule(
+    to: &Writer<'_>,
+    key: Option<Arg<'_>>,
+    rule: &Rule,
+    ruling: &Ruling,
+    outlook: Outlook,
+) {
+    to.map(if key.is_some() { 12 } else { 11 });
     show_key(to, key);
     to.text_field("rule", rule.to_string());
     to.text("name");
@@ -71,8 +79,11 @@ fn show_rule(to: &Writer<'_>, key: Option<Arg<'_>>, rule: &Rule, ruling: &Ruling
     }
     to.integer_field("verdict", ruling.verdict.code());
     to.integer_field("limit", ruling.limit);
+    to.integer_field("quota", rule.limit().into());
+    to.integer_field("period_ms", outlook.period_ms);
     to.integer_field("remaining", ruling.remaining);
     to.integer_field("wait_ms", ruling.wait_ms);
+    to.integer_field("next_ms", outlook.next_ms);
     to.integer_field("reset_ms", ruling.reset_ms);
     to.integer_field("shadow", i64::from(rule.is_shadow()));
 }

@@ -1,7 +1,7 @@
 //! `RL.LOG` and `RL.INFO`: one key, for people.
 
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Limiter, LogReport, Mark, OverrideKind, StateReport};
+use crate::limit::{Limiter, LogReport, Mark, OverrideKind, StateReport, WindowReport};
 use crate::parse;
 use crate::server::reply::Writer;
 use crate::server::{Call, Failure, clock};
@@ -67,8 +67,10 @@ pub fn info(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn show_state(to: &Writer<'_>, state: &StateReport) {
-    let StateReport { rule, consumed, last_ms, reset_ms, log, windows } = state;
-    let fields: [usize; 3] = [4, if log.is_some() { 3 } else { 0 }, usize::from(windows.is_some())];
+    let StateReport { rule, consumed, last_ms, reset_ms, log, window, windows } = state;
+    let of_log = if log.is_some() { 3 } else { 0 };
+    let of_window = if window.is_some() { 2 } else { 0 };
+    let fields: [usize; 4] = [4, of_log, of_window, usize::from(windows.is_some())];
     to.map(fields.iter().sum());
     to.text_field("rule", rule);
     to.text("consumed");
@@ -78,6 +80,12 @@ fn show_state(to: &Writer<'_>, state: &StateReport) {
     to.integer_field("reset_ms", *reset_ms);
     if let Some(LogReport { entries, denied, span_ms }) = log {
         for (name, value) in [("entries", entries), ("denied", denied), ("span_ms", span_ms)] {
+            to.text(name);
+            to.count(*value);
+        }
+    }
+    if let Some(WindowReport { current, previous }) = window {
+        for (name, value) in [("current", current), ("previous", previous)] {
             to.text(name);
             to.count(*value);
         }

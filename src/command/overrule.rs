@@ -7,12 +7,12 @@ use crate::limit::{Limiter, MAX_TIME_US, Override, OverrideKind};
 use crate::parse::{self, Ends};
 use crate::server::{Call, Details, Event, Failure, clock};
 
-/// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]`
+/// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), Failure> {
     set(call, OverrideKind::Block)
 }
 
-/// `RL.EXEMPT key [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]`
+/// `RL.EXEMPT key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn exempt(call: &Call<'_>) -> Result<(), Failure> {
     set(call, OverrideKind::Exempt)
 }

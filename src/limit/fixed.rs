@@ -226,6 +226,14 @@ pub fn keep(rule: &Rule) -> u16 {
     }
 }
 
+/// The length of the window of a rule that holds a time: of any rule its period,
+/// but of a calendar month the days that it has.
+pub fn window_us(rule: &Rule, at_us: u64) -> u64 {
+    let window = Fixed::of_units(rule, at_us, 0);
+    // A start before the epoch wraps, and the difference wraps back.
+    window.end_us().wrapping_sub(window.start_us().cast_unsigned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@
 //! codec      versioned bytes <-> limiter
 //! explain    a rule in words
 //! report     a limiter for those who look at it
+//! outlook    when a rule lets one more unit pass
 //! blocks     the heap blocks of a value
 //! ```
 //!
@@ -42,6 +43,7 @@ mod log;
 #[cfg(test)]
 mod naive;
 mod needs;
+mod outlook;
 mod overrule;
 mod reading;
 mod report;
@@ -62,8 +64,9 @@ pub use codec::{DecodeError, decode, encode};
 pub use deadline::{Deadline, Expiry};
 pub use explain::explain;
 pub use limiter::{Change, Check, Limiter};
+pub use outlook::Outlook;
 pub use overrule::{Override, OverrideKind};
-pub use report::{LogReport, StateReport};
+pub use report::{LogReport, StateReport, WindowReport};
 pub use rule::{Kind, MAX_TIME_US, MAX_UNITS, Name, Rule, RuleError, RuleSpec};
 pub use ruling::{Ruling, Verdict};
 pub use trail::{Mark, Meta, Trail};

@@ -24,6 +24,7 @@ pub struct StateReport {
     /// -1: never.
     pub reset_ms: i64,
     pub log: Option<LogReport>,
+    pub window: Option<WindowReport>,
     /// The counts of `keep=`, with the present window's: when a window opened
     /// in Unix milliseconds, and its count. Oldest first.
     pub windows: Option<Vec<(i64, u64)>>,
@@ -38,6 +39,17 @@ pub struct LogReport {
     pub denied: u64,
     /// From the oldest to the newest entry, milliseconds.
     pub span_ms: u64,
+}
+
+/// What only a sliding window counter has: its counts as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowReport {
+    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
+    /// of the present window.
+    pub current: u64,
+    /// Units of the sub-interval before them, of which the part counts that is
+    /// still in sight; with `res=1` of the window before.
+    pub previous: u64,
 }
 
 impl Limiter {
@@ -85,6 +97,12 @@ impl State {
             last_ms: self.last_us() / MS_US,
             reset_ms: clears.after(now_us).millis(),
             log: self.log_part().map(|log| log.report(at_us)),
+            window: match self.plain() {
+                Self::Window(window) => {
+                    Some(at_us.map_or_else(WindowReport::default, |at_us| window.report(at_us)))
+                }
+                _ => None,
+            },
             windows: self.windows(),
         }
     }

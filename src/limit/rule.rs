@@ -99,6 +99,12 @@ impl Period {
         let us = self.count.checked_mul(self.unit.micros())?;
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
+
+    /// The same of a period that follows no calendar, so not of months.
+    #[must_use]
+    pub fn plain_micros(self) -> Option<u64> {
+        if self.unit == Unit::Month { None } else { self.micros() }
+    }
 }
 
 /// A length of time in the longest unit that divides it; in weeks only if asked.

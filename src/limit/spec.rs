@@ -96,11 +96,7 @@ impl RuleSpec {
                 },
             },
         };
-        let ban_us = match self.ban {
-            None => None,
-            Some(ban) if ban.unit == Unit::Month => return Err(RuleError::Ban),
-            Some(ban) => Some(ban.micros().ok_or(RuleError::Ban)?),
-        };
+        let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {
             algorithm,
             limit,

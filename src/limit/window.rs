@@ -20,6 +20,7 @@
 use super::blocks::Blocks;
 use super::exact::{ceil_div, floor_div, product};
 use super::reading::{Moment, Reading};
+use super::report::WindowReport;
 use super::rule::{Algorithm, MAX_RES, Rule};
 use super::uint48::Uint48;
 use crate::headed::Headed;
@@ -226,6 +227,12 @@ impl Window {
             (cur, old) = sight.later(later.saturating_add(1));
         }
         0
+    }
+
+    /// The counts as they are seen at a time.
+    pub fn report(&self, at_us: u64) -> WindowReport {
+        let (current, previous) = self.sight(at_us).later(0);
+        WindowReport { current, previous }
     }
 
     /// Counts units in the present sub-interval.

@@ -7,7 +7,7 @@ use std::fmt;
 /// Arguments that make no request. Its text is what follows `ERR `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Too few arguments; the server has its own words for that.
+    /// Too few or too many arguments; the answer adds the command's usage.
     Arity,
     Unexpected {
         given: Excerpt,
@@ -35,6 +35,12 @@ pub enum ParseError {
     NoText {
         option: &'static str,
     },
+    /// An option that takes a length of time has none.
+    NoSpan {
+        option: &'static str,
+    },
+    /// What is wrong with the length of time behind an option.
+    Span(Fault),
     LongText {
         option: &'static str,
         bytes: usize,
@@ -98,9 +104,24 @@ pub enum Fault {
     },
     SameIdentity {
         other: Excerpt,
+        /// It is by their name that they are alike.
+        named: bool,
     },
     /// It could be read, but is no rule.
     Invalid(RuleError),
+}
+
+/// What a rule's own period is called in errors. Only there months are known.
+pub const THE_PERIOD: &str = "the period";
+
+impl Fault {
+    /// That a rule counts where another one does.
+    #[cold]
+    #[must_use]
+    pub fn same_identity(other: &Rule) -> Self {
+        let text = other.to_string();
+        Self::SameIdentity { other: Excerpt::new(text.as_bytes()), named: other.name().is_some() }
+    }
 }
 
 impl From<RuleError> for Fault {
@@ -143,6 +164,10 @@ impl fmt::Display for ParseError {
                 write!(f, "{what} is {given}, expected {expected}")
             }
             Self::NoText { option } => write!(f, "{option} has no text"),
+            Self::NoSpan { option } => {
+                write!(f, "{option} has no period, expected one such as 1h")
+            }
+            Self::Span(fault) => fault.fmt(f),
             Self::LongText { option, bytes, max } => write!(
                 f,
                 "{option} is {bytes} bytes long, expected at most {max} (ratelimit.max-meta)"
@@ -176,7 +201,9 @@ impl fmt::Display for Fault {
                 f.write_str("unknown policy, expected one that RL.POLICY LIST shows")
             }
             Self::PolicyInPolicy => f.write_str("a policy may not name another"),
-            Self::NoPeriod => f.write_str("no period, expected limit/period such as 20/1m"),
+            Self::NoPeriod => {
+                f.write_str("the period is missing, expected limit/period such as 20/1m")
+            }
             Self::UnknownAlgorithm { given } => {
                 write!(f, "unknown algorithm {given}, expected log, window, fixed, bucket or leaky")
             }
@@ -199,18 +226,26 @@ impl fmt::Display for Fault {
                 )
             }
             Self::PeriodUnit { what, given } => {
-                let units = if *what == "ban" { "d or w" } else { "d, w or month" };
-                write!(f, "{what} {given} has no known unit, expected ms, s, m, h, {units}")
+                let end = if *what == THE_PERIOD { ", w (week) or month" } else { " or w (week)" };
+                write!(
+                    f,
+                    "{what} {given} has no known unit, expected ms, s (sec, second), \
+                     m (min, minute), h (hour), d (day){end}"
+                )
             }
             Self::LongLog { limit, max } => write!(
                 f,
                 "a log of {limit} entries, expected at most {max} (ratelimit.max-log-entries); \
                  use window or bucket instead"
             ),
-            Self::SameIdentity { other } => write!(
-                f,
-                "same identity as rule {other}, expected another name, algorithm or period"
-            ),
+            Self::SameIdentity { other, named } => {
+                let name = if *named { "another name=" } else { "name=" };
+                write!(
+                    f,
+                    "same identity as rule {other}, both count in the same state; \
+                     give one of them {name}"
+                )
+            }
             Self::Invalid(error) => error.fmt(f),
         }
     }

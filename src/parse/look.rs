@@ -90,7 +90,7 @@ pub fn scan<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ScanRequest<'a>,
 /// That no argument is left.
 ///
 /// # Errors
-/// [`ParseError::Arity`], as the server itself would say.
+/// [`ParseError::Arity`] if there is one.
 pub fn nothing<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<(), ParseError> {
     match Cursor::new(args).take() {
         None => Ok(()),

@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 "1 a 20/m 30/m",
-                "rule '30/m': same identity as rule 'log:20/1m', expected another name, algorithm or period",
+                "rule '30/m': same identity as rule 'log:20/1m', both count in the same state; give one of them name=",
             ),
         ] {
             assert_eq!(read(line).unwrap_err(), error, "{line}");

@@ -1,12 +1,13 @@
 //! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
 //!
 //! ```text
-//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms] [REASON text]
+//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]
 //! ```
 
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::request::{Limits, once, text};
+use super::rule::span_us;
 use crate::limit::MAX_TIME_US;
 use crate::limit::rule::{MS_US, SECOND_US};
 
@@ -45,17 +46,22 @@ pub fn overrule<'a>(
             once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", SECOND_US)?)))?;
         } else if args.keyword("PXAT") {
             once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", MS_US)?)))?;
+        } else if args.keyword("FOR") {
+            once(&mut ends, ENDS, || {
+                let text = args.take().ok_or(ParseError::NoSpan { option: "FOR" })?;
+                Ok(Ends::In(span_us("FOR", text)?))
+            })?;
         } else if args.keyword("REASON") {
             once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;
         } else {
             break;
         }
     }
-    args.finish("EX, PX, EXAT, PXAT or REASON")?;
+    args.finish("EX, PX, EXAT, PXAT, FOR or REASON")?;
     Ok(OverruleRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
 }
 
-const ENDS: &str = "the end (EX, PX, EXAT or PXAT)";
+const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
 /// The time behind an option, at least 1 of its unit, in microseconds.
 fn time<'a, I: Iterator<Item = &'a [u8]>>(
@@ -87,6 +93,10 @@ mod tests {
             ("px 5 reason abuse", Ends::In(5_000), "abuse"),
             ("REASON abuse EXAT 1700000000", Ends::At(1_700_000_000_000_000), "abuse"),
             ("PXAT 1700000000000", Ends::At(1_700_000_000_000_000), ""),
+            ("FOR 1h", Ends::In(3_600_000_000), ""),
+            ("for 90minutes REASON x", Ends::In(5_400_000_000), "x"),
+            ("FOR 366d", Ends::In(31_622_400_000_000), ""),
+            ("FOR 1ms", Ends::In(1_000), ""),
             ("EX 253402300799", Ends::In(253_402_300_799_000_000), ""),
         ] {
             assert_eq!(parsed(args), Ok(OverruleRequest { ends, reason: reason.as_bytes() }));
@@ -100,11 +110,22 @@ mod tests {
             ("EX 0", "EX is '0', expected an integer 1..253402300799"),
             ("PX -5", "PX is '-5', expected an integer 1..253402300799999"),
             ("EXAT 253402300800", "EXAT is '253402300800', expected an integer 1..253402300799"),
-            ("EX 5 PX 5", "the end (EX, PX, EXAT or PXAT) is given twice, expected once"),
+            ("FOR", "FOR has no period, expected one such as 1h"),
+            (
+                "FOR 5",
+                "FOR '5' has no known unit, expected ms, s (sec, second), m (min, minute), \
+                 h (hour), d (day) or w (week)",
+            ),
+            ("FOR 1.5h", "FOR '1.5h' cannot be read, expected an integer and a unit such as 90s"),
+            ("FOR 0s", "FOR is '0s', expected a period of 1ms..366d"),
+            ("FOR 367d", "FOR is '367d', expected a period of 1ms..366d"),
+            ("FOR month", "FOR is 'month', expected a period of 1ms..366d"),
+            ("FOR 1h EX 5", "the end (EX, PX, EXAT, PXAT or FOR) is given twice, expected once"),
+            ("EX 5 PX 5", "the end (EX, PX, EXAT, PXAT or FOR) is given twice, expected once"),
             ("REASON a REASON b", "REASON is given twice, expected once"),
             ("REASON", "REASON has no text"),
             ("REASON abuses", "REASON is 6 bytes long, expected at most 5 (ratelimit.max-meta)"),
-            ("5m", "unexpected '5m', expected EX, PX, EXAT, PXAT or REASON"),
+            ("5m", "unexpected '5m', expected EX, PX, EXAT, PXAT, FOR or REASON"),
         ] {
             assert_eq!(parsed(args), Err(error.into()), "{args}");
         }

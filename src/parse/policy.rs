@@ -117,8 +117,7 @@ pub fn written_policy(
 fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
     for (index, rule) in rules.iter().enumerate() {
         if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
-            let other = Excerpt::new(other.to_string().as_bytes());
-            let fault = Fault::SameIdentity { other };
+            let fault = Fault::same_identity(other);
             return Err(ParseError::rule(rule.to_string().as_bytes(), fault));
         }
     }
@@ -178,7 +177,7 @@ mod tests {
             ("SET free 20/m @pro", "rule '@pro': a policy may not name another"),
             (
                 "SET free 20/m 30/m",
-                "rule '30/m': same identity as rule 'log:20/1m', expected another name, algorithm or period",
+                "rule '30/m': same identity as rule 'log:20/1m', both count in the same state; give one of them name=",
             ),
             (
                 "SET free 1/s 2/m 3/h 4/d",
@@ -200,6 +199,9 @@ mod tests {
             written_policy(b"free=20/m,name=a;bucket:5/s,burst=9", Some(&LIMITS), &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
         assert_eq!(texts(&rules), "log:20/1m,name=a bucket:5/1s,burst=9");
+        let name = written_policy(b"free=100/minute;bucket:5/2hours", Some(&LIMITS), &mut rules);
+        assert_eq!(name, Ok(Name::new(b"free").unwrap()));
+        assert_eq!(texts(&rules), "log:100/1m bucket:5/2h");
         for (text, error) in [
             ("", "the policy's name is '', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
             ("free", "unexpected '', expected a rule such as 20/1m"),
@@ -209,6 +211,10 @@ mod tests {
             (
                 "free=20/m 1/s",
                 "rule '20/m 1/s': the period 'm 1/s' cannot be read, expected an integer and a unit such as 90s",
+            ),
+            (
+                "free=bucket:10",
+                "rule 'bucket:10': the period is missing, expected limit/period such as 20/1m",
             ),
             ("free=@pro", "rule '@pro': a policy may not name another"),
         ] {

@@ -33,7 +33,7 @@ pub struct Limits {
     pub max_log_entries: u32,
     /// Whether a request may say what time it is.
     pub allow_at: bool,
-    /// Bytes in a `META` or a `REASON`.
+    /// Bytes kept of a `META`, and the most that a `REASON` can have.
     pub max_meta: usize,
     /// Checks with `META` that a key keeps; 0: none.
     pub log_entries: u32,
@@ -144,7 +144,10 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
         } else if args.keyword("FULL") {
             once(&mut full, "FULL", || Ok(()))?;
         } else if may_mark && args.keyword("META") {
-            once(&mut meta, "META", || text(args, "META", limits))?;
+            once(&mut meta, "META", || {
+                let text = args.take().ok_or(ParseError::NoText { option: "META" })?;
+                Ok(cut(text, limits.max_meta))
+            })?;
         } else {
             break;
         }
@@ -161,6 +164,20 @@ pub(super) const fn expected(rules: &[Rule], may_mark: bool) -> &'static str {
         (true, false) => "COST, AT, FULL or a rule such as 20/1m",
         (false, _) => "a rule such as 20/1m; options come before the rules",
     }
+}
+
+/// The first `max` bytes of a text, or up to three fewer, so that no character is
+/// split where the text is UTF-8.
+fn cut(text: &[u8], max: usize) -> &[u8] {
+    if text.len() <= max {
+        return text;
+    }
+    // A character that begins before the cut ends within three bytes of it.
+    let near = text.get(..max.saturating_add(3)).unwrap_or(text);
+    let readable = near.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let whole = (0..=max).rev().find(|&end| readable.is_char_boundary(end));
+    let end = whole.filter(|_| readable.len() >= max).unwrap_or(max);
+    text.get(..end).unwrap_or(text)
 }
 
 /// The text that follows an option's word.
@@ -334,9 +351,7 @@ fn too_many(text: &[u8], limits: &Limits) -> ParseError {
 #[cold]
 fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
     let fault = match before.iter().find(|other| other.same_identity(rule)) {
-        Some(other) if !is_too_long(rule, limits) => {
-            Fault::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()) }
-        }
+        Some(other) if !is_too_long(rule, limits) => Fault::same_identity(other),
         _ => Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries },
     };
     if text.starts_with(b"@") {

@@ -3,6 +3,8 @@
 //! ```text
 //! rule   = [algorithm ":"] limit "/" period *("," option)
 //! period = [integer] unit
+//! unit   = ms | s sec second | m min minute | h hour | d day | w week | month
+//!          the words also in the plural, but for month
 //! option = word | word "=" value
 //! ```
 //!
@@ -11,7 +13,7 @@
 //! may be given once: a text has one reading or none.
 
 use super::cursor::digits;
-use super::error::{Excerpt, Fault, ParseError};
+use super::error::{Excerpt, Fault, ParseError, THE_PERIOD};
 use crate::limit::rule::{Align, Kind, Name, Period, Refill, Rule, RuleSpec, Unit};
 
 const UNITS: &str = "an integer 0..1000000000";
@@ -24,10 +26,24 @@ pub fn rule(text: &[u8]) -> Result<Rule, ParseError> {
     spec(text).and_then(|spec| Ok(spec.validate()?)).map_err(|fault| ParseError::rule(text, fault))
 }
 
-/// Whether an argument is meant as a rule; no keyword looks like one.
+/// Whether an argument is meant as a rule; no keyword looks like one. An
+/// algorithm without a period, such as `bucket:10`, is meant as one.
 #[must_use]
 pub fn looks_like_rule(text: &[u8]) -> bool {
-    text.first() == Some(&b'@') || text.contains(&b'/')
+    let names_algorithm = || split(text, b':').is_some_and(|(name, _)| algorithm(name).is_ok());
+    text.first() == Some(&b'@') || text.contains(&b'/') || names_algorithm()
+}
+
+/// A length of time as the `ban` of a rule has it, for an option of a command:
+/// 1 ms to 366 days in microseconds, in any unit but months.
+///
+/// # Errors
+/// [`ParseError::Span`], naming the option, what is wrong and what was expected.
+pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, ParseError> {
+    let expected = "a period of 1ms..366d";
+    period(option, text)
+        .and_then(|period| period.plain_micros().ok_or_else(|| wrong(option, text, expected)))
+        .map_err(ParseError::Span)
 }
 
 fn spec(text: &[u8]) -> Result<RuleSpec, Fault> {
@@ -38,7 +54,7 @@ fn spec(text: &[u8]) -> Result<RuleSpec, Fault> {
     };
     let limit = number("limit", limit, UNITS)?;
     let (period, mut rest) = next_part(tail);
-    let mut spec = RuleSpec::new(kind, limit, self::period("the period", period)?);
+    let mut spec = RuleSpec::new(kind, limit, self::period(THE_PERIOD, period)?);
     let mut seen = Seen::default();
     while let Some(options) = rest {
         let (text, after) = next_part(options);
@@ -189,11 +205,11 @@ fn period(what: &'static str, text: &[u8]) -> Result<Period, Fault> {
     let (count, unit) = text.split_at_checked(count_len).unwrap_or_default();
     let unit = match unit {
         b"ms" => Unit::Millisecond,
-        b"s" => Unit::Second,
-        b"m" => Unit::Minute,
-        b"h" => Unit::Hour,
-        b"d" => Unit::Day,
-        b"w" => Unit::Week,
+        b"s" | b"sec" | b"secs" | b"second" | b"seconds" => Unit::Second,
+        b"m" | b"min" | b"mins" | b"minute" | b"minutes" => Unit::Minute,
+        b"h" | b"hour" | b"hours" => Unit::Hour,
+        b"d" | b"day" | b"days" => Unit::Day,
+        b"w" | b"week" | b"weeks" => Unit::Week,
         b"month" => Unit::Month,
         _ => return Err(bad_period(what, text, unit)),
     };

@@ -8,11 +8,12 @@ use redis_module::raw;
 
 use super::args::{Arg, Args};
 use super::log::c_string;
+use super::usage;
 
 /// Why a command replies with an error instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Too few or too many arguments.
+    /// Too few or too many arguments: the answer is the usage.
     WrongArity,
     /// The key holds a value of another type.
     WrongType,
@@ -134,14 +135,8 @@ impl<'a> Call<'a> {
         }
         let text: Cow<'_, str> = match failure {
             Failure::WrongArity => {
-                self.replied.set(true);
-                // SAFETY: the context is alive.
-                unsafe {
-                    if let Some(wrong_arity) = raw::RedisModule_WrongArity {
-                        wrong_arity(self.ctx);
-                    }
-                }
-                return;
+                let usage = usage::of(self.args).unwrap_or_default();
+                Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))
             }
             Failure::WrongType => {
                 Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value")

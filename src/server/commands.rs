@@ -10,6 +10,7 @@ use redis_module::{Context, raw};
 
 use super::OK;
 use super::log::{self, c_string};
+use super::usage;
 
 /// Everything the server is told about a command.
 #[derive(Debug)]
@@ -22,9 +23,6 @@ pub struct Command {
     /// The server's command flags.
     pub flags: &'static CStr,
     pub audience: Audience,
-    /// Number of arguments with the name; `-n` is n or more. The server tests
-    /// it from 7.0 on, the parsers on all versions.
-    pub arity: c_int,
     pub keys: Keys,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
@@ -32,16 +30,25 @@ pub struct Command {
 }
 
 impl Command {
-    /// What contains a subcommand.
-    fn parent(&self) -> Option<CString> {
-        let (parent, _) = self.name.to_str().ok()?.split_once('|')?;
-        Some(c_string(parent))
+    /// The name; of a subcommand that of what contains it, and its own.
+    pub(super) fn words(&self) -> (&[u8], Option<&[u8]>) {
+        let mut words = self.name.to_bytes().splitn(2, |&byte| byte == b'|');
+        (words.next().unwrap_or_default(), words.next())
     }
 
-    /// A subcommand's name without what contains it.
-    fn own_name(&self) -> CString {
-        let name = self.name.to_string_lossy();
-        c_string(name.split_once('|').map_or(&*name, |(_, own)| own))
+    /// What contains a subcommand.
+    fn parent(&self) -> Option<CString> {
+        let (parent, own) = self.words();
+        own.and_then(|_| CString::new(parent).ok())
+    }
+
+    /// The fewest words the server must see, the name included, as `-n`. The
+    /// parsers count the others, on all versions, and answer with the usage.
+    fn arity(&self, contains: bool) -> c_int {
+        // Servers from 7.0 on read how many keys there are without asking whether
+        // it was given (redis#15659), and look for the subcommand themselves.
+        let needs_a_second = matches!(self.keys, Keys::Counted(_)) || contains;
+        if needs_a_second || self.words().1.is_some() { -2 } else { -1 }
     }
 
     fn has_flag(&self, wanted: &str) -> bool {
@@ -72,11 +79,10 @@ impl Command {
 pub enum Audience {
     /// Applications that limit: theirs is `@ratelimit`, which nothing else is in.
     Client,
-    /// People who decide over keys, or look at more than one: `@admin`. The
-    /// server's flag of that name is another thing, and would hide from
-    /// `MONITOR` what they do.
+    /// People who look at the server's keys together: `@admin`. The server's flag
+    /// of that name is another thing, and would hide from `MONITOR` what they do.
     Operator,
-    /// People who decide over the server: `@admin @dangerous`.
+    /// People who decide over keys or over all clients: `@admin @dangerous`.
     Administrator,
     /// A primary's link and the loader; no one else is answered.
     Internal,
@@ -138,12 +144,12 @@ impl KeyUse {
 /// An argument, for `COMMAND DOCS` and the hints of redis-cli.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    name: &'static CStr,
-    kind: raw::RedisModuleCommandArgType,
-    token: Option<&'static CStr>,
-    flags: u32,
+    pub(super) name: &'static CStr,
+    pub(super) kind: raw::RedisModuleCommandArgType,
+    pub(super) token: Option<&'static CStr>,
+    pub(super) flags: u32,
     /// What it is one of, or consists of.
-    parts: &'static [Self],
+    pub(super) parts: &'static [Self],
 }
 
 impl Param {
@@ -351,13 +357,14 @@ pub fn register(
     ctx: &Context,
     mut commands: impl Iterator<Item = &'static Command> + Clone,
 ) -> Result<(), Refused> {
+    usage::keep(commands.clone());
     let has_own_category = add_category(ctx);
     let parents: Vec<_> = commands.clone().filter_map(Command::parent).collect();
     commands.try_for_each(|command| {
         let contains = parents.iter().any(|parent| **parent == *command.name);
         create(ctx, command, contains)?;
         if let Some(created) = find(ctx, command.name) {
-            document(created, command);
+            document(created, command, command.arity(contains));
             categorize(created, command, has_own_category);
         }
         Ok(())
@@ -395,8 +402,8 @@ fn create_subcommand(ctx: &Context, parent: &CStr, command: &'static Command) ->
     // SAFETY: as for `create_command`; the parent was created before.
     unsafe {
         let Some(create) = raw::RedisModule_CreateSubcommand else { return Some(OK) };
-        let (name, flags) = (command.own_name(), command.flags.as_ptr());
-        Some(create(find(ctx, parent)?, name.as_ptr(), command.handler, flags, 0, 0, 0))
+        let (own, flags) = (CString::new(command.words().1?).ok()?, command.flags.as_ptr());
+        Some(create(find(ctx, parent)?, own.as_ptr(), command.handler, flags, 0, 0, 0))
     }
 }
 
@@ -407,7 +414,7 @@ fn find(ctx: &Context, name: &CStr) -> Option<*mut raw::RedisModuleCommand> {
 }
 
 /// Arity, keys and words of a command, from 7.0 on.
-fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
+fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_int) {
     let spec = command.keys.spec();
     let mut keys = [spec.unwrap_or(NO_MORE_KEYS), NO_MORE_KEYS];
     let mut lists = Vec::new();
@@ -419,7 +426,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command) {
         since: SINCE.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),
-        arity: command.arity,
+        arity,
         key_specs: if spec.is_some() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args: args.as_mut_ptr(),
     };

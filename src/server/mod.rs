@@ -39,6 +39,7 @@ pub mod replicate;
 pub mod reply;
 pub mod scan;
 pub mod settings;
+mod usage;
 
 pub use args::{Arg, Args, Joined, Texts};
 pub use call::{Call, Event, Failure};

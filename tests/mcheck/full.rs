@@ -84,6 +84,38 @@ fn it_names_the_key_that_decides_and_that_of_each_rule() {
 }
 
 #[test]
+fn it_says_what_each_rule_allows_and_when_one_more_unit_is_free() {
+    with_replay(|server| {
+        let mut c = server.connect();
+        let next = |c: &mut Connection, call: &str| -> Vec<[i64; 4]> {
+            let full: Map = ask(c, call);
+            let rules: Vec<Map> = get(&full, "rules");
+            let fields = ["quota", "period_ms", "remaining", "next_ms"];
+            rules.iter().map(|rule| fields.map(|field| get(rule, field))).collect()
+        };
+        let at = |after_ms: i64| format!("AT {} FULL", START_US as i64 + after_ms * 1_000);
+        let rules = "bucket:24/d,burst=90 log:3/h 0/m,shadow leaky:1/h,queue=0,shadow,name=q";
+        let check = format!("RL.CHECK k COST 3 {} {rules}", at(0));
+        let leaky = [1, HOUR_MS, 0, HOUR_MS];
+        let after =
+            [[24, DAY_MS, 87, HOUR_MS], [3, HOUR_MS, 0, HOUR_MS], [0, 60_000, 0, -1], leaky];
+        assert_eq!(next(&mut c, &check), after);
+        // A denial and a peek say the same, a second later a second less.
+        for command in ["CHECK", "PEEK"] {
+            let call = format!("RL.{command} k {} {rules}", at(1_000));
+            let later = after.map(|[quota, period_ms, remaining, next_ms]| {
+                [quota, period_ms, remaining, if next_ms < 0 { -1 } else { next_ms - 1_000 }]
+            });
+            assert_eq!(next(&mut c, &call), later, "{call}");
+        }
+        let many = format!("RL.MCHECK 2 k new {} bucket:24/d,burst=90", at(0));
+        assert_eq!(next(&mut c, &many), [[24, DAY_MS, 86, HOUR_MS], [24, DAY_MS, 89, HOUR_MS]]);
+        let untouched = format!("RL.PEEK untouched {} 5/h 0/s", at(0));
+        assert_eq!(next(&mut c, &untouched), [[5, HOUR_MS, 5, 0], [0, 1_000, 0, -1]]);
+    });
+}
+
+#[test]
 fn it_shows_the_longest_block_and_no_rules_behind_one() {
     server::on_all(|server| {
         let mut c = server.connect();
@@ -153,9 +185,11 @@ fn it_is_a_map_and_for_resp2_a_flat_array() {
         let () = ask(&mut resp2, "RL.BLOCK b REASON abuse");
         let check = command(&line("a b", &format!("AT {START_US} FULL 5/h,name=x")));
         let reply: Value = check.query(&mut resp3).unwrap();
-        let rule = ["key", "rule", "name", "verdict", "limit", "remaining", "wait_ms", "reset_ms"];
-        let block = ["shadow", "block", "key", "reason", "ttl_ms"];
-        let expected = [&["verdict", "wait_ms", "key", "rules"][..], &rule, &block].concat();
+        let rule = ["key", "rule", "name", "verdict", "limit", "quota", "period_ms", "remaining"];
+        let times = ["wait_ms", "next_ms", "reset_ms", "shadow"];
+        let block = ["block", "key", "reason", "ttl_ms"];
+        let expected =
+            [&["verdict", "wait_ms", "key", "rules"][..], &rule, &times, &block].concat();
         // Modules know maps from 7.0 on.
         if server.flavor().is_7_or_later() {
             assert_eq!(fields(&reply), expected);

@@ -87,6 +87,7 @@ impl Argument {
             ("unix-time", "unix-time-seconds") => &["4102444800"],
             ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
             ("pattern", "pattern") => &["user:*"],
+            ("string", "period") => &["1h", "90minutes"],
             ("string", "rule") => &["5/m", "bucket:7/h"],
             ("string", "text" | "reason") => &["any bytes"],
             ("string", "effect") => &["1605916800000000:0:admit:1"],

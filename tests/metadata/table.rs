@@ -10,8 +10,6 @@ pub struct Expected {
     pub name: &'static str,
     /// In the words of `COMMAND INFO`, without `module`, which all have.
     pub flags: &'static str,
-    /// Arguments with the name; `-n` is n or more.
-    pub arity: i64,
     /// What is done to the key, which is the first argument, or the keys, of which the first
     /// argument is the number; nothing where there is none.
     pub key: &'static str,
@@ -23,7 +21,6 @@ const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
-        arity: -3,
         key: "RW access update",
         syntax: "key:key [COST cost:integer] [META text:string] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string...",
@@ -31,7 +28,6 @@ const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.peek",
         flags: "readonly fast",
-        arity: -3,
         key: "RO access",
         syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
                  rule:string...",
@@ -39,7 +35,6 @@ const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.mcheck",
         flags: "write denyoom movablekeys",
-        arity: -4,
         key: "RW access update",
         syntax: "numkeys:integer key:key... [COST cost:integer] [META text:string] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string... \
@@ -48,123 +43,76 @@ const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.refund",
         flags: "write fast",
-        arity: -3,
         key: "RW access delete",
         syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
     },
-    Expected {
-        name: "rl.reset",
-        flags: "write fast",
-        arity: 2,
-        key: "RW access delete",
-        syntax: "key:key",
-    },
-    Expected {
-        name: "rl.explain",
-        flags: "fast loading stale",
-        arity: -2,
-        key: "",
-        syntax: "rule:string...",
-    },
-    Expected {
-        name: "rl.block",
-        flags: "write denyoom fast",
-        arity: -2,
-        key: "RW access update",
-        syntax: OVERRULE,
-    },
+    Expected { name: "rl.reset", flags: "write fast", key: "RW access delete", syntax: "key:key" },
+    Expected { name: "rl.explain", flags: "fast loading stale", key: "", syntax: "rule:string..." },
+    Expected { name: "rl.block", flags: "write fast", key: "RW access update", syntax: OVERRULE },
     Expected {
         name: "rl.unblock",
         flags: "write fast",
-        arity: 2,
         key: "RW access delete",
         syntax: "key:key",
     },
-    Expected {
-        name: "rl.exempt",
-        flags: "write denyoom fast",
-        arity: -2,
-        key: "RW access update",
-        syntax: OVERRULE,
-    },
+    Expected { name: "rl.exempt", flags: "write fast", key: "RW access update", syntax: OVERRULE },
     Expected {
         name: "rl.unexempt",
         flags: "write fast",
-        arity: 2,
         key: "RW access delete",
         syntax: "key:key",
     },
     Expected {
         name: "rl.blocks",
         flags: "readonly",
-        arity: -2,
         key: "",
         syntax: "cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
     },
     Expected {
         name: "rl.log",
         flags: "readonly",
-        arity: -2,
         key: "RO access",
         syntax: "key:key [COUNT count:integer]",
     },
-    Expected { name: "rl.info", flags: "readonly", arity: 2, key: "RO access", syntax: "key:key" },
+    Expected { name: "rl.info", flags: "readonly", key: "RO access", syntax: "key:key" },
     Expected {
         name: "rl.top",
         flags: "readonly",
-        arity: -1,
         key: "",
         syntax: "[COUNT count:integer] [RESET]",
     },
     Expected {
         name: "rl.throttle",
         flags: "write denyoom fast",
-        arity: -5,
         key: "RW access update",
         syntax: THROTTLE,
     },
     Expected {
         name: "cl.throttle",
         flags: "write denyoom fast",
-        arity: -5,
         key: "RW access update",
         syntax: THROTTLE,
     },
-    Expected { name: "rl.policy", flags: "write", arity: -2, key: "", syntax: "" },
+    Expected { name: "rl.policy", flags: "write", key: "", syntax: "" },
     Expected {
         name: "rl.policy|set",
         flags: "write denyoom",
-        arity: -4,
         key: "",
         syntax: "name:string rule:string...",
     },
-    Expected {
-        name: "rl.policy|get",
-        flags: "readonly fast",
-        arity: 3,
-        key: "",
-        syntax: "name:string",
-    },
-    Expected {
-        name: "rl.policy|del",
-        flags: "write fast",
-        arity: 3,
-        key: "",
-        syntax: "name:string",
-    },
-    Expected { name: "rl.policy|list", flags: "readonly", arity: 2, key: "", syntax: "" },
-    Expected { name: "rl.policy|help", flags: "fast loading stale", arity: 2, key: "", syntax: "" },
+    Expected { name: "rl.policy|get", flags: "readonly fast", key: "", syntax: "name:string" },
+    Expected { name: "rl.policy|del", flags: "write fast", key: "", syntax: "name:string" },
+    Expected { name: "rl.policy|list", flags: "readonly", key: "", syntax: "" },
+    Expected { name: "rl.policy|help", flags: "fast loading stale", key: "", syntax: "" },
     Expected {
         name: "rl.apply",
         flags: "write admin",
-        arity: -3,
         key: "RW access update",
         syntax: "key:key effect:string [detail:string...]",
     },
     Expected {
         name: "rl.load",
         flags: "write admin",
-        arity: 3,
         key: "OW update",
         syntax: "key:key payload:string",
     },
@@ -175,7 +123,7 @@ const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
 
 const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
-                        PXAT unix-time-milliseconds:unix-time] [REASON reason:string]";
+                        PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
 
 /// Those that a server knows: subcommands came with 7.0, until then what contains them does it all.
 pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {
@@ -191,9 +139,46 @@ impl Expected {
         call
     }
 
+    /// Words that the server must see, the name included, before the command itself counts them and
+    /// answers with its usage: the number of keys, and what comes after the name of a container.
+    pub fn arity(&self) -> i64 {
+        let needs_a_second = self.counts_keys() || self.name.starts_with("rl.policy");
+        if needs_a_second { -2 } else { -1 }
+    }
+
     /// How many arguments must follow the name and, of a subcommand, its own.
     pub fn least_arguments(&self) -> usize {
-        self.arity.unsigned_abs() as usize - self.name.split('|').count()
+        if self.is_container() {
+            return 1;
+        }
+        let outside = self.syntax.replace(['{', '}'], "");
+        let mut depth = 0;
+        let required = outside.split(' ').filter(|word| {
+            let is_outside = depth == 0 && word.contains(':') && !word.starts_with('[');
+            depth += word.matches('[').count() as i64 - word.matches(']').count() as i64;
+            is_outside
+        });
+        required.count()
+    }
+
+    /// Whether it takes no more than it must have.
+    pub fn is_exact(&self) -> bool {
+        !self.is_container() && !self.syntax.contains(['[', '.'])
+    }
+
+    /// The usage in the answer to a wrong number of arguments, as redis-cli would write it.
+    pub fn usage(&self) -> String {
+        let repeated = |text: &str, whole: &str| {
+            let one = whole.trim_matches(['{', '}']);
+            text.replace(&format!("{whole}..."), &format!("{one} [{one} ...]"))
+        };
+        let types = [":integer", ":string", ":key", ":pattern", ":unix-time"];
+        let text = types.iter().fold(self.syntax.to_string(), |text, kind| text.replace(kind, ""));
+        let text = text.replace(" | ", "|");
+        let text = repeated(&repeated(&text, "key"), "rule");
+        let text = repeated(&repeated(&text, "detail"), "{NEXT rule [rule ...]}");
+        let name = self.name.replace('|', " ").to_uppercase();
+        format!("{name} {text}").trim_end().to_string()
     }
 
     /// Contains others, and from 7.0 on does nothing itself.

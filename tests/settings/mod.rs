@@ -62,7 +62,8 @@ pub const SETTINGS: [Setting; 6] = [
         default: "256",
         values: Integer(0..=65_536),
         effects: &[
-            ("0", &["RL.CHECK k META x 5/h"], "ratelimit.max-meta"),
+            ("0", &["RL.CHECK k META xy 5/h", "RL.LOG k"], r#"bulk-string('""')"#),
+            ("1", &["RL.CHECK k META xy 5/h", "RL.LOG k"], r#"bulk-string('"x"')"#),
             ("0", &["RL.BLOCK k REASON x"], "ratelimit.max-meta"),
             ("1", &["RL.CHECK k META x 5/h"], "int(0), int(5), int(4)"),
             ("1", &["RL.EXEMPT k REASON xy"], "ratelimit.max-meta"),

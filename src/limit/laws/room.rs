@@ -1,5 +1,6 @@
 //! `remaining` is exact: that many units pass, one more does not. So is
-//! `reset_ms`: nothing is consumed then, something is 1 ms earlier.
+//! `reset_ms`: nothing is consumed then, something is 1 ms earlier. And so is
+//! `next_ms`: one more unit remains then, not 1 ms earlier.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -51,6 +52,35 @@ fn reset_is_exact(
     Ok(())
 }
 
+/// More remains at the next unit's time than now, and no more before.
+fn next_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    rulings: &[Ruling],
+    now_us: u64,
+) -> TestCaseResult {
+    let outlooks: Vec<_> = limiter.outlooks(rules, now_us).collect();
+    prop_assert_eq!(outlooks.len(), rules.len());
+    for (i, (ruling, outlook)) in rulings.iter().zip(outlooks).enumerate() {
+        let next_ms = outlook.next_ms;
+        if ruling.limit == 0 || ruling.remaining == ruling.limit {
+            prop_assert_eq!(next_ms, if ruling.limit == 0 { -1 } else { 0 });
+            continue;
+        }
+        prop_assert!(next_ms > 0, "{}: {next_ms} ms, {ruling:?}", rules[i]);
+        let remaining = |at_us| peek(limiter, rules, 0, at_us).1[i].remaining;
+        if let Some(then_us) = later(now_us, next_ms) {
+            prop_assert!(remaining(then_us) > ruling.remaining, "{}: {next_ms} ms", rules[i]);
+            prop_assert!(
+                remaining(then_us - 1_000) <= ruling.remaining,
+                "{} has one more before {next_ms} ms: {ruling:?}",
+                rules[i]
+            );
+        }
+    }
+    Ok(())
+}
+
 fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for Call { rules, now_us, action } in traffic.calls() {
@@ -61,6 +91,9 @@ fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
                 let limiter = unblocked(&limiter);
                 remaining_is_exact(&limiter, rules, &rulings, now_us)?;
                 reset_is_exact(&limiter, rules, &rulings, now_us)?;
+                if !rulings.is_empty() {
+                    next_is_exact(&limiter, rules, &rulings, now_us)?;
+                }
                 let deciding = |ruling: &&Ruling| {
                     let summary = outcome.summary;
                     (ruling.verdict, ruling.limit, ruling.remaining)

@@ -52,6 +52,29 @@ fn what_is_consumed_is_as_of_now() {
 }
 
 #[test]
+fn a_window_shows_what_counts_in_full_and_what_is_weighted() {
+    // Both windows begin with a minute.
+    let start_us = NOW_US / MINUTE_US * MINUTE_US;
+    let mut limiter = Limiter::default();
+    let text = "window:100/m window:100/m,res=3";
+    for (second, cost) in [(10, 5), (50, 7), (65, 2)] {
+        record(&mut limiter, text, cost, start_us + second * 1_000_000, Change::Admitted);
+    }
+    let seen = |second: u64| -> Vec<_> {
+        let reports = limiter.report(start_us + second * 1_000_000);
+        let window = |report: &StateReport| report.window.map(|w| (w.current, w.previous));
+        reports.iter().map(window).collect()
+    };
+    assert_eq!(seen(65), [Some((2, 12)), Some((9, 5))]);
+    assert_eq!(seen(85), [Some((2, 12)), Some((9, 0))]);
+    assert_eq!(seen(125), [Some((0, 2)), Some((0, 2))]);
+    assert_eq!(seen(190), [Some((0, 0)), Some((0, 0))]);
+    let mut other = Limiter::default();
+    record(&mut other, "fixed:9/m", 1, NOW_US, Change::Admitted);
+    assert_eq!(other.report(NOW_US)[0].window, None);
+}
+
+#[test]
 fn kept_windows_are_rows() {
     let mut limiter = Limiter::default();
     let start_us = NOW_US / MINUTE_US * MINUTE_US;

@@ -66,6 +66,47 @@ fn a_check_may_say_who_asks() {
 }
 
 #[test]
+fn a_long_meta_is_cut_between_characters() {
+    let euro = "1234567\u{20ac}".as_bytes();
+    for (given, kept) in [
+        (&b"12345678"[..], &b"12345678"[..]),
+        (b"123456789", b"12345678"),
+        (euro, b"1234567"),
+        ("12345\u{20ac}6".as_bytes(), "12345\u{20ac}".as_bytes()),
+        ("1234\u{1f600}5".as_bytes(), "1234\u{1f600}".as_bytes()),
+        ("12345\u{1f600}5".as_bytes(), b"12345"),
+        // Not UTF-8 up to the cut, so the cut is at the byte.
+        (b"1234567\xe2\x82", b"1234567\xe2"),
+        (b"\xff23456\xe2\x82\xac", b"\xff23456\xe2\x82"),
+        (b"12345678\xff", b"12345678"),
+    ] {
+        let args = [&b"META"[..], given, b"20/m"].into_iter();
+        let request = check(args, &LIMITS, &mut Nothing, &mut Vec::new()).unwrap();
+        assert_eq!(request.meta.map(|meta| meta.text), Some(kept), "{given:?}");
+    }
+    let nothing = Limits { max_meta: 0, ..LIMITS };
+    let request = check(words("META x 20/m"), &nothing, &mut Nothing, &mut Vec::new()).unwrap();
+    assert_eq!(request.meta.map(|meta| meta.text), Some(&b""[..]));
+}
+
+proptest! {
+    #[test]
+    fn a_cut_text_is_utf8_if_the_text_is(text: String, max in 0..20usize) {
+        let kept = cut(text.as_bytes(), max);
+        prop_assert!(text.as_bytes().starts_with(kept) && kept.len() <= max);
+        prop_assert!(std::str::from_utf8(kept).is_ok());
+        prop_assert!(kept.len() == text.len() || kept.len() + 3 >= max);
+    }
+
+    #[test]
+    fn any_text_can_be_cut(text: Vec<u8>, max in 0..20usize) {
+        let kept = cut(&text, max);
+        prop_assert!(text.starts_with(kept) && kept.len() <= max);
+        prop_assert!(kept.len() == text.len() || kept.len() + 3 >= max);
+    }
+}
+
+#[test]
 fn checks_that_are_none_are_refused() {
     const LONE: &str = "expected COST, META, AT, FULL or a rule such as 20/1m";
     const AFTER: &str = "expected a rule such as 20/1m; options come before the rules";
@@ -78,10 +119,6 @@ fn checks_that_are_none_are_refused() {
         ("''", format!("unexpected '', {LONE}")),
         ("META", "META has no text".into()),
         ("META x META y 20/m", "META is given twice, expected once".into()),
-        (
-            "META 123456789 20/m",
-            "META is 9 bytes long, expected at most 8 (ratelimit.max-meta)".into(),
-        ),
         ("COST 1 NEXT 20/m", format!("unexpected 'NEXT', {LONE}")),
         ("20/m COST 1", format!("unexpected 'COST', {AFTER}")),
         ("20/m full", format!("unexpected 'full', {AFTER}")),
@@ -121,14 +158,14 @@ fn checks_that_are_none_are_refused() {
         ),
         (
             "20/m log:30/60s",
-            "rule 'log:30/60s': same identity as rule 'log:20/1m', expected another name, \
-             algorithm or period"
+            "rule 'log:30/60s': same identity as rule 'log:20/1m', both count in the \
+             same state; give one of them name="
                 .into(),
         ),
         (
             "20/m,name=a bucket:30/s,name=a",
-            "rule 'bucket:30/s,name=a': same identity as rule 'log:20/1m,name=a', expected \
-             another name, algorithm or period"
+            "rule 'bucket:30/s,name=a': same identity as rule 'log:20/1m,name=a', both \
+             count in the same state; give one of them another name="
                 .into(),
         ),
     ] {

@@ -17,6 +17,21 @@ fn every_form_has_its_canonical_text() {
         ("0/s", "log:0/1s"),
         ("1000000000/d", "log:1000000000/1d"),
         ("5/ms", "log:5/1ms"),
+        ("100/minute", "log:100/1m"),
+        ("5/2hours", "log:5/2h"),
+        ("5/90sec", "log:5/90s"),
+        ("5/secs", "log:5/1s"),
+        ("5/second", "log:5/1s"),
+        ("5/30seconds", "log:5/30s"),
+        ("5/2min", "log:5/2m"),
+        ("5/2mins", "log:5/2m"),
+        ("5/3minutes", "log:5/3m"),
+        ("5/hour", "log:5/1h"),
+        ("5/day", "log:5/1d"),
+        ("5/2days", "log:5/2d"),
+        ("5/week", "log:5/1w"),
+        ("fixed:5/2weeks", "fixed:5/2w"),
+        ("5/m,ban=2hours", "log:5/1m,ban=2h"),
         ("5/h", "log:5/1h"),
         ("5/7d", "log:5/1w"),
         ("5/366d", "log:5/366d"),
@@ -52,9 +67,9 @@ fn every_form_has_its_canonical_text() {
 #[test]
 fn every_fault_says_what_was_expected() {
     for (text, fault) in [
-        ("", "no period, expected limit/period such as 20/1m"),
-        ("20", "no period, expected limit/period such as 20/1m"),
-        ("log:20", "no period, expected limit/period such as 20/1m"),
+        ("", "the period is missing, expected limit/period such as 20/1m"),
+        ("20", "the period is missing, expected limit/period such as 20/1m"),
+        ("log:20", "the period is missing, expected limit/period such as 20/1m"),
         ("foo:20/m", "unknown algorithm 'foo', expected log, window, fixed, bucket or leaky"),
         ("Log:20/m", "unknown algorithm 'Log', expected log, window, fixed, bucket or leaky"),
         (":20/m", "unknown algorithm '', expected log, window, fixed, bucket or leaky"),
@@ -75,10 +90,7 @@ fn every_fault_says_what_was_expected() {
         ("5/1.5h", "the period '1.5h' cannot be read, expected an integer and a unit such as 90s"),
         ("5/-1h", "the period '-1h' cannot be read, expected an integer and a unit such as 90s"),
         ("5/m/2", "the period 'm/2' cannot be read, expected an integer and a unit such as 90s"),
-        ("5/60", "the period '60' has no known unit, expected ms, s, m, h, d, w or month"),
-        ("5/x", "the period 'x' has no known unit, expected ms, s, m, h, d, w or month"),
-        ("5/2min", "the period '2min' has no known unit, expected ms, s, m, h, d, w or month"),
-        ("5/M", "the period 'M' has no known unit, expected ms, s, m, h, d, w or month"),
+        ("bucket:10", "the period is missing, expected limit/period such as 20/1m"),
         ("5/0s", "the period is out of range, expected 1ms..366d"),
         ("5/367d", "the period is out of range, expected 1ms..366d"),
         ("5/99999999999999999999ms", "the period is out of range, expected 1ms..366d"),
@@ -105,7 +117,6 @@ fn every_fault_says_what_was_expected() {
         ("5/m,count", "option 'count' has no value, expected count= and all or allowed"),
         ("5/m,count=none", "count is 'none', expected all or allowed"),
         ("5/m,ban", "option 'ban' has no value, expected ban= and a period such as 10m"),
-        ("5/m,ban=5", "ban '5' has no known unit, expected ms, s, m, h, d or w"),
         ("5/m,ban=", "ban '' cannot be read, expected an integer and a unit such as 90s"),
         ("5/m,ban=0s", "ban is out of range, expected a period of 1ms..366d"),
         ("5/m,ban=month", "ban is out of range, expected a period of 1ms..366d"),
@@ -136,6 +147,19 @@ fn every_fault_says_what_was_expected() {
         ("leaky:5/m,queue=", "queue is '', expected an integer 0..1000000000"),
     ] {
         assert_eq!(error(text), format!("rule '{text}': {fault}"));
+    }
+}
+
+#[test]
+fn an_unknown_unit_is_answered_with_the_known_ones() {
+    const KNOWN: &str = "expected ms, s (sec, second), m (min, minute), h (hour), d (day)";
+    for period in ["60", "x", "2mi", "minutess", "Minute", "months", "M"] {
+        let (text, end) = (format!("5/{period}"), ", w (week) or month");
+        let fault = format!("the period '{period}' has no known unit, {KNOWN}{end}");
+        assert_eq!(error(&text), format!("rule '{text}': {fault}"));
+        let (text, end) = (format!("5/m,ban={period}"), " or w (week)");
+        let fault = format!("ban '{period}' has no known unit, {KNOWN}{end}");
+        assert_eq!(error(&text), format!("rule '{text}': {fault}"));
     }
 }
 

@@ -1,0 +1,134 @@
+//! How a command is used, in one line: what `COMMAND DOCS` says of its arguments,
+//! in the notation of redis-cli.
+//!
+//! ```text
+//! RL.BLOCK key [EX seconds|PX milliseconds] [REASON reason]
+//! RL.EXPLAIN rule [rule ...]
+//! ```
+
+use std::sync::OnceLock;
+
+use redis_module::raw;
+
+use super::args::Args;
+use super::commands::{Command, Param};
+
+static COMMANDS: OnceLock<Vec<&'static Command>> = OnceLock::new();
+
+/// Keeps the commands that were registered, for when one is called wrongly.
+pub(super) fn keep(commands: impl Iterator<Item = &'static Command>) {
+    // A server that loads the module again after a failed load brings the same ones.
+    let _ = COMMANDS.set(commands.collect());
+}
+
+/// The usage of the command that a call is of: of a subcommand if it names one.
+pub(super) fn of(call: Args<'_>) -> Option<String> {
+    let mut words = call.bytes();
+    usage(COMMANDS.get()?, words.next()?, words.next())
+}
+
+fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<String> {
+    let called = commands.iter().filter(|command| command.words().0.eq_ignore_ascii_case(name));
+    let is_sub = |own: &[u8]| sub.is_some_and(|sub| own.eq_ignore_ascii_case(sub));
+    if let Some(command) = called.clone().find(|command| command.words().1.is_some_and(is_sub)) {
+        return Some(format!("{} {}", upper(name), line(command)));
+    }
+    let subs: Vec<_> = called.clone().filter(|command| command.words().1.is_some()).collect();
+    if subs.is_empty() {
+        return called.copied().next().map(line);
+    }
+    let lines: Vec<_> = subs.into_iter().map(|command| line(command)).collect();
+    Some(format!("{} {}", upper(name), lines.join(" | ")))
+}
+
+/// A command's last word and its arguments.
+fn line(command: &Command) -> String {
+    let (name, sub) = command.words();
+    let args = command.args.iter().map(notation);
+    std::iter::once(upper(sub.unwrap_or(name))).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+fn upper(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_uppercase()
+}
+
+fn notation(param: &Param) -> String {
+    let parts = |between| param.parts.iter().map(notation).collect::<Vec<_>>().join(between);
+    let value = match param.kind {
+        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN => String::new(),
+        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF => parts("|"),
+        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK => parts(" "),
+        _ => param.name.to_string_lossy().into_owned(),
+    };
+    let one = match param.token {
+        None => value,
+        Some(token) if value.is_empty() => token.to_string_lossy().into_owned(),
+        Some(token) => format!("{} {value}", token.to_string_lossy()),
+    };
+    let has = |flag| param.flags & flag != 0;
+    let all =
+        if has(raw::REDISMODULE_CMD_ARG_MULTIPLE) { format!("{one} [{one} ...]") } else { one };
+    if has(raw::REDISMODULE_CMD_ARG_OPTIONAL) { format!("[{all}]") } else { all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::commands::{Audience, Keys};
+    use super::*;
+    use std::ffi::CStr;
+
+    const RULES: Param = Param::string(c"rule").repeated();
+
+    const fn command(name: &'static CStr, args: &'static [Param]) -> Command {
+        Command {
+            name,
+            handler: None,
+            flags: c"",
+            audience: Audience::Client,
+            keys: Keys::None,
+            summary: c"",
+            complexity: c"",
+            args,
+        }
+    }
+
+    static CHECK: Command = command(
+        c"rl.check",
+        &[
+            Param::key(),
+            Param::integer(c"cost").after(c"COST").optional(),
+            Param::word(c"full", c"FULL").optional(),
+            RULES,
+            Param::block(c"next", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional(),
+        ],
+    );
+    static END: Param = Param::one_of(
+        c"end",
+        &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"ms").after(c"PX")],
+    );
+    static BLOCK: Command = command(c"rl.block", &[Param::key(), END.optional()]);
+    static POLICY: Command = command(c"rl.policy", &[]);
+    static SET: Command = command(c"rl.policy|set", &[Param::string(c"name"), RULES]);
+    static LIST: Command = command(c"rl.policy|list", &[]);
+
+    #[test]
+    fn a_usage_reads_as_in_redis_cli() {
+        let commands = [&CHECK, &BLOCK, &POLICY, &SET, &LIST];
+        let check = "RL.CHECK key [COST cost] [FULL] rule [rule ...] \
+                     [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]";
+        for (call, expected) in [
+            ("rl.check", Some(check)),
+            ("RL.Check x", Some(check)),
+            ("rl.block", Some("RL.BLOCK key [EX seconds|PX ms]")),
+            ("rl.policy SET", Some("RL.POLICY SET name rule [rule ...]")),
+            ("rl.policy list", Some("RL.POLICY LIST")),
+            ("rl.policy", Some("RL.POLICY SET name rule [rule ...] | LIST")),
+            ("rl.policy other", Some("RL.POLICY SET name rule [rule ...] | LIST")),
+            ("rl.other", None),
+        ] {
+            let mut words = call.split(' ').map(str::as_bytes);
+            let given = usage(&commands, words.next().unwrap(), words.next());
+            assert_eq!(given.as_deref(), expected, "{call}");
+        }
+    }
+}
