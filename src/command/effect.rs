@@ -162,7 +162,7 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
             limiter.refund(units, effect.at_us, rules);
         }
         Action::Reset => {
-            limiter.reset();
+            limiter.reset(effect.at_us);
         }
         Action::Overrule { kind, until_us, reason, .. } => {
             limiter.set_override(Some(Override {

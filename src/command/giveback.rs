@@ -33,10 +33,10 @@ pub fn reset(call: &Call<'_>) -> Result<(), Failure> {
     let name = call.key_name()?;
     parse::nothing(call.after_key().bytes())?;
 
+    let now_us = clock::now_us();
     let mut key = call.open_write(name, &LIMITER)?;
-    let forgot = key.value().is_some_and(|limiter| limiter.reset());
+    let forgot = key.value().is_some_and(|limiter| limiter.reset(now_us));
     if forgot {
-        let now_us = clock::now_us();
         effect::settle(call, &mut key, name, now_us, now_us, || ("reset", Details::Nothing));
     }
     call.reply_integer(i64::from(forgot));

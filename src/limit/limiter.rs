@@ -209,6 +209,9 @@ impl Limiter {
     /// Records what a check did, unconditionally: deciding was done before, or
     /// on another server. The same call on equal limiters leaves them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
+        if change != Change::Nothing {
+            self.drop_ended_override(check.now_us);
+        }
         if check.cost > 0 && matches!(change, Change::Admitted | Change::Charged) {
             self.consume(check, change == Change::Charged);
         }
@@ -281,16 +284,37 @@ impl Limiter {
             };
             most = most.max(state.refund(rule, window_us, now_us, units));
         }
+        if most > 0 {
+            self.drop_ended_override(now_us);
+        }
         self.drop_emptied();
         most
     }
 
-    /// Forgets what was consumed, keeps a block or an exemption. Whether there
-    /// was anything to forget.
-    pub fn reset(&mut self) -> bool {
+    /// Forgets what was consumed, keeps a block or an exemption in force. Whether
+    /// there was anything to forget.
+    pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty();
+        if any {
+            self.drop_ended_override(now_us);
+        }
         self.retain(|_| false);
         any
+    }
+
+    /// A change of the key drops a block or an exemption that has ended: it would
+    /// keep the key large, and its checks slow.
+    fn drop_ended_override(&mut self, now_us: u64) {
+        if self.overrule().is_some_and(|overrule| !overrule.in_force(now_us)) {
+            self.set_override(None);
+        }
+    }
+
+    /// Ends a ban after its own length from now, if the clock stepped back since
+    /// it was set: otherwise it would last for the step as well. Whether it did.
+    pub fn shorten_ban(&mut self, now_us: u64) -> bool {
+        let Parts::Many(many) = &mut self.parts else { return false };
+        many.overrule.as_mut().is_some_and(|overrule| overrule.shorten(now_us))
     }
 
     /// The block or exemption, in force or not.

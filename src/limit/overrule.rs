@@ -42,10 +42,25 @@ impl Override {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
+    /// When it ends as seen at a time. A ban lasts no longer than its length from
+    /// then: if it would, the clock stepped back since it was set.
+    fn ends_seen_at(&self, now_us: u64) -> Option<u64> {
+        let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us));
+        self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
+    }
+
+    /// Ends a ban as it is seen to end at a time. Whether that is earlier.
+    pub(super) fn shorten(&mut self, now_us: u64) -> bool {
+        let seen = self.ends_seen_at(now_us);
+        let earlier = seen != self.until_us;
+        self.until_us = seen;
+        earlier
+    }
+
     /// Milliseconds until it ends, rounded up; -1 if it is for good.
     #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
-        self.ends().after(now_us).millis()
+        self.ends_seen_at(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
     }
 
     pub(super) fn in_force(&self, now_us: u64) -> bool {
@@ -72,5 +87,26 @@ mod tests {
         assert_eq!(left_ms(1_000, Some(2_000)), 1);
         assert_eq!(left_ms(3_000, Some(2_000)), 0);
         assert_eq!(left_ms(3_000, None), -1);
+    }
+
+    #[test]
+    fn a_ban_lasts_no_longer_than_its_length() {
+        let ban = |until_us, ban_us| Override {
+            kind: OverrideKind::Block,
+            until_us: Some(until_us),
+            ban_us,
+            reason: Box::default(),
+        };
+        let mut stepped = ban(10_000_000, Some(1_000_000));
+        assert_eq!(stepped.left_ms(9_000_000), 1_000);
+        assert!(!stepped.shorten(9_000_000));
+        assert_eq!(stepped.left_ms(4_000_000), 1_000);
+        assert!(stepped.shorten(4_000_000));
+        assert_eq!(stepped.until_us, Some(5_000_000));
+        assert!(!stepped.shorten(4_500_000));
+        // A block by hand ends when it was told to.
+        let mut block = ban(10_000_000, None);
+        assert!(!block.shorten(4_000_000));
+        assert_eq!(block.left_ms(4_000_000), 6_000);
     }
 }

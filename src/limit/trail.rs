@@ -4,6 +4,10 @@
 //! whatever the answer was; so does any other check that consumes. It is a
 //! ring: the newest push out the oldest.
 //!
+//! If the clock stepped back so far that the newest mark lies more than a window
+//! ahead, the trail begins anew: a key must not live for years because a clock
+//! once was wrong.
+//!
 //! It decides nothing, and matters for the longest window of the rules it was
 //! asked under, but for an hour at least: whoever wants to know why a limit of
 //! a second denied a request needs more than a second to ask.
@@ -46,7 +50,11 @@ impl Trail {
     /// Leaves a mark.
     pub fn leave(&mut self, mark: Mark, rules: &[Rule]) {
         let window_us = rules.iter().map(Rule::period_us).fold(HOUR_US, u64::max);
-        self.until_us = self.until_us.max(mark.time_us.saturating_add(window_us));
+        let latest_us = mark.time_us.saturating_add(window_us);
+        if self.marks.back().is_some_and(|newest| newest.time_us > latest_us) {
+            *self = Self { keep: self.keep, ..Self::default() };
+        }
+        self.until_us = self.until_us.max(latest_us);
         // First room, then the mark: a full ring does not grow for one that leaves at once.
         let others = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(1);
         while self.marks.len() > others {
@@ -68,6 +76,28 @@ impl Trail {
             if let Some(meta) = &mut mark.meta {
                 to.slice(meta);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::rules_of_line;
+
+    #[test]
+    fn a_history_from_too_far_ahead_begins_anew() {
+        let now_us = 1_700_000_000_000_000;
+        let mark = |time_us| Mark { time_us, cost: 1, verdict: Verdict::Allowed, meta: None };
+        let rules = rules_of_line("5/d");
+        let day_us = rules[0].period_us();
+        for (ahead_us, marks) in [(day_us, 3), (day_us + 1, 1), (3_650 * day_us, 1)] {
+            let mut trail = Trail { keep: 9, ..Trail::default() };
+            trail.leave(mark(now_us), &rules);
+            trail.leave(mark(now_us + ahead_us), &rules);
+            trail.leave(mark(now_us), &rules);
+            assert_eq!((trail.keep, trail.marks.len()), (9, marks), "{ahead_us} us ahead");
+            assert!(trail.until_us <= now_us + 2 * day_us);
         }
     }
 }

@@ -86,8 +86,8 @@ fn expiring_changes_nothing(traffic: &Traffic, ahead_us: u64) -> TestCaseResult 
                 prop_assert_eq!(back, eternal.refund(units, now_us, rules));
             }
             Action::Reset => {
-                key.limiter.reset();
-                eternal.reset();
+                key.limiter.reset(now_us);
+                eternal.reset(now_us);
             }
         }
         key.settle(now_us, now_us + ahead_us);

@@ -81,7 +81,7 @@ fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
         Action::Refund(units, of_rules) => {
             limiter.refund(units, now_us, if of_rules { rules } else { &[] });
         }
-        Action::Reset => drop(limiter.reset()),
+        Action::Reset => drop(limiter.reset(now_us)),
     }
 }
 

@@ -66,7 +66,7 @@ fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
                 prop_assert_eq!(back, model.refund(units, now_us, rules), "{:?}", call);
             }
             Action::Reset => {
-                limiter.reset();
+                limiter.reset(now_us);
                 model.reset();
             }
         }

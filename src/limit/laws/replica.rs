@@ -62,7 +62,7 @@ proptest! {
                         prop_assert_eq!(replica.refund(units, now_us, rules), back);
                     }
                 }
-                Action::Reset => prop_assert_eq!(primary.reset(), replica.reset()),
+                Action::Reset => prop_assert_eq!(primary.reset(now_us), replica.reset(now_us)),
             }
             prop_assert_eq!(&primary, &replica);
             prop_assert_eq!(encode(&primary), encode(&replica));
