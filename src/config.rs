@@ -12,6 +12,7 @@ use crate::limit::MAX_UNITS;
 use crate::parse::{Limits, MOST_RULES};
 use crate::policy;
 use crate::server::settings::{self, Setting};
+use crate::top;
 
 /// Rules of one key in a request.
 static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
@@ -22,7 +23,8 @@ static LOG_ENTRIES: Setting = Setting::number(c"log-entries", 128, 0, 1_000_000)
 /// Bytes of a `META` or a `REASON`.
 static MAX_META: Setting = Setting::number(c"max-meta", 256, 0, 65_536);
 /// Keys in the sketch of those most often denied; 0: none is kept.
-static TOP_SIZE: Setting = Setting::number(c"top-size", 128, 0, 100_000);
+static TOP_SIZE: Setting =
+    Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
 /// Whether a request may say what time it is.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
