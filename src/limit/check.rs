@@ -13,8 +13,8 @@
 //! cost if nothing else happens, so the longest wait of the rules that deny is
 //! the check's. Each rule, once it admits, goes on admitting, with one
 //! exception: a state forgotten because the clock stepped back by more than a
-//! window counts again once the clock has come near it. The wait is therefore
-//! tried against all the rules, where there is such a state.
+//! window counts again once the clock has come near it. Where there is such a
+//! state, `wait` looks beyond it.
 
 use super::limiter::{Change, Check, Limiter};
 use super::log::{Log, Needs};
@@ -23,6 +23,7 @@ use super::reading::{Moment, Reading, standing_time};
 use super::rule::{Kind, Rule};
 use super::ruling::{Ruling, Verdict, length, longer};
 use super::state::State;
+use super::wait::until_all_admit;
 use std::ops::Range;
 
 /// The answer to a check of one key.
@@ -126,33 +127,9 @@ fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclus
     } else if forgot {
         let checks = parts.iter().filter(|part| part.is_ruled());
         let checks = checks.map(|part| (&*part.limiter, part.check));
-        summary.wait_ms = tried_wait(checks, summary.wait_ms);
+        summary.wait_ms = until_all_admit(checks, summary.wait_ms);
     }
     Conclusion { summary, decider }
-}
-
-/// The wait, from this one on, after which every rule admits, those included
-/// whose state is forgotten now but will count then.
-fn tried_wait<'a>(
-    checks: impl Iterator<Item = (&'a Limiter, Check<'a>)> + Clone,
-    first_ms: i64,
-) -> i64 {
-    let mut wait_ms = first_ms;
-    let rules: usize = checks.clone().map(|(_, check)| check.rules.len()).sum();
-    // Every round but the last brings back a state that was forgotten.
-    for _ in 0..=rules {
-        let Ok(ms) = u64::try_from(wait_ms) else { return wait_ms };
-        let denials = checks.clone().filter_map(|(limiter, check)| {
-            let now_us = check.now_us.saturating_add(ms.saturating_mul(1_000));
-            limiter.survey(&Check { now_us, ..check }, |_| ()).denier
-        });
-        match denials.map(|(_, more_ms)| more_ms).max_by_key(|&more_ms| length(more_ms)) {
-            Some(more_ms) if more_ms >= 0 => wait_ms = wait_ms.saturating_add(more_ms),
-            Some(_) => return -1,
-            None => return wait_ms,
-        }
-    }
-    wait_ms
 }
 
 impl<'a> Part<'a> {
@@ -347,7 +324,7 @@ impl Limiter {
         let own = self.conclude(check, survey, denied, rulings);
         let mut summary = own.unwrap_or(Ruling::UNRULED);
         if denied && survey.forgot {
-            summary.wait_ms = tried_wait(std::iter::once((self, *check)), summary.wait_ms);
+            summary.wait_ms = until_all_admit(std::iter::once((self, *check)), summary.wait_ms);
         }
         answer(summary, None)
     }

@@ -4,6 +4,7 @@
 //! check      several rules, of one key or several, one answer, all or nothing
 //! straight   the same the short way, where all rules look at the key's one state
 //! ruling     what one rule says: five integers
+//! wait       how long a check waits for states that the clock will come near
 //! limiter    the key's value: states, and a block or an exemption
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
@@ -52,6 +53,7 @@ mod straight;
 mod term;
 mod trail;
 mod uint48;
+mod wait;
 mod window;
 
 pub use blocks::Blocks;
