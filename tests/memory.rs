@@ -40,7 +40,10 @@ fn long_log(c: &mut Connection) {
 
 fn with_large_values(body: impl Fn(&mut Server)) {
     server::on_all_with(
-        |b| b.module_args(&["max-rules", "1000", "max-log-entries", "1000000"]),
+        |b| {
+            let args = ["max-rules", "1000", "max-states", "1000", "max-log-entries", "1000000"];
+            b.module_args(&args)
+        },
         body,
     );
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! check      several rules, of one key or several, one answer, all or nothing
 //! straight   the same the short way, where all rules look at the key's one state
+//! deciding   which rule decides, and which bans
+//! crowd      how many states a key may hold
 //! ruling     what one rule says: five integers
 //! wait       how long a check waits for states that the clock will come near
 //! limiter    the key's value: states, and a block or an exemption
@@ -29,8 +31,10 @@ mod blocks;
 mod calendar;
 mod check;
 mod codec;
+mod crowd;
 mod deadline;
 mod debt;
+mod deciding;
 mod exact;
 mod explain;
 mod fixed;
@@ -57,9 +61,11 @@ mod wait;
 mod window;
 
 pub use blocks::Blocks;
-pub use check::{Ban, Conclusion, Outcome, Part, check};
+pub use check::{Conclusion, Outcome, Part, check};
 pub use codec::{DecodeError, decode, encode};
+pub use crowd::Crowd;
 pub use deadline::{Deadline, Expiry};
+pub use deciding::Ban;
 pub use explain::explain;
 pub use limiter::{Change, Check, Limiter};
 pub use overrule::{Override, OverrideKind};
