@@ -12,25 +12,37 @@ use crate::limit::MAX_UNITS;
 use crate::parse::{Limits, MOST_RULES};
 use crate::policy;
 use crate::server::settings::{self, Setting};
+use crate::top;
 
 /// Rules of one key in a request.
 static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
 /// The largest limit of a `log` rule.
 static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
+/// States of a key, beyond which a check makes no more.
+static MAX_STATES: Setting = Setting::number(c"max-states", 256, 1, 10_000);
 /// Checks with `META` that a key keeps; 0: none.
 static LOG_ENTRIES: Setting = Setting::number(c"log-entries", 128, 0, 1_000_000);
 /// Bytes of a `META` or a `REASON`.
 static MAX_META: Setting = Setting::number(c"max-meta", 256, 0, 65_536);
 /// Keys in the sketch of those most often denied; 0: none is kept.
-static TOP_SIZE: Setting = Setting::number(c"top-size", 128, 0, 100_000);
+static TOP_SIZE: Setting =
+    Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
 /// Whether a request may say what time it is.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
 /// Whether `RL.THROTTLE` is called `CL.THROTTLE` too.
 static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at_load();
 
-static ALL: [&Setting; 7] =
-    [&MAX_RULES, &MAX_LOG_ENTRIES, &LOG_ENTRIES, &MAX_META, &TOP_SIZE, &ALLOW_AT, &THROTTLE_ALIAS];
+static ALL: [&Setting; 8] = [
+    &MAX_RULES,
+    &MAX_LOG_ENTRIES,
+    &MAX_STATES,
+    &LOG_ENTRIES,
+    &MAX_META,
+    &TOP_SIZE,
+    &ALLOW_AT,
+    &THROTTLE_ALIAS,
+];
 
 /// The argument of `loadmodule` that sets a policy, once or more.
 const POLICY: &CStr = c"policy";
@@ -68,6 +80,13 @@ pub fn limits() -> Limits {
 #[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
+}
+
+/// How many states a key may hold.
+#[inline]
+#[must_use]
+pub fn max_states() -> usize {
+    number(&MAX_STATES).unwrap_or(usize::MAX)
 }
 
 /// How many keys the sketch of those most often denied follows.

@@ -32,6 +32,13 @@
 //! enters gets the smallest, with what that counted as its `error`, and its slot,
 //! buffer and all: nothing is allocated any more but for a longer key.
 //!
+//! # Long names
+//!
+//! Clients choose the names of keys, and nothing evicts what is here. So of a name
+//! only the first [`KEPT_BYTES`] are kept, with its length and the 64 bits of its
+//! hash, which the index needs anyway: two names with one beginning are two keys.
+//! A counter takes some 500 bytes at most, whatever is denied.
+//!
 //! # Lately
 //!
 //! Every half-life, counts are halved, and those that fall to nothing leave;
@@ -91,15 +98,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod shared;
+
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 /// In this time, a denial comes to count for half.
 pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
 
-/// Of the buffer of a key that leaves, its slot keeps no more than this.
-const SPARE_BYTES: usize = 256;
+/// How much of a name is kept.
+pub const KEPT_BYTES: usize = 256;
 
 /// For each counter.
 const CELLS: usize = 8;
@@ -136,7 +146,10 @@ struct Counter {
 
 #[derive(Debug, Default)]
 struct Slot {
+    /// The first [`KEPT_BYTES`] of the key's name; no more room than that either.
     key: Vec<u8>,
+    /// The length and the hash of the whole name.
+    len: usize,
     hash: u64,
     /// Where its counter is in the order.
     place: usize,
@@ -148,13 +161,30 @@ struct Slot {
 /// A key that is denied often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
+    /// The first [`KEPT_BYTES`] of its name.
     pub key: &'a [u8],
+    /// The length of the whole name, in bytes, and its hash.
+    pub len: usize,
+    pub hash: u64,
     /// Its denials, the older the less; too many by at most `error`.
     pub count: u64,
     pub error: u64,
     /// When it came in. What it was denied before then has faded, or is part of
     /// its error.
     pub since_us: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// The name; of one that was cut its beginning, hash and length. Only a cut
+    /// name is shown as more than [`KEPT_BYTES`].
+    #[must_use]
+    pub fn shown(&self) -> Cow<'a, [u8]> {
+        if self.len == self.key.len() {
+            return Cow::Borrowed(self.key);
+        }
+        let rest = format!("...#{:016x} ({} bytes)", self.hash, self.len);
+        Cow::Owned([self.key, rest.as_bytes()].concat())
+    }
 }
 
 impl Top {
@@ -166,7 +196,8 @@ impl Top {
         top
     }
 
-    /// Keeps at most so many keys from now on: the largest.
+    /// Keeps at most so many keys from now on, the largest, and no memory for
+    /// more.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
@@ -175,13 +206,18 @@ impl Top {
     }
 
     fn make_room(&mut self, counters: usize) {
+        if counters == 0 {
+            *self = Self::default();
+            return;
+        }
         self.missed = self.cells.iter().copied().fold(self.missed, u64::max);
         self.keep(counters);
         self.capacity = counters;
         self.cells = vec![self.missed; counters.saturating_mul(CELLS)];
-        if counters == 0 {
-            self.clear();
-        }
+        self.order.shrink_to(counters);
+        self.slots.shrink_to(counters);
+        let slots = &self.slots;
+        self.index.shrink_to(counters, |&slot| hash_of(slots, slot));
     }
 
     /// Forgets everything.
@@ -207,15 +243,15 @@ impl Top {
     pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.decay(now_us);
         let entry = |&Counter { count, slot }: &Counter| {
-            let Slot { key, error, since_us, .. } = self.slots.get(slot)?;
-            Some(Entry { key, count, error: *error, since_us: *since_us })
+            let &Slot { ref key, len, hash, error, since_us, .. } = self.slots.get(slot)?;
+            Some(Entry { key, len, hash, count, error, since_us })
         };
         self.order.iter().take(n).filter_map(entry).collect::<Vec<_>>().into_iter()
     }
 
     /// The slot of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
-        let has = |slot: &Slot| slot.hash == hash && slot.key == key;
+        let has = |slot: &Slot| slot.hash == hash && slot.len == key.len() && slot.key == kept(key);
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
@@ -253,7 +289,10 @@ impl Top {
     fn enter(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
         let at = if self.slots.len() < self.capacity { self.add() } else { self.vacate()? };
         let slot = self.slots.get_mut(at)?;
-        slot.key.extend_from_slice(key);
+        // Exactly: no slot gets more room than the longest name that is kept.
+        slot.key.reserve_exact(kept(key).len());
+        slot.key.extend_from_slice(kept(key));
+        slot.len = key.len();
         slot.hash = hash;
         slot.error = self.order.get(slot.place)?.count;
         slot.since_us = now_us;
@@ -276,7 +315,6 @@ impl Top {
         let slot = self.slots.get_mut(at)?;
         let hash = slot.hash;
         slot.key.clear();
-        slot.key.shrink_to(SPARE_BYTES);
         if let Ok(listed) = self.index.find_entry(hash, |&listed| listed == at) {
             listed.remove();
         }
@@ -286,8 +324,7 @@ impl Top {
 
     /// Enters a slot in the index.
     fn list(&mut self, slot: usize, hash: u64) {
-        let rehash = |&slot: &usize| self.slots.get(slot).map_or(0, |slot| slot.hash);
-        self.index.insert_unique(hash, slot, rehash);
+        self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
     }
 
     /// Adds one to a counter: it becomes the first of its equals, and then the
@@ -378,6 +415,15 @@ impl Top {
             self.list(place, hash);
         }
     }
+}
+
+/// What is kept of a name.
+fn kept(key: &[u8]) -> &[u8] {
+    key.get(..KEPT_BYTES).unwrap_or(key)
+}
+
+fn hash_of(slots: &[Slot], slot: usize) -> u64 {
+    slots.get(slot).map_or(0, |slot| slot.hash)
 }
 
 /// A number halved so many times, rounded down.

@@ -40,7 +40,10 @@ fn long_log(c: &mut Connection) {
 
 fn with_large_values(body: impl Fn(&mut Server)) {
     server::on_all_with(
-        |b| b.module_args(&["max-rules", "1000", "max-log-entries", "1000000"]),
+        |b| {
+            let args = ["max-rules", "1000", "max-states", "1000", "max-log-entries", "1000000"];
+            b.module_args(&args)
+        },
         body,
     );
 }
@@ -233,6 +236,63 @@ fn blocks_and_exemptions_can_be_set_when_memory_is_full() {
                 assert_eq!(ask::<String>(&mut c, &format!("RL.EXEMPT {key}")), "OK");
                 let exempt: [i64; 5] = ask(&mut c, &format!("RL.PEEK {key} 5/h"));
                 assert_eq!(exempt, [0, -1, -1, 0, 0], "{key}");
+            }
+        },
+    );
+}
+
+/// Has so many keys denied, each once, whose names of this length differ in the end.
+fn deny(c: &mut Connection, keys: usize, name_len: usize) {
+    let beginning = "x".repeat(name_len - 8);
+    let at_once = (8 << 20) / name_len;
+    for first in (0..keys).step_by(at_once) {
+        let mut checks = redis::pipe();
+        for n in first..keys.min(first + at_once) {
+            checks.cmd("RL.CHECK").arg(format!("{beginning}{n:08}")).arg("0/h").ignore();
+        }
+        let () = checks.query(c).unwrap();
+    }
+}
+
+#[test]
+fn denials_of_long_names_evict_no_key() {
+    const KEYS: i64 = 5_000;
+    const LONG: usize = 4 << 20;
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, &format!("DEBUG POPULATE {KEYS} k 100"));
+        // The denied request itself lies in the server's buffers, twice or so.
+        let room = used_memory(&mut c) + (20 * LONG) as f64;
+        let () = ask(&mut c, "CONFIG SET maxmemory-policy allkeys-lru");
+        let () = ask(&mut c, &format!("CONFIG SET maxmemory {room}"));
+        deny(&mut c, 60, LONG);
+        assert_eq!(info(&mut c, "stats", "evicted_keys"), 0.0);
+        assert_eq!(ask::<i64>(&mut c, "DBSIZE"), KEYS);
+        let rows: Vec<(String, i64, i64)> = ask(&mut c, "RL.TOP COUNT 100");
+        assert_eq!(rows.len(), 60);
+        assert!(rows.iter().all(|(name, ..)| name.ends_with(" (4194304 bytes)")), "{rows:?}");
+    });
+}
+
+#[test]
+fn a_smaller_top_size_gives_memory_back_at_once() {
+    const ROWS: usize = 20_000;
+    server::on_all_with(
+        |builder| builder.module_args(&["top-size", &ROWS.to_string()]),
+        |server| {
+            if !server.flavor().is_7_or_later() {
+                return; // There the size is that of the start.
+            }
+            let mut c = server.connect();
+            deny(&mut c, 2 * ROWS, 300);
+            for (size, kept) in [("100", 100), ("0", 0)] {
+                deny(&mut c, 2 * ROWS, 300);
+                let full = used_memory(&mut c);
+                let () = ask(&mut c, &format!("CONFIG SET ratelimit.top-size {size}"));
+                let returned = full - used_memory(&mut c);
+                assert!(returned > ROWS as f64 * 300.0, "top-size {size}: {returned} bytes");
+                assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP COUNT 100000").len(), kept);
+                let () = ask(&mut c, &format!("CONFIG SET ratelimit.top-size {ROWS}"));
             }
         },
     );

@@ -282,6 +282,32 @@ fn a_million_keys_are_scanned_in_bounded_steps() {
 }
 
 #[test]
+fn a_small_database_is_seen_in_one_call_and_no_count_makes_a_call_long() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let _: String = ask(&mut c, "DEBUG POPULATE 3000 plain 10");
+        let _: String = ask(&mut c, "RL.BLOCK ip EX 1000");
+        let (next, rows): (String, Vec<Row>) = ask(&mut c, "RL.BLOCKS 0");
+        assert_eq!((next.as_str(), rows.len()), ("0", 1));
+
+        const KEYS: usize = 100_000;
+        let _: String = ask(&mut c, &format!("DEBUG POPULATE {KEYS} other 10"));
+        for options in ["", " COUNT 1000000", " COUNT 1000000000 MATCH ip"] {
+            let (mut cursor, mut calls, mut found) = ("0".to_string(), 0, 0);
+            while calls == 0 || cursor != "0" {
+                let line = format!("RL.BLOCKS {cursor}{options}");
+                let (next, rows): (String, Vec<Row>) = ask(&mut c, &line);
+                (cursor, calls, found) = (next, calls + 1, found + rows.len());
+            }
+            // The last place of the table that a call looks at may hold several keys.
+            assert!(calls > KEYS / 4_200, "{KEYS} keys in {calls} calls");
+            assert!(calls < 2 * KEYS / 4_096, "{KEYS} keys in {calls} calls");
+            assert!(found > 0);
+        }
+    });
+}
+
+#[test]
 fn a_scan_looks_and_does_not_touch() {
     server::on_all_with(
         |builder| builder.config("maxmemory-policy", "allkeys-lfu"),

@@ -224,7 +224,8 @@ fn a_replica_of_a_replica_holds_the_same() {
 #[test]
 fn a_replica_takes_what_its_own_settings_would_refuse() {
     server::on_all_with(quiet, |primary| {
-        let strict = ["allow-at", "no", "max-rules", "1", "max-log-entries", "1"];
+        let strict =
+            ["allow-at", "no", "max-rules", "1", "max-log-entries", "1", "max-states", "1"];
         let replica = quiet(primary.flavor().builder()).module_args(&strict);
         let replica = replica.replica_of(primary).start();
         Workload::new(5).pour(5_000, &mut primary.connect());

@@ -6,8 +6,9 @@ use super::scratch::{self, Scratch};
 use super::top;
 use super::words::Words;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Check, Limiter, Outcome, Rule, Ruling, Verdict};
-use crate::server::{Arg, Call, Event, Failure, clock};
+use crate::limit::{Check, Crowd, Limiter, Outcome, Rule, Ruling, Verdict};
+use crate::parse::error::Excerpt;
+use crate::server::{Arg, Args, Call, Event, Failure, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
@@ -22,7 +23,10 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         let now_us = request.at_us.unwrap_or(clock_us);
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
-        let outcome = datatype::update(&mut key, |limiter| limiter.check(&check, rulings))?;
+        let max_states = config::max_states();
+        let decide = |limiter: &mut Limiter| limiter.check_within(max_states, &check, rulings);
+        let outcome = datatype::update(&mut key, decide)?
+            .map_err(|crowd| crowded(call.args().from(1), crowd))?;
 
         let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
         if done.is_something() {
@@ -66,6 +70,13 @@ pub fn count(
     if verdict != Verdict::Allowed {
         top::denied(call, name, clock_us);
     }
+}
+
+/// The error of a check that would leave one of its keys with too many states.
+#[cold]
+pub fn crowded(keys: Args<'_>, crowd: Crowd) -> Failure {
+    let key = keys.get(crowd.part).map_or(&[][..], Arg::bytes);
+    Failure::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
 }
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`

@@ -5,6 +5,7 @@
 //! server makes one transaction of it.
 
 use super::answer::{self, Shown};
+use super::check;
 use super::effect::{self, Done};
 use super::scratch::{self, Scratch};
 use super::top;
@@ -36,7 +37,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         let parts = keys.iter_mut().enumerate();
         let mut parts: Vec<_> =
             parts.map(|(index, key)| Part::new(key.limiter(), asked(index))).collect();
-        let conclusion = limit::check(&mut parts, rulings);
+        let conclusion = limit::check(&mut parts, config::max_states(), rulings)
+            .map_err(|crowd| check::crowded(names, crowd))?;
 
         if request.check.full {
             for part in &parts {

@@ -17,9 +17,9 @@ use super::spelled::Spelled;
 use super::{check, effect};
 use crate::datatype::{self, LIMITER};
 use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Ruling, Verdict};
-use crate::metrics;
 use crate::parse::{self, Quantity};
 use crate::server::{Arg, Call, Details, Failure, WriteKey, clock};
+use crate::{config, metrics};
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
@@ -54,8 +54,10 @@ impl At<'_, '_> {
     /// Decides, and consumes if the answer says so.
     fn take(&mut self, cost: u32) -> Result<Outcome, Failure> {
         let check = Check::new(self.rule, cost, self.now_us);
-        let outcome =
-            datatype::update(&mut self.key, |limiter| limiter.check(&check, self.rulings))?;
+        let max_states = config::max_states();
+        let decide = |limiter: &mut Limiter| limiter.check_within(max_states, &check, self.rulings);
+        let outcome = datatype::update(&mut self.key, decide)?
+            .map_err(|crowd| check::crowded(self.call.args().from(1), crowd))?;
         if outcome.change != Change::Nothing {
             self.settle("admit", cost);
         }

@@ -6,6 +6,7 @@
 //!             every rule reads
 //! all keys    all admit: consume from all
 //!             one denies: consume from none (but count=all)
+//!             one would hold too many states: nothing is done (see `crowd`)
 //! the deciding rule, or the longest block -> five integers
 //! ```
 //!
@@ -13,9 +14,11 @@
 //! cost if nothing else happens, so the longest wait of the rules that deny is
 //! the check's. Each rule, once it admits, goes on admitting, with one
 //! exception: a state forgotten because the clock stepped back by more than a
-//! window counts again once the clock has come near it. The wait is therefore
-//! tried against all the rules, where there is such a state.
+//! window counts again once the clock has come near it. Where there is such a
+//! state, `wait` looks beyond it.
 
+use super::crowd::Crowd;
+use super::deciding::{Ban, longest_denier};
 use super::limiter::{Change, Check, Limiter};
 use super::log::Log;
 use super::needs::Needs;
@@ -24,6 +27,7 @@ use super::reading::{Moment, Reading, standing_time};
 use super::rule::{Kind, Rule};
 use super::ruling::{Ruling, Verdict, length, longer};
 use super::state::State;
+use super::wait::until_all_admit;
 use std::ops::Range;
 
 /// The answer to a check of one key.
@@ -35,14 +39,6 @@ pub struct Outcome {
     pub ban: Option<Ban>,
     /// A block or an exemption answered, no rule was looked at.
     pub overruled: Option<OverrideKind>,
-}
-
-/// A block set by a rule's `ban=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ban {
-    /// Which of the check's rules set it.
-    pub rule: usize,
-    pub until_us: u64,
 }
 
 /// One key of a check.
@@ -84,22 +80,49 @@ pub struct Conclusion {
     pub decider: Option<usize>,
 }
 
+/// What happens to the keys of a check, settled before anything is changed.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    denied: bool,
+    /// The denial is charged to the `count=all` rules.
+    charges: bool,
+}
+
 /// Decides over several keys, and consumes from all of them if the answer says
 /// so. No two parts may be one key, and all ask at one time, with one cost and
 /// one text. `rulings` gets one ruling a rule, part by part, and none of a part
 /// that a block or an exemption answers for; their resets are left for
 /// [`Limiter::fill_resets`].
-pub fn check(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Conclusion {
+///
+/// # Errors
+/// [`Crowd`], and nothing changed, if a key would come to hold more states than
+/// `max_states`.
+pub fn check(
+    parts: &mut [Part<'_>],
+    max_states: usize,
+    rulings: &mut Vec<Ruling>,
+) -> Result<Conclusion, Crowd> {
+    let plan = look(parts, rulings);
+    for (index, part) in parts.iter().enumerate() {
+        part.fits(plan, max_states).map_err(|crowd| Crowd { part: index, ..crowd })?;
+    }
+    Ok(carry_out(parts, plan, rulings))
+}
+
+fn look(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Plan {
     rulings.clear();
     for part in parts.iter_mut() {
         part.look(rulings);
     }
     let denied = parts.iter().any(Part::denied);
-    let charges = denied && parts.iter().all(Part::may_be_charged);
+    Plan { denied, charges: denied && parts.iter().all(Part::may_be_charged) }
+}
+
+fn carry_out(parts: &mut [Part<'_>], plan: Plan, rulings: &mut [Ruling]) -> Conclusion {
     for part in parts.iter_mut() {
-        part.consume(denied, charges, rulings);
+        part.consume(plan, rulings);
     }
-    let conclusion = conclude(parts, denied, rulings);
+    let conclusion = conclude(parts, plan.denied, rulings);
     for part in parts.iter_mut() {
         part.finish(conclusion.summary.verdict);
     }
@@ -127,33 +150,9 @@ fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclus
     } else if forgot {
         let checks = parts.iter().filter(|part| part.is_ruled());
         let checks = checks.map(|part| (&*part.limiter, part.check));
-        summary.wait_ms = tried_wait(checks, summary.wait_ms);
+        summary.wait_ms = until_all_admit(checks, summary.wait_ms);
     }
     Conclusion { summary, decider }
-}
-
-/// The wait, from this one on, after which every rule admits, those included
-/// whose state is forgotten now but will count then.
-fn tried_wait<'a>(
-    checks: impl Iterator<Item = (&'a Limiter, Check<'a>)> + Clone,
-    first_ms: i64,
-) -> i64 {
-    let mut wait_ms = first_ms;
-    let rules: usize = checks.clone().map(|(_, check)| check.rules.len()).sum();
-    // Every round but the last brings back a state that was forgotten.
-    for _ in 0..=rules {
-        let Ok(ms) = u64::try_from(wait_ms) else { return wait_ms };
-        let denials = checks.clone().filter_map(|(limiter, check)| {
-            let now_us = check.now_us.saturating_add(ms.saturating_mul(1_000));
-            limiter.survey(&Check { now_us, ..check }, |_| ()).denier
-        });
-        match denials.map(|(_, more_ms)| more_ms).max_by_key(|&more_ms| length(more_ms)) {
-            Some(more_ms) if more_ms >= 0 => wait_ms = wait_ms.saturating_add(more_ms),
-            Some(_) => return -1,
-            None => return wait_ms,
-        }
-    }
-    wait_ms
 }
 
 impl<'a> Part<'a> {
@@ -213,6 +212,12 @@ impl<'a> Part<'a> {
         &self.rulings
     }
 
+    /// The answer to a check of this key alone.
+    const fn outcome(&self, conclusion: Conclusion) -> Outcome {
+        let (change, ban, overruled) = (self.change(), self.ban(), self.overruled());
+        Outcome { summary: conclusion.summary, change, ban, overruled }
+    }
+
     const fn is_ruled(&self) -> bool {
         matches!(self.found, Found::Ruled(_))
     }
@@ -247,28 +252,41 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn consume(&mut self, denied: bool, charges: bool, rulings: &mut [Ruling]) {
-        let Found::Ruled(survey) = &mut self.found else { return };
-        let check = &self.check;
-        let rulings = rulings.get_mut(self.rulings.clone()).unwrap_or_default();
-        if check.cost == 0 {
-            return;
+    /// What a plan does to the states of this key.
+    fn change_by(&self, plan: Plan) -> Change {
+        let charged = plan.charges && self.check.rules.iter().any(Rule::counts_all);
+        match self.found {
+            Found::Ruled(_) if self.check.cost == 0 => Change::Nothing,
+            Found::Ruled(_) if !plan.denied => Change::Admitted,
+            Found::Ruled(_) if charged => Change::Charged,
+            _ => Change::Nothing,
         }
-        if !denied {
-            self.change = Change::Admitted;
-            self.limiter.record(check, self.change);
-            for ruling in rulings {
-                ruling.take(check.cost);
-            }
-        } else if charges && check.rules.iter().any(Rule::counts_all) {
-            self.change = Change::Charged;
-            self.limiter.record(check, self.change);
-            let mut places = rulings.iter_mut();
-            *survey = self.limiter.survey(check, |ruling| {
-                if let Some(place) = places.next() {
-                    *place = ruling;
+    }
+
+    fn fits(&self, plan: Plan, max_states: usize) -> Result<(), Crowd> {
+        self.limiter.has_room(&self.check, self.change_by(plan), max_states)
+    }
+
+    fn consume(&mut self, plan: Plan, rulings: &mut [Ruling]) {
+        self.change = self.change_by(plan);
+        let rulings = rulings.get_mut(self.rulings.clone()).unwrap_or_default();
+        match self.change {
+            Change::Admitted => {
+                self.limiter.record(&self.check, self.change);
+                for ruling in rulings {
+                    ruling.take(self.check.cost);
                 }
-            });
+            }
+            Change::Charged => {
+                self.limiter.record(&self.check, self.change);
+                let mut places = rulings.iter_mut();
+                self.found = Found::Ruled(self.limiter.survey(&self.check, |ruling| {
+                    if let Some(place) = places.next() {
+                        *place = ruling;
+                    }
+                }));
+            }
+            Change::Nothing | Change::Marked(_) => {}
         }
     }
 
@@ -314,7 +332,38 @@ impl Limiter {
         self.check_straight(asked, rulings).unwrap_or_else(|| self.check_at_length(asked, rulings))
     }
 
-    /// The same the long way.
+    /// As [`Self::check`], of a key that may hold so many states, 1 or more.
+    ///
+    /// # Errors
+    /// [`Crowd`], and nothing changed, if it would come to hold more.
+    #[inline]
+    pub fn check_within(
+        &mut self,
+        max_states: usize,
+        asked: &Check<'_>,
+        rulings: &mut Vec<Ruling>,
+    ) -> Result<Outcome, Crowd> {
+        // The short way ends with one state at most.
+        match self.check_straight(asked, rulings) {
+            Some(outcome) => Ok(outcome),
+            None => self.check_within_at_length(max_states, asked, rulings),
+        }
+    }
+
+    #[inline(never)]
+    fn check_within_at_length(
+        &mut self,
+        max_states: usize,
+        asked: &Check<'_>,
+        rulings: &mut Vec<Ruling>,
+    ) -> Result<Outcome, Crowd> {
+        let mut parts = [Part::new(self, *asked)];
+        let conclusion = check(&mut parts, max_states, rulings)?;
+        let [part] = &parts;
+        Ok(part.outcome(conclusion))
+    }
+
+    /// As [`Self::check`], the long way.
     #[inline(never)]
     pub(super) fn check_at_length(
         &mut self,
@@ -322,10 +371,10 @@ impl Limiter {
         rulings: &mut Vec<Ruling>,
     ) -> Outcome {
         let mut parts = [Part::new(self, *asked)];
-        let Conclusion { summary, .. } = check(&mut parts, rulings);
+        let plan = look(&mut parts, rulings);
+        let conclusion = carry_out(&mut parts, plan, rulings);
         let [part] = &parts;
-        let (change, ban, overruled) = (part.change(), part.ban(), part.overruled());
-        Outcome { summary, change, ban, overruled }
+        part.outcome(conclusion)
     }
 
     /// The same without consuming.
@@ -348,7 +397,7 @@ impl Limiter {
         let own = self.conclude(check, survey, denied, rulings);
         let mut summary = own.unwrap_or(Ruling::UNRULED);
         if denied && survey.forgot {
-            summary.wait_ms = tried_wait(std::iter::once((self, *check)), summary.wait_ms);
+            summary.wait_ms = until_all_admit(std::iter::once((self, *check)), summary.wait_ms);
         }
         answer(summary, None)
     }
@@ -429,68 +478,5 @@ impl Limiter {
             .state_of(rule)
             .map_or(Moment::At(0), |state| state.clears(rule, needs.window_us_of(rule), now_us));
         clears.after(now_us).millis()
-    }
-}
-
-/// The rule with the longest wait of those that deny, and that wait, when one
-/// more has spoken.
-#[inline]
-pub(super) fn longest_denier(
-    so_far: Option<(usize, i64)>,
-    (index, rule, ruling): (usize, &Rule, Ruling),
-) -> Option<(usize, i64)> {
-    let denies = ruling.verdict == Verdict::Limited && !rule.is_shadow();
-    let longest = so_far.is_none_or(|(_, ms)| length(ruling.wait_ms) > length(ms));
-    if denies && longest { Some((index, ruling.wait_ms)) } else { so_far }
-}
-
-impl<'a> Check<'a> {
-    /// The deciding rule: the one that denies longest, else the one with the
-    /// least remaining and the longest turn of all. None if all are shadows.
-    #[inline]
-    pub(super) fn deciding(
-        &self,
-        denier: Option<(usize, i64)>,
-        denied: bool,
-        rulings: &mut [Ruling],
-    ) -> Option<(&'a Rule, Ruling)> {
-        let mut turn_ms = 0;
-        let mut least: Option<(&Rule, Ruling)> = None;
-        for (rule, ruling) in self.rules.iter().zip(rulings.iter_mut()) {
-            if denied && ruling.verdict == Verdict::Allowed {
-                ruling.wait_ms = 0;
-            }
-            if !rule.is_shadow() {
-                turn_ms = longer(turn_ms, ruling.wait_ms);
-                if least.is_none_or(|(_, least)| ruling.remaining < least.remaining) {
-                    least = Some((rule, *ruling));
-                }
-            }
-        }
-        match denier {
-            Some((denier, _)) => Some((self.rules.get(denier)?, *rulings.get(denier)?)),
-            None => least.map(|(rule, least)| (rule, Ruling { wait_ms: turn_ms, ..least })),
-        }
-    }
-
-    /// Whether there is a time at which the cost could pass.
-    fn can_ever_pass(&self) -> bool {
-        self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))
-    }
-
-    /// The longest ban of the rules that deny.
-    fn ban(&self, rulings: &[Ruling]) -> Option<Ban> {
-        let mut longest: Option<Ban> = None;
-        for (rule, (index, ruling)) in self.rules.iter().zip(rulings.iter().enumerate()) {
-            if ruling.verdict != Verdict::Limited || rule.is_shadow() {
-                continue;
-            }
-            let Some(ban_us) = rule.ban_us() else { continue };
-            let until_us = self.now_us.saturating_add(ban_us);
-            if longest.is_none_or(|longest| until_us > longest.until_us) {
-                longest = Some(Ban { rule: index, until_us });
-            }
-        }
-        longest
     }
 }

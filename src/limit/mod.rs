@@ -3,7 +3,10 @@
 //! ```text
 //! check      several rules, of one key or several, one answer, all or nothing
 //! straight   the same the short way, where all rules look at the key's one state
+//! deciding   which rule decides, and which bans
+//! crowd      how many states a key may hold
 //! ruling     what one rule says: five integers
+//! wait       how long a check waits for states that the clock will come near
 //! limiter    the key's value: states, and a block or an exemption
 //! state      what one rule consumed, in the form of its algorithm:
 //!              log (over a series), window, fixed (over a calendar),
@@ -30,8 +33,10 @@ mod blocks;
 mod calendar;
 mod check;
 mod codec;
+mod crowd;
 mod deadline;
 mod debt;
+mod deciding;
 mod exact;
 mod explain;
 mod fixed;
@@ -56,12 +61,15 @@ mod straight;
 mod term;
 mod trail;
 mod uint48;
+mod wait;
 mod window;
 
 pub use blocks::Blocks;
-pub use check::{Ban, Conclusion, Outcome, Part, check};
+pub use check::{Conclusion, Outcome, Part, check};
 pub use codec::{DecodeError, decode, encode};
+pub use crowd::Crowd;
 pub use deadline::{Deadline, Expiry};
+pub use deciding::Ban;
 pub use explain::explain;
 pub use limiter::{Change, Check, Limiter};
 pub use outlook::Outlook;

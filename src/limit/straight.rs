@@ -12,7 +12,8 @@
 //! anything is changed and goes the long way, in `check`, which decides from
 //! the start. Both ways ask the same functions, and come to the same answer.
 
-use super::check::{Outcome, longest_denier};
+use super::check::Outcome;
+use super::deciding::longest_denier;
 use super::limiter::{Change, Check, Limiter};
 use super::log::Log;
 use super::needs::Needs;

@@ -14,6 +14,10 @@ use std::ops::RangeInclusive;
 const COUNT: RangeInclusive<u64> = 1..=1_000_000_000;
 /// What is shown if nobody says how much.
 const FEW: usize = 10;
+/// The most keys that one `RL.BLOCKS` examines, which takes the server a few
+/// milliseconds; and how many it does if nobody says less: a small database is
+/// seen in one call.
+const SCANNED: u64 = 4_096;
 
 /// How many checks an `RL.LOG` shows.
 ///
@@ -61,6 +65,7 @@ pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<TopRequest, Parse
 pub struct ScanRequest<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
+    /// How many keys to examine, at most [`SCANNED`].
     pub count: u64,
 }
 
@@ -84,7 +89,7 @@ pub fn scan<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ScanRequest<'a>,
         }
     }
     args.finish("MATCH or COUNT")?;
-    Ok(ScanRequest { cursor, pattern, count: count.unwrap_or(FEW as u64) })
+    Ok(ScanRequest { cursor, pattern, count: count.unwrap_or(SCANNED).min(SCANNED) })
 }
 
 /// That no argument is left.
@@ -112,9 +117,13 @@ mod tests {
         assert_eq!(log(words("count 3")), Ok(3));
         assert_eq!(top(words("")), Ok(TopRequest { count: 10, reset: false }));
         assert_eq!(top(words("RESET COUNT 2")), Ok(TopRequest { count: 2, reset: true }));
-        assert_eq!(scan(words("0")), Ok(ScanRequest { cursor: 0, pattern: None, count: 10 }));
+        assert_eq!(scan(words("0")), Ok(ScanRequest { cursor: 0, pattern: None, count: SCANNED }));
         let all = ScanRequest { cursor: 17, pattern: Some(b"ip:*"), count: 500 };
         assert_eq!(scan(words("17 COUNT 500 MATCH ip:*")), Ok(all));
+        for count in [SCANNED + 1, 1_000_000_000] {
+            let asked = scan(words(&format!("0 COUNT {count}"))).map(|request| request.count);
+            assert_eq!(asked, Ok(SCANNED));
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redis_module::{Context, raw};
 
 use super::OK;
+use super::args::Args;
+use super::call::Call;
 use super::callback::guarded;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,11 @@ pub struct Setting {
     /// The server's flags of a configuration.
     flags: u32,
     value: AtomicI64,
+    /// What is done, with the new value, once `CONFIG SET` has changed it.
+    changed: Option<Changed>,
 }
+
+type Changed = fn(&Call<'_>, i64);
 
 impl Setting {
     #[must_use]
@@ -43,13 +49,19 @@ impl Setting {
 
     const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-        Self { name, kind, flags, value: AtomicI64::new(default) }
+        Self { name, kind, flags, value: AtomicI64::new(default), changed: None }
     }
 
     /// The same, but not to be changed once the module is loaded.
     #[must_use]
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
+    }
+
+    /// The same, with something to do when it is changed by `CONFIG SET`.
+    #[must_use]
+    pub const fn when_changed(self, changed: Changed) -> Self {
+        Self { changed: Some(changed), ..self }
     }
 
     /// A number's value.
@@ -91,6 +103,7 @@ impl Setting {
     fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
         let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (name, default) = (self.name.as_ptr(), self.get());
+        let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
         // SAFETY: the server copies the name; the setting it is given lives for
         // ever and is only read and written atomically.
         let status = unsafe {
@@ -108,7 +121,7 @@ impl Setting {
                     max,
                     Some(get_number),
                     Some(set_number),
-                    None,
+                    apply,
                     privdata,
                 ),
                 (Kind::Switch, _, Some(register)) => register(
@@ -118,7 +131,7 @@ impl Setting {
                     self.flags,
                     Some(get_switch),
                     Some(set_switch),
-                    None,
+                    apply,
                     privdata,
                 ),
                 _ => return Ok(()),
@@ -254,6 +267,23 @@ unsafe extern "C" fn set_switch(
 ) -> c_int {
     // SAFETY: registered with this.
     guarded((), || unsafe { setting(privdata) }.set(i64::from(value != 0)));
+    OK
+}
+
+/// `CONFIG SET` has set all that it was given.
+unsafe extern "C" fn apply_change(
+    ctx: *mut raw::RedisModuleCtx,
+    privdata: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    guarded((), || {
+        // SAFETY: registered with this; the server executes `CONFIG SET`, and
+        // the context is alive until we return.
+        let (setting, call) = unsafe { (setting(privdata), Call::new(ctx, Args::default())) };
+        if let Some(changed) = setting.changed {
+            changed(&call, setting.get());
+        }
+    });
     OK
 }
 

@@ -28,7 +28,7 @@ pub enum Values {
 
 use Values::{Integer, YesNo};
 
-pub const SETTINGS: [Setting; 6] = [
+pub const SETTINGS: [Setting; 7] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -45,6 +45,15 @@ pub const SETTINGS: [Setting; 6] = [
         effects: &[
             ("4", &["RL.PEEK k 5/s"], "ratelimit.max-log-entries"),
             ("5", &["RL.PEEK k 5/s"], "int(0), int(5), int(5)"),
+        ],
+    },
+    Setting {
+        name: "max-states",
+        default: "256",
+        values: Integer(1..=10_000),
+        effects: &[
+            ("1", &["RL.CHECK k bucket:5/s fixed:9/d"], "ratelimit.max-states"),
+            ("2", &["RL.CHECK k bucket:5/s fixed:9/d"], "int(0), int(5), int(4)"),
         ],
     },
     Setting {

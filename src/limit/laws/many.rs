@@ -63,7 +63,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         }
     }
     let mut rulings = Vec::new();
-    let conclusion = limit::check(&mut parts, &mut rulings);
+    let conclusion = limit::check(&mut parts, usize::MAX, &mut rulings).expect("room");
     for part in &parts {
         part.limiter().fill_resets(part.check(), &mut rulings[part.rulings().clone()]);
     }

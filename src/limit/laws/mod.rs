@@ -12,6 +12,7 @@
 //! many             all of it over several keys at once
 //! straight         the short way to an answer is as good as the long one
 //! replica          recording what was decided gives an equal limiter
+//! crowd            how many states a key may hold
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
 //! drift            nothing drifts in ten million requests
@@ -21,6 +22,7 @@
 mod atomic;
 mod callers;
 mod codec;
+mod crowd;
 mod drift;
 mod examples;
 mod expiry;

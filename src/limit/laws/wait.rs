@@ -5,10 +5,14 @@
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
-use crate::limit::rule::{DAY_US, MAX_PERIOD_US, Rule};
-use crate::limit::{Limiter, Verdict};
+use crate::limit::rule::{DAY_US, MAX_PERIOD_US, MS_US, Rule, SECOND_US};
+use crate::limit::{self, Change, Check, Limiter, Part, Verdict};
+use crate::parse::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+use std::ops::Range;
+use std::slice;
+use std::time::Instant;
 
 /// The law, for one denied request.
 fn holds(
@@ -93,4 +97,65 @@ proptest! {
     fn of_changing_rules(traffic in changing(4, 60)) {
         holds_throughout(&traffic)?;
     }
+}
+
+/// A millisecond short of twice the window of a [`chain`].
+const STEP_US: u64 = 2 * SECOND_US - MS_US;
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// Rules that each consumed at another time, [`STEP_US`] apart, and deny from a
+/// second before that to a second after. At the start the states of all but the
+/// first are forgotten, and each comes back just before the previous rule admits.
+fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
+    let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
+    let rules = rules_of_line(&names.join(" "));
+    let mut limiter = Limiter::default();
+    // Latest first, so that nothing is stale.
+    for (rule, link) in rules.iter().rev().zip(links.rev()) {
+        let last_us = START_US + link * STEP_US;
+        let rule = slice::from_ref(rule);
+        limiter.record(&Check::new(rule, 1, last_us), Change::Admitted);
+    }
+    (limiter, rules)
+}
+
+#[test]
+fn of_a_chain_of_forgotten_states_up_to_its_first_gap() {
+    for links in [1, 2, 7, 300] {
+        let (mut limiter, rules) = chain(0..links);
+        let (denied, _) = peek(&limiter, &rules, 1, START_US);
+        let wait_ms = (links - 1) * STEP_US / MS_US + 1_000;
+        assert_eq!(denied.summary.wait_ms, wait_ms as i64);
+        // Without the state in the middle, whose rule then admits throughout.
+        limiter.refund(1, START_US + links / 2 * STEP_US, &rules[links as usize / 2..][..1]);
+        let (denied, _) = peek(&limiter, &rules, 1, START_US);
+        let gap_ms = (links / 2).saturating_sub(1) * STEP_US / MS_US + 1_000;
+        let gap_ms = if links == 1 { 0 } else { gap_ms };
+        assert_eq!(denied.summary.wait_ms, gap_ms as i64, "{links}");
+    }
+}
+
+/// Each forgotten state is read once, however many come back one after the other.
+#[test]
+fn costs_little_more_behind_a_step_of_the_clock() {
+    const KEYS: u64 = 64;
+    const RULES: u64 = 32;
+    let mut keys: Vec<_> = (0..KEYS).map(|key| chain(key * RULES..(key + 1) * RULES)).collect();
+    let mut least = |now_us: u64| {
+        let rounds = (0..10).map(|_| {
+            let mut parts: Vec<_> = keys
+                .iter_mut()
+                .map(|(limiter, rules)| Part::new(limiter, Check::new(rules, 1, now_us)))
+                .collect();
+            let start = Instant::now();
+            let conclusion = limit::check(&mut parts, usize::MAX, &mut Vec::new());
+            assert_eq!(conclusion.expect("room").summary.verdict, Verdict::Limited);
+            start.elapsed()
+        });
+        rounds.min().expect("rounds")
+    };
+    // The last link alone denies then, and nothing is forgotten.
+    let last_us = START_US + (KEYS * RULES - 1) * STEP_US;
+    let (plain, behind) = (least(last_us), least(START_US));
+    assert!(behind < plain * 10, "{behind:?} behind a step back, {plain:?} without");
 }
