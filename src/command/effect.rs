@@ -19,7 +19,7 @@ use super::expiry;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
-use crate::parse::{self, Action};
+use crate::parse::{self, Action, Overruled};
 use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
 
 /// What a check did to a key.
@@ -106,7 +106,7 @@ pub fn tell_overrule(
     expiry: Expiry,
 ) {
     let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
-    let details = Details::Overrule { until_us, reason: &overrule.reason };
+    let details = Details::Overrule { until_us, ban_us: overrule.ban_us, reason: &overrule.reason };
     tell(call, name, at_us, expiry, || (word, details));
 }
 
@@ -164,13 +164,9 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
         Action::Reset => {
             limiter.reset(effect.at_us);
         }
-        Action::Overrule { kind, until_us, reason, .. } => {
-            limiter.set_override(Some(Override {
-                kind,
-                until_us,
-                ban_us: None,
-                reason: reason.into(),
-            }));
+        Action::Overrule(Overruled { kind, until_us, ban_us, reason, .. }) => {
+            let reason = reason.into();
+            limiter.set_override(Some(Override { kind, until_us, ban_us, reason }));
         }
         Action::Lift(_) => limiter.set_override(None),
     }
@@ -179,8 +175,8 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
 /// The keyspace event of what was done, the same on a replica as on its primary.
 const fn event(action: &Action<'_>) -> Option<&'static CStr> {
     match action {
-        Action::Overrule { by_rule: true, .. } => Some(c"rl.ban"),
-        Action::Overrule { kind, .. } => Some(set_event(*kind)),
+        Action::Overrule(Overruled { by_rule: true, .. }) => Some(c"rl.ban"),
+        Action::Overrule(Overruled { kind, .. }) => Some(set_event(*kind)),
         Action::Lift(kind) => Some(lift_event(*kind)),
         Action::Check { .. } | Action::Refund { .. } | Action::Reset => None,
     }
