@@ -18,8 +18,11 @@ use std::ffi::CStr;
 use super::expiry;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
-use crate::parse::{self, Action, Overruled};
+use crate::limit::{
+    self, Change, Check, DecodeError, Expiry, Limiter, Override, OverrideKind, Rule, Verdict,
+};
+use crate::newer;
+use crate::parse::{self, Action, Overruled, ParseError};
 use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
 
 /// What a check did to a key.
@@ -134,7 +137,11 @@ pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.APPLY is internal: only a primary's link and the loader may use it")?;
     scratch::with(call, |Scratch { rules, .. }| {
         let name = call.key_name()?;
-        let effect = parse::apply(call.after_key().bytes(), rules)?;
+        let effect =
+            parse::apply(call.after_key().bytes(), rules).map_err(|error| match error {
+                newer @ ParseError::NewerEffect { .. } => newer::refuse(call, newer.to_string()),
+                error => error.into(),
+            })?;
 
         let mut key = call.open_write(name, &LIMITER)?;
         datatype::update(&mut key, |limiter| perform(&effect, rules, limiter))?;
@@ -196,6 +203,9 @@ pub const fn lift_event(kind: OverrideKind) -> &'static CStr {
     }
 }
 
+/// What to do about a value of a newer version.
+const UPGRADE: &str = "it was written by a newer version of the module; upgrade this server first";
+
 /// `RL.LOAD`: the key holds this from now on; its expiry stays.
 pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.LOAD is internal: only a primary's link and the loader may use it")?;
@@ -204,8 +214,11 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     if call.args().len() != 3 {
         return Err(Failure::WrongArity);
     }
-    let loaded = limit::decode(payload.bytes())
-        .map_err(|error| Failure::Because(error.to_string().into()))?;
+    let loaded = limit::decode(payload.bytes()).map_err(|error| match error {
+        // Version 0 never was, and all others up to the newest are read.
+        DecodeError::Version(1..) => newer::refuse(call, format!("{error}; {UPGRADE}")),
+        error => Failure::Because(error.to_string().into()),
+    })?;
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| *limiter = loaded)?;

@@ -186,7 +186,7 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
     version: u64,
     is_marked: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, ParseError> {
-    let mut check = |fields: &mut Cursor<'a, I>, change| {
+    let check = |fields: &mut Cursor<'a, I>, change| {
         let cost = fields.integer("units", UNITS)?;
         let meta = match is_marked(fields) {
             true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
