@@ -5,8 +5,7 @@ use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::lend;
-use crate::limit;
+use super::{lend, payload};
 use crate::policy;
 use crate::server::io;
 
@@ -22,7 +21,7 @@ pub(super) unsafe extern "C" fn rewrite(
                 io::rewrite_policy(aof, policy.name().as_bytes(), policy.texts().args());
             }
             if let Some(limiter) = lend(value) {
-                io::rewrite(aof, key, &limit::encode(limiter));
+                io::rewrite(aof, key, &payload(limiter));
             }
         });
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::{ENCODING, NOTHING, give, lend};
+use super::{ENCODING, NOTHING, give, lend, payload};
 use crate::limit;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
@@ -34,7 +34,7 @@ pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c
     unsafe {
         io::guarded_save(rdb, || {
             if let Some(limiter) = lend(value) {
-                io::save(rdb, &limit::encode(limiter));
+                io::save(rdb, &payload(limiter));
             }
         });
     }
