@@ -83,3 +83,26 @@ fn without_it_on_one_master_only_keys_there_are_refused() {
         }
     });
 }
+
+/// What a slot brings with it as commands is its keys.
+#[test]
+fn a_slot_that_migrates_leaves_the_policies_of_its_new_master() {
+    cluster::on_all(|cluster| {
+        if cluster.flavor().name != "valkey-9.1" {
+            return; // Valkey has it from 9.0 on.
+        }
+        let [from, to, ..] = &cluster.masters()[..] else { panic!("three masters") };
+        let slot = from.slots[0];
+        let [key]: [String; 1] = cluster.keys_in(&[slot], 1).try_into().expect("a key");
+        let (mut f, mut t) = (cluster.connect(from), cluster.connect(to));
+        let () = ask(&mut f, "RL.POLICY SET free 5/h");
+        let () = ask(&mut t, "RL.POLICY SET free 7/h");
+        let _: Value = ask(&mut f, &format!("RL.CHECK {key} @free"));
+        let job = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id);
+        let () = ask(&mut f, &job);
+        eventually("the slot to move", || cluster.owns(to, &[slot]));
+        assert_eq!(known(&mut t), policies(&["free log:7/1h"]));
+        let moved: [i64; 5] = ask(&mut t, &format!("RL.PEEK {key} @free"));
+        assert_eq!(moved[2], 6, "of seven, one was consumed before it moved");
+    });
+}

@@ -216,7 +216,7 @@ static TABLE: [Command; 24] = [
         flags: c"readonly",
         audience: Audience::Administrator,
         keys: Keys::None,
-        tips: c"request_policy:special response_policy:special nondeterministic_output",
+        tips: c"request_policy:special nondeterministic_output",
         summary: c"Scans the keyspace for keys that are blocked or exempt.",
         complexity: c"O(1) a step, O(N) for a whole scan with N keys in the database.",
         args: &[
@@ -253,7 +253,7 @@ static TABLE: [Command; 24] = [
         flags: c"readonly",
         audience: Audience::Operator,
         keys: Keys::None,
-        tips: c"request_policy:all_shards response_policy:special nondeterministic_output",
+        tips: c"request_policy:all_shards nondeterministic_output",
         summary: c"Shows the keys of this server that were most often denied lately.",
         complexity: c"O(K) with K the setting top-size.",
         args: &[COUNT, Param::word(c"reset", c"RESET").optional()],
@@ -277,7 +277,9 @@ static TABLE: [Command; 24] = [
         flags: c"write",
         audience: Audience::Administrator,
         keys: Keys::None,
-        tips: c"",
+        // For clients that do not look at the tips of subcommands, redis-py 8 among
+        // them.
+        tips: c"request_policy:all_shards",
         summary: c"Keeps rules under a name.",
         complexity: c"Depends on subcommand.",
         args: &[],

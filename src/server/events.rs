@@ -81,7 +81,7 @@ pub fn register(ctx: &Context, handler: OnOccasion) {
         };
         status == Some(super::OK)
     };
-    subscribe(raw::REDISMODULE_EVENT_MODULE_CHANGE);
+    subscribe(raw::REDISMODULE_EVENT_CRON_LOOP);
     subscribe(raw::REDISMODULE_EVENT_PERSISTENCE);
     // Of these two each server knows one.
     subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
@@ -106,8 +106,13 @@ unsafe extern "C" fn on_event(
     guarded((), || {
         let ctx = EventContext { ctx };
         match event.id {
-            // Ours is the first that ends its loading with us listening.
-            raw::REDISMODULE_EVENT_MODULE_CHANGE => ctx.soon_ready(),
+            // A module is not told that it was loaded itself; the next turn of the
+            // server's clock is after that.
+            raw::REDISMODULE_EVENT_CRON_LOOP => {
+                if !WAS_READY.load(Ordering::Relaxed) {
+                    ctx.soon_ready();
+                }
+            }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 listeners::may_come();
                 if subevent == NOW_PRIMARY {
@@ -156,6 +161,8 @@ const NOW_PRIMARY: u64 = 0;
 const LOADED: u64 = 3;
 const NOT_LOADED: u64 = 4;
 
+/// Whether the server was ready once.
+static WAS_READY: AtomicBool = AtomicBool::new(false);
 /// Whether a timer is set for the moment when the server is ready.
 static IS_READY_SOON: AtomicBool = AtomicBool::new(false);
 
@@ -168,6 +175,7 @@ unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
             ctx.set_timer(PAUSED_MS, on_ready);
         } else {
             IS_READY_SOON.store(false, Ordering::Relaxed);
+            WAS_READY.store(true, Ordering::Relaxed);
             ctx.tell(Occasion::Ready);
         }
     });

@@ -101,7 +101,7 @@ const COMMANDS: [Expected; 24] = [
         name: "rl.blocks",
         flags: "readonly",
         key: "",
-        tips: "request_policy:special response_policy:special nondeterministic_output",
+        tips: "request_policy:special nondeterministic_output",
         syntax: "cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
     },
     Expected {
@@ -122,7 +122,7 @@ const COMMANDS: [Expected; 24] = [
         name: "rl.top",
         flags: "readonly",
         key: "",
-        tips: "request_policy:all_shards response_policy:special nondeterministic_output",
+        tips: "request_policy:all_shards nondeterministic_output",
         syntax: "[COUNT count:integer] [RESET]",
     },
     Expected {
@@ -139,7 +139,13 @@ const COMMANDS: [Expected; 24] = [
         tips: CLOCK,
         syntax: THROTTLE,
     },
-    Expected { name: "rl.policy", flags: "write", key: "", tips: "", syntax: "" },
+    Expected {
+        name: "rl.policy",
+        flags: "write",
+        key: "",
+        tips: "request_policy:all_shards",
+        syntax: "",
+    },
     Expected {
         name: "rl.policy|set",
         flags: "write denyoom",
