@@ -154,8 +154,8 @@ pub fn write(info: &Info) {
     fields.add(c"bucket_rules", BUCKET_RULES.get());
     fields.add(c"leaky_rules", LEAKY_RULES.get());
     fields.add(c"clock_steps_back", CLOCK_STEPS.get());
-    fields.add(c"values", values());
     fields.add(c"unreadable_effects", UNREADABLE.get());
+    fields.add(c"values", values());
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::limit::DecodeError;
 use crate::metrics;
 use crate::server::{Call, Failure, Occasion, end, log};
 
@@ -38,6 +39,23 @@ pub fn refuse(call: &Call<'_>, why: String) -> Failure {
         ));
     }
     Failure::Because(why.into())
+}
+
+/// Whether a value cannot be read as it is of a newer version. Version 0 never was,
+/// and all others up to the newest are read.
+pub const fn is_newer(error: &DecodeError) -> bool {
+    matches!(error, DecodeError::Version(1..))
+}
+
+/// Why a value cannot be read, and what to do about it where something can be done.
+pub fn explain(error: &DecodeError) -> String {
+    if is_newer(error) {
+        format!(
+            "{error}; it was written by a newer version of the module; upgrade this server first"
+        )
+    } else {
+        error.to_string()
+    }
 }
 
 /// Refuses a question about keys on a replica that skipped something.

@@ -29,10 +29,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use client::{ask, info, raw_reply, refusal, replicated};
-use dump::unpacked;
+use dump::{Dump, unpacked};
 use golden::{Golden, all};
 use recorded::Player;
-use redis::{Connection, Value, cmd};
+use redis::{Connection, RedisResult, Value, cmd};
 use server::{Builder, Flavor, Server, eventually};
 use tempfile::TempDir;
 
@@ -169,6 +169,22 @@ fn an_append_only_file_of_a_newer_version_keeps_the_server_from_starting() {
             assert_eq!(kept.expect("the file"), aof, "{}", flavor.name);
         }
     }
+}
+
+#[test]
+fn a_value_of_a_newer_version_is_refused_with_the_remedy() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let _: Value = ask(&mut c, "RL.CHECK k 5/h");
+        let newer = Dump::of(&mut c, "k").with_payload(b"\x7fx");
+        let restored: RedisResult<()> =
+            cmd("RESTORE").arg("copy").arg(0).arg(newer.bytes()).query(&mut c);
+        assert!(restored.is_err());
+        let log = server.log();
+        for part in ["version 127", REMEDY, "upgrade this server first"] {
+            assert!(log.contains(part), "«{log}» does not say «{part}»");
+        }
+    });
 }
 
 const QUESTIONS: [&str; 4] = ["RL.PEEK log 5/h", "RL.INFO log", "RL.LOG log", "RL.BLOCKS 0"];

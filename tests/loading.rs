@@ -4,9 +4,9 @@
 mod server;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use redis::{Connection, RedisResult, cmd};
+use redis::{Connection, RedisResult, Value, cmd};
 use server::{Flavor, Server};
 use settings::{SETTINGS, defaults, edit_config, run, told, with_values};
 
@@ -49,6 +49,24 @@ fn a_rewrite_keeps_the_arguments_of_loadmodule() {
             }
         },
     );
+}
+
+#[test]
+fn the_modules_version_is_that_of_the_package() {
+    let numbers = env!("CARGO_PKG_VERSION").split('-').next().expect("numbers").split('.');
+    let numbers: Vec<i64> = numbers.map(|number| number.parse().expect("a number")).collect();
+    let [major, minor, patch] = numbers[..] else { panic!("three numbers: {numbers:?}") };
+    server::on_all(|server| {
+        let list: Vec<HashMap<String, Value>> =
+            cmd("MODULE").arg("LIST").query(&mut server.connect()).unwrap();
+        let ours = list.iter().find(|module| module["name"] == name("ratelimit"));
+        let version = &ours.expect("the module is listed")["ver"];
+        assert_eq!(*version, Value::Int(major * 10_000 + minor * 100 + patch));
+    });
+}
+
+fn name(text: &str) -> Value {
+    Value::BulkString(text.as_bytes().to_vec())
 }
 
 /// Runs a test on each server, which runs without the module; given is the module's path.

@@ -18,9 +18,7 @@ use std::ffi::CStr;
 use super::expiry;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{
-    self, Change, Check, DecodeError, Expiry, Limiter, Override, OverrideKind, Rule, Verdict,
-};
+use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
 use crate::newer;
 use crate::parse::{self, Action, Overruled, ParseError};
 use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
@@ -203,9 +201,6 @@ pub const fn lift_event(kind: OverrideKind) -> &'static CStr {
     }
 }
 
-/// What to do about a value of a newer version.
-const UPGRADE: &str = "it was written by a newer version of the module; upgrade this server first";
-
 /// `RL.LOAD`: the key holds this from now on; its expiry stays.
 pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.LOAD is internal: only a primary's link and the loader may use it")?;
@@ -214,10 +209,13 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     if call.args().len() != 3 {
         return Err(Failure::WrongArity);
     }
-    let loaded = limit::decode(payload.bytes()).map_err(|error| match error {
-        // Version 0 never was, and all others up to the newest are read.
-        DecodeError::Version(1..) => newer::refuse(call, format!("{error}; {UPGRADE}")),
-        error => Failure::Because(error.to_string().into()),
+    let loaded = limit::decode(payload.bytes()).map_err(|error| {
+        let why = newer::explain(&error);
+        if newer::is_newer(&error) {
+            newer::refuse(call, why)
+        } else {
+            Failure::Because(why.into())
+        }
     })?;
 
     let mut key = call.open_write(name, &LIMITER)?;

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::{ENCODING, NOTHING, give, lend, payload};
-use crate::limit;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
+use crate::{limit, newer};
 
 /// Any bytes give a value, or an error that the server reports.
 pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
@@ -19,7 +19,7 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
                 Err(format!("encoding {encoding} of a rate limiter, expected {ENCODING}"))
             }
             None => Err(String::from("a rate limiter's payload ends too early")),
-            Some(payload) => limit::decode(payload.bytes()).map_err(|error| error.to_string()),
+            Some(payload) => limit::decode(payload.bytes()).map_err(|error| newer::explain(&error)),
         };
         value.map(give).unwrap_or_else(|why| {
             // SAFETY: as above.
