@@ -24,9 +24,10 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let max_states = config::max_states();
-        let decide = |limiter: &mut Limiter| limiter.check_within(max_states, &check, rulings);
-        let outcome = datatype::update(&mut key, decide)?
-            .map_err(|crowd| crowded(call.args().from(1), crowd))?;
+        let outcome = datatype::try_update(&mut key, |limiter| {
+            let decided = limiter.check_within(max_states, &check, rulings);
+            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
+        })?;
 
         let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
         if done.is_something() {

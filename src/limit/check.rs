@@ -102,31 +102,25 @@ pub fn check(
     max_states: usize,
     rulings: &mut Vec<Ruling>,
 ) -> Result<Conclusion, Crowd> {
-    let plan = look(parts, rulings);
-    for (index, part) in parts.iter().enumerate() {
-        part.fits(plan, max_states).map_err(|crowd| Crowd { part: index, ..crowd })?;
-    }
-    Ok(carry_out(parts, plan, rulings))
-}
-
-fn look(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Plan {
     rulings.clear();
     for part in parts.iter_mut() {
         part.look(rulings);
     }
     let denied = parts.iter().any(Part::denied);
-    Plan { denied, charges: denied && parts.iter().all(Part::may_be_charged) }
-}
-
-fn carry_out(parts: &mut [Part<'_>], plan: Plan, rulings: &mut [Ruling]) -> Conclusion {
+    let plan = Plan { denied, charges: denied && parts.iter().all(Part::may_be_charged) };
+    for (index, part) in parts.iter().enumerate() {
+        if part.limiter.is_near_crowd(part.check.rules.len(), max_states) {
+            part.fits(plan, max_states).map_err(|crowd| Crowd { part: index, ..crowd })?;
+        }
+    }
     for part in parts.iter_mut() {
         part.consume(plan, rulings);
     }
-    let conclusion = conclude(parts, plan.denied, rulings);
+    let conclusion = conclude(parts, denied, rulings);
     for part in parts.iter_mut() {
         part.finish(conclusion.summary.verdict);
     }
-    conclusion
+    Ok(conclusion)
 }
 
 fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclusion {
@@ -210,12 +204,6 @@ impl<'a> Part<'a> {
     #[must_use]
     pub const fn rulings(&self) -> &Range<usize> {
         &self.rulings
-    }
-
-    /// The answer to a check of this key alone.
-    const fn outcome(&self, conclusion: Conclusion) -> Outcome {
-        let (change, ban, overruled) = (self.change(), self.ban(), self.overruled());
-        Outcome { summary: conclusion.summary, change, ban, overruled }
     }
 
     const fn is_ruled(&self) -> bool {
@@ -324,15 +312,9 @@ impl<'a> Part<'a> {
 }
 
 impl Limiter {
-    /// Decides, and consumes if the answer says so. `rulings` gets one ruling
-    /// a rule, or none behind a block or an exemption; their resets are left
-    /// for [`Self::fill_resets`].
-    #[inline]
-    pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        self.check_straight(asked, rulings).unwrap_or_else(|| self.check_at_length(asked, rulings))
-    }
-
-    /// As [`Self::check`], of a key that may hold so many states, 1 or more.
+    /// Decides, and consumes if the answer says so, of a key that may hold so
+    /// many states, 1 or more. `rulings` gets one ruling a rule, or none behind
+    /// a block or an exemption; their resets are left for [`Self::fill_resets`].
     ///
     /// # Errors
     /// [`Crowd`], and nothing changed, if it would come to hold more.
@@ -346,35 +328,39 @@ impl Limiter {
         // The short way ends with one state at most.
         match self.check_straight(asked, rulings) {
             Some(outcome) => Ok(outcome),
-            None => self.check_within_at_length(max_states, asked, rulings),
+            None => self.check_at_length_within(max_states, asked, rulings),
         }
     }
 
+    /// The same the long way.
     #[inline(never)]
-    fn check_within_at_length(
+    fn check_at_length_within(
         &mut self,
         max_states: usize,
         asked: &Check<'_>,
         rulings: &mut Vec<Ruling>,
     ) -> Result<Outcome, Crowd> {
         let mut parts = [Part::new(self, *asked)];
-        let conclusion = check(&mut parts, max_states, rulings)?;
+        let Conclusion { summary, .. } = check(&mut parts, max_states, rulings)?;
         let [part] = &parts;
-        Ok(part.outcome(conclusion))
+        let (change, ban, overruled) = (part.change(), part.ban(), part.overruled());
+        Ok(Outcome { summary, change, ban, overruled })
+    }
+
+    /// As [`Self::check_within`], of a key that may hold any number of states.
+    #[cfg(test)]
+    pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
+        self.check_within(usize::MAX, asked, rulings).expect("room for any number")
     }
 
     /// As [`Self::check`], the long way.
-    #[inline(never)]
+    #[cfg(test)]
     pub(super) fn check_at_length(
         &mut self,
         asked: &Check<'_>,
         rulings: &mut Vec<Ruling>,
     ) -> Outcome {
-        let mut parts = [Part::new(self, *asked)];
-        let plan = look(&mut parts, rulings);
-        let conclusion = carry_out(&mut parts, plan, rulings);
-        let [part] = &parts;
-        part.outcome(conclusion)
+        self.check_at_length_within(usize::MAX, asked, rulings).expect("room for any number")
     }
 
     /// The same without consuming.

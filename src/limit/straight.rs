@@ -23,7 +23,7 @@ use super::ruling::{Ruling, Verdict};
 use super::state::State;
 
 impl Limiter {
-    /// As [`Limiter::check`]; `None`, and nothing changed but `rulings`, if it
+    /// As [`Limiter::check_within`]; `None`, and nothing changed but `rulings`, if it
     /// takes the long way.
     pub(super) fn check_straight(
         &mut self,
