@@ -29,7 +29,8 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             decided.map_err(|crowd| crowded(call.args().from(1), crowd))
         })?;
 
-        let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
+        let banned = outcome.ban.is_some() || outcome.ban_shortened;
+        let done = Done { check, change: outcome.change, banned };
         if done.is_something() {
             let mut words = None;
             let written = call.args().last(request.rule_args);

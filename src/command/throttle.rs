@@ -61,6 +61,8 @@ impl At<'_, '_> {
         })?;
         if outcome.change != Change::Nothing {
             self.settle("admit", cost);
+        } else if outcome.ban_shortened {
+            effect::settle_ban(self.call, &mut self.key, self.name, self.now_us);
         }
         check::count(self.call, self.name, &outcome, self.rule, self.rulings, self.now_us);
         Ok(outcome)

@@ -37,6 +37,8 @@ pub struct Outcome {
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,
+    /// The key's ban ends earlier from now on: the clock stepped back.
+    pub ban_shortened: bool,
     /// A block or an exemption answered, no rule was looked at.
     pub overruled: Option<OverrideKind>,
 }
@@ -50,6 +52,7 @@ pub struct Part<'a> {
     denied: bool,
     change: Change,
     ban: Option<Ban>,
+    ban_shortened: bool,
     rulings: Range<usize>,
 }
 
@@ -159,6 +162,7 @@ impl<'a> Part<'a> {
             denied: false,
             change: Change::Nothing,
             ban: None,
+            ban_shortened: false,
             rulings: 0..0,
         }
     }
@@ -189,6 +193,12 @@ impl<'a> Part<'a> {
     #[must_use]
     pub const fn ban(&self) -> Option<Ban> {
         self.ban
+    }
+
+    /// Whether its ban ends earlier from now on.
+    #[must_use]
+    pub const fn ban_shortened(&self) -> bool {
+        self.ban_shortened
     }
 
     /// Whether a block or an exemption answered, and no rule was looked at.
@@ -296,9 +306,12 @@ impl<'a> Part<'a> {
         Some(own)
     }
 
-    /// Blocks a key that earned it, and tells the trail of a check that
+    /// Ends a ban earlier that the clock drew out, blocks a key that earned it, and tells the trail of a check that
     /// consumed nothing.
     fn finish(&mut self, verdict: Verdict) {
+        if self.overruled().is_some() {
+            self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
+        }
         if self.change == Change::Nothing && self.check.meta.is_some() {
             self.change = Change::Marked(verdict);
             self.limiter.record(&self.check, self.change);
@@ -343,8 +356,13 @@ impl Limiter {
         let mut parts = [Part::new(self, *asked)];
         let Conclusion { summary, .. } = check(&mut parts, max_states, rulings)?;
         let [part] = &parts;
-        let (change, ban, overruled) = (part.change(), part.ban(), part.overruled());
-        Ok(Outcome { summary, change, ban, overruled })
+        Ok(Outcome {
+            summary,
+            change: part.change(),
+            ban: part.ban(),
+            ban_shortened: part.ban_shortened(),
+            overruled: part.overruled(),
+        })
     }
 
     /// As [`Self::check_within`], of a key that may hold any number of states.
@@ -373,8 +391,13 @@ impl Limiter {
     #[inline(never)]
     pub(super) fn peek_at_length(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         rulings.clear();
-        let answer =
-            |summary, overruled| Outcome { summary, change: Change::Nothing, ban: None, overruled };
+        let answer = |summary, overruled| Outcome {
+            summary,
+            change: Change::Nothing,
+            ban: None,
+            ban_shortened: false,
+            overruled,
+        };
         if let Some((kind, summary)) = self.overruled(check.now_us) {
             return answer(summary, Some(kind));
         }

@@ -208,5 +208,5 @@ fn outcome(
     debug_assert!(change == Change::Nothing || !state.is_empty(), "nothing was consumed");
     let clears = state.plain().clears_at(rule, at_us);
     let summary = Ruling { reset_ms: clears.after(check.now_us).millis(), ..ruling };
-    Outcome { summary, change, ban: None, overruled: None }
+    Outcome { summary, change, ban: None, ban_shortened: false, overruled: None }
 }
