@@ -412,7 +412,7 @@ impl Limiter {
     }
 
     /// The answer of a block or an exemption, if one is in force.
-    fn overruled(&self, now_us: u64) -> Option<(OverrideKind, Ruling)> {
+    pub(super) fn overruled(&self, now_us: u64) -> Option<(OverrideKind, Ruling)> {
         let overrule = self.override_at(now_us)?;
         let answer = match overrule.kind {
             OverrideKind::Exempt => Ruling::UNRULED,
