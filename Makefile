@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 # Where the integration tests look for the module, for the servers, and for the module they compare it with.
 export RATELIMIT_MODULE ?= $(CURDIR)/target/release/libredis_ratelimit.so
+export RATELIMIT_FAULTY_MODULE ?= $(CURDIR)/target/faulty/libredis_ratelimit.so
 export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
 export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
@@ -19,7 +20,7 @@ LINKED := target/release/deps/libredis_ratelimit.so
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run test lint fmt unit integration cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run test lint fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,7 +54,12 @@ fmt: ## format the code
 unit: ## tests of the pure layers; no server needed
 	$(CARGO) test --profile checked --lib
 
-integration: build fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
+faulty: ## build the module with a fault that tests of saving ask for: target/faulty/libredis_ratelimit.so
+	$(CARGO) build --profile checked --lib --features fault-injection
+	mkdir -p target/faulty
+	cp target/checked/libredis_ratelimit.so target/faulty/
+
+integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test '*'
 
 cost: ## what a decision costs as the limit grows, without a server

@@ -30,10 +30,14 @@ static TOP_SIZE: Setting =
 /// Whether a request may say what time it is.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
+/// Whose policies are in force after a restart, of those that have one name: those
+/// saved, or those of the server's file.
+static POLICIES: Setting = Setting::choice(c"policies", &[c"saved", c"config"]);
+
 /// Whether `RL.THROTTLE` is called `CL.THROTTLE` too.
 static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at_load();
 
-static ALL: [&Setting; 8] = [
+static ALL: [&Setting; 9] = [
     &MAX_RULES,
     &MAX_LOG_ENTRIES,
     &MAX_STATES,
@@ -41,6 +45,7 @@ static ALL: [&Setting; 8] = [
     &MAX_META,
     &TOP_SIZE,
     &ALLOW_AT,
+    &POLICIES,
     &THROTTLE_ALIAS,
 ];
 
@@ -87,6 +92,12 @@ pub fn throttle_alias() -> bool {
 #[must_use]
 pub fn max_states() -> usize {
     number(&MAX_STATES).unwrap_or(usize::MAX)
+}
+
+/// Whether the policies of the server's file replace those that were saved.
+#[must_use]
+pub fn configured_policies_win() -> bool {
+    POLICIES.is(c"config")
 }
 
 /// How many keys the sketch of those most often denied follows.

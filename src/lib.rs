@@ -22,6 +22,7 @@
 //!
 //!   config     what can be set, one setting a line
 //!   policy     rules under a name
+//!   newer      what a newer version wrote, and how its loss is prevented
 //!   metrics    what was done, counted; top: whom it was denied most often
 //!   headed     a header and items in one block of memory                    unsafe
 //! ```
@@ -52,6 +53,7 @@ pub mod datatype;
 pub mod headed;
 pub mod limit;
 pub mod metrics;
+pub mod newer;
 pub mod parse;
 pub mod policy;
 pub mod server;
@@ -60,6 +62,7 @@ pub mod top;
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};
 use server::info::Sections;
+use server::{EventContext, Occasion};
 
 /// What happens at load, once the type is known to the server.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
@@ -67,11 +70,17 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         server::declare_options(ctx);
         config::load(ctx, args)?;
         server::commands::register(ctx, command::table(config::throttle_alias()))?;
-        server::events::register(ctx, policy::on);
+        server::events::register(ctx, on_occasion);
         let sections = Sections { always: metrics::write, unless_crashing: policy::write };
         server::info::register(ctx, sections);
         Ok(())
     })
+}
+
+/// What lies beside the keys follows them.
+fn on_occasion(ctx: &EventContext, occasion: Occasion) {
+    newer::on(occasion);
+    policy::on(ctx, occasion);
 }
 
 redis_module! {

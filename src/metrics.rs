@@ -40,6 +40,7 @@ static SHADOW_LIMITED: Counter = Counter::new();
 static PEEKS: Counter = Counter::new();
 static REFUNDS: Counter = Counter::new();
 static REFUNDED_UNITS: Counter = Counter::new();
+static UNREADABLE: Counter = Counter::new();
 static CLOCK_STEPS: Counter = Counter::new();
 static LOG_RULES: Counter = Counter::new();
 static WINDOW_RULES: Counter = Counter::new();
@@ -112,6 +113,17 @@ pub fn refunded(units: u64) {
     REFUNDED_UNITS.add(units);
 }
 
+/// A command of a newer version of the module was skipped.
+pub fn unreadable() {
+    UNREADABLE.add(1);
+}
+
+/// Values in memory, those included that are yet to be freed.
+#[must_use]
+pub fn values() -> u64 {
+    VALUES.load(Ordering::Relaxed)
+}
+
 /// A value came into memory.
 pub fn value_made() {
     VALUES.fetch_add(1, Ordering::Relaxed);
@@ -142,7 +154,8 @@ pub fn write(info: &Info) {
     fields.add(c"bucket_rules", BUCKET_RULES.get());
     fields.add(c"leaky_rules", LEAKY_RULES.get());
     fields.add(c"clock_steps_back", CLOCK_STEPS.get());
-    fields.add(c"values", VALUES.load(Ordering::Relaxed));
+    fields.add(c"values", values());
+    fields.add(c"unreadable_effects", UNREADABLE.get());
 }
 
 #[cfg(test)]

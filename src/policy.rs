@@ -12,10 +12,16 @@
 //!
 //! ```text
 //! loaded with the module      from its arguments
-//! then from RDB or AOF        those saved replace those of the same name
+//! then from RDB or AOF        those saved replace those of the same name, or with
+//!                             the setting `policies config` the other way round
 //! from a primary              those of the primary replace all
 //!   loaded in the background  staged, and put in force when all is loaded
 //! ```
+//!
+//! An AOF without an RDB file in front has no place for them, and only keys are
+//! asked to write to it: the first limiter that is rewritten writes them before
+//! itself. Where there is no limiter the server appends them when the rewriting
+//! child was born, if it has an AOF to append to.
 //!
 //! The lock is held for a moment only, never while the server is called (but for
 //! memory), so a call within a call finds it free.
@@ -26,15 +32,16 @@ use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::config;
 use crate::limit::rule::Name;
 use crate::limit::{Rule, Verdict};
 use crate::metrics::Counter;
 use crate::parse::{self, Fault, ParseError};
 use crate::server::info::Info;
-use crate::server::{EventContext, Occasion, Texts};
+use crate::server::{EventContext, Listener, Occasion, Texts};
 
 /// Rules under a name.
 #[derive(Debug)]
@@ -62,6 +69,8 @@ struct Store {
     in_force: Names,
     /// What comes from a primary while the old data still serves.
     staged: Option<Names>,
+    /// Those of the arguments of `loadmodule`.
+    configured: Names,
 }
 
 lazy_static! {
@@ -130,7 +139,34 @@ pub fn configure(text: &[u8], limits: &parse::Limits) -> Result<(), ParseError> 
     let mut rules = Vec::new();
     let name = parse::written_policy(text, Some(limits), &mut rules)?;
     set(name, &rules);
+    if let Some(policy) = get(name.as_bytes()) {
+        let replaced = store().configured.insert(name.as_bytes().into(), policy);
+        drop(replaced);
+    }
     Ok(())
+}
+
+/// Puts those of the arguments in force again, where others of their names were
+/// loaded.
+fn restore_configured() {
+    let configured: Vec<_> = store().configured.values().cloned().collect();
+    for policy in configured {
+        set(policy.name, &policy.rules);
+    }
+}
+
+/// Tells replicas of those that this server brought with it. A full
+/// synchronization has them, but a replica may go on without one.
+fn tell_replicas(ctx: &EventContext) {
+    let names: Vec<_> = store().configured.keys().cloned().collect();
+    for policy in names.iter().filter_map(|name| get(name)) {
+        tell(ctx, Listener::Replicas, &policy);
+    }
+}
+
+fn tell(ctx: &EventContext, to: Listener, policy: &Policy) {
+    let name = policy.name.as_bytes();
+    ctx.tell_only(to, c"RL.POLICY", c"SET", name, policy.texts.args());
 }
 
 /// A policy, if there is one of this name.
@@ -143,6 +179,12 @@ pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
 pub fn delete(name: &Name) -> bool {
     let removed = store_to_change().in_force.remove(name.as_bytes());
     removed.is_some()
+}
+
+/// Whether there is one.
+#[must_use]
+pub fn any() -> bool {
+    !store().in_force.is_empty()
 }
 
 /// All of them, by name.
@@ -269,7 +311,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     }
     let mut replaced = Vec::new();
     let mut store = store_to_change();
-    let Store { in_force, staged } = &mut *store;
+    let Store { in_force, staged, .. } = &mut *store;
     let names = staged.as_mut().unwrap_or(in_force);
     for policy in loaded {
         replaced.extend(names.insert(policy.name.as_bytes().into(), policy));
@@ -291,17 +333,34 @@ pub fn on(ctx: &EventContext, occasion: Occasion) {
                 drop(replaced);
             }
         }
-        Occasion::AofRewriteBegan => {
-            for policy in all() {
-                ctx.append_to_aof(
-                    c"RL.POLICY",
-                    c"SET",
-                    policy.name.as_bytes(),
-                    policy.texts.args(),
-                );
+        Occasion::Loaded => {
+            if ctx.is_primary() && config::configured_policies_win() {
+                restore_configured();
             }
         }
+        Occasion::Ready => {
+            if ctx.is_primary() {
+                tell_replicas(ctx);
+            }
+        }
+        Occasion::WritesAof => DUE_IN_AOF.store(true, Ordering::Relaxed),
+        Occasion::HasWritten => DUE_IN_AOF.store(false, Ordering::Relaxed),
+        Occasion::AofRewriteBegan => {
+            for policy in all() {
+                tell(ctx, Listener::Aof, &policy);
+            }
+        }
+        Occasion::NotLoaded | Occasion::Promoted => {}
     }
+}
+
+/// Whether this process writes an AOF that has no policies yet.
+static DUE_IN_AOF: AtomicBool = AtomicBool::new(false);
+
+/// The policies to write to the AOF before the first key: none before others.
+#[must_use]
+pub fn due_in_aof() -> Vec<Arc<Policy>> {
+    if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
 }
 
 fn store_staged(staged: Option<Names>) -> Option<Names> {
@@ -319,8 +378,9 @@ fn forget_unless_staged() {
 
 /// Writes a line a policy, in a section of their own.
 pub fn write(info: &Info) {
-    let any = !store().in_force.is_empty();
-    if any && let Some(fields) = info.section(Some(c"policies")) {
+    if any()
+        && let Some(fields) = info.section(Some(c"policies"))
+    {
         for policy in all() {
             let Counts { field, allowed, limited } = &*policy.counts;
             fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));

@@ -138,7 +138,7 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
             (load("wrong", &[&payload[..], &[0]].concat()), "1 bytes are left over"),
             (load("wrong", &[&[1, 253], &[0xff; 8][..]].concat()), "payload cannot be read"),
             // What was there before stays.
-            (load("good", &payload[1..]), "version"),
+            (load("good", &[&[0], &payload[1..]].concat()), "version 0"),
         ];
         wrong.extend(
             WRONG_EFFECTS.map(|(words, why)| (apply(&words.split(' ').collect::<Vec<_>>()), why)),

@@ -120,6 +120,14 @@ fn the_key_is_specified_with_what_is_done_to_it() {
 }
 
 #[test]
+fn tips_say_how_to_send_commands_in_a_cluster_and_which_replies_vary() {
+    each_documented(|c, command, _| {
+        let tips: BTreeSet<String> = read(info(c, command.name).swap_remove(7));
+        assert_eq!(tips, words(command.tips), "{}", command.name);
+    });
+}
+
+#[test]
 fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
     server::on_all(|server| {
         let mut c = server.connect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | 247 | module and encoding version | 2: when | 1: before the keys | 5: a string | length |
-//! | name=rule[;rule ...] LF, a line a policy | 0: the end |
+//! | effects VERSION LF | name=rule[;rule ...] LF, a line a policy | 0: the end |
 //! ```
 
 mod client;
@@ -125,7 +125,7 @@ fn a_file_without_policies_and_limiters_needs_no_module() {
     }
 }
 
-const PAYLOAD: &[u8] = b"free=log:20/1m\n";
+const PAYLOAD: &[u8] = b"effects 2\nfree=log:20/1m\n";
 
 /// The field of an RDB file that holds this payload: where it begins and ends.
 fn field(rdb: &[u8]) -> (usize, usize) {
@@ -157,6 +157,10 @@ fn what_is_damaged_keeps_the_server_from_starting() {
         for (payload, expected) in [
             (PAYLOAD, &["free log:20/1m"][..]),
             (b"", &[]),
+            (b"effects 2\n", &[]),
+            (b"effects 99\nfree=20/m\n", &["free log:20/1m"]),
+            // As it was saved before the version was.
+            (b"free=20/m\n", &["free log:20/1m"]),
             (b"free=20/m;5/h\nb=bucket:5/s\n", &["b bucket:5/1s", "free log:20/1m log:5/1h"]),
         ] {
             let folder = folder_with(&with(payload));
@@ -169,6 +173,9 @@ fn what_is_damaged_keeps_the_server_from_starting() {
             (&b"free=log:20/1"[..], "rule 'log:20/1'"),
             (b"free=log:20/", "rule 'log:20/'"),
             (b"free=", "unexpected ''"),
+            (b"effects 2", "the version of effects cannot be read"),
+            (b"effects \n", "the version of effects cannot be read"),
+            (b"effects 2\neffects 2\n", "the policy's name is 'effects 2'"),
             (b"free", "unexpected ''"),
             (b"=5/s\n", "the policy's name is ''"),
             (b"\n", "the policy's name is ''"),

@@ -3,9 +3,9 @@
 use super::look::kind_name;
 use crate::datatype::LIMITER;
 use crate::limit::Limiter;
-use crate::parse;
 use crate::server::scan::Step;
 use crate::server::{Call, Failure, clock};
+use crate::{newer, parse};
 
 /// A row of the reply.
 struct Row {
@@ -17,6 +17,7 @@ struct Row {
 
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
 pub fn blocks(call: &Call<'_>) -> Result<(), Failure> {
+    newer::require_nothing_skipped(call)?;
     let request = parse::scan(call.args().from(1).bytes())?;
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
     let now_us = clock::now_us();

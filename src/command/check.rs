@@ -9,7 +9,7 @@ use crate::datatype::{self, LIMITER};
 use crate::limit::{Check, Crowd, Limiter, Outcome, Rule, Ruling, Verdict};
 use crate::parse::error::Excerpt;
 use crate::server::{Arg, Args, Call, Event, Failure, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics, newer, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), Failure> {
@@ -83,6 +83,7 @@ pub fn crowded(keys: Args<'_>, crowd: Crowd) -> Failure {
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
+    newer::require_nothing_skipped(call)?;
     scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
         let name = call.key_name()?;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), lexicon, rules)?;

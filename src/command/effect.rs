@@ -18,8 +18,11 @@ use std::ffi::CStr;
 use super::expiry;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
-use crate::parse::{self, Action};
+use crate::limit::{
+    self, Change, Check, DecodeError, Expiry, Limiter, Override, OverrideKind, Rule, Verdict,
+};
+use crate::newer;
+use crate::parse::{self, Action, Overruled, ParseError};
 use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
 
 /// What a check did to a key.
@@ -115,7 +118,7 @@ pub fn tell_overrule(
     expiry: Expiry,
 ) {
     let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
-    let details = Details::Overrule { until_us, reason: &overrule.reason };
+    let details = Details::Overrule { until_us, ban_us: overrule.ban_us, reason: &overrule.reason };
     tell(call, name, at_us, expiry, || (word, details));
 }
 
@@ -143,7 +146,11 @@ pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.APPLY is internal: only a primary's link and the loader may use it")?;
     scratch::with(call, |Scratch { rules, .. }| {
         let name = call.key_name()?;
-        let effect = parse::apply(call.after_key().bytes(), rules)?;
+        let effect =
+            parse::apply(call.after_key().bytes(), rules).map_err(|error| match error {
+                newer @ ParseError::NewerEffect { .. } => newer::refuse(call, newer.to_string()),
+                error => error.into(),
+            })?;
 
         let mut key = call.open_write(name, &LIMITER)?;
         datatype::update(&mut key, |limiter| perform(&effect, rules, limiter))?;
@@ -173,13 +180,9 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
         Action::Reset => {
             limiter.reset(effect.at_us);
         }
-        Action::Overrule { kind, until_us, reason, .. } => {
-            limiter.set_override(Some(Override {
-                kind,
-                until_us,
-                ban_us: None,
-                reason: reason.into(),
-            }));
+        Action::Overrule(Overruled { kind, until_us, ban_us, reason, .. }) => {
+            let reason = reason.into();
+            limiter.set_override(Some(Override { kind, until_us, ban_us, reason }));
         }
         Action::Lift(_) => limiter.set_override(None),
     }
@@ -188,8 +191,8 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
 /// The keyspace event of what was done, the same on a replica as on its primary.
 const fn event(action: &Action<'_>) -> Option<&'static CStr> {
     match action {
-        Action::Overrule { by_rule: true, .. } => Some(c"rl.ban"),
-        Action::Overrule { kind, .. } => Some(set_event(*kind)),
+        Action::Overrule(Overruled { by_rule: true, .. }) => Some(c"rl.ban"),
+        Action::Overrule(Overruled { kind, .. }) => Some(set_event(*kind)),
         Action::Lift(kind) => Some(lift_event(*kind)),
         Action::Check { .. } | Action::Refund { .. } | Action::Reset => None,
     }
@@ -209,6 +212,9 @@ pub const fn lift_event(kind: OverrideKind) -> &'static CStr {
     }
 }
 
+/// What to do about a value of a newer version.
+const UPGRADE: &str = "it was written by a newer version of the module; upgrade this server first";
+
 /// `RL.LOAD`: the key holds this from now on; its expiry stays.
 pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     only_if_obeyed(call, "RL.LOAD is internal: only a primary's link and the loader may use it")?;
@@ -217,8 +223,11 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     if call.args().len() != 3 {
         return Err(Failure::WrongArity);
     }
-    let loaded = limit::decode(payload.bytes())
-        .map_err(|error| Failure::Because(error.to_string().into()))?;
+    let loaded = limit::decode(payload.bytes()).map_err(|error| match error {
+        // Version 0 never was, and all others up to the newest are read.
+        DecodeError::Version(1..) => newer::refuse(call, format!("{error}; {UPGRADE}")),
+        error => Failure::Because(error.to_string().into()),
+    })?;
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| *limiter = loaded)?;

@@ -2,12 +2,13 @@
 
 use crate::datatype::{self, LIMITER};
 use crate::limit::{Limiter, LogReport, Mark, OverrideKind, StateReport, WindowReport};
-use crate::parse;
 use crate::server::reply::Writer;
 use crate::server::{Call, Failure, clock};
+use crate::{newer, parse};
 
 /// `RL.LOG key [COUNT n]`
 pub fn log(call: &Call<'_>) -> Result<(), Failure> {
+    newer::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     let count = parse::log(call.after_key().bytes())?;
     let key = call.open_shown(name, &LIMITER)?;
@@ -32,6 +33,7 @@ pub fn log(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `RL.INFO key`
 pub fn info(call: &Call<'_>) -> Result<(), Failure> {
+    newer::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     parse::nothing(call.after_key().bytes())?;
     let mut key = call.open_shown(name, &LIMITER)?;

@@ -1,13 +1,12 @@
 //! Rewriting the AOF: a value is one `RL.LOAD key payload`. The server adds
-//! the expiry itself.
+//! the expiry itself. The first value of a file comes after the policies.
 
 use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::lend;
-use crate::limit;
-use crate::server::callback::guarded;
+use super::{lend, payload};
+use crate::policy;
 use crate::server::io;
 
 pub(super) unsafe extern "C" fn rewrite(
@@ -15,12 +14,15 @@ pub(super) unsafe extern "C" fn rewrite(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    guarded((), || {
-        // SAFETY: the server gave us `aof`, the key's name and a value of ours.
-        unsafe {
-            if let Some(limiter) = lend(value) {
-                io::rewrite(aof, key, &limit::encode(limiter));
+    // SAFETY: the server gave us `aof`, the key's name and a value of ours.
+    unsafe {
+        io::guarded_save(aof, || {
+            for policy in policy::due_in_aof() {
+                io::rewrite_policy(aof, policy.name().as_bytes(), policy.texts().args());
             }
-        }
-    });
+            if let Some(limiter) = lend(value) {
+                io::rewrite(aof, key, &payload(limiter));
+            }
+        });
+    }
 }

@@ -25,7 +25,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use crate::limit::Limiter;
+use crate::limit::{self, Limiter};
 use crate::metrics;
 use crate::server::{Failure, NativeType, ReadKey, Value, WriteKey};
 
@@ -141,6 +141,16 @@ pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
     // SAFETY: a value of ours or null, which the server leaves alone while the
     // key is open; the borrow of the handle rules out any other reference.
     unsafe { upkeep::mem_usage(key.raw_value().cast_const().cast()) }
+}
+
+/// What is saved of a value.
+fn payload(limiter: &Limiter) -> Vec<u8> {
+    #[cfg(feature = "fault-injection")]
+    assert!(
+        limiter.overrule().is_none_or(|overrule| &*overrule.reason != b"panic-while-saved"),
+        "the panic that a test asked for"
+    );
+    limit::encode(limiter)
 }
 
 /// A value for the server to own.

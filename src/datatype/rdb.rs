@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::{ENCODING, NOTHING, give, lend};
+use super::{ENCODING, NOTHING, give, lend, payload};
 use crate::limit;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
@@ -30,12 +30,12 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
 }
 
 pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    guarded((), || {
-        // SAFETY: the server gave us `rdb` and a value of ours.
-        unsafe {
+    // SAFETY: the server gave us `rdb` and a value of ours.
+    unsafe {
+        io::guarded_save(rdb, || {
             if let Some(limiter) = lend(value) {
-                io::save(rdb, &limit::encode(limiter));
+                io::save(rdb, &payload(limiter));
             }
-        }
-    });
+        });
+    }
 }

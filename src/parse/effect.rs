@@ -1,12 +1,13 @@
 //! What a primary did to a key, in the words of `RL.APPLY`.
 //!
 //! ```text
-//! RL.APPLY key at-us:expiry:WORD...    ...
+//! RL.APPLY key v2:at-us:expiry:WORD...    ...
 //!
-//! admit, charge           :units[:keep]    [text] rule [rule ...]    consumed
-//! pass, deny, refuse      :units[:keep]    [text] rule [rule ...]    only marked
-//! refund                  :units           [rule [rule ...]]
-//! block, ban, exempt      :until-us        reason                    -1: for good
+//! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
+//! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    only marked
+//! refund                  :units                  [rule [rule ...]]
+//! block, exempt           :until-us               reason                    -1: for good
+//! ban                     :until-us:length-us     reason
 //! reset, unblock, unexempt
 //! ```
 //!
@@ -15,8 +16,26 @@
 //!
 //! Most of it is one argument, since the server makes, sends and frees each on
 //! its own.
+//!
+//! # Versions
+//!
+//! Append-only files and replication streams outlive the module that wrote them,
+//! so every version is read for good; `tests/fixtures/effects` holds a file of
+//! each. A change of this text, and every addition to the text of rules, is a new
+//! version: an older module must stop at it, not misread it. `server/head.rs`
+//! writes the newest.
+//!
+//! ```text
+//! 2   v2:at-us:expiry:WORD...                                   a ban has its length
+//! 1   at-us:expiry:WORD...                                      without it
+//!     at-us expiry WORD units [META keep text] rule ...         an argument each
+//!     at-us admit|charge|refund units expiry [rule ...]
+//! ```
+//!
+//! Version 1 names no version and has three forms, told apart by the colon in the
+//! first argument and the word in the second.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, digits};
 use super::error::{Excerpt, ParseError};
 use super::known::Nothing;
 use super::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
@@ -30,9 +49,16 @@ const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
 const END_US: RangeInclusive<u64> = 0..=MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 /// How many checks a trail can keep.
 const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
+/// How long a ban can be.
+const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
 /// What an effect that ends too early lacks, and one that does not end has.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 const NO_FIELD: &str = "the effect to end before it";
+
+/// The newest version of effects, which is the one that is written.
+pub const EFFECT_VERSION: u64 = 2;
+/// The version of effects that name none.
+const UNVERSIONED: u64 = 1;
 
 /// An effect as it comes from a primary or the AOF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +76,20 @@ pub enum Action<'a> {
     Check { change: Change, cost: u32, meta: Option<Meta<'a>> },
     Refund { units: u32 },
     Reset,
-    Overrule { kind: OverrideKind, by_rule: bool, until_us: Option<u64>, reason: &'a [u8] },
+    Overrule(Overruled<'a>),
     Lift(OverrideKind),
+}
+
+/// A block, a ban or an exemption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overruled<'a> {
+    pub kind: OverrideKind,
+    /// It is a ban.
+    pub by_rule: bool,
+    pub until_us: Option<u64>,
+    /// How long a ban lasts; `None` in version 1.
+    pub ban_us: Option<u64>,
+    pub reason: &'a [u8],
 }
 
 /// The effect an `RL.APPLY` carries. What the configuration allows was the
@@ -66,7 +104,10 @@ pub fn apply<'a>(
 ) -> Result<Effect<'a>, ParseError> {
     let mut args = Cursor::new(args);
     rules.clear();
-    let mut effect = head(args.required()?)?;
+    let mut effect = match args.peek() {
+        Some(first) if first.contains(&b':') || first.starts_with(b"v") => head(args.required()?)?,
+        _ => separate(&mut args)?,
+    };
     match &mut effect.action {
         Action::Check { meta, .. } => {
             if let Some(meta) = meta {
@@ -80,55 +121,100 @@ pub fn apply<'a>(
         Action::Refund { .. } => {
             rules_of(&mut args, None, &mut Nothing, rules)?;
         }
-        Action::Overrule { reason, .. } => *reason = args.required()?,
+        Action::Overrule(overruled) => overruled.reason = args.required()?,
         Action::Reset | Action::Lift(_) => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
 }
 
-/// What the first argument says. Its texts are yet to come.
+/// An effect whose numbers and word are the first argument. Its texts are yet to
+/// come.
 fn head<'a>(given: &'a [u8]) -> Result<Effect<'a>, ParseError> {
     let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
-    let effect = effect(&mut fields).map_err(|error| match error {
-        ParseError::Arity => {
-            ParseError::Word { what: "effect", given: Excerpt::new(given), expected: FIELDS }
-        }
-        error => error,
-    })?;
+    let effect = version(&mut fields)
+        .and_then(|version| {
+            let at_us = fields.integer("time", TIME_US)?;
+            let expiry = expiry(&mut fields)?;
+            let action = action(&mut fields, version, |fields| fields.peek().is_some())?;
+            Ok(Effect { at_us, expiry, action })
+        })
+        .map_err(|error| match error {
+            ParseError::Arity => {
+                ParseError::Word { what: "effect", given: Excerpt::new(given), expected: FIELDS }
+            }
+            error => error,
+        })?;
     fields.finish(NO_FIELD)?;
     Ok(effect)
 }
 
-fn effect<'a, I: Iterator<Item = &'a [u8]>>(
+/// The version that a head names.
+fn version<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
+) -> Result<u64, ParseError> {
+    let Some(number) = fields.peek().and_then(|field| field.strip_prefix(b"v")) else {
+        return Ok(UNVERSIONED);
+    };
+    let given = Excerpt::new(fields.required()?);
+    match digits(number) {
+        Some(EFFECT_VERSION) => Ok(EFFECT_VERSION),
+        Some(version) if version > EFFECT_VERSION => Err(ParseError::NewerEffect { version }),
+        _ => Err(ParseError::Word { what: "the version of an effect", given, expected: "v2" }),
+    }
+}
+
+/// The effect of a version 1 whose numbers and word are arguments. Its texts are
+/// yet to come.
+fn separate<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
 ) -> Result<Effect<'a>, ParseError> {
-    let at_us = fields.integer("time", TIME_US)?;
-    let expiry = expiry(fields)?;
-    let word = fields.required()?;
-    let action = match word {
-        b"admit" => check(fields, Change::Admitted)?,
-        b"charge" => check(fields, Change::Charged)?,
-        b"pass" => check(fields, Change::Marked(Verdict::Allowed))?,
-        b"deny" => check(fields, Change::Marked(Verdict::Limited))?,
-        b"refuse" => check(fields, Change::Marked(Verdict::Blocked))?,
-        b"refund" => Action::Refund { units: fields.integer("units", UNITS)? },
-        b"reset" => Action::Reset,
-        b"block" => overrule(fields, OverrideKind::Block, false)?,
-        b"ban" => overrule(fields, OverrideKind::Block, true)?,
-        b"exempt" => overrule(fields, OverrideKind::Exempt, false)?,
-        b"unblock" => Action::Lift(OverrideKind::Block),
-        b"unexempt" => Action::Lift(OverrideKind::Exempt),
-        _ => {
-            return Err(ParseError::Word {
-                what: "effect",
-                given: Excerpt::new(word),
-                expected: "admit, charge, pass, deny, refuse, refund, reset, \
-                           block, ban, exempt, unblock or unexempt",
-            });
+    let at_us = args.integer("time", TIME_US)?;
+    let (expiry, action) = match args.peek() {
+        Some(b"admit" | b"charge" | b"refund") => {
+            let action = action(args, UNVERSIONED, |_| false)?;
+            (expiry(args)?, action)
         }
+        _ => (expiry(args)?, action(args, UNVERSIONED, |args| args.keyword("META"))?),
     };
     Ok(Effect { at_us, expiry, action })
+}
+
+/// The word and its numbers. Whether a check is marked is for the form to say.
+fn action<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+    version: u64,
+    is_marked: impl FnOnce(&mut Cursor<'a, I>) -> bool,
+) -> Result<Action<'a>, ParseError> {
+    let check = |fields: &mut Cursor<'a, I>, change| {
+        let cost = fields.integer("units", UNITS)?;
+        let meta = match is_marked(fields) {
+            true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
+            false => None,
+        };
+        Ok(Action::Check { change, cost, meta })
+    };
+    let word = fields.required()?;
+    match word {
+        b"admit" => check(fields, Change::Admitted),
+        b"charge" => check(fields, Change::Charged),
+        b"pass" => check(fields, Change::Marked(Verdict::Allowed)),
+        b"deny" => check(fields, Change::Marked(Verdict::Limited)),
+        b"refuse" => check(fields, Change::Marked(Verdict::Blocked)),
+        b"refund" => Ok(Action::Refund { units: fields.integer("units", UNITS)? }),
+        b"reset" => Ok(Action::Reset),
+        b"block" => overrule(fields, OverrideKind::Block),
+        b"ban" => ban(fields, version),
+        b"exempt" => overrule(fields, OverrideKind::Exempt),
+        b"unblock" => Ok(Action::Lift(OverrideKind::Block)),
+        b"unexempt" => Ok(Action::Lift(OverrideKind::Exempt)),
+        _ => Err(ParseError::Word {
+            what: "effect",
+            given: Excerpt::new(word),
+            expected: "admit, charge, pass, deny, refuse, refund, reset, \
+                       block, ban, exempt, unblock or unexempt",
+        }),
+    }
 }
 
 fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
@@ -143,26 +229,30 @@ fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
     })
 }
 
-fn check<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-    change: Change,
-) -> Result<Action<'a>, ParseError> {
-    let cost = fields.integer("units", UNITS)?;
-    let meta = match fields.peek() {
-        Some(_) => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
-        None => None,
-    };
-    Ok(Action::Check { change, cost, meta })
-}
-
 fn overrule<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
     kind: OverrideKind,
-    by_rule: bool,
 ) -> Result<Action<'a>, ParseError> {
-    let until_us =
-        if fields.keyword("-1") { None } else { Some(fields.integer("the end", END_US)?) };
-    Ok(Action::Overrule { kind, by_rule, until_us, reason: b"" })
+    let until_us = end(fields)?;
+    Ok(Action::Overrule(Overruled { kind, by_rule: false, until_us, ban_us: None, reason: b"" }))
+}
+
+fn ban<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+    version: u64,
+) -> Result<Action<'a>, ParseError> {
+    let (kind, until_us) = (OverrideKind::Block, end(fields)?);
+    let ban_us = match version {
+        UNVERSIONED => None,
+        _ => Some(fields.integer("the length", LENGTH_US)?),
+    };
+    Ok(Action::Overrule(Overruled { kind, by_rule: true, until_us, ban_us, reason: b"" }))
+}
+
+fn end<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<Option<u64>, ParseError> {
+    if fields.keyword("-1") { Ok(None) } else { fields.integer("the end", END_US).map(Some) }
 }
 
 #[cfg(test)]

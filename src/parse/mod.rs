@@ -26,7 +26,7 @@ pub mod rule;
 pub mod throttle;
 
 pub use cursor::digits;
-pub use effect::{Action, Effect, apply};
+pub use effect::{Action, EFFECT_VERSION, Effect, Overruled, apply};
 pub use error::{Fault, ParseError};
 pub use known::{Known, Memo, Nothing};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};

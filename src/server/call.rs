@@ -83,13 +83,22 @@ impl<'a> Call<'a> {
     /// primary, a slot that migrates here, or the AOF being loaded.
     #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
-        let flags = self.flags();
-        let has = |flag: u32| flags & flag != 0;
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_of_loader()
+    }
+
+    /// Whether the call comes from the AOF being loaded.
+    #[must_use]
+    pub fn is_of_loader(&self) -> bool {
         // While a replica loads in the background (ASYNC_LOADING) it serves
         // clients, so LOADING alone does not tell the loader then.
-        has(raw::REDISMODULE_CTX_FLAGS_REPLICATED)
-            || (has(raw::REDISMODULE_CTX_FLAGS_LOADING)
-                && !has(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING))
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+            && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+    }
+
+    /// Whether this server follows a primary.
+    #[must_use]
+    pub fn is_on_replica(&self) -> bool {
+        self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
     /// Whether this was asked before: once is enough for what nobody is told.
@@ -97,10 +106,10 @@ impl<'a> Call<'a> {
         self.changed.replace(true)
     }
 
-    fn flags(&self) -> u32 {
+    fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
         let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
-        flags.map_or(0, c_int::cast_unsigned)
+        flags.is_some_and(|flags| flags.cast_unsigned() & flag != 0)
     }
 
     /// Tells `WATCH` and client-side caches that the key changed.

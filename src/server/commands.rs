@@ -24,6 +24,9 @@ pub struct Command {
     pub flags: &'static CStr,
     pub audience: Audience,
     pub keys: Keys,
+    /// What clients and proxies are told about requests and replies, in the words
+    /// of `COMMAND INFO`.
+    pub tips: &'static CStr,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
     pub args: &'static [Param],
@@ -425,7 +428,7 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_i
         complexity: command.complexity.as_ptr(),
         since: SINCE.as_ptr(),
         history: ptr::null_mut(),
-        tips: ptr::null(),
+        tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity,
         key_specs: if spec.is_some() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args: args.as_mut_ptr(),

@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
 
 use redis_module::{Context, raw};
@@ -26,9 +27,29 @@ pub enum Occasion {
     StagingDone,
     /// What was loaded is to be forgotten.
     StagingFailed,
+    /// Loading, from wherever, came to its end.
+    Loaded,
+    /// Loading, from wherever, failed.
+    NotLoaded,
+    /// This server follows no primary any more.
+    Promoted,
+    /// The module is loaded, and what the server loads at start; from here on it
+    /// can replicate.
+    Ready,
+    /// In a process that writes an AOF: it begins.
+    WritesAof,
+    /// In a process that wrote something: it is over.
+    HasWritten,
     /// The AOF is being rewritten as commands; what is replicated from now on
     /// comes after them.
     AofRewriteBegan,
+}
+
+/// Of those that a server tells what it does, one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listener {
+    Aof,
+    Replicas,
 }
 
 /// Where an occasion is told.
@@ -60,6 +81,8 @@ pub fn register(ctx: &Context, handler: OnOccasion) {
         };
         status == Some(super::OK)
     };
+    subscribe(raw::REDISMODULE_EVENT_MODULE_CHANGE);
+    subscribe(raw::REDISMODULE_EVENT_PERSISTENCE);
     // Of these two each server knows one.
     subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
     subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
@@ -83,7 +106,14 @@ unsafe extern "C" fn on_event(
     guarded((), || {
         let ctx = EventContext { ctx };
         match event.id {
-            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => listeners::may_come(),
+            // Ours is the first that ends its loading with us listening.
+            raw::REDISMODULE_EVENT_MODULE_CHANGE => ctx.soon_ready(),
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
+                listeners::may_come();
+                if subevent == NOW_PRIMARY {
+                    ctx.tell(Occasion::Promoted);
+                }
+            }
             // SAFETY: the context is that of this callback.
             raw::REDISMODULE_EVENT_FORK_CHILD if subevent == DIED => unsafe {
                 listeners::ask(ctx.ctx);
@@ -101,7 +131,7 @@ unsafe extern "C" fn on_event(
                     // when the server is back in its event loop.
                     listeners::may_come();
                     if [LOADED, NOT_LOADED].contains(&subevent) {
-                        ctx.set_timer(0, on_loaded);
+                        ctx.soon_ready();
                     }
                 }
                 if let Some(occasion) = occasion(id, subevent) {
@@ -115,18 +145,43 @@ unsafe extern "C" fn on_event(
 /// The events of a child.
 const BORN: u64 = 0;
 const DIED: u64 = 1;
+/// The beginnings of an AOF, in a child and in the server, and the ends of saving.
+const AOF_START: u64 = 1;
+const SYNC_AOF_START: u64 = 3;
+const SAVED: u64 = 4;
+const NOT_SAVED: u64 = 5;
+/// A change of role.
+const NOW_PRIMARY: u64 = 0;
 /// The ends of a loading.
 const LOADED: u64 = 3;
 const NOT_LOADED: u64 = 4;
 
-unsafe extern "C" fn on_loaded(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    // SAFETY: the context is that of this callback.
-    guarded((), || unsafe { listeners::ask(ctx) });
+/// Whether a timer is set for the moment when the server is ready.
+static IS_READY_SOON: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    guarded((), || {
+        // SAFETY: the context is that of this callback.
+        unsafe { listeners::ask(ctx) };
+        let ctx = EventContext { ctx };
+        if must_not_replicate() {
+            ctx.set_timer(PAUSED_MS, on_ready);
+        } else {
+            IS_READY_SOON.store(false, Ordering::Relaxed);
+            ctx.tell(Occasion::Ready);
+        }
+    });
 }
 
 fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
     match (event, subevent) {
         (raw::REDISMODULE_EVENT_LOADING, 2) => Some(Occasion::LoadsFromPrimary),
+        (raw::REDISMODULE_EVENT_LOADING, LOADED) => Some(Occasion::Loaded),
+        (raw::REDISMODULE_EVENT_LOADING, NOT_LOADED) => Some(Occasion::NotLoaded),
+        (raw::REDISMODULE_EVENT_PERSISTENCE, AOF_START | SYNC_AOF_START) => {
+            Some(Occasion::WritesAof)
+        }
+        (raw::REDISMODULE_EVENT_PERSISTENCE, SAVED | NOT_SAVED) => Some(Occasion::HasWritten),
         // 6.2 makes a backup, and restores or discards it: the same thing, told
         // from the other side.
         (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP, what) => {
@@ -177,6 +232,22 @@ impl EventContext {
         self.set_timer(0, on_rewrite);
     }
 
+    /// Tells that the server is ready when it is back in its event loop.
+    fn soon_ready(&self) {
+        if !IS_READY_SOON.swap(true, Ordering::Relaxed) {
+            self.set_timer(0, on_ready);
+        }
+    }
+
+    /// Whether this server follows no other.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        // SAFETY: the context is alive.
+        let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
+        let master = raw::REDISMODULE_CTX_FLAGS_MASTER;
+        flags.is_some_and(|flags| flags.cast_unsigned() & master != 0)
+    }
+
     fn set_timer(&self, milliseconds: i64, on_time: OnTimer) {
         // SAFETY: the context is alive.
         unsafe {
@@ -223,8 +294,20 @@ impl EventContext {
         }
     }
 
-    /// Appends `command subcommand name texts...` to the append-only file.
-    pub fn append_to_aof(&self, command: &CStr, subcommand: &CStr, name: &[u8], texts: Args<'_>) {
+    /// Tells `command subcommand name texts...` to the append-only file or to the
+    /// replicas; the others have it.
+    pub fn tell_only(
+        &self,
+        to: Listener,
+        command: &CStr,
+        subcommand: &CStr,
+        name: &[u8],
+        texts: Args<'_>,
+    ) {
+        let format = match to {
+            Listener::Aof => c"cbvR",
+            Listener::Replicas => c"cbvA",
+        };
         let texts = texts.raw();
         // SAFETY: the format describes the arguments after it (see
         // `Call::replicate_effect`). All are alive.
@@ -233,7 +316,7 @@ impl EventContext {
                 replicate(
                     self.ctx,
                     command.as_ptr(),
-                    c"cbvR".as_ptr(), // not to replicas, which have it
+                    format.as_ptr(),
                     subcommand.as_ptr(),
                     name.as_ptr().cast::<c_char>(),
                     name.len(),

@@ -2,7 +2,7 @@
 //! how much. `parse/effect.rs` reads it.
 //!
 //! ```text
-//! 1700000000000000:1700000060000:admit:1
+//! v2:1700000000000000:1700000060000:admit:1
 //! ```
 //!
 //! The server makes a string of each argument it is given, and frees it, so one
@@ -17,11 +17,15 @@ pub struct Head {
 }
 
 impl Head {
-    /// A word, and four numbers of at most 20 characters, each with a colon.
-    const ROOM: usize = 96;
+    /// The version of effects, as `parse/effect.rs` describes it.
+    const VERSION: &str = "v2";
+    /// The version, a word, and four numbers of at most 20 characters, each with
+    /// a colon.
+    const ROOM: usize = 99;
 
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
+        head.field(Self::VERSION);
         head.number(effect.at_us);
         head.number(effect.expire_at_ms);
         head.field(effect.word);
@@ -31,7 +35,12 @@ impl Head {
                 head.number(units);
                 head.number(keep);
             }
-            Details::Overrule { until_us, .. } => head.number(until_us),
+            Details::Overrule { until_us, ban_us, .. } => {
+                head.number(until_us);
+                if let Some(length_us) = ban_us {
+                    head.number(length_us);
+                }
+            }
             Details::Nothing => {}
         }
         head
@@ -70,14 +79,14 @@ mod tests {
     fn each_field_has_its_place() {
         let rules = Args::default();
         let marked = Details::Marked { units: 3, keep: 128, meta: b"who", rules };
-        let overrule = |until_us| Details::Overrule { until_us, reason: b"why" };
+        let overrule = |until_us, ban_us| Details::Overrule { until_us, ban_us, reason: b"why" };
         for (head, text) in [
-            (head(1, 2, "admit", Details::Units { units: 3, rules }), "1:2:admit:3"),
-            (head(1, 0, "refund", Details::Units { units: 0, rules }), "1:0:refund:0"),
-            (head(1, 2, "deny", marked), "1:2:deny:3:128"),
-            (head(1, -1, "block", overrule(-1)), "1:-1:block:-1"),
-            (head(1, 2, "ban", overrule(3)), "1:2:ban:3"),
-            (head(0, 2, "reset", Details::Nothing), "0:2:reset"),
+            (head(1, 2, "admit", Details::Units { units: 3, rules }), "v2:1:2:admit:3"),
+            (head(1, 0, "refund", Details::Units { units: 0, rules }), "v2:1:0:refund:0"),
+            (head(1, 2, "deny", marked), "v2:1:2:deny:3:128"),
+            (head(1, -1, "block", overrule(-1, None)), "v2:1:-1:block:-1"),
+            (head(1, 2, "ban", overrule(3, Some(2))), "v2:1:2:ban:3:2"),
+            (head(0, 2, "reset", Details::Nothing), "v2:0:2:reset"),
         ] {
             assert_eq!(head, text);
         }
@@ -87,7 +96,7 @@ mod tests {
     fn the_longest_is_whole() {
         let rules = Args::default();
         let marked = Details::Marked { units: u64::MAX, keep: u32::MAX, meta: b"", rules };
-        let longest = format!("{}:{}:unexempt:{0}:{}", u64::MAX, i64::MIN, u32::MAX);
+        let longest = format!("v2:{}:{}:unexempt:{0}:{}", u64::MAX, i64::MIN, u32::MAX);
         assert_eq!(head(u64::MAX, i64::MIN, "unexempt", marked), longest);
     }
 }

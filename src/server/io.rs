@@ -1,11 +1,13 @@
 //! What a value passes through to be saved, loaded, rewritten and digested.
 
 use std::ffi::c_char;
-use std::slice;
+use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::log::c_string;
+use super::args::Args;
+use super::callback::guarded;
+use super::log::{c_string, warning};
 
 /// A payload read from an RDB file, a `DUMP` or a primary's stream, freed by
 /// Drop.
@@ -53,6 +55,48 @@ impl Drop for Payload {
     }
 }
 
+/// Runs the body of a callback that saves or rewrites. If it panics, what is being
+/// written fails, so that the file from before is kept.
+///
+/// # Safety
+/// `io` is what the server gave to the callback that is running.
+pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
+    let is_whole = guarded(false, || {
+        body();
+        true
+    });
+    if !is_whole {
+        // SAFETY: the caller's promise.
+        unsafe { fail(io) };
+    }
+}
+
+/// Makes what is being written fail.
+///
+/// The API has no function for that, but it takes an error of any of its own: a
+/// load from what is being written cannot succeed, and since we handle errors of
+/// loading ourselves (`declare_options`) it only notes that there was one. The
+/// server then gives up the file, in a child as well as in `SAVE`.
+///
+/// # Safety
+/// `io` is what the server gave to the callback that is running.
+unsafe fn fail(io: *mut raw::RedisModuleIO) {
+    // SAFETY: the caller's promise; a null context is allowed.
+    unsafe {
+        if let Some(load) = raw::RedisModule_LoadUnsigned {
+            load(io);
+        }
+        if raw::RedisModule_IsIOError.is_some_and(|is_error| is_error(io) != 0) {
+            return;
+        }
+        warning("the server took no notice that saving failed: save again before it ends");
+        let flags = raw::RedisModule_GetContextFlags.map_or(0, |flags| flags(ptr::null_mut()));
+        if flags.cast_unsigned() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0 {
+            libc::_exit(1);
+        }
+    }
+}
+
 /// Saves a payload.
 ///
 /// # Safety
@@ -82,6 +126,23 @@ pub unsafe fn rewrite(
         if let Some(emit) = raw::RedisModule_EmitAOF {
             let start = payload.as_ptr().cast::<c_char>();
             emit(aof, c"RL.LOAD".as_ptr(), c"sb".as_ptr(), key, start, payload.len());
+        }
+    }
+}
+
+/// Writes `RL.POLICY SET name rules...` to the AOF being rewritten.
+///
+/// # Safety
+/// `aof` is what the server gave to the callback that is running.
+pub unsafe fn rewrite_policy(aof: *mut raw::RedisModuleIO, name: &[u8], rules: Args<'_>) {
+    let (start, rules) = (name.as_ptr().cast::<c_char>(), rules.raw());
+    let (command, set) = (c"RL.POLICY".as_ptr(), c"SET".as_ptr());
+    // SAFETY: the caller's promise; the format describes the arguments: a C string,
+    // a buffer with its length, a vector of strings with its length.
+    unsafe {
+        if let Some(emit) = raw::RedisModule_EmitAOF {
+            let format = c"cbv".as_ptr();
+            emit(aof, command, format, set, start, name.len(), rules.as_ptr(), rules.len());
         }
     }
 }

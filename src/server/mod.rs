@@ -33,7 +33,7 @@ pub mod io;
 pub mod key;
 pub mod keys_request;
 mod listeners;
-mod log;
+pub mod log;
 mod per_server;
 pub mod replicate;
 pub mod reply;
@@ -43,7 +43,7 @@ mod usage;
 
 pub use args::{Arg, Args, Joined, Texts};
 pub use call::{Call, Event, Failure};
-pub use events::{EventContext, Occasion};
+pub use events::{EventContext, Listener, Occasion};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
 pub use keys_request::KeysRequest;
 pub use per_server::PerServer;
@@ -52,6 +52,7 @@ pub use reply::Writer;
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};
+use std::process;
 use std::ptr;
 
 use redis_module::{Context, Status, raw};
@@ -73,6 +74,13 @@ pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
             Status::Err
         }
     }
+}
+
+/// Ends the server, which loads a file that it must not go on without. It does
+/// so itself with a file of commands or types that it does not know.
+pub fn end(why: &str) -> ! {
+    log::warning(why);
+    process::exit(1)
 }
 
 /// The version as the server wants it: 0.1.0 is 100, 1.2.3 is 10203.

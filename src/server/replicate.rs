@@ -39,9 +39,10 @@ pub enum Details<'a> {
         meta: &'a [u8],
         rules: Args<'a>,
     },
-    /// Unix microseconds or -1, and why.
+    /// Unix microseconds or -1, how long a ban lasts, and why.
     Overrule {
         until_us: i64,
+        ban_us: Option<u64>,
         reason: &'a [u8],
     },
     Nothing,

@@ -18,8 +18,13 @@ use super::callback::guarded;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Number { min: i64, max: i64 },
+    Number {
+        min: i64,
+        max: i64,
+    },
     Switch,
+    /// One of these words; its value is the place of the word.
+    Choice(&'static [&'static CStr]),
 }
 
 /// One setting.
@@ -45,6 +50,12 @@ impl Setting {
     #[must_use]
     pub const fn switch(name: &'static CStr, default: bool) -> Self {
         Self::new(name, Kind::Switch, default as i64)
+    }
+
+    /// The first word is the default.
+    #[must_use]
+    pub const fn choice(name: &'static CStr, words: &'static [&'static CStr]) -> Self {
+        Self::new(name, Kind::Choice(words), 0)
     }
 
     const fn new(name: &'static CStr, kind: Kind, default: i64) -> Self {
@@ -78,6 +89,14 @@ impl Setting {
         self.get() != 0
     }
 
+    /// Whether a choice fell on this word.
+    #[must_use]
+    pub fn is(&self, word: &CStr) -> bool {
+        let place = usize::try_from(self.get()).ok();
+        matches!(self.kind, Kind::Choice(words)
+            if place.and_then(|place| words.get(place)).is_some_and(|chosen| **chosen == *word))
+    }
+
     fn set(&self, value: i64) {
         self.value.store(value, Ordering::Relaxed);
     }
@@ -95,6 +114,22 @@ impl Setting {
             Kind::Switch if text.eq_ignore_ascii_case(b"yes") => Some(1),
             Kind::Switch if text.eq_ignore_ascii_case(b"no") => Some(0),
             Kind::Switch => None,
+            Kind::Choice(words) => {
+                let is_given = |word: &&CStr| word.to_bytes().eq_ignore_ascii_case(text);
+                words.iter().position(is_given).and_then(|place| i64::try_from(place).ok())
+            }
+        }
+    }
+
+    /// What a value can be, in words.
+    fn expected(&self) -> String {
+        match self.kind {
+            Kind::Number { min, max } => format!("{min}..{max}"),
+            Kind::Switch => String::from("yes or no"),
+            Kind::Choice(words) => {
+                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                words.join(" or ")
+            }
         }
     }
 
@@ -104,15 +139,16 @@ impl Setting {
         let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (name, default) = (self.name.as_ptr(), self.get());
         let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
-        // SAFETY: the server copies the name; the setting it is given lives for
-        // ever and is only read and written atomically.
+        // SAFETY: the server copies the name and words; the setting it is given
+        // lives for ever and is only read and written atomically.
         let status = unsafe {
             match (
                 self.kind,
                 raw::RedisModule_RegisterNumericConfig,
                 raw::RedisModule_RegisterBoolConfig,
+                raw::RedisModule_RegisterEnumConfig,
             ) {
-                (Kind::Number { min, max }, Some(register), _) => register(
+                (Kind::Number { min, max }, Some(register), _, _) => register(
                     ctx.ctx,
                     name,
                     default,
@@ -124,16 +160,34 @@ impl Setting {
                     apply,
                     privdata,
                 ),
-                (Kind::Switch, _, Some(register)) => register(
+                (Kind::Switch, _, Some(register), _) => register(
                     ctx.ctx,
                     name,
                     c_int::from(self.is_on()),
                     self.flags,
-                    Some(get_switch),
-                    Some(set_switch),
+                    Some(get_index),
+                    Some(set_index),
                     apply,
                     privdata,
                 ),
+                (Kind::Choice(words), _, _, Some(register)) => {
+                    let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+                    let count = c_int::try_from(words.len()).unwrap_or(0);
+                    let places: Vec<c_int> = (0..count).collect();
+                    register(
+                        ctx.ctx,
+                        name,
+                        c_int::try_from(default).unwrap_or(0),
+                        self.flags,
+                        words.as_mut_ptr(),
+                        places.as_ptr(),
+                        count,
+                        Some(get_index),
+                        Some(set_index),
+                        apply,
+                        privdata,
+                    )
+                }
                 _ => return Ok(()),
             }
         };
@@ -146,7 +200,7 @@ impl Setting {
 pub enum SettingError {
     Unknown { given: String, known: Vec<&'static CStr> },
     NoValue(&'static CStr),
-    BadValue { name: &'static CStr, given: String, min: Option<i64>, max: Option<i64> },
+    BadValue { name: &'static CStr, given: String, expected: String },
     Refused(&'static CStr),
     NotLoaded,
 }
@@ -161,13 +215,9 @@ impl fmt::Display for SettingError {
             Self::NoValue(name) => {
                 write!(f, "argument '{}' lacks its value", name.to_string_lossy())
             }
-            Self::BadValue { name, given, min: Some(min), max: Some(max) } => {
+            Self::BadValue { name, given, expected } => {
                 let name = name.to_string_lossy();
-                write!(f, "argument '{name}' is '{given}', expected {min}..{max}")
-            }
-            Self::BadValue { name, given, .. } => {
-                let name = name.to_string_lossy();
-                write!(f, "argument '{name}' is '{given}', expected yes or no")
+                write!(f, "argument '{name}' is '{given}', expected {expected}")
             }
             Self::Refused(name) => {
                 write!(f, "the server does not take the setting '{}'", name.to_string_lossy())
@@ -205,11 +255,8 @@ pub fn apply<'a>(
         })?;
         let value = args.next().ok_or(SettingError::NoValue(setting.name))?;
         let parsed = setting.parse(value).ok_or_else(|| {
-            let (min, max) = match setting.kind {
-                Kind::Number { min, max } => (Some(min), Some(max)),
-                Kind::Switch => (None, None),
-            };
-            SettingError::BadValue { name: setting.name, given: text(value), min, max }
+            let (name, expected) = (setting.name, setting.expected());
+            SettingError::BadValue { name, given: text(value), expected }
         })?;
         setting.set(parsed);
     }
@@ -254,19 +301,19 @@ unsafe extern "C" fn set_number(
     OK
 }
 
-unsafe extern "C" fn get_switch(_name: *const c_char, privdata: *mut c_void) -> c_int {
+unsafe extern "C" fn get_index(_name: *const c_char, privdata: *mut c_void) -> c_int {
     // SAFETY: registered with this.
-    guarded(0, || c_int::from(unsafe { setting(privdata) }.is_on()))
+    guarded(0, || c_int::try_from(unsafe { setting(privdata) }.get()).unwrap_or(0))
 }
 
-unsafe extern "C" fn set_switch(
+unsafe extern "C" fn set_index(
     _name: *const c_char,
     value: c_int,
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: registered with this.
-    guarded((), || unsafe { setting(privdata) }.set(i64::from(value != 0)));
+    guarded((), || unsafe { setting(privdata) }.set(i64::from(value)));
     OK
 }
 
@@ -293,7 +340,8 @@ mod tests {
 
     static RULES: Setting = Setting::number(c"rules", 32, 1, 100);
     static OPEN: Setting = Setting::switch(c"open", false);
-    static ALL: [&Setting; 2] = [&RULES, &OPEN];
+    static WINNER: Setting = Setting::choice(c"winner", &[c"saved", c"config"]);
+    static ALL: [&Setting; 3] = [&RULES, &OPEN, &WINNER];
 
     fn refusal(args: &[&str]) -> String {
         apply(&ALL, c"rule", args.iter().map(|arg| arg.as_bytes())).unwrap_err().to_string()
@@ -305,13 +353,18 @@ mod tests {
         assert_eq!(apply(&ALL, c"rule", args), Ok(vec![&b"1/s"[..], b"2/s"]));
         assert!(OPEN.is_on());
         assert_eq!(RULES.get(), 64);
+        assert!(WINNER.is(c"saved") && !WINNER.is(c"config"));
+        assert_eq!(apply(&ALL, c"rule", [&b"winner"[..], b"Config"]), Ok(vec![]));
+        assert!(WINNER.is(c"config") && !WINNER.is(c"saved"));
         assert_eq!(
             refusal(&["shut", "no"]),
-            "unknown argument 'shut', expected one of rules open rule"
+            "unknown argument 'shut', expected one of rules open winner rule"
         );
         assert_eq!(refusal(&["rule"]), "argument 'rule' lacks its value");
         assert_eq!(refusal(&["rules"]), "argument 'rules' lacks its value");
         assert_eq!(refusal(&["rules", "0"]), "argument 'rules' is '0', expected 1..100");
+        let error = "argument 'winner' is 'both', expected saved or config";
+        assert_eq!(refusal(&["winner", "both"]), error);
         assert_eq!(refusal(&["open", "1"]), "argument 'open' is '1', expected yes or no");
     }
 }

@@ -86,6 +86,7 @@ mod tests {
             flags: c"",
             audience: Audience::Client,
             keys: Keys::None,
+            tips: c"",
             summary: c"",
             complexity: c"",
             args,

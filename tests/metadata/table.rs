@@ -13,15 +13,21 @@ pub struct Expected {
     /// What is done to the key, which is the first argument, or the keys, of which the first
     /// argument is the number; nothing where there is none.
     pub key: &'static str,
+    /// What clients are told about requests and replies.
+    pub tips: &'static str,
     /// The documented arguments, each as `name:type`, behind its token if it has one.
     pub syntax: &'static str,
 }
+
+const CLOCK: &str = "nondeterministic_output";
+const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
 const COMMANDS: [Expected; 24] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
         key: "RW access update",
+        tips: CLOCK,
         syntax: "key:key [COST cost:integer] [META text:string] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string...",
     },
@@ -29,6 +35,7 @@ const COMMANDS: [Expected; 24] = [
         name: "rl.peek",
         flags: "readonly fast",
         key: "RO access",
+        tips: CLOCK,
         syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
                  rule:string...",
     },
@@ -36,6 +43,7 @@ const COMMANDS: [Expected; 24] = [
         name: "rl.mcheck",
         flags: "write denyoom movablekeys",
         key: "RW access update",
+        tips: CLOCK,
         syntax: "numkeys:integer key:key... [COST cost:integer] [META text:string] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string... \
                  [{NEXT rule:string...}...]",
@@ -44,76 +52,129 @@ const COMMANDS: [Expected; 24] = [
         name: "rl.refund",
         flags: "write fast",
         key: "RW access delete",
+        tips: "",
         syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
     },
-    Expected { name: "rl.reset", flags: "write fast", key: "RW access delete", syntax: "key:key" },
-    Expected { name: "rl.explain", flags: "fast loading stale", key: "", syntax: "rule:string..." },
-    Expected { name: "rl.block", flags: "write fast", key: "RW access update", syntax: OVERRULE },
+    Expected {
+        name: "rl.reset",
+        flags: "write fast",
+        key: "RW access delete",
+        tips: "",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.explain",
+        flags: "fast loading stale",
+        key: "",
+        tips: "",
+        syntax: "rule:string...",
+    },
+    Expected {
+        name: "rl.block",
+        flags: "write fast",
+        key: "RW access update",
+        tips: "",
+        syntax: OVERRULE,
+    },
     Expected {
         name: "rl.unblock",
         flags: "write fast",
         key: "RW access delete",
+        tips: "",
         syntax: "key:key",
     },
-    Expected { name: "rl.exempt", flags: "write fast", key: "RW access update", syntax: OVERRULE },
+    Expected {
+        name: "rl.exempt",
+        flags: "write fast",
+        key: "RW access update",
+        tips: "",
+        syntax: OVERRULE,
+    },
     Expected {
         name: "rl.unexempt",
         flags: "write fast",
         key: "RW access delete",
+        tips: "",
         syntax: "key:key",
     },
     Expected {
         name: "rl.blocks",
         flags: "readonly",
         key: "",
+        tips: "request_policy:special response_policy:special nondeterministic_output",
         syntax: "cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
     },
     Expected {
         name: "rl.log",
         flags: "readonly",
         key: "RO access",
+        tips: "",
         syntax: "key:key [COUNT count:integer]",
     },
-    Expected { name: "rl.info", flags: "readonly", key: "RO access", syntax: "key:key" },
+    Expected {
+        name: "rl.info",
+        flags: "readonly",
+        key: "RO access",
+        tips: CLOCK,
+        syntax: "key:key",
+    },
     Expected {
         name: "rl.top",
         flags: "readonly",
         key: "",
+        tips: "request_policy:all_shards response_policy:special nondeterministic_output",
         syntax: "[COUNT count:integer] [RESET]",
     },
     Expected {
         name: "rl.throttle",
         flags: "write denyoom fast",
         key: "RW access update",
+        tips: CLOCK,
         syntax: THROTTLE,
     },
     Expected {
         name: "cl.throttle",
         flags: "write denyoom fast",
         key: "RW access update",
+        tips: CLOCK,
         syntax: THROTTLE,
     },
-    Expected { name: "rl.policy", flags: "write", key: "", syntax: "" },
+    Expected { name: "rl.policy", flags: "write", key: "", tips: "", syntax: "" },
     Expected {
         name: "rl.policy|set",
         flags: "write denyoom",
         key: "",
+        tips: EVERY_SHARD,
         syntax: "name:string rule:string...",
     },
-    Expected { name: "rl.policy|get", flags: "readonly fast", key: "", syntax: "name:string" },
-    Expected { name: "rl.policy|del", flags: "write fast", key: "", syntax: "name:string" },
-    Expected { name: "rl.policy|list", flags: "readonly", key: "", syntax: "" },
-    Expected { name: "rl.policy|help", flags: "fast loading stale", key: "", syntax: "" },
+    Expected {
+        name: "rl.policy|get",
+        flags: "readonly fast",
+        key: "",
+        tips: "",
+        syntax: "name:string",
+    },
+    Expected {
+        name: "rl.policy|del",
+        flags: "write fast",
+        key: "",
+        tips: EVERY_SHARD,
+        syntax: "name:string",
+    },
+    Expected { name: "rl.policy|list", flags: "readonly", key: "", tips: "", syntax: "" },
+    Expected { name: "rl.policy|help", flags: "fast loading stale", key: "", tips: "", syntax: "" },
     Expected {
         name: "rl.apply",
         flags: "write admin",
         key: "RW access update",
+        tips: "",
         syntax: "key:key effect:string [detail:string...]",
     },
     Expected {
         name: "rl.load",
         flags: "write admin",
         key: "OW update",
+        tips: "",
         syntax: "key:key payload:string",
     },
 ];

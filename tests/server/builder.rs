@@ -14,13 +14,16 @@ pub struct Builder {
     module_args: Vec<String>,
     directives: Vec<String>,
     dir: Option<PathBuf>,
+    module: PathBuf,
     pick_port: fn() -> u16,
 }
 
 impl Builder {
     pub(super) fn new(flavor: Flavor) -> Self {
         let (module_args, directives) = (Vec::new(), Vec::new());
-        Self { flavor, module_args, directives, dir: None, pick_port: free_port }
+        let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
+        assert!(module.exists(), "no module at {}: run `make build`", module.display());
+        Self { flavor, module_args, directives, dir: None, module, pick_port: free_port }
     }
 
     /// The server that is being built, for what differs between them.
@@ -37,6 +40,14 @@ impl Builder {
     /// A line of the configuration file, its value as it would be written there; later lines win.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.directives.push(format!("{name} {value}"));
+        self
+    }
+
+    /// With a build of the module in which a value whose block has the reason `panic-while-saved`
+    /// cannot be saved.
+    pub fn faulty(mut self) -> Self {
+        self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
+        assert!(self.module.exists(), "no {}: run `make faulty`", self.module.display());
         self
     }
 
@@ -74,8 +85,7 @@ impl Builder {
     }
 
     fn config_text(&self, port: u16, dir: &Path) -> String {
-        let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
-        assert!(module.exists(), "no module at {}: run `make build`", module.display());
+        let module = &self.module;
         let mut lines = vec![
             format!("port {port}"),
             "bind 127.0.0.1".to_string(),

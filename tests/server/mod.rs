@@ -18,7 +18,8 @@
 //!
 //! `RATELIMIT_SERVERS` says where the servers are (default `.cache/servers`, filled by
 //! `make fetch`), `RATELIMIT_MODULE` where the module is (default
-//! `target/release/libredis_ratelimit.so`). What is missing fails the test: a matrix with holes
+//! `target/release/libredis_ratelimit.so`), and `RATELIMIT_FAULTY_MODULE` where the one with a fault
+//! is (default `target/faulty/libredis_ratelimit.so`, made by `make faulty`). What is missing fails the test: a matrix with holes
 //! would pass for the wrong reason.
 
 #![allow(dead_code)] // each test binary uses its own part of this

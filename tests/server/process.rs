@@ -178,7 +178,7 @@ impl Server {
     }
 
     /// Whether the process has ended by itself; one that was stopped or killed is no longer held.
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| !matches!(process.try_wait(), Ok(None)))
     }
 

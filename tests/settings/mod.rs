@@ -24,11 +24,13 @@ pub type Effect = (&'static str, &'static [&'static str], &'static str);
 pub enum Values {
     Integer(RangeInclusive<i64>),
     YesNo,
+    /// One of these words.
+    Word([&'static str; 2]),
 }
 
-use Values::{Integer, YesNo};
+use Values::{Integer, Word, YesNo};
 
-pub const SETTINGS: [Setting; 7] = [
+pub const SETTINGS: [Setting; 8] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -107,6 +109,8 @@ pub const SETTINGS: [Setting; 7] = [
             ("yes", &["RL.PEEK k AT 5 5/s"], "int(0), int(5), int(5)"),
         ],
     },
+    // What it does is seen after a restart only (`policy_config.rs`).
+    Setting { name: "policies", default: "saved", values: Word(["saved", "config"]), effects: &[] },
 ];
 
 /// Leaves a mark on the trail of a key.
@@ -123,6 +127,7 @@ impl Setting {
         match &self.values {
             Integer(range) => [range.start().to_string(), range.end().to_string()],
             YesNo => ["yes".to_string(), "no".to_string()],
+            Word(words) => words.map(str::to_string),
         }
     }
 
@@ -149,6 +154,10 @@ impl Setting {
                     .collect()
             }
             YesNo => words(&["perhaps", "1", "true", ""], "'yes' or 'no'"),
+            Word(known) => {
+                let why = format!("{}, {}", known[0], known[1]);
+                words(&["both", "1", "yes", "savedconfig", ""], &why)
+            }
         }
     }
 
@@ -157,6 +166,7 @@ impl Setting {
         match &self.values {
             Integer(range) => format!("expected {}..{}", range.start(), range.end()),
             YesNo => "expected yes or no".to_string(),
+            Word(words) => format!("expected {} or {}", words[0], words[1]),
         }
     }
 

@@ -1,0 +1,92 @@
+//! What a newer version of the module wrote, and this one cannot read.
+//!
+//! It must not be lost in silence, so each way by which it comes has its stop:
+//!
+//! ```text
+//! AOF at start             the server does not start, and the file stays as it is
+//! full synchronization     refused before the first key, by the version in the snapshot
+//! stream of a primary      skipped and counted; until the next full synchronization or its
+//!                          promotion the replica answers no question about keys
+//! ```
+//!
+//! A replica cannot make its primary wait, and must not end for the sake of one
+//! module while it serves other data. `docs/upgrade.md` says what operators see.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::metrics;
+use crate::server::{Call, Failure, Occasion, end, log};
+
+/// Whether this replica skipped what its primary did.
+static SKIPPED: AtomicBool = AtomicBool::new(false);
+/// Whether a snapshot of a primary is being loaded.
+static FROM_PRIMARY: AtomicBool = AtomicBool::new(false);
+/// Whether the data loaded is beside the data in force.
+static STAGED: AtomicBool = AtomicBool::new(false);
+
+/// A replicated or saved command cannot be read.
+pub fn refuse(call: &Call<'_>, why: String) -> Failure {
+    if call.is_of_loader() {
+        end(&format!("the append-only file cannot be loaded: {why}"));
+    }
+    metrics::unreadable();
+    if call.is_on_replica() && !SKIPPED.swap(true, Ordering::Relaxed) {
+        log::warning(&format!(
+            "this replica skips what its primary does, and answers no question about keys: {why}"
+        ));
+    }
+    Failure::Because(why.into())
+}
+
+/// Refuses a question about keys on a replica that skipped something.
+///
+/// # Errors
+/// What is to be done.
+pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), Failure> {
+    if SKIPPED.load(Ordering::Relaxed) && call.is_on_replica() {
+        return Err(Failure::because(
+            "this replica skipped what its primary did with a newer version of the module; \
+             upgrade this server",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a primary sends what is being loaded.
+pub fn is_from_primary() -> bool {
+    FROM_PRIMARY.load(Ordering::Relaxed)
+}
+
+/// What the server is about to do with its data.
+pub fn on(occasion: Occasion) {
+    let set = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
+    match occasion {
+        Occasion::LoadsFromPrimary => {
+            set(&FROM_PRIMARY, true);
+            if !STAGED.load(Ordering::Relaxed) {
+                set(&SKIPPED, false);
+            }
+        }
+        Occasion::Loaded | Occasion::NotLoaded => set(&FROM_PRIMARY, false),
+        Occasion::StagingBegins => set(&STAGED, true),
+        Occasion::StagingFailed => set(&STAGED, false),
+        Occasion::StagingDone => {
+            set(&STAGED, false);
+            set(&SKIPPED, false);
+        }
+        Occasion::Promoted => {
+            if SKIPPED.swap(false, Ordering::Relaxed) {
+                log::warning(
+                    "promoted after it skipped what its primary did: \
+                     units consumed meanwhile can be consumed again",
+                );
+            }
+        }
+        Occasion::Ready
+        | Occasion::WritesAof
+        | Occasion::HasWritten
+        | Occasion::AofRewriteBegan => {}
+    }
+}
