@@ -251,7 +251,8 @@ impl Top {
 
     /// The slot of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
-        let has = |slot: &Slot| slot.hash == hash && slot.len == key.len() && slot.key == kept(key);
+        // The hash is that of the whole name, and so tells long ones apart.
+        let has = |slot: &Slot| slot.hash == hash && slot.key == kept(key);
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 

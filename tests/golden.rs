@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # what was done to it
-//! blocked|exempt until UNIX-US|for good [reason BYTES]       if it is; BYTES escaped as in Rust
+//! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
 //! trail keep N until UNIX-US                                 if it has one; the oldest mark first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
@@ -16,7 +16,8 @@
 //! gets a folder of its own, and a line in `AT_LEAST`.
 //!
 //! Version 1 has no trail. What has none is still saved as version 1, so that whoever knows no other
-//! can read it, and what has one as version 2.
+//! can read it, and what has one as version 2. Version 3 says what logs have to keep, and how long a
+//! ban was to last: what has neither is saved as before.
 //!
 //! How the files are made: by a program outside of this repository that depends on this crate,
 //! makes a limiter with `Limiter::check` and `set_override` at given times, writes `encode` of it
@@ -41,10 +42,10 @@ use redis_ratelimit::limit::{
 use redis_ratelimit::parse;
 
 /// How many payloads there are of a version: none may get lost.
-const AT_LEAST: [(u8, usize); 2] = [(1, 29), (2, 12)];
+const AT_LEAST: [(u8, usize); 3] = [(1, 29), (2, 12), (3, 8)];
 
 /// The versions that are still written, each for what it has a place for and no more.
-const WRITTEN: RangeInclusive<u8> = 1..=2;
+const WRITTEN: RangeInclusive<u8> = 1..=3;
 
 /// A payload and what is known of it.
 struct Golden {
@@ -141,10 +142,11 @@ fn in_words(overrule: &Override) -> String {
         OverrideKind::Exempt => "exempt",
     };
     let until = overrule.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
+    let ban = overrule.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
     if overrule.reason.is_empty() {
-        return format!("{kind} {until}");
+        return format!("{kind} {until}{ban}");
     }
-    format!("{kind} {until} reason {}", overrule.reason.escape_ascii())
+    format!("{kind} {until}{ban} reason {}", overrule.reason.escape_ascii())
 }
 
 /// A trail as the files say it.

@@ -13,6 +13,8 @@ MINUTE_US = 60_000_000
 
 BUCKET = "bucket:1000000/s"
 FOUR_LOG_RULES = ["10/s", "20/m", "40/30m", "60/h"]
+# The case of the first article on limiting with four rules: sixty requests spread over a day.
+RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ def steady(name, *call, verdict=0, prepare=()):
     return Scene(name, [call] * CALLS, verdict, [*prepare, *[call] * WARM_UP])
 
 
-def on_logs(name, now_us, rules, verdict=0, requests=ENTRIES + 1, prepare=()):
+def on_logs(name, now_us, rules, verdict=0, requests=ENTRIES + 1, prepare=(), apart_us=MINUTE_US):
     """One call a key, of keys with a log each that earlier calls filled."""
     keys = [f"log:{number}" for number in range(LOGS)]
-    times = [now_us - MINUTE_US * 3 // 2 - MINUTE_US * age for age in reversed(range(requests))]
+    times = [now_us - apart_us * 3 // 2 - apart_us * age for age in reversed(range(requests))]
     filling = [["RL.CHECK", key, "AT", at_us, *rules] for key in keys for at_us in times]
     return Scene(name, [["RL.CHECK", key, *rules] for key in keys], verdict, [*prepare, *filling])
 
@@ -60,6 +62,7 @@ def scenes_alone(now_us):
         on_logs("RL.CHECK log, 1 entry", now_us, ["60/h"], requests=1),
         on_logs("RL.CHECK log, 60 entries", now_us, ["60/h"]),
         on_logs("RL.CHECK four log rules, 60 entries", now_us, FOUR_LOG_RULES),
+        on_logs("RL.CHECK four log rules, 60 entries over a day", now_us, RULES_OF_A_DAY, apart_us=24 * MINUTE_US),
         Scene("RL.CHECK bucket, new key", new_keys),
         steady("RL.CHECK bucket, denied", "RL.CHECK", "key", "bucket:1/d", verdict=1),
         steady("RL.CHECK fixed, denied", "RL.CHECK", "key", "fixed:1/366d", verdict=1),

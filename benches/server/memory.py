@@ -5,8 +5,8 @@ that is what a key costs, whatever its value. Each kind has a server of its own,
 rest: while a table of keys grows there are two.
 
 A counter that has counted to less than 10,000 shares its number with the server, so the plain one costs its entry only.
-Our log is filled by 60 rounds of checks, so what its storage holds in reserve is counted. Lists and sorted sets have no
-reserve: they are filled once and copied.
+Our log is filled by 60 rounds of checks, or once and copied, reserve and all: what its storage holds in reserve is
+counted. Lists and sorted sets have no reserve: they are filled once and copied.
 """
 
 import time
@@ -17,6 +17,10 @@ from . import Failed, logs, scripts, wire
 from .rows import KEYS, LUA, NATIVE, OURS, REDIS_CELL, check
 from .servers import LOAD_OURS, LOAD_REDIS_CELL, Server
 from .wire import KEY
+
+# The case of the first article on limiting with four rules: sixty requests spread over a day.
+A_DAY_OF_RULES = ("1/s", "20/m", "200/h", "800/d")
+DAY_S = 86_400
 
 GROWTH_S = 1.5
 REST_S = 15
@@ -54,6 +58,7 @@ def kinds():
         Kind("Lua GCRA", LUA, scripts.call("gcra", 999, 1000, 86400)),
         Kind("Lua token bucket (hash)", LUA, scripts.call("token_bucket", 1000, 1000 / 86400)),
         Kind(f"RL.CHECK log of {count}", OURS, check(f"log:{count}/h"), passes=count),
+        Kind(f"RL.CHECK log of {count} over a day", OURS, (), 0, logs.log(count, DAY_S, *A_DAY_OF_RULES)),
         copies("Lua list, whole microseconds,", logs.plain_list(count, window)),
         copies("Lua list, floats,", logs.plain_list(count, window, seconds)),
         copies("Lua sorted set", logs.sorted_set(count, window)),

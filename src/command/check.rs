@@ -24,11 +24,13 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let max_states = config::max_states();
-        let decide = |limiter: &mut Limiter| limiter.check_within(max_states, &check, rulings);
-        let outcome = datatype::update(&mut key, decide)?
-            .map_err(|crowd| crowded(call.args().from(1), crowd))?;
+        let outcome = datatype::try_update(&mut key, |limiter| {
+            let decided = limiter.check_within(max_states, &check, rulings);
+            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
+        })?;
 
-        let done = Done { check, change: outcome.change, banned: outcome.ban.is_some() };
+        let banned = outcome.ban.is_some() || outcome.ban_shortened;
+        let done = Done { check, change: outcome.change, banned };
         if done.is_something() {
             let mut words = None;
             let written = call.args().last(request.rule_args);

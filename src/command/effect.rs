@@ -28,7 +28,7 @@ use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
 pub struct Done<'a> {
     pub check: Check<'a>,
     pub change: Change,
-    /// It also blocked the key.
+    /// It also blocked the key, or its ban ends earlier.
     pub banned: bool,
 }
 
@@ -57,6 +57,15 @@ pub fn settle_check<'d>(
     if done.banned
         && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
     {
+        tell_overrule(call, name, "ban", ban, now_us, expiry);
+    }
+    call.signal_modified(name);
+}
+
+/// After a ban that now ends earlier.
+pub fn settle_ban(call: &Call<'_>, key: &mut WriteKey<'_, Limiter>, name: Arg<'_>, now_us: u64) {
+    let expiry = expiry::settle(key, now_us, now_us);
+    if let Some(ban) = key.value().and_then(|limiter| limiter.overrule()) {
         tell_overrule(call, name, "ban", ban, now_us, expiry);
     }
     call.signal_modified(name);

@@ -71,7 +71,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), Failure> {
         let done = |(index, part): (usize, &Part<'_>)| Done {
             check: asked(index),
             change: part.change(),
-            banned: part.ban().is_some(),
+            banned: part.ban().is_some() || part.ban_shortened(),
         };
         let done: Vec<Done<'_>> = parts.iter().enumerate().map(done).collect();
         drop(parts);

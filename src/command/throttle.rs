@@ -55,11 +55,14 @@ impl At<'_, '_> {
     fn take(&mut self, cost: u32) -> Result<Outcome, Failure> {
         let check = Check::new(self.rule, cost, self.now_us);
         let max_states = config::max_states();
-        let decide = |limiter: &mut Limiter| limiter.check_within(max_states, &check, self.rulings);
-        let outcome = datatype::update(&mut self.key, decide)?
-            .map_err(|crowd| check::crowded(self.call.args().from(1), crowd))?;
+        let outcome = datatype::try_update(&mut self.key, |limiter| {
+            let decided = limiter.check_within(max_states, &check, self.rulings);
+            decided.map_err(|crowd| check::crowded(self.call.args().from(1), crowd))
+        })?;
         if outcome.change != Change::Nothing {
             self.settle("admit", cost);
+        } else if outcome.ban_shortened {
+            effect::settle_ban(self.call, &mut self.key, self.name, self.now_us);
         }
         check::count(self.call, self.name, &outcome, self.rule, self.rulings, self.now_us);
         Ok(outcome)

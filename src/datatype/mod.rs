@@ -75,11 +75,23 @@ pub fn update<T>(
     key: &mut WriteKey<'_, Limiter>,
     change: impl FnOnce(&mut Limiter) -> T,
 ) -> Result<T, Failure> {
+    try_update(key, |limiter| Ok(change(limiter)))
+}
+
+/// As [`update`], of a change that may fail and then changes nothing.
+///
+/// # Errors
+/// The change's, or [`Failure::Internal`] if the server does not take the value.
+#[inline]
+pub fn try_update<T>(
+    key: &mut WriteKey<'_, Limiter>,
+    change: impl FnOnce(&mut Limiter) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     if let Some(limiter) = key.value() {
-        return Ok(change(limiter));
+        return change(limiter);
     }
     let mut limiter = Limiter::default();
-    let result = change(&mut limiter);
+    let result = change(&mut limiter)?;
     if !limiter.is_empty() {
         key.set(&LIMITER, limiter)?;
         metrics::value_made();

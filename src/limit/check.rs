@@ -37,6 +37,8 @@ pub struct Outcome {
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,
+    /// The key's ban ends earlier from now on: the clock stepped back.
+    pub ban_shortened: bool,
     /// A block or an exemption answered, no rule was looked at.
     pub overruled: Option<OverrideKind>,
 }
@@ -50,6 +52,7 @@ pub struct Part<'a> {
     denied: bool,
     change: Change,
     ban: Option<Ban>,
+    ban_shortened: bool,
     rulings: Range<usize>,
 }
 
@@ -102,31 +105,25 @@ pub fn check(
     max_states: usize,
     rulings: &mut Vec<Ruling>,
 ) -> Result<Conclusion, Crowd> {
-    let plan = look(parts, rulings);
-    for (index, part) in parts.iter().enumerate() {
-        part.fits(plan, max_states).map_err(|crowd| Crowd { part: index, ..crowd })?;
-    }
-    Ok(carry_out(parts, plan, rulings))
-}
-
-fn look(parts: &mut [Part<'_>], rulings: &mut Vec<Ruling>) -> Plan {
     rulings.clear();
     for part in parts.iter_mut() {
         part.look(rulings);
     }
     let denied = parts.iter().any(Part::denied);
-    Plan { denied, charges: denied && parts.iter().all(Part::may_be_charged) }
-}
-
-fn carry_out(parts: &mut [Part<'_>], plan: Plan, rulings: &mut [Ruling]) -> Conclusion {
+    let plan = Plan { denied, charges: denied && parts.iter().all(Part::may_be_charged) };
+    for (index, part) in parts.iter().enumerate() {
+        if part.limiter.is_near_crowd(part.check.rules.len(), max_states) {
+            part.fits(plan, max_states).map_err(|crowd| Crowd { part: index, ..crowd })?;
+        }
+    }
     for part in parts.iter_mut() {
         part.consume(plan, rulings);
     }
-    let conclusion = conclude(parts, plan.denied, rulings);
+    let conclusion = conclude(parts, denied, rulings);
     for part in parts.iter_mut() {
         part.finish(conclusion.summary.verdict);
     }
-    conclusion
+    Ok(conclusion)
 }
 
 fn conclude(parts: &[Part<'_>], denied: bool, rulings: &mut [Ruling]) -> Conclusion {
@@ -165,6 +162,7 @@ impl<'a> Part<'a> {
             denied: false,
             change: Change::Nothing,
             ban: None,
+            ban_shortened: false,
             rulings: 0..0,
         }
     }
@@ -197,6 +195,12 @@ impl<'a> Part<'a> {
         self.ban
     }
 
+    /// Whether its ban ends earlier from now on.
+    #[must_use]
+    pub const fn ban_shortened(&self) -> bool {
+        self.ban_shortened
+    }
+
     /// Whether a block or an exemption answered, and no rule was looked at.
     #[must_use]
     pub const fn overruled(&self) -> Option<OverrideKind> {
@@ -210,12 +214,6 @@ impl<'a> Part<'a> {
     #[must_use]
     pub const fn rulings(&self) -> &Range<usize> {
         &self.rulings
-    }
-
-    /// The answer to a check of this key alone.
-    const fn outcome(&self, conclusion: Conclusion) -> Outcome {
-        let (change, ban, overruled) = (self.change(), self.ban(), self.overruled());
-        Outcome { summary: conclusion.summary, change, ban, overruled }
     }
 
     const fn is_ruled(&self) -> bool {
@@ -308,9 +306,12 @@ impl<'a> Part<'a> {
         Some(own)
     }
 
-    /// Blocks a key that earned it, and tells the trail of a check that
+    /// Ends a ban earlier that the clock drew out, blocks a key that earned it, and tells the trail of a check that
     /// consumed nothing.
     fn finish(&mut self, verdict: Verdict) {
+        if self.overruled().is_some() {
+            self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
+        }
         if self.change == Change::Nothing && self.check.meta.is_some() {
             self.change = Change::Marked(verdict);
             self.limiter.record(&self.check, self.change);
@@ -324,15 +325,9 @@ impl<'a> Part<'a> {
 }
 
 impl Limiter {
-    /// Decides, and consumes if the answer says so. `rulings` gets one ruling
-    /// a rule, or none behind a block or an exemption; their resets are left
-    /// for [`Self::fill_resets`].
-    #[inline]
-    pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
-        self.check_straight(asked, rulings).unwrap_or_else(|| self.check_at_length(asked, rulings))
-    }
-
-    /// As [`Self::check`], of a key that may hold so many states, 1 or more.
+    /// Decides, and consumes if the answer says so, of a key that may hold so
+    /// many states, 1 or more. `rulings` gets one ruling a rule, or none behind
+    /// a block or an exemption; their resets are left for [`Self::fill_resets`].
     ///
     /// # Errors
     /// [`Crowd`], and nothing changed, if it would come to hold more.
@@ -346,35 +341,44 @@ impl Limiter {
         // The short way ends with one state at most.
         match self.check_straight(asked, rulings) {
             Some(outcome) => Ok(outcome),
-            None => self.check_within_at_length(max_states, asked, rulings),
+            None => self.check_at_length_within(max_states, asked, rulings),
         }
     }
 
+    /// The same the long way.
     #[inline(never)]
-    fn check_within_at_length(
+    fn check_at_length_within(
         &mut self,
         max_states: usize,
         asked: &Check<'_>,
         rulings: &mut Vec<Ruling>,
     ) -> Result<Outcome, Crowd> {
         let mut parts = [Part::new(self, *asked)];
-        let conclusion = check(&mut parts, max_states, rulings)?;
+        let Conclusion { summary, .. } = check(&mut parts, max_states, rulings)?;
         let [part] = &parts;
-        Ok(part.outcome(conclusion))
+        Ok(Outcome {
+            summary,
+            change: part.change(),
+            ban: part.ban(),
+            ban_shortened: part.ban_shortened(),
+            overruled: part.overruled(),
+        })
+    }
+
+    /// As [`Self::check_within`], of a key that may hold any number of states.
+    #[cfg(test)]
+    pub fn check(&mut self, asked: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
+        self.check_within(usize::MAX, asked, rulings).expect("room for any number")
     }
 
     /// As [`Self::check`], the long way.
-    #[inline(never)]
+    #[cfg(test)]
     pub(super) fn check_at_length(
         &mut self,
         asked: &Check<'_>,
         rulings: &mut Vec<Ruling>,
     ) -> Outcome {
-        let mut parts = [Part::new(self, *asked)];
-        let plan = look(&mut parts, rulings);
-        let conclusion = carry_out(&mut parts, plan, rulings);
-        let [part] = &parts;
-        part.outcome(conclusion)
+        self.check_at_length_within(usize::MAX, asked, rulings).expect("room for any number")
     }
 
     /// The same without consuming.
@@ -387,8 +391,13 @@ impl Limiter {
     #[inline(never)]
     pub(super) fn peek_at_length(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         rulings.clear();
-        let answer =
-            |summary, overruled| Outcome { summary, change: Change::Nothing, ban: None, overruled };
+        let answer = |summary, overruled| Outcome {
+            summary,
+            change: Change::Nothing,
+            ban: None,
+            ban_shortened: false,
+            overruled,
+        };
         if let Some((kind, summary)) = self.overruled(check.now_us) {
             return answer(summary, Some(kind));
         }
@@ -403,7 +412,7 @@ impl Limiter {
     }
 
     /// The answer of a block or an exemption, if one is in force.
-    fn overruled(&self, now_us: u64) -> Option<(OverrideKind, Ruling)> {
+    pub(super) fn overruled(&self, now_us: u64) -> Option<(OverrideKind, Ruling)> {
         let overrule = self.override_at(now_us)?;
         let answer = match overrule.kind {
             OverrideKind::Exempt => Ruling::UNRULED,

@@ -23,10 +23,9 @@ mod load;
 mod save;
 
 use self::form::{
-    Bytes, SavedLimiter, SavedLimiter3, SavedOverride, SavedState, UNKNOWN_KIND, load_items, put,
-    take,
+    Bytes, SavedLimiter, SavedLimiter3, SavedOverride, SavedState, UNKNOWN_KIND, put, take,
 };
-use self::load::{load_override, load_state, load_trail};
+use self::load::{load_override, load_states, load_trail};
 use self::save::{save_meter, save_trail};
 use super::limiter::Limiter;
 use super::log::Log;
@@ -126,17 +125,17 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         WITH_NEEDS => take(body)?,
         version => return Err(DecodeError::Version(version)),
     };
+    let trail = saved.trail.map(|trail| load_trail(&trail)).transpose()?;
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
-    let states = load_items(&saved.states, load_state)?;
+    let states = load_states(&saved.states)?;
     let log_of_later = |state: &State| state.log_part().is_some_and(Log::knows_needs);
     if version < WITH_NEEDS && states.iter().any(log_of_later) {
         return Err(DecodeError::Malformed(UNKNOWN_KIND));
     }
     let ban_us = saved.ban_us;
     let overrule = saved.overrule.map(|overrule| load_override(overrule, ban_us)).transpose()?;
-    let trail = saved.trail.map(|trail| load_trail(&trail)).transpose()?;
     let limiter = Limiter::from_parts(states, overrule, trail);
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }

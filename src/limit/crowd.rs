@@ -34,24 +34,29 @@ impl fmt::Display for Crowd {
 }
 
 impl Limiter {
+    /// Whether a check with so many rules might leave too many states.
+    #[inline]
+    pub(super) fn is_near_crowd(&self, rules: usize, max_states: usize) -> bool {
+        self.states().len().saturating_add(rules) > max_states
+    }
+
     /// Whether a check may do this to the key.
+    #[cold]
     pub(super) fn has_room(
         &self,
         check: &Check<'_>,
         change: Change,
         max_states: usize,
     ) -> Result<(), Crowd> {
-        let held = self.states().len();
         let consumes = |rule: &&Rule| match change {
             Change::Admitted => true,
             Change::Charged => rule.counts_all(),
             Change::Nothing | Change::Marked(_) => false,
         };
-        if held.saturating_add(check.rules.len()) <= max_states
-            || check.rules.iter().filter(consumes).all(|rule| self.state_of(rule).is_some())
-        {
+        if check.rules.iter().filter(consumes).all(|rule| self.state_of(rule).is_some()) {
             return Ok(());
         }
+        let held = self.states().len();
         let mut copy = Self::from_parts(self.states().to_vec(), None, None);
         copy.record(&Check { meta: None, ..*check }, change);
         let states = copy.states().len();

@@ -33,12 +33,13 @@
 
 use super::rule::{Algorithm, Align, Calendar, Refill, Rule};
 use super::rule::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
+use super::series::entry_bytes;
 use std::fmt::{self, Display, Formatter};
 
 /// What a key with one state takes.
 const KEY_BYTES: u64 = 48;
 /// The same where the state is a log, without its entries.
-const LOG_KEY_BYTES: u64 = 60;
+const LOG_KEY_BYTES: u64 = 52;
 /// The same where it is a window, without its counters.
 const WINDOW_KEY_BYTES: u64 = 36;
 
@@ -118,15 +119,17 @@ fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
 
 fn log(rule: &Rule) -> String {
     let limit = u64::from(rule.limit());
+    let (least, most) = (entry_bytes(0), entry_bytes(rule.period_us()));
+    let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
         "at most {} in any {}, wherever it begins (sliding log, exact). \
          Worst burst: {}. \
-         Memory: {LOG_KEY_BYTES} bytes, and about 4 a request remembered, up to {}, or 8 a request \
-         once costs differ; one log serves all log rules of a key.",
+         Memory: {LOG_KEY_BYTES} bytes, and {entry} a request remembered, up to {}; 4 more a \
+         request once costs differ; one log serves all log rules of a key.",
         requests(limit),
         Per(rule.period_us()),
         at_worst(rule, |worst| worst.to_string()),
-        limit.saturating_mul(4),
+        limit.saturating_mul(most),
     )
 }
 

@@ -1,9 +1,11 @@
 //! The short way to an answer, for what nearly every check is: all its rules
-//! look at one state, and the key holds nothing else, or nothing yet.
+//! look at one state, and the key holds nothing else, or nothing yet; or a block
+//! or an exemption answers.
 //!
 //! ```text
 //! one rule                 | pointer -> its state |
 //! log rules, any number    | pointer -> the log   |
+//! any rules                | pointer -> ... a block or an exemption in force |
 //! ```
 //!
 //! Such a check needs no search for the state of each rule, no thought for
@@ -23,7 +25,7 @@ use super::ruling::{Ruling, Verdict};
 use super::state::State;
 
 impl Limiter {
-    /// As [`Limiter::check`]; `None`, and nothing changed but `rulings`, if it
+    /// As [`Limiter::check_within`]; `None`, and nothing changed but `rulings`, if it
     /// takes the long way.
     pub(super) fn check_straight(
         &mut self,
@@ -39,10 +41,19 @@ impl Limiter {
         }
     }
 
-    /// The same of a key that holds nothing: as good as an empty state.
+    /// A block or an exemption in force answers.
+    fn check_overruled(&mut self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
+        let (kind, summary) = self.overruled(check.now_us)?;
+        let ban_shortened = self.shorten_ban(check.now_us);
+        rulings.clear();
+        let (change, overruled) = (Change::Nothing, Some(kind));
+        Some(Outcome { summary, change, ban: None, ban_shortened, overruled })
+    }
+
+    /// A key that holds nothing is as good as an empty state.
     fn check_untouched(&mut self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Option<Outcome> {
         if !self.is_empty() {
-            return None;
+            return self.check_overruled(check, rulings);
         }
         let (first, others) = check.rules.split_first()?;
         if !others.is_empty() && check.rules.iter().any(|rule| rule.kind() != Kind::Log) {
@@ -208,5 +219,5 @@ fn outcome(
     debug_assert!(change == Change::Nothing || !state.is_empty(), "nothing was consumed");
     let clears = state.plain().clears_at(rule, at_us);
     let summary = Ruling { reset_ms: clears.after(check.now_us).millis(), ..ruling };
-    Outcome { summary, change, ban: None, overruled: None }
+    Outcome { summary, change, ban: None, ban_shortened: false, overruled: None }
 }

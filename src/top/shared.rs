@@ -6,7 +6,7 @@ use crate::server::{Call, PerServer};
 static TOP: PerServer<Top> = PerServer::empty();
 
 /// Runs a body with the sketch, which keeps at most so many keys.
-#[inline]
+#[inline(always)]
 pub fn with<R>(call: &Call<'_>, counters: usize, body: impl FnOnce(&mut Top) -> R) -> R {
     TOP.with(call, |top| {
         top.resize(counters);

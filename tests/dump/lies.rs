@@ -5,7 +5,8 @@
 //! trail   | how many are kept | until when it matters | length of the marks | marks |
 //! ```
 //!
-//! The trail is there in version 2 only.
+//! Version 1 has no trail, version 2 has one. In version 3 the length of a ban follows the block,
+//! and both it and the trail have a byte before them that says whether there is one.
 
 /// A number as the payload writes it: itself below 251, else a mark and 2, 4 or 8 bytes.
 fn varint(number: u64) -> Vec<u8> {
@@ -54,10 +55,15 @@ impl<'a> Parts<'a> {
         let (&version, rest) = payload.split_first().expect("a version");
         let (len, rest) = take_varint(rest);
         let (states, rest) = rest.split_at(usize::try_from(len).expect("a length"));
-        if version == 1 {
+        let mut trail = skip_override(rest);
+        let mut has_trail = u64::from(version == 2);
+        if version == 3 {
+            (has_trail, trail) = take_varint(skip_number_if_any(trail));
+        }
+        if has_trail == 0 {
             return Self { version, states, middle: rest, marks: None };
         }
-        let (_, after) = take_varint(skip_override(rest));
+        let (_, after) = take_varint(trail);
         let (_, after) = take_varint(after);
         let (middle, _) = rest.split_at(rest.len() - after.len());
         let (len, marks) = take_varint(after);
@@ -85,10 +91,14 @@ fn skip_override(bytes: &[u8]) -> &[u8] {
         return rest;
     }
     let (_is_exempt, rest) = take_varint(rest);
-    let (has_end, rest) = take_varint(rest);
-    let rest = if has_end == 0 { rest } else { take_varint(rest).1 };
-    let (len, rest) = take_varint(rest);
+    let (len, rest) = take_varint(skip_number_if_any(rest));
     &rest[usize::try_from(len).expect("a length")..]
+}
+
+/// What follows a number that may be there.
+fn skip_number_if_any(bytes: &[u8]) -> &[u8] {
+    let (is_some, rest) = take_varint(bytes);
+    if is_some == 0 { rest } else { take_varint(rest).1 }
 }
 
 /// Payloads with a lie in place of each byte, and so of each length: of the parts, and, those being

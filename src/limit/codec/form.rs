@@ -188,16 +188,18 @@ pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
     Ok(())
 }
 
-/// Loads each item. They are counted first, so that what they take is known and
-/// can be refused.
+/// Loads up to `most` items. They are counted first, so that what they take is
+/// known and can be refused. `what` names their number.
 pub fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
     bytes: &'a [u8],
+    most: usize,
+    what: &'static str,
     mut load: impl FnMut(T) -> Result<U, DecodeError>,
 ) -> Result<Vec<U>, DecodeError> {
     let mut count = 0_usize;
     each_item(bytes, |_: T| {
         count = count.saturating_add(1);
-        Ok(())
+        within(count <= most, what)
     })?;
     let mut items = room_for(count)?;
     each_item(bytes, |item| {
@@ -217,4 +219,9 @@ pub fn load_text(text: &[u8]) -> Result<Box<[u8]>, DecodeError> {
     let mut copy = room_for(text.len())?;
     copy.extend_from_slice(text);
     Ok(copy.into_boxed_slice())
+}
+
+/// A bound of what is saved.
+pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
+    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }

@@ -3,7 +3,7 @@
 use super::DecodeError;
 use super::form::{
     SavedMark, SavedMeter, SavedNeeds, SavedOverride, SavedPastNeeds, SavedState, SavedTrail,
-    each_item, load_items, load_text,
+    each_item, load_items, load_text, within,
 };
 use crate::limit::debt::{Debt, Room};
 use crate::limit::fixed::{Anchor, Fixed, Kept, Past};
@@ -24,10 +24,6 @@ use crate::limit::uint48::Uint48;
 use crate::limit::window::Window;
 use std::collections::VecDeque;
 
-fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
-    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
-}
-
 fn check_time(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_TIME_US, "a time")
 }
@@ -40,11 +36,27 @@ fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
+/// The states of a limiter. How many there are is known when all have been read:
+/// what each takes in the list is less than its own block.
+pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
+    let mut states = Vec::new();
+    each_item(saved, |saved| {
+        let state = load_state(saved)?;
+        states.try_reserve(1).map_err(|_| DecodeError::NoMemory(states.len()))?;
+        states.push(state);
+        Ok(())
+    })?;
+    states.shrink_to_fit();
+    Ok(states)
+}
+
 pub fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
     let latest_us = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
-    within(saved.keep > 0, "the length of a trail")?;
+    const MARKS: &str = "the length of a trail";
+    let keep = saved.keep as usize;
+    within(keep > 0, MARKS)?;
     within(saved.until_us <= latest_us, "a time")?;
-    let marks: VecDeque<Mark> = load_items(&saved.marks, |mark: SavedMark<'_>| {
+    let marks: VecDeque<Mark> = load_items(&saved.marks, keep, MARKS, |mark: SavedMark<'_>| {
         check_time(mark.time_us)?;
         within(mark.cost <= MAX_UNITS, "a cost")?;
         let verdict = match mark.verdict {
@@ -57,7 +69,7 @@ pub fn load_trail(saved: &SavedTrail<'_>) -> Result<Trail, DecodeError> {
         Ok(Mark { time_us: mark.time_us, cost: mark.cost, verdict, meta })
     })?
     .into();
-    within(!marks.is_empty() && marks.len() <= saved.keep as usize, "the length of a trail")?;
+    within(!marks.is_empty(), MARKS)?;
     Ok(Trail { keep: saved.keep, until_us: saved.until_us, marks })
 }
 
@@ -73,7 +85,7 @@ pub fn load_override(
     })
 }
 
-pub fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
+fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let state = load_meter(saved.meter)?;
     let Some(text) = saved.name else { return busy(state) };
     let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
@@ -99,9 +111,10 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             check_time(last_us)?;
             check_period(period_us)?;
             check_units(limit)?;
-            let counts: Vec<u64> = load_items(&counts, Ok)?;
-            let counters = 2..=usize::from(MAX_RES).saturating_add(1);
-            within(counters.contains(&counts.len()), "a number of counters")?;
+            const COUNTERS: &str = "a number of counters";
+            let most = usize::from(MAX_RES).saturating_add(1);
+            let counts: Vec<u64> = load_items(&counts, most, COUNTERS, Ok)?;
+            within(counts.len() >= 2, COUNTERS)?;
             Ok(State::Window(Window::new(last_us, period_us, limit, &counts)))
         }
         SavedMeter::Fixed {
@@ -127,11 +140,11 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             let fixed = Fixed::new(term, count, Anchor::new(calendar, tz_min), limit);
             let Some(saved) = past else { return Ok(State::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
-            let past: Vec<Past> = load_items(&saved.windows, |(start_us, count)| {
+            let (most, what) = (usize::from(saved.keep), "the past windows' number");
+            let past: Vec<Past> = load_items(&saved.windows, most, what, |(start_us, count)| {
                 check_start(start_us)?;
                 Ok(Past { start_us, count })
             })?;
-            within(past.len() <= usize::from(saved.keep), "the past windows' number")?;
             Ok(State::Kept(Box::new(Kept { fixed, keep: saved.keep, past: past.into() })))
         }
         SavedMeter::Debt { last_us, period_us, rem, units, limit, room, leaky } => {
@@ -176,11 +189,10 @@ fn load_log(
     charged: &[u8],
 ) -> Result<State, DecodeError> {
     let needs = load_needs(needs)?;
-    let past = load_items(past, |past: SavedPastNeeds| {
+    let past = load_items(past, MOST_PAST, "a number of needs", |past: SavedPastNeeds| {
         within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
         Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
     })?;
-    within(past.len() <= MOST_PAST, "a number of needs")?;
     Ok(State::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
 }
 

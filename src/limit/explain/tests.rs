@@ -12,8 +12,8 @@ fn every_algorithm_is_explained() {
             "20/m",
             "log:20/1m: at most 20 requests in any minute, wherever it begins (sliding log, \
              exact). Worst burst: 20 requests at once, and never more in any minute. \
-             Memory: 60 bytes, and about 4 a request remembered, up to 80, or 8 a request \
-             once costs differ; one log serves all log rules of a key.",
+             Memory: 52 bytes, and 4 a request remembered, up to 80; 4 more a request once \
+             costs differ; one log serves all log rules of a key.",
         ),
         (
             "window:100/m",
@@ -73,7 +73,7 @@ fn the_rest_is_worded_right() {
         ("bucket:0/m,burst=5", "Worst burst: none. Memory: none"),
         ("1/s", "at most 1 request in any second,"),
         ("1/90s", "1 request at once, and never more in any 90 seconds."),
-        ("1/s", "about 4 a request remembered, up to 4, or"),
+        ("1/s", "and 4 a request remembered, up to 4; 4 more a request once"),
         ("5/m,name=a", " The name 'a' labels it; all log rules read the key's one log."),
         ("window:1/m", "Worst burst: 1 request at once, and never more in any minute."),
         ("window:9/m,res=7", "sub-intervals of about 8571 milliseconds:"),
@@ -86,6 +86,8 @@ fn the_rest_is_worded_right() {
         ("fixed:5/m,align=first", "in each window of 1 minute, opened by the first request"),
         ("fixed:5/m,align=first", "9 requests within a moment, 4 at the end of a window and 5"),
         ("fixed:1/m,align=first", "1 request at once, and never more in any minute."),
+        ("800/d", "52 bytes, and 4 to 5 a request remembered, up to 4000;"),
+        ("9/30d", "52 bytes, and 4 to 6 a request remembered, up to 54;"),
         ("fixed:5/m,keep=1", "48 bytes, and up to 16 bytes for 1 past window kept for graphs."),
         ("fixed:5/m,keep=24", "up to 384 bytes for 24 past windows kept"),
         ("bucket:1/m", "a bucket of 1 token, full at first; a request takes one, and they come"),

@@ -38,6 +38,7 @@ struct PartSaid {
     key: usize,
     change: Change,
     ban: Option<Ban>,
+    ban_shortened: bool,
     denied: bool,
     overruled: Option<OverrideKind>,
     rulings: Vec<Ruling>,
@@ -71,6 +72,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         key,
         change: part.change(),
         ban: part.ban(),
+        ban_shortened: part.ban_shortened(),
         denied: part.denied(),
         overruled: part.overruled(),
         rulings: rulings[part.rulings().clone()].to_vec(),
@@ -224,6 +226,7 @@ proptest! {
                 let consumes = allowed && cost > 0 && part.overruled.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
                 let may_change = part.ban.is_some()
+                    || part.ban_shortened
                     || check.meta.is_some()
                     || check.rules.iter().any(Rule::counts_all);
                 if consumes {
@@ -269,7 +272,7 @@ proptest! {
                 if part.change != Change::Nothing {
                     limiter.record(&asked[part.key].unwrap(), part.change);
                 }
-                if part.ban.is_some() {
+                if part.ban.is_some() || part.ban_shortened {
                     limiter.set_override(primary[part.key].overrule().cloned());
                 }
             }

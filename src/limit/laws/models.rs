@@ -42,6 +42,7 @@ fn same_answer(
     );
     prop_assert_eq!(outcome.change, answer.change, "{:?}", call);
     prop_assert_eq!(outcome.ban.map(|ban| ban.rule), answer.ban, "{:?}", call);
+    prop_assert_eq!(outcome.ban_shortened, answer.ban_shortened, "{:?}", call);
     Ok(())
 }
 
@@ -67,7 +68,7 @@ fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
             }
             Action::Reset => {
                 limiter.reset(now_us);
-                model.reset();
+                model.reset(now_us);
             }
         }
     }

@@ -49,7 +49,7 @@ proptest! {
                     let outcome = primary.check(&check, &mut Vec::new());
                     replica.record(&check, outcome.change);
                     prop_assert!(keep.is_none() || outcome.change != Change::Nothing);
-                    if outcome.ban.is_some() {
+                    if outcome.ban.is_some() || outcome.ban_shortened {
                         replica.set_override(primary.overrule().cloned());
                     }
                 }

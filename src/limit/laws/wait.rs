@@ -6,13 +6,12 @@ use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
 use crate::limit::rule::{DAY_US, MAX_PERIOD_US, MS_US, Rule, SECOND_US};
-use crate::limit::{self, Change, Check, Limiter, Part, Verdict};
+use crate::limit::{Change, Check, Limiter, Verdict};
 use crate::parse::rules_of_line;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::ops::Range;
 use std::slice;
-use std::time::Instant;
 
 /// The law, for one denied request.
 fn holds(
@@ -133,29 +132,4 @@ fn of_a_chain_of_forgotten_states_up_to_its_first_gap() {
         let gap_ms = if links == 1 { 0 } else { gap_ms };
         assert_eq!(denied.summary.wait_ms, gap_ms as i64, "{links}");
     }
-}
-
-/// Each forgotten state is read once, however many come back one after the other.
-#[test]
-fn costs_little_more_behind_a_step_of_the_clock() {
-    const KEYS: u64 = 64;
-    const RULES: u64 = 32;
-    let mut keys: Vec<_> = (0..KEYS).map(|key| chain(key * RULES..(key + 1) * RULES)).collect();
-    let mut least = |now_us: u64| {
-        let rounds = (0..10).map(|_| {
-            let mut parts: Vec<_> = keys
-                .iter_mut()
-                .map(|(limiter, rules)| Part::new(limiter, Check::new(rules, 1, now_us)))
-                .collect();
-            let start = Instant::now();
-            let conclusion = limit::check(&mut parts, usize::MAX, &mut Vec::new());
-            assert_eq!(conclusion.expect("room").summary.verdict, Verdict::Limited);
-            start.elapsed()
-        });
-        rounds.min().expect("rounds")
-    };
-    // The last link alone denies then, and nothing is forgotten.
-    let last_us = START_US + (KEYS * RULES - 1) * STEP_US;
-    let (plain, behind) = (least(last_us), least(START_US));
-    assert!(behind < plain * 10, "{behind:?} behind a step back, {plain:?} without");
 }

@@ -10,8 +10,8 @@ use crate::limit::{Change, Ruling, Verdict};
 pub struct Model {
     states: Vec<Owned>,
     pub log: Log,
-    /// Blocked until, by a rule's ban.
-    pub banned_until: Option<Micros>,
+    /// Blocked until, by a rule's ban, and how long that was to last.
+    pub ban: Option<(Micros, Micros)>,
 }
 
 /// What a check says.
@@ -22,6 +22,8 @@ pub struct Answer {
     pub change: Change,
     /// The rule that set off a ban.
     pub ban: Option<usize>,
+    /// The ban ends earlier from now on.
+    pub ban_shortened: bool,
     /// A state from the future was passed over: it will count again if the
     /// clock comes near it.
     pub forgot: bool,
@@ -117,7 +119,11 @@ impl Model {
     /// Decides, and consumes if `consume`.
     pub fn check(&mut self, rules: &[Rule], cost: u32, now_us: u64, consume: bool) -> Answer {
         let (cost, now) = (i128::from(cost), i128::from(now_us));
-        if let Some(blocked) = self.blocked(now) {
+        if let Some(mut blocked) = self.blocked(now) {
+            if let (true, Some((until, length))) = (consume, &mut self.ban) {
+                blocked.ban_shortened = *until > now + *length;
+                *until = (*until).min(now + *length);
+            }
             return blocked;
         }
         let mut rulings = self.rule_on_all(rules, cost, now);
@@ -149,16 +155,19 @@ impl Model {
                 ruling.wait_ms = 0;
             }
         }
+        if change != Change::Nothing {
+            self.drop_ended_ban(now);
+        }
         let mut summary = summarize(rules, &rulings, !deniers.is_empty());
         let forgot = self.forgets(rules, now);
         let ban_us = |&i: &usize| rules[i].ban_us();
         let longest = deniers.iter().filter_map(ban_us).max();
         let ban = deniers.iter().copied().find(|i| longest.is_some() && ban_us(i) == longest);
         if !consume {
-            return Answer { summary, rulings, change, ban: None, forgot };
+            return Answer { summary, rulings, change, ban: None, ban_shortened: false, forgot };
         }
         if let Some(longest) = longest {
-            self.banned_until = Some(now + i128::from(longest));
+            self.ban = Some((now + i128::from(longest), longest.into()));
             let ban_ms = i64::try_from(longest.div_ceil(1_000)).unwrap();
             for ms in [&mut summary.wait_ms, &mut summary.reset_ms] {
                 if *ms >= 0 {
@@ -166,11 +175,18 @@ impl Model {
                 }
             }
         }
-        Answer { summary, rulings, change, ban, forgot }
+        Answer { summary, rulings, change, ban, ban_shortened: false, forgot }
+    }
+
+    /// A change drops what has ended: a clock that then steps back finds it no more.
+    fn drop_ended_ban(&mut self, now: Micros) {
+        self.ban = self.ban.filter(|&(until, _)| until > now);
     }
 
     fn blocked(&self, now: Micros) -> Option<Answer> {
-        let until = self.banned_until.filter(|&until| until > now)?;
+        let (until, length) = self.ban.filter(|&(until, _)| until > now)?;
+        // A clock that stepped back does not draw it out.
+        let until = until.min(now + length);
         let left_ms = i64::try_from((until - now + 999) / 1_000).unwrap();
         let summary = Ruling {
             verdict: Verdict::Blocked,
@@ -180,7 +196,7 @@ impl Model {
             reset_ms: left_ms,
         };
         let (rulings, change) = (Vec::new(), Change::Nothing);
-        Some(Answer { summary, rulings, change, ban: None, forgot: false })
+        Some(Answer { summary, rulings, change, ban: None, ban_shortened: false, forgot: false })
     }
 
     fn consume(&mut self, rules: &[Rule], cost: i128, now: Micros, denied: bool) {
@@ -271,11 +287,17 @@ impl Model {
         if self.log.last().is_none() {
             self.log.clear();
         }
+        if most > 0 {
+            self.drop_ended_ban(now);
+        }
         self.states.retain(|state| !state.meter.is_empty());
         u64::try_from(most).unwrap()
     }
 
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, now_us: u64) {
+        if self.log.last().is_some() || !self.states.is_empty() {
+            self.drop_ended_ban(now_us.into());
+        }
         self.log.clear();
         self.states.clear();
     }

@@ -112,6 +112,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
             key: *key,
             change,
             ban: ban(check, rulings),
+            ban_shortened: false,
             denied: outcome.summary.verdict != Verdict::Allowed,
             overruled: outcome.overruled,
             rulings: rulings.clone(),
@@ -151,6 +152,9 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         if part.change == Change::Nothing && check.meta.is_some() {
             part.change = Change::Marked(conclusion.summary.verdict);
         }
+        if part.overruled.is_some() {
+            part.ban_shortened = keys[*key].shorten_ban(check.now_us);
+        }
         keys[*key].record(check, part.change);
         if let Some(Ban { rule, until_us }) = part.ban {
             keys[*key].set_override(Some(banned(&check.rules[rule], until_us)));
@@ -187,6 +191,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
             key,
             change: says.change,
             ban,
+            ban_shortened: says.ban_shortened,
             denied: own,
             overruled: blocked.then_some(OverrideKind::Block),
             rulings: says.rulings,
