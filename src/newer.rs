@@ -14,10 +14,12 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::limit::DecodeError;
 use crate::metrics;
+use crate::parse::ParseError;
 use crate::server::{Call, Failure, Occasion, end, log};
 
 /// Whether this replica skipped what its primary did.
@@ -49,13 +51,17 @@ pub const fn is_newer(error: &DecodeError) -> bool {
 
 /// Why a value cannot be read, and what to do about it where something can be done.
 pub fn explain(error: &DecodeError) -> String {
-    if is_newer(error) {
-        format!(
-            "{error}; it was written by a newer version of the module; upgrade this server first"
-        )
-    } else {
-        error.to_string()
-    }
+    if is_newer(error) { of_newer(error) } else { error.to_string() }
+}
+
+/// A replicated or saved policy cannot be read.
+pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> Failure {
+    refuse(call, of_newer(error))
+}
+
+/// Every version is read up to this one, so what cannot be read is of a newer one.
+fn of_newer(error: &impl Display) -> String {
+    format!("{error}; it was written by a newer version of the module; upgrade this server first")
 }
 
 /// Refuses a question about keys on a replica that skipped something.

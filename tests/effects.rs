@@ -143,9 +143,12 @@ fn effects_are_written_as_the_newest_version_has_them() {
     );
 }
 
-/// An effect as the next version may write it, and a value as any later one may save it.
-const NEWER: [&[&str]; 2] =
-    [&["RL.APPLY", "k", "v3:4102444800000000:0:admit:1", "5/h"], &["RL.LOAD", "k", "\u{7f}x"]];
+/// An effect as the next version may write it, and a policy and a value of any later one.
+const NEWER: [&[&str]; 3] = [
+    &["RL.APPLY", "k", "v3:4102444800000000:0:admit:1", "5/h"],
+    &["RL.POLICY", "SET", "free", "quantum:5/h"],
+    &["RL.LOAD", "k", "\u{7f}x"],
+];
 
 fn packed(words: &[&str]) -> Vec<u8> {
     cmd(words[0]).arg(&words[1..]).get_packed_command()
@@ -203,11 +206,11 @@ fn assert_answers_questions(c: &mut Connection) {
     }
 }
 
-/// Has a replica skip an effect of a newer version, with other data before and behind it.
-fn with_a_replica_that_skipped(body: impl Fn(&Server)) {
+/// Has a replica skip what a newer version did, with other data before and behind it.
+fn with_a_replica_that_skipped(newer: &[&str], body: impl Fn(&Server)) {
     for flavor in server::all() {
         let golden = Golden::newest();
-        let newer = [packed(NEWER[0]), packed(&["SET", "plain", "text"])].concat();
+        let newer = [packed(newer), packed(&["SET", "plain", "text"])].concat();
         let stream = [golden.stream(), newer].concat();
         let length = stream.len();
         let player = Player::new(golden.snapshot(), stream);
@@ -217,7 +220,7 @@ fn with_a_replica_that_skipped(body: impl Fn(&Server)) {
 
 #[test]
 fn a_replica_that_skipped_an_effect_refuses_questions_until_it_is_promoted() {
-    with_a_replica_that_skipped(|replica| {
+    with_a_replica_that_skipped(NEWER[0], |replica| {
         let mut c = replica.connect();
         assert_refuses_questions(&mut c);
         assert_eq!(info(&mut c, "ratelimit", "ratelimit_unreadable_effects"), 1.0);
@@ -234,8 +237,19 @@ fn a_replica_that_skipped_an_effect_refuses_questions_until_it_is_promoted() {
 }
 
 #[test]
+fn a_replica_that_skipped_a_policy_says_so() {
+    with_a_replica_that_skipped(NEWER[1], |replica| {
+        assert_refuses_questions(&mut replica.connect());
+        let log = replica.log();
+        for part in [REMEDY, "this replica skips what its primary does", "quantum"] {
+            assert!(log.contains(part), "«{log}» does not say «{part}»");
+        }
+    });
+}
+
+#[test]
 fn a_replica_that_skipped_an_effect_answers_again_when_it_was_synchronized() {
-    with_a_replica_that_skipped(|replica| {
+    with_a_replica_that_skipped(NEWER[0], |replica| {
         let mut c = replica.connect();
         assert_refuses_questions(&mut c);
         let primary = replica.flavor().start();

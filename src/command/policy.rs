@@ -2,6 +2,7 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
+use crate::newer;
 use crate::parse::{self, PolicyRequest};
 use crate::policy;
 use crate::server::{Call, Failure};
@@ -25,8 +26,13 @@ const HELP: [&str; 11] = [
 pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
     scratch::with(call, |Scratch { rules, .. }| {
         // What a primary or the AOF sets was judged when it was set.
-        let limits = (!call.must_be_obeyed()).then(config::limits);
-        match parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules)? {
+        let obeyed = call.must_be_obeyed();
+        let limits = (!obeyed).then(config::limits);
+        let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
+        let request = request.map_err(|error| {
+            if obeyed { newer::refuse_policy(call, &error) } else { error.into() }
+        })?;
+        match request {
             PolicyRequest::Set(name) => {
                 policy::set(name, rules);
                 call.replicate_verbatim();
