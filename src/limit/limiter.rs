@@ -379,6 +379,7 @@ mod tests {
     use super::super::debt::Debt;
     use super::super::fixed::Fixed;
     use super::super::interval::Interval;
+    use super::super::overrule::OverrideKind;
     use super::super::state::Named;
     use super::*;
 
@@ -390,5 +391,19 @@ mod tests {
         assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
+    }
+
+    #[test]
+    fn a_reset_drops_an_ended_block_and_keeps_one_in_force() {
+        let rules = crate::parse::rules_of_line("5/m");
+        for (until_us, stays) in [(9, false), (10, false), (11, true)] {
+            let mut limiter = Limiter::default();
+            limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
+            let (kind, reason) = (OverrideKind::Block, Box::default());
+            let block = Override { kind, until_us: Some(until_us), ban_us: None, reason };
+            limiter.set_override(Some(block));
+            assert!(limiter.reset(10));
+            assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
+        }
     }
 }

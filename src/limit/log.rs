@@ -22,7 +22,7 @@ use super::blocks::Blocks;
 use super::needs::{self, Kept, Needs, PastNeeds};
 use super::reading::{Moment, Reading, standing_time};
 use super::report::LogReport;
-use super::rule::{MS_US, Rule};
+use super::rule::{MAX_UNITS, MS_US, Rule};
 use super::series::Series;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Log {
 
     /// Whether the limits of the rules that consumed are known.
     pub fn knows_needs(&self) -> bool {
-        self.needs().units != Needs::ALL_UNITS || !self.past_needs().is_empty()
+        self.needs().units != Needs::ALL_UNITS
     }
 
     /// What checks before it need.
@@ -176,10 +176,22 @@ impl Log {
     #[cold]
     fn remember_others(&mut self, latest: Needs, at_us: u64) {
         if !self.is_empty() {
-            let previous =
-                PastNeeds { needs: self.admitted.needs(), until_us: self.latest_until_us() };
+            let needs = self.known_needs().pack();
+            let previous = PastNeeds { needs, until_us: self.latest_until_us() };
             needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
         }
+    }
+
+    /// What the check that consumed last needs. Where its limits are not known, as
+    /// many units as the log holds: no rule of it was admitted more, and newer
+    /// units stay in its windows longer.
+    fn known_needs(&self) -> Needs {
+        if self.knows_needs() {
+            return self.needs();
+        }
+        let held = self.admitted.units().saturating_add(self.charged().map_or(0, Series::units));
+        let units = u32::try_from(held).map_or(MAX_UNITS, |held| held.min(MAX_UNITS));
+        Needs { units, ..self.needs() }
     }
 
     /// The clock stepped back so far that a check with windows up to this length

@@ -32,8 +32,8 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// More units than any limit: the needs of a log whose limits are not known,
-    /// as it was saved by a version that did not save them.
+    /// More units than any limit: stands for limits that are not known, in a log
+    /// that was saved by a version that did not save them.
     pub const ALL_UNITS: u32 = (1 << 30) - 1;
 
     pub fn of(rules: &[Rule]) -> Self {
@@ -148,6 +148,8 @@ impl PastNeeds {
 /// A check consumes at a time: what is still needed of those before it.
 /// `previous` are the needs of the check that consumed last.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
+    // With the window rounded, as those of the list are.
+    let latest = latest.pack().unpack();
     if !past.iter().any(|past| past.covers(&previous)) {
         past.push(previous);
     }
@@ -249,5 +251,27 @@ mod tests {
         assert_eq!(list.len(), 1, "a shorter memory of equal needs");
         remember(&mut list, past(SECOND_US, 10, 300), needs(3 * SECOND_US, 10), 100);
         assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_rounded_window_covers_itself() {
+        let needs = needs(30 * DAY_US + 1_000, 5);
+        let previous = PastNeeds { needs: needs.pack(), until_us: 200 };
+        let mut list = Vec::new();
+        remember(&mut list, previous, needs, 100);
+        assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_full_list_merges_the_needs_that_end_first() {
+        let most = MOST_PAST as u64;
+        // The longer a window, the smaller the limit: none covers another.
+        let of = |i: u64| past((20 - i) * SECOND_US, 100 + i as u32, 1_000 + i);
+        let mut list: Vec<_> = (1..most).rev().map(of).collect();
+        let denied = Needs { window_us: 10 * SECOND_US, units: 200, admitted: false };
+        list.push(PastNeeds { needs: denied.pack(), until_us: 999 });
+        remember(&mut list, of(most), needs(SECOND_US, 1), 0);
+        let merged = past(19 * SECOND_US, 200, 1_001);
+        assert_eq!(list, [vec![merged], (2..=most).map(of).collect()].concat());
     }
 }
