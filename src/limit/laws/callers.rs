@@ -2,7 +2,7 @@
 //! contain it, a log rule never admits more than its limit in any of its
 //! windows, whatever else is asked of the key.
 
-use super::rules::plain_logs;
+use super::rules::charging_logs;
 use super::{cases, check};
 use crate::headed::{self, Headed};
 use crate::limit::blocks::Blocks;
@@ -36,7 +36,7 @@ fn gap() -> impl Strategy<Value = (u64, usize)> {
 }
 
 fn callers(most: usize) -> impl Strategy<Value = Vec<Caller>> {
-    prop::collection::vec(plain_logs(3).prop_map(Caller::new), 2..=most)
+    prop::collection::vec(charging_logs(3).prop_map(Caller::new), 2..=most)
 }
 
 proptest! {
