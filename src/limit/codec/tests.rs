@@ -112,12 +112,15 @@ proptest! {
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 
-/// A log of a day as version 1 saved it, of requests a second apart.
-fn log_of_version_1(units: &[u32]) -> Limiter {
-    let entries = units.iter().zip(0_u64..);
-    let admitted =
-        save_items(entries.map(|(&units, i)| (if i == 0 { NOW_US } else { 1_000_000 }, units)));
-    let meter = SavedMeter::LogOfWindow { window_us: DAY_US, admitted, charged: [][..].into() };
+/// A log of a day as version 1 saved it: the units of admitted requests and of
+/// charged denials, each a second apart.
+fn log_of_version_1(admitted: &[u32], charged: &[u32]) -> Limiter {
+    let entries = |units: &[u32]| {
+        let gap_us = |i| if i == 0 { NOW_US } else { SECOND_US };
+        save_items(units.iter().enumerate().map(|(i, &units)| (gap_us(i), units)))
+    };
+    let (admitted, charged) = (entries(admitted), entries(charged));
+    let meter = SavedMeter::LogOfWindow { window_us: DAY_US, admitted, charged };
     let mut states = Vec::new();
     put(&mut states, &SavedState { name: None, meter });
     let mut payload = vec![FIRST];
@@ -134,19 +137,27 @@ fn check(limiter: &mut Limiter, rules: &str, cost: u32, now_us: u64) -> Verdict 
 
 #[test]
 fn a_log_of_version_1_keeps_what_it_held_until_its_window_has_passed() {
-    let mut limiter = log_of_version_1(&[1; 5]);
+    let mut limiter = log_of_version_1(&[1; 5], &[]);
     for second in 10..60 {
-        assert_eq!(check(&mut limiter, "9/s", 4, NOW_US + second * 1_000_000), Verdict::Allowed);
+        assert_eq!(check(&mut limiter, "9/s", 4, NOW_US + second * SECOND_US), Verdict::Allowed);
     }
     assert_eq!(check(&mut limiter, "5/d", 1, NOW_US + DAY_US - 1), Verdict::Limited);
     assert_eq!(limiter.history().map(|mark| mark.cost).sum::<u32>(), 9);
 }
 
 #[test]
+fn a_log_of_version_1_keeps_charged_denials() {
+    let mut limiter = log_of_version_1(&[1; 2], &[1; 3]);
+    assert_eq!(check(&mut limiter, "1/s", 1, NOW_US + 10 * SECOND_US), Verdict::Allowed);
+    let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + 11 * SECOND_US);
+    assert_eq!(verdict, Verdict::Limited);
+}
+
+#[test]
 fn a_log_of_version_1_does_not_grow_beyond_its_limits() {
-    let mut limiter = log_of_version_1(&[1; 5]);
+    let mut limiter = log_of_version_1(&[1; 5], &[]);
     for second in 10..1_000 {
-        let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + second * 1_000_000);
+        let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + second * SECOND_US);
         assert_eq!(verdict, Verdict::Limited);
     }
     // Five admitted, which another rule may need, and five charged.
@@ -155,7 +166,7 @@ fn a_log_of_version_1_does_not_grow_beyond_its_limits() {
 
 #[test]
 fn a_log_of_version_1_stays_readable_however_full() {
-    let mut limiter = log_of_version_1(&[MAX_UNITS]);
+    let mut limiter = log_of_version_1(&[MAX_UNITS], &[]);
     assert_eq!(check(&mut limiter, "5/s,shadow", MAX_UNITS, NOW_US + 1), Verdict::Allowed);
     assert_eq!(decode(&encode(&limiter)), Ok(limiter));
 }
@@ -196,6 +207,18 @@ fn needs_that_no_rule_has_are_refused() {
     assert_eq!(loads(too_late), Err(DecodeError::OutOfRange("a time")));
     let too_many = log((DAY_US, 1), &[(DAY_US, 5, NOW_US); MOST_PAST + 1]);
     assert_eq!(loads(too_many), Err(DecodeError::OutOfRange("a number of needs")));
+}
+
+#[test]
+fn a_log_of_more_units_than_a_limit_has_is_refused() {
+    let of = |last: u32| SavedMeter::LogOfWindow {
+        window_us: DAY_US,
+        admitted: save_items([(NOW_US, MAX_UNITS - 1), (0, last)].into_iter()),
+        charged: [][..].into(),
+    };
+    assert_eq!(load_meter(of(1)).map(drop), Ok(()));
+    let refused = DecodeError::OutOfRange("an entry's units");
+    assert_eq!(load_meter(of(2)).map(drop), Err(refused));
 }
 
 #[test]

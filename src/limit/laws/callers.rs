@@ -108,6 +108,19 @@ fn a_log_that_keeps_for_one_caller_is_one_block() {
     assert_eq!(blocks(&mut limiter), 1);
 }
 
+#[test]
+fn a_log_of_weights_frees_an_empty_list_of_needs() {
+    let (daily, burst) = (of_seconds(50, 86_400), of_seconds(100, 1));
+    let mut limiter = Limiter::default();
+    let mut count = |rule, second| {
+        check(&mut limiter, &[rule], 2, NOW_US + second * SECOND_US);
+        blocks(&mut limiter)
+    };
+    assert_eq!(count(daily, 0), 3, "the log, its extras, and the weights");
+    assert_eq!(count(burst, 1), 4, "the list of needs too");
+    assert_eq!(count(daily, 3), 3);
+}
+
 /// How many blocks of memory a limiter holds.
 fn blocks(limiter: &mut Limiter) -> usize {
     struct Count(usize);
