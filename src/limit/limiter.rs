@@ -153,7 +153,7 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The same, made if there is none.
+    /// The state a rule looks at; if there is none, a new one is added.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         let place = self.states().iter().position(|state| state.belongs_to(rule));
         let place = place.unwrap_or_else(|| {
@@ -302,8 +302,8 @@ impl Limiter {
         any
     }
 
-    /// A change of the key drops a block or an exemption that has ended: it would
-    /// keep the key large, and its checks slow.
+    /// Drops a block or an exemption that has ended, which would keep the key large
+    /// and its checks slow. Called when the key changes anyway, on replicas too.
     fn drop_ended_override(&mut self, now_us: u64) {
         if self.overrule().is_some_and(|overrule| !overrule.in_force(now_us)) {
             self.set_override(None);

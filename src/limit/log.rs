@@ -69,7 +69,7 @@ impl Log {
         self.needs().units != Needs::ALL_UNITS
     }
 
-    /// What checks before it need.
+    /// What checks before the latest need.
     pub fn past_needs(&self) -> &[PastNeeds] {
         self.admitted.past_needs()
     }
@@ -131,13 +131,13 @@ impl Log {
             .saturating_add(self.denied(at_us))
     }
 
-    /// Of these, the units of denied requests.
+    /// Units of charged denials in the longest window at a time.
     fn denied(&self, at_us: u64) -> u64 {
         let out_us = at_us.checked_sub(self.window_us());
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// For those who look at it; at no time if it is forgotten.
+    /// For `RL.INFO`. `None` for the time says that the log is forgotten.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
         let charged = self.charged();
         let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
@@ -194,10 +194,10 @@ impl Log {
         Needs { units, ..self.needs() }
     }
 
-    /// The clock stepped back so far that a check with windows up to this length
-    /// no longer sees the log, and now consumes from it. If a longer window still
-    /// needs the entries, they are moved back to where this check does not see
-    /// them; otherwise they are forgotten.
+    /// Called before a check consumes that the log lies too far ahead of: the clock
+    /// stepped back by more than `window_us`, the check's longest window. If another
+    /// check's longer window still needs the entries, they move back in time to just
+    /// outside this check's window; otherwise the log forgets them.
     pub fn step_back(&mut self, window_us: u64, now_us: u64) {
         let needed = standing_time(now_us, self.last_us(), self.window_us()).is_some();
         match now_us.checked_sub(window_us).filter(|_| needed) {
@@ -277,7 +277,7 @@ impl Log {
         u64::from(units.saturating_sub(left))
     }
 
-    /// When a rule sees nothing in the log any more.
+    /// When the last entry that a rule sees leaves its window.
     pub fn clears(&self, rule: &Rule) -> Moment {
         let charged = self.charged_for(rule).and_then(Series::newest_us);
         let newest = self.admitted.newest_us().max(charged);

@@ -9,8 +9,8 @@
 //! A rule sees the newest units up to its limit, no older than its window. All
 //! log rules of a key share one log, so the log keeps the longest window and the
 //! largest limit of the checks that consume from it. A check's needs are
-//! remembered until its longest window has passed since it last consumed: then
-//! none of the requests that it counts is in any of its windows.
+//! remembered until its longest window has passed since it last consumed: by
+//! then, all requests that it let pass have left its windows.
 //!
 //! Nearly every log has one kind of caller, whose needs fit into eight bytes
 //! beside the entries. Only a log with callers of several kinds keeps a list:
@@ -129,7 +129,7 @@ pub struct PastNeeds {
 }
 
 impl PastNeeds {
-    /// Both in one: no less is kept, and no shorter.
+    /// Needs that keep at least as much as both, and for as long as both.
     fn or(self, other: Self) -> Self {
         let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
         let needs = Needs {
@@ -145,8 +145,9 @@ impl PastNeeds {
     }
 }
 
-/// A check consumes at a time: what is still needed of those before it.
-/// `previous` are the needs of the check that consumed last.
+/// Updates the list of past needs when a check consumes: adds those of the check
+/// that consumed before it, and drops those that have ended or that the latest
+/// covers.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
     // With the window rounded, as those of the list are.
     let latest = latest.pack().unpack();
@@ -155,7 +156,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // The two that end first: what is kept too long is kept the shortest.
+        // Merge the two that end first: the merged needs keep more than either, and
+        // these do so for the shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {

@@ -36,8 +36,8 @@ fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
-/// The states of a limiter. How many there are is known when all have been read:
-/// what each takes in the list is less than its own block.
+/// The states of a limiter. They are not counted first: the list of them takes less
+/// memory than the states' own blocks.
 pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     each_item(saved, |saved| {
@@ -93,7 +93,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     busy(State::named(Some(&name), state))
 }
 
-/// A state that holds nothing is none.
+/// Refuses a state that holds nothing.
 fn busy(state: State) -> Result<State, DecodeError> {
     if state.is_empty() { Err(DecodeError::Idle) } else { Ok(state) }
 }
