@@ -306,8 +306,8 @@ impl<'a> Part<'a> {
         Some(own)
     }
 
-    /// Ends a ban earlier that the clock drew out, blocks a key that earned it, and tells the trail of a check that
-    /// consumed nothing.
+    /// Shortens a ban that a step of the clock made longer, blocks the key if a rule
+    /// bans it, and leaves a mark on the trail for a check that consumed nothing.
     fn finish(&mut self, verdict: Verdict) {
         if self.overruled().is_some() {
             self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
@@ -345,7 +345,7 @@ impl Limiter {
         }
     }
 
-    /// The same the long way.
+    /// As [`Self::check_within`], always the long way.
     #[inline(never)]
     fn check_at_length_within(
         &mut self,
@@ -381,13 +381,13 @@ impl Limiter {
         self.check_at_length_within(usize::MAX, asked, rulings).expect("room for any number")
     }
 
-    /// The same without consuming.
+    /// As [`Self::check_within`], without consuming.
     #[inline]
     pub fn peek(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         self.peek_straight(check, rulings).unwrap_or_else(|| self.peek_at_length(check, rulings))
     }
 
-    /// The same the long way.
+    /// As [`Self::peek`], always the long way.
     #[inline(never)]
     pub(super) fn peek_at_length(&self, check: &Check<'_>, rulings: &mut Vec<Ruling>) -> Outcome {
         rulings.clear();

@@ -4,8 +4,8 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! What is saved is described here by types of its own, so that a change in
-//! memory is no change on disk. A change of these types is a new version, with
+//! The types of `form` describe what is saved, apart from those in memory, so that
+//! a change in memory is no change on disk. A change of these types is a new version, with
 //! a golden payload added to the tests; every version stays readable.
 //!
 //! Decoding is total: any byte string gives a limiter or an error. It takes
@@ -42,7 +42,7 @@ const WITH_TRAIL: u8 = 2;
 const WITH_NEEDS: u8 = 3;
 const LATEST: u8 = WITH_NEEDS;
 
-/// Why a payload is none.
+/// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     Empty,
@@ -74,8 +74,8 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// The saved form, in the lowest version that has a place for all of it: what
-/// has no need of a newer version can be read by a module that does not know it.
+/// The saved form, in the lowest version that can hold the value, so that older
+/// modules can read as many values as possible.
 #[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut states = Vec::new();

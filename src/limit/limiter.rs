@@ -153,7 +153,7 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The same, made if there is none.
+    /// The state a rule looks at; if there is none, a new one is added.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         let place = self.states().iter().position(|state| state.belongs_to(rule));
         let place = place.unwrap_or_else(|| {
@@ -302,8 +302,8 @@ impl Limiter {
         any
     }
 
-    /// A change of the key drops a block or an exemption that has ended: it would
-    /// keep the key large, and its checks slow.
+    /// Drops a block or an exemption that has ended, which would keep the key large
+    /// and its checks slow. Called when the key changes anyway, on replicas too.
     fn drop_ended_override(&mut self, now_us: u64) {
         if self.overrule().is_some_and(|overrule| !overrule.in_force(now_us)) {
             self.set_override(None);
@@ -379,6 +379,7 @@ mod tests {
     use super::super::debt::Debt;
     use super::super::fixed::Fixed;
     use super::super::interval::Interval;
+    use super::super::overrule::OverrideKind;
     use super::super::state::Named;
     use super::*;
 
@@ -390,5 +391,19 @@ mod tests {
         assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
+    }
+
+    #[test]
+    fn a_reset_drops_an_ended_block_and_keeps_one_in_force() {
+        let rules = crate::parse::rules_of_line("5/m");
+        for (until_us, stays) in [(9, false), (10, false), (11, true)] {
+            let mut limiter = Limiter::default();
+            limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
+            let (kind, reason) = (OverrideKind::Block, Box::default());
+            let block = Override { kind, until_us: Some(until_us), ban_us: None, reason };
+            limiter.set_override(Some(block));
+            assert!(limiter.reset(10));
+            assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::blocks::Blocks;
 use super::needs::{self, Kept, Needs, PastNeeds};
 use super::reading::{Moment, Reading, standing_time};
 use super::report::LogReport;
-use super::rule::{MS_US, Rule};
+use super::rule::{MAX_UNITS, MS_US, Rule};
 use super::series::Series;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,10 +66,10 @@ impl Log {
 
     /// Whether the limits of the rules that consumed are known.
     pub fn knows_needs(&self) -> bool {
-        self.needs().units != Needs::ALL_UNITS || !self.past_needs().is_empty()
+        self.needs().units != Needs::ALL_UNITS
     }
 
-    /// What checks before it need.
+    /// What checks before the latest need.
     pub fn past_needs(&self) -> &[PastNeeds] {
         self.admitted.past_needs()
     }
@@ -131,13 +131,13 @@ impl Log {
             .saturating_add(self.denied(at_us))
     }
 
-    /// Of these, the units of denied requests.
+    /// Units of charged denials in the longest window at a time.
     fn denied(&self, at_us: u64) -> u64 {
         let out_us = at_us.checked_sub(self.window_us());
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// For those who look at it; at no time if it is forgotten.
+    /// For `RL.INFO`. `None` for the time says that the log is forgotten.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
         let charged = self.charged();
         let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
@@ -176,16 +176,28 @@ impl Log {
     #[cold]
     fn remember_others(&mut self, latest: Needs, at_us: u64) {
         if !self.is_empty() {
-            let previous =
-                PastNeeds { needs: self.admitted.needs(), until_us: self.latest_until_us() };
+            let needs = self.known_needs().pack();
+            let previous = PastNeeds { needs, until_us: self.latest_until_us() };
             needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
         }
     }
 
-    /// The clock stepped back so far that a check with windows up to this length
-    /// no longer sees the log, and now consumes from it. If a longer window still
-    /// needs the entries, they are moved back to where this check does not see
-    /// them; otherwise they are forgotten.
+    /// What the check that consumed last needs. Where its limits are not known, as
+    /// many units as the log holds: no rule of it was admitted more, and newer
+    /// units stay in its windows longer.
+    fn known_needs(&self) -> Needs {
+        if self.knows_needs() {
+            return self.needs();
+        }
+        let held = self.admitted.units().saturating_add(self.charged().map_or(0, Series::units));
+        let units = u32::try_from(held).map_or(MAX_UNITS, |held| held.min(MAX_UNITS));
+        Needs { units, ..self.needs() }
+    }
+
+    /// Called before a check consumes that the log lies too far ahead of: the clock
+    /// stepped back by more than `window_us`, the check's longest window. If another
+    /// check's longer window still needs the entries, they move back in time to just
+    /// outside this check's window; otherwise the log forgets them.
     pub fn step_back(&mut self, window_us: u64, now_us: u64) {
         let needed = standing_time(now_us, self.last_us(), self.window_us()).is_some();
         match now_us.checked_sub(window_us).filter(|_| needed) {
@@ -265,7 +277,7 @@ impl Log {
         u64::from(units.saturating_sub(left))
     }
 
-    /// When a rule sees nothing in the log any more.
+    /// When the last entry that a rule sees leaves its window.
     pub fn clears(&self, rule: &Rule) -> Moment {
         let charged = self.charged_for(rule).and_then(Series::newest_us);
         let newest = self.admitted.newest_us().max(charged);

@@ -9,8 +9,8 @@
 //! A rule sees the newest units up to its limit, no older than its window. All
 //! log rules of a key share one log, so the log keeps the longest window and the
 //! largest limit of the checks that consume from it. A check's needs are
-//! remembered until its longest window has passed since it last consumed: then
-//! none of the requests that it counts is in any of its windows.
+//! remembered until its longest window has passed since it last consumed: by
+//! then, all requests that it let pass have left its windows.
 //!
 //! Nearly every log has one kind of caller, whose needs fit into eight bytes
 //! beside the entries. Only a log with callers of several kinds keeps a list:
@@ -32,8 +32,8 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// More units than any limit: the needs of a log whose limits are not known,
-    /// as it was saved by a version that did not save them.
+    /// More units than any limit: stands for limits that are not known, in a log
+    /// that was saved by a version that did not save them.
     pub const ALL_UNITS: u32 = (1 << 30) - 1;
 
     pub fn of(rules: &[Rule]) -> Self {
@@ -129,7 +129,7 @@ pub struct PastNeeds {
 }
 
 impl PastNeeds {
-    /// Both in one: no less is kept, and no shorter.
+    /// Needs that keep at least as much as both, and for as long as both.
     fn or(self, other: Self) -> Self {
         let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
         let needs = Needs {
@@ -145,15 +145,19 @@ impl PastNeeds {
     }
 }
 
-/// A check consumes at a time: what is still needed of those before it.
-/// `previous` are the needs of the check that consumed last.
+/// Updates the list of past needs when a check consumes: adds those of the check
+/// that consumed before it, and drops those that have ended or that the latest
+/// covers.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
+    // With the window rounded, as those of the list are.
+    let latest = latest.pack().unpack();
     if !past.iter().any(|past| past.covers(&previous)) {
         past.push(previous);
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // The two that end first: what is kept too long is kept the shortest.
+        // Merge the two that end first: the merged needs keep more than either, and
+        // these do so for the shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -249,5 +253,27 @@ mod tests {
         assert_eq!(list.len(), 1, "a shorter memory of equal needs");
         remember(&mut list, past(SECOND_US, 10, 300), needs(3 * SECOND_US, 10), 100);
         assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_rounded_window_covers_itself() {
+        let needs = needs(30 * DAY_US + 1_000, 5);
+        let previous = PastNeeds { needs: needs.pack(), until_us: 200 };
+        let mut list = Vec::new();
+        remember(&mut list, previous, needs, 100);
+        assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_full_list_merges_the_needs_that_end_first() {
+        let most = MOST_PAST as u64;
+        // The longer a window, the smaller the limit: none covers another.
+        let of = |i: u64| past((20 - i) * SECOND_US, 100 + i as u32, 1_000 + i);
+        let mut list: Vec<_> = (1..most).rev().map(of).collect();
+        let denied = Needs { window_us: 10 * SECOND_US, units: 200, admitted: false };
+        list.push(PastNeeds { needs: denied.pack(), until_us: 999 });
+        remember(&mut list, of(most), needs(SECOND_US, 1), 0);
+        let merged = past(19 * SECOND_US, 200, 1_001);
+        assert_eq!(list, [vec![merged], (2..=most).map(of).collect()].concat());
     }
 }

@@ -90,14 +90,14 @@ impl Series {
         self.ring.header_mut()
     }
 
-    /// Where it lies, as far as one can say without looking there: it may be
-    /// smaller or larger.
+    /// The block, to prefetch it. Its length is a guess: the true one stands in
+    /// the block itself.
     #[inline]
     pub fn block(&self) -> *const [u8] {
         ptr::slice_from_raw_parts(self.ring.start(), USUAL)
     }
 
-    /// Eight bytes that the owner keeps here.
+    /// The needs of the log that owns this series.
     #[inline]
     pub fn needs(&self) -> PackedNeeds {
         self.head().needs
@@ -157,7 +157,7 @@ impl Series {
         self.extras_or_new().charged.get_or_insert_default()
     }
 
-    /// Drops what extras hold nothing.
+    /// Frees the extras if they hold nothing.
     #[inline]
     pub fn tidy(&mut self) {
         if self.extras_mut().is_some_and(|extras| !extras.tidy()) {
@@ -396,7 +396,7 @@ impl Series {
         }
     }
 
-    /// Forgets every entry; what is the owner's stays.
+    /// Forgets every entry. The needs, past needs and charged denials stay.
     pub fn clear(&mut self) {
         let head = std::mem::take(self.head_mut());
         if self.ring.count() != ring_for(1, Width::Four) {
@@ -503,7 +503,8 @@ impl Series {
     }
 }
 
-/// Series are equal when they hold the same, however it is laid out.
+/// Equal series hold equal entries, needs and charged denials; width, capacity and
+/// place in the ring may differ.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()

@@ -9,8 +9,8 @@
 //! once was wrong.
 //!
 //! It decides nothing, and matters for the longest window of the rules it was
-//! asked under, but for an hour at least: whoever wants to know why a limit of
-//! a second denied a request needs more than a second to ask.
+//! asked under, but for an hour at least: an operator who wants to know why a
+//! limit of a second denied a request needs more than a second to ask.
 
 use super::blocks::Blocks;
 use super::deadline::Deadline;

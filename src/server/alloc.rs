@@ -2,8 +2,8 @@
 //! `MEMORY USAGE` see what the module holds.
 //!
 //! Outside a server (`cargo test`, benches, fuzzers) there is no such thing,
-//! and the system's allocator serves. The two must never meet: a block has to
-//! be freed by whoever gave it out. So the very first allocation decides, once
+//! and the system's allocator serves. The two must never meet: the allocator that
+//! gave out a block has to free it. So the very first allocation decides, once
 //! and for good, which of the two this process uses. In a server that first
 //! allocation comes after `RedisModule_Init`, which runs before any code of
 //! ours and fetches the pointers; should anything ever allocate before that,

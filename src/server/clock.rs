@@ -12,10 +12,9 @@ use redis_module::raw;
 #[must_use]
 #[inline]
 pub fn now_us() -> u64 {
-    // SAFETY: the pointer is written once, when the module is loaded; the call
-    // reads a number.
+    // SAFETY: the pointer is written once, when the module is loaded.
     match unsafe { raw::RedisModule_CachedMicroseconds } {
-        // SAFETY: as above.
+        // SAFETY: the call takes nothing and returns a number.
         Some(of_command) => u64::try_from(unsafe { of_command() }).unwrap_or(0),
         None => kernel_us(),
     }

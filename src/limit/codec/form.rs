@@ -2,8 +2,8 @@
 //! (little endian, variable integers), which golden payloads hold still.
 //!
 //! Repeated parts (log entries, counters, past windows) are byte strings in the
-//! payload, borrowed while reading. They are read twice: first their number,
-//! then, in memory reserved for that number, they themselves.
+//! payload, borrowed while reading. A first pass counts them; a second one loads
+//! them into memory reserved for that number.
 
 use super::DecodeError;
 use bincode::error::DecodeError as DecodingError;

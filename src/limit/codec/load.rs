@@ -36,8 +36,8 @@ fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
-/// The states of a limiter. How many there are is known when all have been read:
-/// what each takes in the list is less than its own block.
+/// The states of a limiter. They are not counted first: the list of them takes less
+/// memory than the states' own blocks.
 pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     each_item(saved, |saved| {
@@ -93,7 +93,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     busy(State::named(Some(&name), state))
 }
 
-/// A state that holds nothing is none.
+/// Refuses a state that holds nothing.
 fn busy(state: State) -> Result<State, DecodeError> {
     if state.is_empty() { Err(DecodeError::Idle) } else { Ok(state) }
 }
@@ -101,11 +101,12 @@ fn busy(state: State) -> Result<State, DecodeError> {
 pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
     match saved {
         SavedMeter::LogOfWindow { window_us, admitted, charged } => {
-            let needs = SavedNeeds { window_us, units: Needs::ALL_UNITS, admitted: true };
+            check_window(window_us)?;
+            let needs = Needs { window_us, units: Needs::ALL_UNITS, admitted: true };
             load_log(needs, &[], &admitted, &charged)
         }
         SavedMeter::Log { needs, past, admitted, charged } => {
-            load_log(needs, &past, &admitted, &charged)
+            load_log(load_needs(needs)?, &past, &admitted, &charged)
         }
         SavedMeter::Window { last_us, period_us, limit, counts } => {
             check_time(last_us)?;
@@ -183,12 +184,11 @@ fn load_term(last_us: u64, period_us: u64, start_us: i64) -> Result<Term, Decode
 }
 
 fn load_log(
-    needs: SavedNeeds,
+    needs: Needs,
     past: &[u8],
     admitted: &[u8],
     charged: &[u8],
 ) -> Result<State, DecodeError> {
-    let needs = load_needs(needs)?;
     let past = load_items(past, MOST_PAST, "a number of needs", |past: SavedPastNeeds| {
         within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
         Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
@@ -197,9 +197,13 @@ fn load_log(
 }
 
 fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<Needs, DecodeError> {
-    within(window_us <= MAX_WINDOW_US, "a window")?;
-    within(units <= Needs::ALL_UNITS, "a limit")?;
+    check_window(window_us)?;
+    check_units(units)?;
     Ok(Needs { window_us, units, admitted })
+}
+
+fn check_window(us: u64) -> Result<(), DecodeError> {
+    within(us <= MAX_WINDOW_US, "a window")
 }
 
 /// The longest window of a log, rounded up as a log keeps it.

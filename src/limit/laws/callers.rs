@@ -2,10 +2,12 @@
 //! contain it, a log rule never admits more than its limit in any of its
 //! windows, whatever else is asked of the key.
 
-use super::rules::plain_logs;
+use super::rules::charging_logs;
 use super::{cases, check};
+use crate::headed::{self, Headed};
+use crate::limit::blocks::Blocks;
 use crate::limit::rule::{Rule, SECOND_US};
-use crate::limit::{Kind, Limiter, Verdict};
+use crate::limit::{Expiry, Kind, Limiter, Verdict};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -34,7 +36,7 @@ fn gap() -> impl Strategy<Value = (u64, usize)> {
 }
 
 fn callers(most: usize) -> impl Strategy<Value = Vec<Caller>> {
-    prop::collection::vec(plain_logs(3).prop_map(Caller::new), 2..=most)
+    prop::collection::vec(charging_logs(3).prop_map(Caller::new), 2..=most)
 }
 
 proptest! {
@@ -46,13 +48,20 @@ proptest! {
         steps in prop::collection::vec((gap(), 0..12usize, 1..4u32), 1..150),
     ) {
         let mut limiter = Limiter::default();
+        let mut expires_ms = None;
         let mut now_us = 1_700_000_000_000_000;
         for ((mille, of), by, cost) in steps {
             let windows = &callers[of % callers.len()].rules;
             now_us += windows[of % windows.len()].period_us() / 1_000 * mille;
+            if expires_ms.is_some_and(|ms| now_us / 1_000 >= ms) {
+                (limiter, expires_ms) = (Limiter::default(), None);
+            }
             let by = by % callers.len();
             let caller = &mut callers[by];
             let (outcome, _) = check(&mut limiter, &caller.rules, cost, now_us);
+            if let Expiry::At(ms) = limiter.deadline().expiry(now_us, now_us, expires_ms) {
+                expires_ms = Some(ms);
+            }
             if outcome.summary.verdict == Verdict::Allowed {
                 caller.admitted.push_back((now_us, cost.into()));
                 for rule in &caller.rules {
@@ -84,6 +93,54 @@ fn a_shorter_window_leaves_a_longer_one_what_it_needs() {
     assert!(!admits(&mut limiter, login, NOW_US + 2 * SECOND_US));
     assert!(!admits(&mut limiter, login, NOW_US + 86_399 * SECOND_US));
     assert!(admits(&mut limiter, login, NOW_US + 86_400 * SECOND_US));
+}
+
+#[test]
+fn a_log_that_keeps_for_one_caller_is_one_block() {
+    let (daily, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
+    let mut limiter = Limiter::default();
+    assert!(admits(&mut limiter, daily, NOW_US));
+    assert_eq!(blocks(&mut limiter), 1);
+    assert!(admits(&mut limiter, burst, NOW_US + SECOND_US));
+    assert_eq!(blocks(&mut limiter), 3, "the log, its extras, and their list");
+    assert!(admits(&mut limiter, daily, NOW_US + 3 * SECOND_US));
+    assert!(admits(&mut limiter, daily, NOW_US + 5 * SECOND_US));
+    assert_eq!(blocks(&mut limiter), 1);
+}
+
+#[test]
+fn a_log_of_weights_frees_an_empty_list_of_needs() {
+    let (daily, burst) = (of_seconds(50, 86_400), of_seconds(100, 1));
+    let mut limiter = Limiter::default();
+    let mut count = |rule, second| {
+        check(&mut limiter, &[rule], 2, NOW_US + second * SECOND_US);
+        blocks(&mut limiter)
+    };
+    assert_eq!(count(daily, 0), 3, "the log, its extras, and the weights");
+    assert_eq!(count(burst, 1), 4, "the list of needs too");
+    assert_eq!(count(daily, 3), 3);
+}
+
+/// How many blocks of memory a limiter holds.
+fn blocks(limiter: &mut Limiter) -> usize {
+    struct Count(usize);
+    impl Blocks for Count {
+        fn boxed<T>(&mut self, _: &mut Box<T>) {
+            self.0 += 1;
+        }
+        fn headed<H, T: Copy, N: headed::Count>(&mut self, _: &mut Headed<H, T, N>) {
+            self.0 += 1;
+        }
+        fn slice<T>(&mut self, owner: &mut Box<[T]>) {
+            self.0 += usize::from(!owner.is_empty());
+        }
+        fn vec<T>(&mut self, owner: &mut Vec<T>) {
+            self.0 += usize::from(owner.capacity() > 0);
+        }
+    }
+    let mut count = Count(0);
+    limiter.show_blocks(&mut count);
+    count.0
 }
 
 #[test]

@@ -11,14 +11,16 @@ use proptest::prelude::*;
 struct Extra {
     /// The call brings `META`, and this many are kept.
     keep: Option<u32>,
-    /// Before the call someone sets or lifts a block or an exemption.
-    overrule: Option<(Option<OverrideKind>, Option<u64>)>,
+    /// Before the call someone sets or lifts a block or an exemption: its kind,
+    /// how long it lasts, and how long a ban was to last.
+    overrule: Option<(Option<OverrideKind>, Option<u64>, Option<u64>)>,
 }
 
 fn extra() -> impl Strategy<Value = Extra> {
     let kind =
         prop::sample::select(&[Some(OverrideKind::Block), Some(OverrideKind::Exempt), None, None]);
-    let overrule = (kind, prop::option::weighted(0.8, 1..10_000u64));
+    let overrule =
+        (kind, prop::option::weighted(0.8, 1..10_000u64), prop::option::of(1..10_000u64));
     (prop::option::weighted(0.2, 1..6u32), prop::option::weighted(0.1, overrule))
         .prop_map(|(keep, overrule)| Extra { keep, overrule })
 }
@@ -36,9 +38,11 @@ proptest! {
         let mut replica = Limiter::default();
         for (i, Call { rules, now_us, action }) in traffic.calls().into_iter().enumerate() {
             let Extra { keep, overrule } = extras[i];
-            if let Some((kind, until_ms)) = overrule {
+            if let Some((kind, until_ms, ban_ms)) = overrule {
                 let until_us = until_ms.map(|ms| now_us + ms * 1_000);
-                let overrule = kind.map(|kind| Override { kind, until_us, ban_us: None, reason: [7; 3].into() });
+                let ban_us = ban_ms.map(|ms| ms * 1_000);
+                let reason = || [7; 3].into();
+                let overrule = kind.map(|kind| Override { kind, until_us, ban_us, reason: reason() });
                 primary.set_override(overrule.clone());
                 replica.set_override(overrule);
             }

@@ -166,10 +166,17 @@ pub fn any_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
 
 /// Log rules that neither charge denials nor stand aside.
 pub fn plain_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
-    let rule = of_kind(Kind::Log, Just(None)).prop_map(|rule| {
-        let spec = RuleSpec { count_all: false, shadow: false, ..spec_of(&rule) };
-        spec.validate().expect("a valid rule")
-    });
+    logs(most, |spec| RuleSpec { count_all: false, shadow: false, ..spec })
+}
+
+/// Log rules that may charge denials, and neither ban nor stand aside.
+pub fn charging_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    logs(most, |spec| RuleSpec { ban: None, shadow: false, ..spec })
+}
+
+fn logs(most: usize, with: fn(RuleSpec) -> RuleSpec) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = of_kind(Kind::Log, Just(None))
+        .prop_map(move |rule| with(spec_of(&rule)).validate().expect("a valid rule"));
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 

@@ -40,6 +40,23 @@ fn a_sparse_day_takes_five_bytes_an_entry() {
     assert_eq!((series.width(), series.len()), (Width::Four, 1));
 }
 
+#[test]
+fn a_series_with_room_for_its_entries_does_not_move() {
+    for gap_us in [1, 24 * 60_000_000, 400 * 86_400_000_000, 1 << 47] {
+        let (entries, oldest_us) = (1_000, 1_000);
+        let newest_us = oldest_us + u64::from(entries - 1) * gap_us;
+        let extent = Extent { entries, oldest_us, newest_us, weighted: false };
+        let mut series = Series::with_room(extent).unwrap();
+        let block = series.ring.start();
+        for entry in 0..u64::from(entries) {
+            series.push(oldest_us + entry * gap_us, 1);
+        }
+        assert_eq!(series.ring.start(), block, "{gap_us} us apart");
+        let span_us = newest_us - oldest_us;
+        assert_eq!(series.ring.count(), ring_for(entries, Width::for_span(span_us)));
+    }
+}
+
 /// Copying entries to another width is paid for by entries that came or went.
 #[test]
 fn long_gaps_do_not_copy_a_dense_log_again_and_again() {
