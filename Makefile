@@ -20,7 +20,7 @@ LINKED := target/release/deps/libredis_ratelimit.so
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run test lint fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run test lint doc fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,11 +42,14 @@ run: build ## start a server with the module, show some commands, serve until Ct
 
 test: lint unit integration ## everything that CI runs
 
-lint: ## rustfmt, clippy, and the walls between the layers
+lint: doc ## rustfmt, clippy, rustdoc, and the walls between the layers
 	cargo fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	scripts/walls --self-test
 	scripts/walls
+
+doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --lib --document-private-items
 
 fmt: ## format the code
 	cargo fmt

@@ -93,7 +93,7 @@ impl Interval {
     }
 }
 
-/// A term that begins with its first count.
+/// The most tokens that can be taken at once.
 fn burst(rule: &Rule) -> u32 {
     match rule.algorithm() {
         Algorithm::Bucket { burst, .. } => burst,

@@ -103,7 +103,7 @@ impl Limiter {
         matches!(self.parts, Parts::Nothing)
     }
 
-    /// Where what a check looks at first lies; see [`State::block`].
+    /// Where what a check looks at first lies; see `State::block`.
     #[must_use]
     #[inline]
     pub fn first_block(&self) -> *const [u8] {

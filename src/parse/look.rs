@@ -65,7 +65,7 @@ pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<TopRequest, Parse
 pub struct ScanRequest<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
-    /// How many keys to examine, at most [`SCANNED`].
+    /// How many keys to examine, at most `SCANNED`.
     pub count: u64,
 }
 
