@@ -15,7 +15,7 @@ fn rule(n: u64) -> String {
     format!("bucket:1/s,name=n{n}")
 }
 
-/// One check of all keys, each with rules of its own.
+/// One check of all keys, each with other rules.
 fn check_all(at_us: u64) -> Pipeline {
     let mut check = pipe();
     check.cmd("RL.MCHECK").arg(KEYS).arg((0..KEYS).collect::<Vec<_>>()).arg("AT").arg(at_us);

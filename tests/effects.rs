@@ -14,7 +14,7 @@
 //!
 //! All happens in the year 2100, so that nothing expires meanwhile. THESE FILES ARE NEVER EDITED,
 //! ONLY ADDED TO: when a test fails, what someone has on disk is read wrong, and it is the code that
-//! has to change. A change of what is written is a new version, with a folder of its own.
+//! has to change. A change of what is written is a new version, with a new folder.
 
 mod client;
 mod dump;

@@ -24,7 +24,7 @@ fn symbols(path: &Path) -> Vec<String> {
 fn install(variables: &[&str]) -> bool {
     let mut make = Command::new("make");
     make.args(["-s", "install"]).args(variables).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // What the make that runs the tests was given is none of its business.
+    // Settings of the `make` that runs the tests must not reach this one.
     let ours = ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PREFIX", "DESTDIR", "MODULEDIR"];
     ours.iter().for_each(|name| {
         make.env_remove(name);

@@ -153,7 +153,7 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The state a rule looks at; if there is none, a new one is added.
+    /// The state a rule looks at; a new one if the key has no such state yet.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         let place = self.states().iter().position(|state| state.belongs_to(rule));
         let place = place.unwrap_or_else(|| {

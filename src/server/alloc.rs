@@ -57,7 +57,7 @@ fn decide() -> bool {
 }
 
 /// The server's allocator. `TryAlloc` (7.0) reports a failure, `Alloc` ends the
-/// server as every allocation of its own would.
+/// server, as a failed allocation by the server itself does.
 struct Server;
 
 // SAFETY: both take any size, and align to 8 bytes.

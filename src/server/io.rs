@@ -73,10 +73,10 @@ pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
 
 /// Makes what is being written fail.
 ///
-/// The API has no function for that, but it takes an error of any of its own: a
-/// load from what is being written cannot succeed, and since we handle errors of
-/// loading ourselves (`declare_options`) it only notes that there was one. The
-/// server then gives up the file, in a child as well as in `SAVE`.
+/// The API has no function for that. But a load from what is being written cannot
+/// succeed, and because the module handles load errors itself
+/// (`declare_options`), the server only notes the error. It then gives up the
+/// file, in a child as well as in `SAVE`.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.

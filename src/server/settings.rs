@@ -69,7 +69,7 @@ impl Setting {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
     }
 
-    /// The same, with something to do when it is changed by `CONFIG SET`.
+    /// Calls a function after `CONFIG SET` has changed the setting.
     #[must_use]
     pub const fn when_changed(self, changed: Changed) -> Self {
         Self { changed: Some(changed), ..self }

@@ -1,0 +1,130 @@
+//! What takes entries away: age, number, refunds, and a clock that stepped back.
+
+use super::Series;
+use super::entries::{Width, at_width, position};
+use super::layout::{Newest, ring_for};
+
+impl Series {
+    /// Drops the oldest entries.
+    pub(super) fn drop_front(&mut self, entries: u32) {
+        let len = self.head().len;
+        if entries >= len {
+            return self.clear();
+        }
+        let width = self.width().bytes() as usize;
+        let front = position(self.ring.items().len(), self.head().front as usize, entries, width);
+        let head = self.head_mut();
+        head.front = u32::try_from(front).unwrap_or(0);
+        head.len = len.saturating_sub(entries);
+        if let Some(extras) = self.extras_mut() {
+            extras.drop_front(entries);
+        }
+        self.shrink();
+    }
+
+    /// Drops the newest entry.
+    fn drop_back(&mut self) {
+        let Some(left) = self.head().len.checked_sub(1) else { return };
+        let Some(newest) = left.checked_sub(1) else { return self.clear() };
+        let newest = Newest::new(self.time(newest), self.width());
+        let head = self.head_mut();
+        head.len = left;
+        head.newest = newest;
+        if let Some(extras) = self.extras_mut() {
+            extras.drop_back();
+        }
+    }
+
+    /// Forgets every entry. The needs, past needs and charged denials stay.
+    pub fn clear(&mut self) {
+        let head = std::mem::take(self.head_mut());
+        if self.ring.count() != ring_for(1, Width::Four) {
+            *self = Self::default();
+        }
+        self.set_needs(head.needs);
+        if let Some(mut extras) = head.extras {
+            extras.weights = None;
+            self.head_mut().extras = Some(extras);
+        }
+    }
+
+    fn shrink(&mut self) {
+        let len = self.head().len;
+        let used = len.saturating_mul(self.width().bytes());
+        if used < self.ring.count() / 4 {
+            self.resize(len, Width::for_span(self.age(0)));
+            if let Some(weights) = self.weights_mut() {
+                weights.shrink();
+            }
+        }
+    }
+
+    /// Drops the entries not later than a time.
+    #[inline]
+    pub fn drop_until(&mut self, time_us: u64) {
+        let entries = match self.age_at(time_us) {
+            None => self.head().len,
+            Some(age) => at_width!(self.width(), W => self.count_of_age::<W>(age)),
+        };
+        if entries > 0 {
+            self.drop_front(entries);
+        }
+    }
+
+    /// How many entries have reached an age, which the newest has not: most
+    /// often none or one.
+    #[inline(always)]
+    fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
+        let entries = self.entries::<W>();
+        if entries.age(0) < age {
+            0
+        } else if entries.age(1) < age {
+            1
+        } else {
+            self.first_where(2, |index| entries.age(index) < age)
+        }
+    }
+
+    /// Keeps the newest units, cutting an entry in two if it must.
+    #[inline]
+    pub fn keep_newest(&mut self, units: u64) {
+        if self.units() <= units {
+            return;
+        }
+        match self.entry_of_newest(units) {
+            None => return self.clear(),
+            Some(0) => {}
+            Some(oldest) => self.drop_front(oldest),
+        }
+        let surplus = u32::try_from(self.units().saturating_sub(units)).unwrap_or(0);
+        if let Some(weights) = self.weights_mut() {
+            weights.cut_oldest(surplus);
+        }
+    }
+
+    /// Takes units off the newest entry; how many it had, at most `units`.
+    pub fn take_newest(&mut self, units: u32) -> u32 {
+        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
+        let weight = self.weight(last);
+        if units >= weight {
+            self.drop_back();
+            return weight;
+        }
+        if let Some(weights) = self.weights_mut() {
+            weights.cut_newest(units);
+        }
+        units
+    }
+
+    /// Moves the entries later than a time to that time.
+    pub fn pull_back(&mut self, latest_us: u64) {
+        let later = self.first_after(latest_us)..self.head().len;
+        let weights: Vec<u32> = later.map(|index| self.weight(index)).collect();
+        for _ in &weights {
+            self.drop_back();
+        }
+        for weight in weights {
+            self.push(latest_us, weight);
+        }
+    }
+}
