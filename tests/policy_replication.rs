@@ -7,7 +7,7 @@ mod known;
 mod server;
 mod workload;
 
-use client::{ask, command, digest, exists, let_in, lock_out, remaining};
+use client::{ask, command, digest, exists, let_in, lock_out, refusal, remaining};
 use files::{aof, saved, with_aof};
 use known::{known, known_by_replica, policies, set};
 use redis::{Connection, Pipeline, Value, pipe};
@@ -392,4 +392,29 @@ fn a_replicas_own_aof_holds_them_and_its_rewrite_moves_nothing() {
             assert_eq!(known_by_replica(&middle), policies(&["free log:6/1h"]));
         });
     }
+}
+
+#[test]
+fn a_client_that_asks_wrongly_for_help_while_the_server_loads_gets_an_error() {
+    server::on_all(|primary| {
+        if !primary.flavor().is_7_or_later() {
+            return; // 6.2 has no subcommands, and refuses RL.POLICY while it loads.
+        }
+        let replica = primary.flavor().start();
+        let (mut p, mut r) = (primary.connect(), replica.connect());
+        for key in 0..150 {
+            let () = ask(&mut p, &format!("SET filler{key} {}", "x".repeat(400)));
+        }
+        let () = ask(&mut r, "CONFIG SET loading-process-events-interval-bytes 1024");
+        let () = ask(&mut r, "CONFIG SET key-load-delay 50000");
+        let () = ask(&mut r, &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        eventually("the replica to load", || {
+            ask::<String>(&mut r, "INFO persistence").contains("\nloading:1")
+        });
+        let error = refusal(&mut r, "RL.POLICY HELP me");
+        assert!(error.contains("wrong number of arguments"), "{error}");
+        assert!(ask::<String>(&mut r, "INFO persistence").contains("\nloading:1"), "too late");
+        let () = ask(&mut r, "CONFIG SET key-load-delay 0");
+        in_step(primary, &replica);
+    });
 }

@@ -30,7 +30,7 @@ pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
         let limits = (!obeyed).then(config::limits);
         let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
         let request = request.map_err(|error| {
-            if obeyed { newer::refuse_policy(call, &error) } else { error.into() }
+            if obeyed && !is_help(call) { newer::refuse_policy(call, &error) } else { error.into() }
         })?;
         match request {
             PolicyRequest::Set(name) => {
@@ -62,6 +62,11 @@ pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Whether help is asked for, which clients may do while the server loads.
+fn is_help(call: &Call<'_>) -> bool {
+    call.args().get(1).is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"HELP"))
 }
 
 /// The rules of a policy, or nil.

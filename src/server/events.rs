@@ -151,10 +151,10 @@ unsafe extern "C" fn on_event(
 const BORN: u64 = 0;
 const DIED: u64 = 1;
 /// The beginnings of an AOF, in a child and in the server, and the ends of saving.
-const AOF_START: u64 = 1;
-const SYNC_AOF_START: u64 = 3;
-const SAVED: u64 = 4;
-const NOT_SAVED: u64 = 5;
+const AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START;
+const SYNC_AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START;
+const SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED;
+const NOT_SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED;
 /// A change of role.
 const NOW_PRIMARY: u64 = 0;
 /// The ends of a loading.
