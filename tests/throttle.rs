@@ -136,6 +136,9 @@ fn the_largest_and_the_smallest_of_everything_is_answered() {
             throttle(&mut c, "e 999999999 1 31622400 1000000000");
         assert_eq!([limited, limit, remaining, retry_after], [0, most, 0, -1]);
         assert!(reset_after > 500_000 * year, "{reset_after}");
+        // A client that holds 32 bits must not read a long wait as another number.
+        let denied = throttle(&mut c, "e 999999999 1 31622400 1000000000");
+        assert_eq!(denied[..4], [1, most, 0, NEVER]);
         // Any bytes are a key.
         let key: &[u8] = &[0xff, 0, b'\r', b'\n'];
         let reply: [i64; 5] = cmd("CL.THROTTLE").arg(key).arg(&[0, 1, 60]).query(&mut c).unwrap();

@@ -5,7 +5,7 @@
 //! 1 limited       0 allowed, 1 limited or blocked
 //! 2 limit         max_burst + 1, whatever the outcome
 //! 3 remaining     units that would be allowed right now
-//! 4 retry_after   seconds; -1: allowed; 2147483647: never
+//! 4 retry_after   seconds; -1: allowed; 2147483647: never, or not in 68 years
 //! 5 reset_after   seconds; -1: never
 //! ```
 //!
@@ -101,7 +101,7 @@ fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     let (limited, retry_after) = match ruling.verdict {
         Verdict::Allowed => (0, -1),
         Verdict::Limited | Verdict::Blocked if ruling.wait_ms < 0 => (1, NEVER_S),
-        Verdict::Limited | Verdict::Blocked => (1, seconds(ruling.wait_ms)),
+        Verdict::Limited | Verdict::Blocked => (1, seconds(ruling.wait_ms).min(NEVER_S)),
     };
     [limited, limit, ruling.remaining, retry_after, seconds(ruling.reset_ms)]
 }
