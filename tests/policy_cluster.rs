@@ -6,10 +6,10 @@ mod known;
 mod server;
 
 use client::{ask, refusal};
-use known::{known, policies};
+use known::{known, known_by_replica, policies};
 use redis::{RedisResult, Value, cmd};
 use server::cluster::{self, Cluster};
-use server::eventually;
+use server::{Builder, eventually};
 
 /// Says something to each master, as an operator would.
 fn say_to_masters(cluster: &Cluster, words: &[&str]) {
@@ -106,5 +106,26 @@ fn a_slot_that_migrates_leaves_the_policies_of_its_new_master() {
         assert_eq!(known(&mut t), policies(&["free log:7/1h"]));
         let moved: [i64; 5] = ask(&mut t, &format!("RL.PEEK {key} @free"));
         assert_eq!(moved[2], 6, "of seven, one was consumed before it moved");
+    });
+}
+
+/// A replica of a cluster counts as a master until it connects to its own, after it has loaded.
+#[test]
+fn a_replica_that_was_started_again_has_the_policies_of_its_master() {
+    let configured =
+        |builder: Builder| builder.module_args(&["policies", "config", "policy", "free=20/m"]);
+    cluster::on_all_with(configured, |cluster| {
+        let master = cluster.masters()[0].clone();
+        let replica = cluster.replica_of(&master);
+        let changed = policies(&["free log:30/1m"]);
+        let () = ask(&mut cluster.connect(&master), "RL.POLICY SET free 30/m");
+        eventually("the replica to know it", || {
+            known_by_replica(cluster.server(&replica)) == changed
+        });
+        let () = ask(&mut cluster.connect(&replica), "SAVE");
+        cluster.kill9(&replica);
+        cluster.resume(&replica);
+        assert_eq!(known_by_replica(cluster.server(&replica)), changed);
+        assert_eq!(known(&mut cluster.connect(&master)), changed);
     });
 }

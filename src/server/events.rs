@@ -4,13 +4,14 @@
 //! throws its data away for its primary's, when it loads the new beside the
 //! old, and when the AOF is rewritten as commands, for which there is no hook.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
 
 use redis_module::{Context, raw};
 
+use super::OK;
 use super::args::Args;
 use super::callback::guarded;
 use super::facts::Facts;
@@ -253,7 +254,31 @@ impl EventContext {
         // SAFETY: the context is alive.
         let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
         let master = raw::REDISMODULE_CTX_FLAGS_MASTER;
-        flags.is_some_and(|flags| flags.cast_unsigned() & master != 0)
+        let is_master = flags.is_some_and(|flags| flags.cast_unsigned() & master != 0);
+        is_master && !self.is_cluster_replica()
+    }
+
+    /// Whether the cluster's description has this server as a replica. A replica
+    /// that was started again counts as a master until it has connected to its
+    /// own, which is after it has loaded its data.
+    fn is_cluster_replica(&self) -> bool {
+        const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
+        // SAFETY: the context is alive; an id is `ID` bytes, without a NUL, which the
+        // other call wants; what is null is not asked for.
+        unsafe {
+            let my_id = raw::RedisModule_GetMyClusterID.map_or(ptr::null(), |my_id| my_id());
+            let Some(node_info) = raw::RedisModule_GetClusterNodeInfo else { return false };
+            if my_id.is_null() {
+                return false;
+            }
+            let mut id: [c_char; ID + 1] = [0; ID + 1];
+            ptr::copy_nonoverlapping(my_id, id.as_mut_ptr(), ID);
+            let none = ptr::null_mut::<c_char>();
+            let mut flags: c_int = 0;
+            let told =
+                node_info(self.ctx, id.as_ptr(), none, none, ptr::null_mut(), &raw mut flags);
+            told == OK && flags.cast_unsigned() & raw::REDISMODULE_NODE_SLAVE != 0
+        }
     }
 
     fn set_timer(&self, milliseconds: i64, on_time: OnTimer) {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use redis::cluster::ClusterClient;
 use redis::{Connection, cmd, pipe};
 
-use super::{DEADLINE, Flavor, Server, all, eventually, from_env};
+use super::{Builder, DEADLINE, Flavor, Server, all, eventually, from_env};
 
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
@@ -65,9 +65,14 @@ pub struct Node {
 /// the first time. All servers get their turn, then the panic names those that failed. A crash of
 /// any node fails the test even if the test missed it.
 pub fn on_all(body: impl Fn(&mut Cluster)) {
+    on_all_with(|builder| builder, body);
+}
+
+/// Runs a test as [`on_all`] does, on nodes that are configured by the test.
+pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cluster)) {
     let rounds = env::var("RATELIMIT_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
     let passes = |flavor: Flavor| {
-        let mut cluster = Cluster::start(flavor);
+        let mut cluster = Cluster::start(flavor, &configure);
         let passed = catch_unwind(AssertUnwindSafe(|| body(&mut cluster))).is_ok();
         let crashed = cluster.nodes.iter_mut().any(Server::has_ended);
         if !passed || crashed {
@@ -85,13 +90,12 @@ pub fn on_all(body: impl Fn(&mut Cluster)) {
 
 impl Cluster {
     /// Starts the servers, joins them, and waits until all is in place.
-    pub fn start(flavor: Flavor) -> Self {
+    fn start(flavor: Flavor, configure: impl Fn(Builder) -> Builder) -> Self {
         // A test that failed has left nothing behind that could disturb the next.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let start_node = || {
             let timeout = IMPATIENCE.as_millis().to_string();
-            flavor
-                .builder()
+            configure(flavor.builder())
                 .cluster_node()
                 .config("cluster-node-timeout", &timeout)
                 // However old its data: the test wants to see what a failover loses.
@@ -126,7 +130,7 @@ impl Cluster {
     }
 
     /// The server behind a node.
-    fn server(&self, node: &Node) -> &Server {
+    pub fn server(&self, node: &Node) -> &Server {
         &self.nodes[node.index]
     }
 
