@@ -45,13 +45,19 @@ pub fn refuse(call: &Call<'_>, why: String) -> Failure {
 
 /// Whether a value cannot be read as it is of a newer version. Version 0 never was,
 /// and all others up to the newest are read.
-pub const fn is_newer(error: &DecodeError) -> bool {
+const fn is_newer(error: &DecodeError) -> bool {
     matches!(error, DecodeError::Version(1..))
 }
 
 /// Why a value cannot be read, and what to do about it where something can be done.
 pub fn explain(error: &DecodeError) -> String {
     if is_newer(error) { of_newer(error) } else { error.to_string() }
+}
+
+/// A replicated or saved value cannot be read.
+pub fn refuse_value(call: &Call<'_>, error: &DecodeError) -> Failure {
+    let why = explain(error);
+    if is_newer(error) { refuse(call, why) } else { Failure::Because(why.into()) }
 }
 
 /// A replicated or saved policy cannot be read.

@@ -139,7 +139,7 @@ fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
                     command.call().arg(&["5"; 9][..count]).query(&mut c);
                 let error = reply.expect_err(command.name).to_string();
                 let usage = format!("wrong number of arguments, usage: {}", command.usage());
-                // A server that has to see a second word says itself that there is none.
+                // A server with subcommands answers a missing one itself.
                 let by_server = server.flavor().is_7_or_later()
                     && count == 0
                     && (command.counts_keys() || command.is_container());
@@ -179,7 +179,7 @@ fn a_call_without_its_key_is_answered_with_the_usage_wherever_it_comes_from() {
                 assert!(error.contains(&usage), "{call}: {error}");
             }
         }
-        // Whoever asks for the keys of such a call is told that it has none, or too few.
+        // For too few arguments COMMAND GETKEYS answers an error, and the server stays up.
         for call in ["RL.CHECK", "RL.MCHECK", "RL.MCHECK 5", "RL.MCHECK 5 a", "RL.MCHECK x a"] {
             let mut keys = cmd("COMMAND");
             keys.arg("GETKEYS").arg(call.split(' ').collect::<Vec<_>>());

@@ -54,10 +54,8 @@ pub fn settle_check<'d>(
     if let Some(word) = word(done.change) {
         tell(call, name, now_us, expiry, || (word, details(&done.check, rules())));
     }
-    if done.banned
-        && let Some(ban) = key.value().and_then(|limiter| limiter.overrule())
-    {
-        tell_overrule(call, name, "ban", ban, now_us, expiry);
+    if done.banned {
+        tell_ban(call, key, name, now_us, expiry);
     }
     call.signal_modified(name);
 }
@@ -65,10 +63,20 @@ pub fn settle_check<'d>(
 /// After a ban that now ends earlier.
 pub fn settle_ban(call: &Call<'_>, key: &mut WriteKey<'_, Limiter>, name: Arg<'_>, now_us: u64) {
     let expiry = expiry::settle(key, now_us, now_us);
+    tell_ban(call, key, name, now_us, expiry);
+    call.signal_modified(name);
+}
+
+fn tell_ban(
+    call: &Call<'_>,
+    key: &mut WriteKey<'_, Limiter>,
+    name: Arg<'_>,
+    now_us: u64,
+    expiry: Expiry,
+) {
     if let Some(ban) = key.value().and_then(|limiter| limiter.overrule()) {
         tell_overrule(call, name, "ban", ban, now_us, expiry);
     }
-    call.signal_modified(name);
 }
 
 /// What a check did, if it did anything.
@@ -218,14 +226,8 @@ pub fn load(call: &Call<'_>) -> Result<(), Failure> {
     if call.args().len() != 3 {
         return Err(Failure::WrongArity);
     }
-    let loaded = limit::decode(payload.bytes()).map_err(|error| {
-        let why = newer::explain(&error);
-        if newer::is_newer(&error) {
-            newer::refuse(call, why)
-        } else {
-            Failure::Because(why.into())
-        }
-    })?;
+    let loaded =
+        limit::decode(payload.bytes()).map_err(|error| newer::refuse_value(call, &error))?;
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| *limiter = loaded)?;

@@ -100,7 +100,7 @@ fn it_says_what_each_rule_allows_and_when_one_more_unit_is_free() {
         let after =
             [[24, DAY_MS, 87, HOUR_MS], [3, HOUR_MS, 0, HOUR_MS], [0, 60_000, 0, -1], leaky];
         assert_eq!(next(&mut c, &check), after);
-        // A denial and a peek say the same, a second later a second less.
+        // A denied check and a peek reply alike: a second later each wait is a second shorter.
         for command in ["CHECK", "PEEK"] {
             let call = format!("RL.{command} k {} {rules}", at(1_000));
             let later = after.map(|[quota, period_ms, remaining, next_ms]| {
