@@ -179,7 +179,7 @@ fn a_call_without_its_key_is_answered_with_the_usage_wherever_it_comes_from() {
                 assert!(error.contains(&usage), "{call}: {error}");
             }
         }
-        // For too few arguments COMMAND GETKEYS answers an error, and the server stays up.
+        // For too few arguments COMMAND GETKEYS answers an error, or the keys that are there.
         for call in ["RL.CHECK", "RL.MCHECK", "RL.MCHECK 5", "RL.MCHECK 5 a", "RL.MCHECK x a"] {
             let mut keys = cmd("COMMAND");
             keys.arg("GETKEYS").arg(call.split(' ').collect::<Vec<_>>());
