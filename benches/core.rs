@@ -2,8 +2,9 @@
 //! deciding, and the saved form. `make bench-core`
 
 use divan::{Bencher, Divan, black_box};
-use redis_ratelimit::limit::{Check, Limiter, Rule, Ruling, Verdict, decode, encode};
+use redis_ratelimit::limit::{Check, Decision, Limiter, Verdict, decode, encode};
 use redis_ratelimit::parse;
+use redis_ratelimit::rule::Rule;
 use redis_ratelimit::top::Top;
 
 const START_US: u64 = 1_700_000_000_000_000;
@@ -39,7 +40,7 @@ fn rules(texts: &str, limit: u32) -> Vec<Rule> {
 struct Full {
     limiter: Limiter,
     rules: Vec<Rule>,
-    rulings: Vec<Ruling>,
+    decisions: Vec<Decision>,
     now_us: u64,
     step_us: u64,
 }
@@ -49,7 +50,7 @@ impl Full {
         let mut full = Self {
             limiter: Limiter::default(),
             rules: rules(texts, limit),
-            rulings: Vec::new(),
+            decisions: Vec::new(),
             now_us: START_US,
             step_us: HOUR_US / u64::from(limit),
         };
@@ -62,7 +63,7 @@ impl Full {
     fn check_after(&mut self, us: u64) -> Verdict {
         self.now_us += us;
         let check = Check::new(black_box(&self.rules), 1, black_box(self.now_us));
-        let outcome = self.limiter.check_within(MAX_STATES, &check, &mut self.rulings);
+        let outcome = self.limiter.check_within(MAX_STATES, &check, &mut self.decisions);
         outcome.expect("room").summary.verdict
     }
 

@@ -1,8 +1,9 @@
 //! What a decision costs as the limit grows: nanoseconds a check at a limit of 10 and of 100,000, and their ratio.
 //! No server: the pure limiter, so the worst case of the search is seen bare. `scripts/cargo run --release --example cost`
 
-use redis_ratelimit::limit::{Check, Limiter, Rule};
+use redis_ratelimit::limit::{Check, Limiter};
 use redis_ratelimit::parse;
+use redis_ratelimit::rule::Rule;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -18,12 +19,12 @@ fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
     let rules: Vec<Rule> =
         text.split(' ').map(|rule| parse::rule(rule.as_bytes()).expect("a rule")).collect();
     let mut limiter = Limiter::default();
-    let mut rulings = Vec::new();
+    let mut decisions = Vec::new();
     let mut now_us = 1_700_000_000_000_000;
     let step_us = HOUR_US * u64::from(cost) / limit;
     let mut ask = |now_us| {
         let check = Check { rules: &rules, cost, now_us, meta: None };
-        let _ = black_box(limiter.check_within(MAX_STATES, &check, &mut rulings));
+        let _ = black_box(limiter.check_within(MAX_STATES, &check, &mut decisions));
     };
     for _ in 0..limit / u64::from(cost) {
         now_us += step_us;

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
-use crate::limit::MAX_UNITS;
 use crate::parse::{Limits, MOST_RULES};
 use crate::policy;
+use crate::rule::MAX_UNITS;
 use crate::server::settings::{self, Setting};
 use crate::top;
 
@@ -81,7 +81,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether there is to be a `CL.THROTTLE`. Known once [`load`] has returned.
+/// Whether there is to be a `CL.THROTTLE`. RuleResolver once [`load`] has returned.
 #[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()

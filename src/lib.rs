@@ -24,7 +24,7 @@
 //!   policy     rules under a name
 //!   newer      what a newer version wrote, and how its loss is prevented
 //!   metrics    what was done, counted; top: whom it was denied most often
-//!   headed     a header and items in one block of memory                    unsafe
+//!   header_slice     a header and items in one block of memory                    unsafe
 //! ```
 //!
 //! [`limit`] is the subject: five algorithms, exact, without a clock. It could
@@ -32,7 +32,7 @@
 //! only one that knows how a rule is written. [`command`] is the table of
 //! commands and a function for each. [`datatype`] lets a limiter be a key's
 //! value. [`server`] is the safe face of the module API; it, `datatype` and the
-//! container [`headed`] are the only ones with unsafe code, and every function
+//! container [`header_slice`] are the only ones with unsafe code, and every function
 //! the server calls catches what unwinds.
 
 #![cfg_attr(
@@ -50,19 +50,20 @@
 pub mod command;
 pub mod config;
 pub mod datatype;
-pub mod headed;
+pub mod header_slice;
 pub mod limit;
 pub mod metrics;
 pub mod newer;
 pub mod parse;
 pub mod policy;
+pub mod rule;
 pub mod server;
 pub mod top;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};
 use server::info::Sections;
-use server::{EventContext, Occasion};
+use server::{EventContext, ServerEvent};
 
 /// What happens at load, once the type is known to the server.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
@@ -70,7 +71,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
         server::declare_options(ctx);
         config::load(ctx, args)?;
         server::commands::register(ctx, command::table(config::throttle_alias()))?;
-        server::events::register(ctx, on_occasion);
+        server::events::register(ctx, on_server_event);
         let sections = Sections { always: metrics::write, unless_crashing: policy::write };
         server::info::register(ctx, sections);
         Ok(())
@@ -78,9 +79,9 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
 }
 
 /// What lies beside the keys follows them.
-fn on_occasion(ctx: &EventContext, occasion: Occasion) {
-    newer::on(occasion);
-    policy::on(ctx, occasion);
+fn on_server_event(ctx: &EventContext, event: ServerEvent) {
+    newer::on(event);
+    policy::on(ctx, event);
 }
 
 redis_module! {

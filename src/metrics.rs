@@ -7,7 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::limit::{Kind, OverrideKind, Rule, Ruling, Verdict};
+use crate::limit::{Access, Decision, Verdict};
+use crate::rule::{Kind, Rule};
 use crate::server::info::Info;
 
 /// A number that only grows.
@@ -69,20 +70,15 @@ pub fn checked(verdict: Verdict, clock_us: u64) {
 
 /// A key was looked at in a check.
 #[inline]
-pub fn looked_at(
-    overruled: Option<OverrideKind>,
-    banned: bool,
-    rules: &[Rule],
-    rulings: &[Ruling],
-) {
-    if overruled == Some(OverrideKind::Exempt) {
+pub fn looked_at(access: Option<Access>, banned: bool, rules: &[Rule], decisions: &[Decision]) {
+    if access == Some(Access::Exempt) {
         EXEMPT.add(1);
     }
     if banned {
         BANS.add(1);
     }
-    for (rule, ruling) in rules.iter().zip(rulings) {
-        if rule.is_shadow() && ruling.verdict == Verdict::Limited {
+    for (rule, decision) in rules.iter().zip(decisions) {
+        if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
         }
         match rule.kind() {

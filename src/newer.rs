@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::limit::DecodeError;
 use crate::metrics;
 use crate::parse::ParseError;
-use crate::server::{Call, Failure, Occasion, end, log};
+use crate::server::{Call, CommandError, ServerEvent, end, log};
 
 /// Whether this replica skipped what its primary did.
 static SKIPPED: AtomicBool = AtomicBool::new(false);
@@ -30,7 +30,7 @@ static FROM_PRIMARY: AtomicBool = AtomicBool::new(false);
 static STAGED: AtomicBool = AtomicBool::new(false);
 
 /// A replicated or saved command cannot be read.
-pub fn refuse(call: &Call<'_>, why: String) -> Failure {
+pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     if call.is_of_loader() {
         end(&format!("the append-only file cannot be loaded: {why}"));
     }
@@ -40,7 +40,7 @@ pub fn refuse(call: &Call<'_>, why: String) -> Failure {
             "this replica skips what its primary does, and answers no question about keys: {why}"
         ));
     }
-    Failure::Because(why.into())
+    CommandError::Because(why.into())
 }
 
 /// Whether a value cannot be read as it is of a newer version. Version 0 never was,
@@ -55,13 +55,13 @@ pub fn explain(error: &DecodeError) -> String {
 }
 
 /// A replicated or saved value cannot be read.
-pub fn refuse_value(call: &Call<'_>, error: &DecodeError) -> Failure {
+pub fn refuse_value(call: &Call<'_>, error: &DecodeError) -> CommandError {
     let why = explain(error);
-    if is_newer(error) { refuse(call, why) } else { Failure::Because(why.into()) }
+    if is_newer(error) { refuse(call, why) } else { CommandError::Because(why.into()) }
 }
 
 /// A replicated or saved policy cannot be read.
-pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> Failure {
+pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> CommandError {
     refuse(call, of_newer(error))
 }
 
@@ -74,9 +74,9 @@ fn of_newer(error: &impl Display) -> String {
 ///
 /// # Errors
 /// What is to be done.
-pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), Failure> {
+pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), CommandError> {
     if SKIPPED.load(Ordering::Relaxed) && call.is_on_replica() {
-        return Err(Failure::because(
+        return Err(CommandError::because(
             "this replica skipped what its primary did with a newer version of the module; \
              upgrade this server",
         ));
@@ -90,23 +90,23 @@ pub fn is_from_primary() -> bool {
 }
 
 /// What the server is about to do with its data.
-pub fn on(occasion: Occasion) {
+pub fn on(event: ServerEvent) {
     let set = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
-    match occasion {
-        Occasion::LoadsFromPrimary => {
+    match event {
+        ServerEvent::LoadsFromPrimary => {
             set(&FROM_PRIMARY, true);
             if !STAGED.load(Ordering::Relaxed) {
                 set(&SKIPPED, false);
             }
         }
-        Occasion::Loaded | Occasion::NotLoaded => set(&FROM_PRIMARY, false),
-        Occasion::StagingBegins => set(&STAGED, true),
-        Occasion::StagingFailed => set(&STAGED, false),
-        Occasion::StagingDone => {
+        ServerEvent::Loaded | ServerEvent::NotLoaded => set(&FROM_PRIMARY, false),
+        ServerEvent::StagingBegins => set(&STAGED, true),
+        ServerEvent::StagingFailed => set(&STAGED, false),
+        ServerEvent::StagingDone => {
             set(&STAGED, false);
             set(&SKIPPED, false);
         }
-        Occasion::Promoted => {
+        ServerEvent::Promoted => {
             if SKIPPED.swap(false, Ordering::Relaxed) {
                 log::warning(
                     "promoted after it skipped what its primary did: \
@@ -114,9 +114,9 @@ pub fn on(occasion: Occasion) {
                 );
             }
         }
-        Occasion::Ready
-        | Occasion::WritesAof
-        | Occasion::HasWritten
-        | Occasion::AofRewriteBegan => {}
+        ServerEvent::Ready
+        | ServerEvent::WritesAof
+        | ServerEvent::HasWritten
+        | ServerEvent::AofRewriteBegan => {}
     }
 }

@@ -36,12 +36,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config;
-use crate::limit::rule::Name;
-use crate::limit::{Rule, Verdict};
+use crate::limit::Verdict;
 use crate::metrics::Counter;
-use crate::parse::{self, Fault, ParseError};
+use crate::parse::{self, ParseError, RuleTextError};
+use crate::rule::Name;
+use crate::rule::Rule;
 use crate::server::info::Info;
-use crate::server::{EventContext, Listener, Occasion, Texts};
+use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 
 /// Rules under a name.
 #[derive(Debug)]
@@ -157,16 +158,16 @@ fn restore_configured() {
 
 /// Tells replicas of those that this server brought with it. A full
 /// synchronization has them, but a replica may go on without one.
-fn tell_replicas(ctx: &EventContext) {
+fn propagate_to_replicas(ctx: &EventContext) {
     let names: Vec<_> = store().configured.keys().cloned().collect();
     for policy in names.iter().filter_map(|name| get(name)) {
-        tell(ctx, Listener::Replicas, &policy);
+        propagate(ctx, ReplicateTo::Replicas, &policy);
     }
 }
 
-fn tell(ctx: &EventContext, to: Listener, policy: &Policy) {
+fn propagate(ctx: &EventContext, to: ReplicateTo, policy: &Policy) {
     let name = policy.name.as_bytes();
-    ctx.tell_only(to, c"RL.POLICY", c"SET", name, policy.texts.args());
+    ctx.replicate_only(to, c"RL.POLICY", c"SET", name, policy.texts.args());
 }
 
 /// A policy, if there is one of this name.
@@ -214,8 +215,8 @@ impl Named {
     /// The rules of a policy, which is named from here on.
     ///
     /// # Errors
-    /// [`Fault::UnknownPolicy`]
-    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
+    /// [`RuleTextError::UnknownPolicy`]
+    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], RuleTextError> {
         let changes = CHANGES.load(Ordering::Relaxed);
         if self.named == 0 && self.changes != changes {
             self.kept.clear();
@@ -224,7 +225,7 @@ impl Named {
         let place = match self.kept.iter().position(|policy| policy.name.as_bytes() == name) {
             Some(place) => place,
             None => {
-                self.kept.push(get(name).ok_or(Fault::UnknownPolicy)?);
+                self.kept.push(get(name).ok_or(RuleTextError::UnknownPolicy)?);
                 self.kept.len().saturating_sub(1)
             }
         };
@@ -322,35 +323,35 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
 }
 
 /// What the server is about to do with its data.
-pub fn on(ctx: &EventContext, occasion: Occasion) {
-    match occasion {
-        Occasion::LoadsFromPrimary => forget_unless_staged(),
-        Occasion::StagingBegins => drop(store_staged(Some(Names::default()))),
-        Occasion::StagingFailed => drop(store_staged(None)),
-        Occasion::StagingDone => {
+pub fn on(ctx: &EventContext, event: ServerEvent) {
+    match event {
+        ServerEvent::LoadsFromPrimary => forget_unless_staged(),
+        ServerEvent::StagingBegins => drop(store_staged(Some(Names::default()))),
+        ServerEvent::StagingFailed => drop(store_staged(None)),
+        ServerEvent::StagingDone => {
             if let Some(staged) = store_staged(None) {
                 let replaced = std::mem::replace(&mut store_to_change().in_force, staged);
                 drop(replaced);
             }
         }
-        Occasion::Loaded => {
+        ServerEvent::Loaded => {
             if ctx.is_primary() && config::configured_policies_win() {
                 restore_configured();
             }
         }
-        Occasion::Ready => {
+        ServerEvent::Ready => {
             if ctx.is_primary() {
-                tell_replicas(ctx);
+                propagate_to_replicas(ctx);
             }
         }
-        Occasion::WritesAof => DUE_IN_AOF.store(true, Ordering::Relaxed),
-        Occasion::HasWritten => DUE_IN_AOF.store(false, Ordering::Relaxed),
-        Occasion::AofRewriteBegan => {
+        ServerEvent::WritesAof => DUE_IN_AOF.store(true, Ordering::Relaxed),
+        ServerEvent::HasWritten => DUE_IN_AOF.store(false, Ordering::Relaxed),
+        ServerEvent::AofRewriteBegan => {
             for policy in all() {
-                tell(ctx, Listener::Aof, &policy);
+                propagate(ctx, ReplicateTo::Aof, &policy);
             }
         }
-        Occasion::NotLoaded | Occasion::Promoted => {}
+        ServerEvent::NotLoaded | ServerEvent::Promoted => {}
     }
 }
 
@@ -401,7 +402,7 @@ mod tests {
         let mut named = Named::default();
         let name = |text: &str| Name::new(text.as_bytes()).unwrap();
         for text in ["kept", "other"] {
-            assert_eq!(named.find(text.as_bytes()), Err(Fault::UnknownPolicy));
+            assert_eq!(named.find(text.as_bytes()), Err(RuleTextError::UnknownPolicy));
             set(name(text), &rules("20/m"));
         }
         for line in ["20/m 800/d", "30/m", "30/m"] {
@@ -419,7 +420,7 @@ mod tests {
             named.clear();
         }
         delete(&name("kept"));
-        assert_eq!(named.find(b"kept"), Err(Fault::UnknownPolicy));
+        assert_eq!(named.find(b"kept"), Err(RuleTextError::UnknownPolicy));
     }
 
     #[test]

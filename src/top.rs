@@ -39,7 +39,7 @@
 //! hash, which the index needs anyway: two names with one beginning are two keys.
 //! A counter takes some 500 bytes at most, whatever is denied.
 //!
-//! # Lately
+//! # DirectMapped
 //!
 //! Every half-life, counts are halved, and those that fall to nothing leave;
 //! after a pause, several halvings at once. It costs a pass over counters and

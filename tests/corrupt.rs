@@ -285,7 +285,7 @@ const RANGES: [&str; 16] = [
     "a verdict",
     "a window's start",
     "an entry's units",
-    "the length of a trail",
+    "the length of a history",
     "the past windows' number",
 ];
 

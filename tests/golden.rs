@@ -36,10 +36,10 @@ use std::path::{Path, PathBuf};
 use dump::Dump;
 use redis::{Connection, cmd};
 use redis_ratelimit::limit::{
-    Change, Check, Limiter, Mark, Meta, Override, OverrideKind, Rule, Trail, Verdict, decode,
-    encode,
+    Access, AccessEntry, Change, Check, Entry, History, Limiter, Meta, Verdict, decode, encode,
 };
 use redis_ratelimit::parse;
+use redis_ratelimit::rule::Rule;
 
 /// How many payloads there are of a version: none may get lost.
 const AT_LEAST: [(u8, usize); 3] = [(1, 29), (2, 12), (3, 8)];
@@ -136,10 +136,10 @@ impl Ask {
 }
 
 /// A block or an exemption as the files say it.
-fn in_words(overrule: &Override) -> String {
+fn in_words(overrule: &AccessEntry) -> String {
     let kind = match overrule.kind {
-        OverrideKind::Block => "blocked",
-        OverrideKind::Exempt => "exempt",
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
     };
     let until = overrule.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
     let ban = overrule.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
@@ -150,8 +150,8 @@ fn in_words(overrule: &Override) -> String {
 }
 
 /// A trail as the files say it.
-fn trail_in_words(trail: &Trail) -> Vec<String> {
-    let mark_in_words = |mark: &Mark| {
+fn trail_in_words(trail: &History) -> Vec<String> {
+    let mark_in_words = |mark: &Entry| {
         let verdict = match mark.verdict {
             Verdict::Allowed => "allowed",
             Verdict::Limited => "limited",
@@ -164,18 +164,18 @@ fn trail_in_words(trail: &Trail) -> Vec<String> {
         }
     };
     let head = format!("trail keep {} until {}", trail.keep, trail.until_us);
-    [head].into_iter().chain(trail.marks.iter().map(mark_in_words)).collect()
+    [head].into_iter().chain(trail.entries.iter().map(mark_in_words)).collect()
 }
 
 /// A row of `RL.LOG`: Unix milliseconds, cost, verdict, and what the caller said.
 type Row = (u64, u32, i64, Option<Vec<u8>>);
 
 /// A trail as `RL.LOG` shows it.
-fn rows(trail: &Trail) -> Vec<Row> {
-    let row = |mark: &Mark| {
+fn rows(trail: &History) -> Vec<Row> {
+    let row = |mark: &Entry| {
         (mark.time_us / 1_000, mark.cost, mark.verdict.code(), mark.meta.clone().map(Vec::from))
     };
-    trail.marks.iter().rev().map(row).collect()
+    trail.entries.iter().rev().map(row).collect()
 }
 
 fn in_order(folder: &Path) -> Vec<PathBuf> {
@@ -230,8 +230,8 @@ fn every_version_up_to_the_current_one_has_its_payloads() {
 fn every_payload_is_read_and_decides_as_it_did() {
     for golden in all() {
         let limiter = golden.decoded();
-        assert_eq!(limiter.overrule().map(in_words), golden.overrule, "{}", golden.name);
-        let trail = limiter.trail().map(trail_in_words).unwrap_or_default();
+        assert_eq!(limiter.access().map(in_words), golden.overrule, "{}", golden.name);
+        let trail = limiter.history().map(trail_in_words).unwrap_or_default();
         assert_eq!(trail, golden.trail, "{}", golden.name);
         for ask in &golden.asks {
             assert_eq!(ask.of(&limiter), ask.answer, "{}: {}", golden.name, ask.line);
@@ -274,7 +274,7 @@ fn every_payload_loads_into_every_server() {
             for ask in &golden.asks {
                 assert_eq!(ask.of_key(&mut c, key), ask.answer, "{key}: {}", ask.line);
             }
-            if let Some(trail) = golden.decoded().trail() {
+            if let Some(trail) = golden.decoded().history() {
                 let mut log = cmd("RL.LOG");
                 let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();
                 assert_eq!(shown, rows(trail), "{key}");

@@ -262,11 +262,11 @@ fn info_explains_a_key() {
             assert_eq!(windows.len(), 1);
             assert_eq!((windows[0].0 % 86_400_000, windows[0].1), (0, 3));
             assert_eq!((number(&states[3], "entries"), number(&states[3], "span_ms")), (1, 0));
-            let overrule = map(info["override"].clone());
+            let overrule = map(info["access"].clone());
             assert_eq!(text(&overrule, "kind"), "blocked");
             assert_eq!(text(&overrule, "reason"), "abuse");
             assert!((90_000..=100_000).contains(&number(&overrule, "ttl_ms")));
-            assert_eq!(number(&info, "marks"), 1);
+            assert_eq!(number(&info, "history"), 1);
             let bytes = number(&info, "bytes");
             assert!((300..2_000).contains(&bytes), "{bytes} bytes");
         }

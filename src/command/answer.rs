@@ -1,11 +1,12 @@
 //! What a check replies: five integers, or with `FULL` a map.
 
-use crate::limit::{Limiter, Outlook, Override, OverrideKind, Rule, Ruling};
+use crate::limit::{Access, AccessEntry, Decision, Limiter, Outlook};
+use crate::rule::Rule;
 use crate::server::{Arg, Call, Writer};
 
 /// The short reply.
-pub fn short(call: &Call<'_>, ruling: Ruling) {
-    let Ruling { verdict, limit, remaining, wait_ms, reset_ms } = ruling;
+pub fn short(call: &Call<'_>, decision: Decision) {
+    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
     call.reply_integers(&[verdict.code(), limit, remaining, wait_ms, reset_ms]);
 }
 
@@ -16,7 +17,7 @@ pub struct Shown<'a> {
     /// Its name, where there are several.
     pub name: Option<Arg<'a>>,
     pub rules: &'a [Rule],
-    pub rulings: &'a [Ruling],
+    pub decisions: &'a [Decision],
     pub limiter: Option<&'a Limiter>,
 }
 
@@ -24,7 +25,7 @@ pub struct Shown<'a> {
 /// deciding one, and the one each rule belongs to.
 pub fn full(
     call: &Call<'_>,
-    summary: Ruling,
+    summary: Decision,
     now_us: u64,
     keys: &[Shown<'_>],
     decider: Option<usize>,
@@ -44,12 +45,12 @@ pub fn full(
             }
         }
         to.text("rules");
-        to.array(keys.iter().map(|key| key.rulings.len()).sum());
+        to.array(keys.iter().map(|key| key.decisions.len()).sum());
         for key in keys {
             let untouched = Limiter::default();
             let outlooks = key.limiter.unwrap_or(&untouched).outlooks(key.rules, now_us);
-            for ((rule, ruling), outlook) in key.rules.iter().zip(key.rulings).zip(outlooks) {
-                show_rule(to, key.name, rule, ruling, outlook);
+            for ((rule, decision), outlook) in key.rules.iter().zip(key.decisions).zip(outlooks) {
+                show_rule(to, key.name, rule, decision, outlook);
             }
         }
         if let Some((name, block)) = block {
@@ -66,7 +67,7 @@ fn show_rule(
     to: &Writer<'_>,
     key: Option<Arg<'_>>,
     rule: &Rule,
-    ruling: &Ruling,
+    decision: &Decision,
     outlook: Outlook,
 ) {
     to.map(if key.is_some() { 12 } else { 11 });
@@ -77,14 +78,14 @@ fn show_rule(
         Some(name) => to.text(name.as_str()),
         None => to.null(),
     }
-    to.integer_field("verdict", ruling.verdict.code());
-    to.integer_field("limit", ruling.limit);
+    to.integer_field("verdict", decision.verdict.code());
+    to.integer_field("limit", decision.limit);
     to.integer_field("quota", rule.limit().into());
     to.integer_field("period_ms", outlook.period_ms);
-    to.integer_field("remaining", ruling.remaining);
-    to.integer_field("wait_ms", ruling.wait_ms);
+    to.integer_field("remaining", decision.remaining);
+    to.integer_field("wait_ms", decision.wait_ms);
     to.integer_field("next_ms", outlook.next_ms);
-    to.integer_field("reset_ms", ruling.reset_ms);
+    to.integer_field("reset_ms", decision.reset_ms);
     to.integer_field("shadow", i64::from(rule.is_shadow()));
 }
 
@@ -95,12 +96,15 @@ fn show_key(to: &Writer<'_>, name: Option<Arg<'_>>) {
 }
 
 /// The block in force that ends last, the first of equals.
-fn longest_block<'a>(keys: &[Shown<'a>], now_us: u64) -> Option<(Option<Arg<'a>>, &'a Override)> {
+fn longest_block<'a>(
+    keys: &[Shown<'a>],
+    now_us: u64,
+) -> Option<(Option<Arg<'a>>, &'a AccessEntry)> {
     let block_of = |key: &Shown<'a>| {
-        let overrule = key.limiter?.override_at(now_us)?;
-        (overrule.kind == OverrideKind::Block).then_some((key.name, overrule))
+        let access = key.limiter?.access_at(now_us)?;
+        (access.kind == Access::Block).then_some((key.name, access))
     };
-    let ends = |block: &Override| block.until_us.unwrap_or(u64::MAX);
+    let ends = |block: &AccessEntry| block.until_us.unwrap_or(u64::MAX);
     keys.iter()
         .filter_map(block_of)
         .reduce(|longest, block| if ends(block.1) > ends(longest.1) { block } else { longest })

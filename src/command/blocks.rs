@@ -4,7 +4,7 @@ use super::look::kind_name;
 use crate::datatype::LIMITER;
 use crate::limit::Limiter;
 use crate::server::scan::Step;
-use crate::server::{Call, Failure, clock};
+use crate::server::{Call, CommandError, clock};
 use crate::{newer, parse};
 
 /// A row of the reply.
@@ -16,7 +16,7 @@ struct Row {
 }
 
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
-pub fn blocks(call: &Call<'_>) -> Result<(), Failure> {
+pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
     let request = parse::scan(call.args().from(1).bytes())?;
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
@@ -24,9 +24,9 @@ pub fn blocks(call: &Call<'_>) -> Result<(), Failure> {
 
     let mut rows = Vec::new();
     let next = call.scan(&LIMITER, &step, |key: &[u8], limiter: &Limiter| {
-        if let Some(overrule) = limiter.override_at(now_us) {
-            let kind = kind_name(overrule.kind);
-            let (ttl_ms, reason) = (overrule.left_ms(now_us), overrule.reason.clone());
+        if let Some(access) = limiter.access_at(now_us) {
+            let kind = kind_name(access.kind);
+            let (ttl_ms, reason) = (access.left_ms(now_us), access.reason.clone());
             rows.push(Row { key: key.into(), kind, ttl_ms, reason });
         }
     })?;

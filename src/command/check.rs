@@ -2,30 +2,31 @@
 
 use super::answer::{self, Shown};
 use super::effect::{self, Done};
+use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use super::top;
-use super::words::Words;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Check, Crowd, Limiter, Outcome, Rule, Ruling, Verdict};
+use crate::limit::{Check, Crowd, Decision, Limiter, Outcome, Verdict};
 use crate::parse::error::Excerpt;
-use crate::server::{Arg, Args, Call, Event, Failure, clock};
+use crate::rule::Rule;
+use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, clock};
 use crate::{config, metrics, newer, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
-pub fn check(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
+pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
         let clock_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
         // What the key holds comes from memory while the request is read.
-        let request = parse::check(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
+        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let mut key = key?;
         let now_us = request.at_us.unwrap_or(clock_us);
         let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
 
         let max_states = config::max_states();
         let outcome = datatype::try_update(&mut key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, rulings);
+            let decided = limiter.check_within(max_states, &check, decisions);
             decided.map_err(|crowd| crowded(call.args().from(1), crowd))
         })?;
 
@@ -35,22 +36,22 @@ pub fn check(call: &Call<'_>) -> Result<(), Failure> {
             let mut words = None;
             let written = call.args().last(request.rule_args);
             effect::settle_check(call, &mut key, name, &done, clock_us, || {
-                words.insert(Words::of(written, &lexicon.named)).args()
+                words.insert(RuleArgs::of(written, &resolver.named)).args()
             });
         }
 
         if request.full {
             let limiter = key.value().map(|limiter| &*limiter);
-            reply_in_full(call, outcome.summary, &check, rulings, limiter);
+            reply_in_full(call, outcome.summary, &check, decisions, limiter);
         } else {
             answer::short(call, outcome.summary);
         }
 
-        count(call, name, &outcome, rules, rulings, clock_us);
-        lexicon.named.count(outcome.summary.verdict);
+        count(call, name, &outcome, rules, decisions, clock_us);
+        resolver.named.count(outcome.summary.verdict);
         if done.banned {
             drop(key);
-            call.notify(Event::Own(c"rl.ban"), name);
+            call.notify(KeyspaceEvent::Own(c"rl.ban"), name);
         }
         Ok(())
     })
@@ -63,12 +64,12 @@ pub fn count(
     name: Arg<'_>,
     outcome: &Outcome,
     rules: &[Rule],
-    rulings: &[Ruling],
+    decisions: &[Decision],
     clock_us: u64,
 ) {
     let verdict = outcome.summary.verdict;
     metrics::checked(verdict, clock_us);
-    metrics::looked_at(outcome.overruled, outcome.ban.is_some(), rules, rulings);
+    metrics::looked_at(outcome.access, outcome.ban.is_some(), rules, decisions);
     if verdict != Verdict::Allowed {
         top::denied(call, name, clock_us);
     }
@@ -76,26 +77,26 @@ pub fn count(
 
 /// The error of a check that would leave one of its keys with too many states.
 #[cold]
-pub fn crowded(keys: Args<'_>, crowd: Crowd) -> Failure {
+pub fn crowded(keys: Args<'_>, crowd: Crowd) -> CommandError {
     let key = keys.get(crowd.part).map_or(&[][..], Arg::bytes);
-    Failure::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
+    CommandError::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
 }
 
 /// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
-pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
+pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
-    scratch::with(call, |Scratch { rules, rulings, lexicon, .. }| {
+    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
-        let request = parse::peek(call.after_key().bytes(), &config::limits(), lexicon, rules)?;
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
         let check = Check::new(rules, request.cost, now_us);
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());
-        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, rulings);
+        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
 
         if request.full {
-            reply_in_full(call, outcome.summary, &check, rulings, limiter);
+            reply_in_full(call, outcome.summary, &check, decisions, limiter);
         } else {
             answer::short(call, outcome.summary);
         }
@@ -106,14 +107,14 @@ pub fn peek(call: &Call<'_>) -> Result<(), Failure> {
 
 fn reply_in_full(
     call: &Call<'_>,
-    summary: Ruling,
+    summary: Decision,
     check: &Check<'_>,
-    rulings: &mut [Ruling],
+    decisions: &mut [Decision],
     limiter: Option<&Limiter>,
 ) {
     if let Some(limiter) = limiter {
-        limiter.fill_resets(check, rulings);
+        limiter.fill_resets(check, decisions);
     }
-    let key = Shown { name: None, rules: check.rules, rulings, limiter };
+    let key = Shown { name: None, rules: check.rules, decisions, limiter };
     answer::full(call, summary, check.now_us, &[key], None);
 }

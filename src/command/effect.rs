@@ -18,10 +18,11 @@ use std::ffi::CStr;
 use super::expiry;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{self, Change, Check, Expiry, Limiter, Override, OverrideKind, Rule, Verdict};
+use crate::limit::{self, Access, AccessEntry, Change, Check, Expiry, Limiter, Verdict};
 use crate::newer;
-use crate::parse::{self, Action, Overruled, ParseError};
-use crate::server::{Arg, Args, Call, Details, Effect, Event, Failure, WriteKey};
+use crate::parse::{self, Action, ParseError, SetAccess};
+use crate::rule::Rule;
+use crate::server::{Arg, Args, Call, CommandError, Details, Effect, KeyspaceEvent, WriteKey};
 
 /// What a check did to a key.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +53,10 @@ pub fn settle_check<'d>(
     let now_us = done.check.now_us;
     let expiry = expiry::settle(key, now_us, clock_us);
     if let Some(word) = word(done.change) {
-        tell(call, name, now_us, expiry, || (word, details(&done.check, rules())));
+        propagate(call, name, now_us, expiry, || (word, details(&done.check, rules())));
     }
     if done.banned {
-        tell_ban(call, key, name, now_us, expiry);
+        propagate_ban(call, key, name, now_us, expiry);
     }
     call.signal_modified(name);
 }
@@ -63,19 +64,19 @@ pub fn settle_check<'d>(
 /// After a ban that now ends earlier.
 pub fn settle_ban(call: &Call<'_>, key: &mut WriteKey<'_, Limiter>, name: Arg<'_>, now_us: u64) {
     let expiry = expiry::settle(key, now_us, now_us);
-    tell_ban(call, key, name, now_us, expiry);
+    propagate_ban(call, key, name, now_us, expiry);
     call.signal_modified(name);
 }
 
-fn tell_ban(
+fn propagate_ban(
     call: &Call<'_>,
     key: &mut WriteKey<'_, Limiter>,
     name: Arg<'_>,
     now_us: u64,
     expiry: Expiry,
 ) {
-    if let Some(ban) = key.value().and_then(|limiter| limiter.overrule()) {
-        tell_overrule(call, name, "ban", ban, now_us, expiry);
+    if let Some(ban) = key.value().and_then(|limiter| limiter.access()) {
+        propagate_access(call, name, "ban", ban, now_us, expiry);
     }
 }
 
@@ -85,9 +86,9 @@ const fn word(change: Change) -> Option<&'static str> {
         Change::Nothing => None,
         Change::Admitted => Some("admit"),
         Change::Charged => Some("charge"),
-        Change::Marked(Verdict::Allowed) => Some("pass"),
-        Change::Marked(Verdict::Limited) => Some("deny"),
-        Change::Marked(Verdict::Blocked) => Some("refuse"),
+        Change::HistoryOnly(Verdict::Allowed) => Some("pass"),
+        Change::HistoryOnly(Verdict::Limited) => Some("deny"),
+        Change::HistoryOnly(Verdict::Blocked) => Some("refuse"),
     }
 }
 
@@ -95,7 +96,7 @@ fn details<'d>(check: &Check<'d>, rules: Args<'d>) -> Details<'d> {
     let units = u64::from(check.cost);
     match check.meta {
         None => Details::Units { units, rules },
-        Some(meta) => Details::Marked { units, keep: meta.keep, meta: meta.text, rules },
+        Some(meta) => Details::HistoryOnly { units, keep: meta.keep, meta: meta.text, rules },
     }
 }
 
@@ -110,26 +111,26 @@ pub fn settle<'d>(
     done: impl FnOnce() -> (&'static str, Details<'d>),
 ) {
     let expiry = expiry::settle(key, at_us, clock_us);
-    tell(call, name, at_us, expiry, done);
+    propagate(call, name, at_us, expiry, done);
     call.signal_modified(name);
 }
 
 /// Tells of a block, a ban or an exemption.
-pub fn tell_overrule(
+pub fn propagate_access(
     call: &Call<'_>,
     name: Arg<'_>,
     word: &'static str,
-    overrule: &Override,
+    access: &AccessEntry,
     at_us: u64,
     expiry: Expiry,
 ) {
-    let until_us = overrule.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
-    let details = Details::Overrule { until_us, ban_us: overrule.ban_us, reason: &overrule.reason };
-    tell(call, name, at_us, expiry, || (word, details));
+    let until_us = access.until_us.map_or(-1, |us| i64::try_from(us).unwrap_or(i64::MAX));
+    let details = Details::Access { until_us, ban_us: access.ban_us, reason: &access.reason };
+    propagate(call, name, at_us, expiry, || (word, details));
 }
 
 #[inline]
-fn tell<'d>(
+fn propagate<'d>(
     call: &Call<'_>,
     name: Arg<'_>,
     at_us: u64,
@@ -143,12 +144,12 @@ fn tell<'d>(
 }
 
 /// Refuses a command to all but these.
-fn only_if_obeyed(call: &Call<'_>, refusal: &'static str) -> Result<(), Failure> {
-    if call.must_be_obeyed() { Ok(()) } else { Err(Failure::because(refusal)) }
+fn only_if_obeyed(call: &Call<'_>, refusal: &'static str) -> Result<(), CommandError> {
+    if call.must_be_obeyed() { Ok(()) } else { Err(CommandError::because(refusal)) }
 }
 
 /// `RL.APPLY`: what a primary did is done here.
-pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
+pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     only_if_obeyed(call, "RL.APPLY is internal: only a primary's link and the loader may use it")?;
     scratch::with(call, |Scratch { rules, .. }| {
         let name = call.key_name()?;
@@ -169,7 +170,7 @@ pub fn apply(call: &Call<'_>) -> Result<(), Failure> {
         call.reply_ok();
         drop(key);
         if let Some(event) = event(&effect.action) {
-            call.notify(Event::Own(event), name);
+            call.notify(KeyspaceEvent::Own(event), name);
         }
         Ok(())
     })
@@ -186,45 +187,45 @@ fn perform(effect: &parse::Effect<'_>, rules: &[Rule], limiter: &mut Limiter) {
         Action::Reset => {
             limiter.reset(effect.at_us);
         }
-        Action::Overrule(Overruled { kind, until_us, ban_us, reason, .. }) => {
+        Action::SetAccess(SetAccess { kind, until_us, ban_us, reason, .. }) => {
             let reason = reason.into();
-            limiter.set_override(Some(Override { kind, until_us, ban_us, reason }));
+            limiter.set_access(Some(AccessEntry { kind, until_us, ban_us, reason }));
         }
-        Action::Lift(_) => limiter.set_override(None),
+        Action::LiftAccess(_) => limiter.set_access(None),
     }
 }
 
 /// The keyspace event of what was done, the same on a replica as on its primary.
 const fn event(action: &Action<'_>) -> Option<&'static CStr> {
     match action {
-        Action::Overrule(Overruled { by_rule: true, .. }) => Some(c"rl.ban"),
-        Action::Overrule(Overruled { kind, .. }) => Some(set_event(*kind)),
-        Action::Lift(kind) => Some(lift_event(*kind)),
+        Action::SetAccess(SetAccess { by_rule: true, .. }) => Some(c"rl.ban"),
+        Action::SetAccess(SetAccess { kind, .. }) => Some(set_event(*kind)),
+        Action::LiftAccess(kind) => Some(lift_event(*kind)),
         Action::Check { .. } | Action::Refund { .. } | Action::Reset => None,
     }
 }
 
-pub const fn set_event(kind: OverrideKind) -> &'static CStr {
+pub const fn set_event(kind: Access) -> &'static CStr {
     match kind {
-        OverrideKind::Block => c"rl.block",
-        OverrideKind::Exempt => c"rl.exempt",
+        Access::Block => c"rl.block",
+        Access::Exempt => c"rl.exempt",
     }
 }
 
-pub const fn lift_event(kind: OverrideKind) -> &'static CStr {
+pub const fn lift_event(kind: Access) -> &'static CStr {
     match kind {
-        OverrideKind::Block => c"rl.unblock",
-        OverrideKind::Exempt => c"rl.unexempt",
+        Access::Block => c"rl.unblock",
+        Access::Exempt => c"rl.unexempt",
     }
 }
 
 /// `RL.LOAD`: the key holds this from now on; its expiry stays.
-pub fn load(call: &Call<'_>) -> Result<(), Failure> {
+pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
     only_if_obeyed(call, "RL.LOAD is internal: only a primary's link and the loader may use it")?;
     let name = call.key_name()?;
-    let payload = call.args().get(2).ok_or(Failure::WrongArity)?;
+    let payload = call.args().get(2).ok_or(CommandError::WrongArity)?;
     if call.args().len() != 3 {
-        return Err(Failure::WrongArity);
+        return Err(CommandError::WrongArity);
     }
     let loaded =
         limit::decode(payload.bytes()).map_err(|error| newer::refuse_value(call, &error))?;

@@ -2,18 +2,18 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::limit;
 use crate::parse;
-use crate::server::{Call, Failure};
+use crate::rule;
+use crate::server::{Call, CommandError};
 
 /// `RL.EXPLAIN rule [rule ...]`
-pub fn explain(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rules, lexicon, .. }| {
-        parse::explain(call.args().from(1).bytes(), &config::limits(), lexicon, rules)?;
+pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |Scratch { rules, resolver, .. }| {
+        parse::explain(call.args().from(1).bytes(), &config::limits(), resolver, rules)?;
         call.reply(|to| {
             to.array(rules.len());
             for rule in rules.iter() {
-                to.text(limit::explain(rule));
+                to.text(rule::explain(rule));
             }
         });
         Ok(())

@@ -1,28 +1,28 @@
 //! `RL.LOG` and `RL.INFO`: one key, for people.
 
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Limiter, LogReport, Mark, OverrideKind, StateReport, WindowReport};
+use crate::limit::{Access, Entry, Limiter, LogReport, StateReport, WindowReport};
 use crate::server::reply::Writer;
-use crate::server::{Call, Failure, clock};
+use crate::server::{Call, CommandError, clock};
 use crate::{newer, parse};
 
 /// `RL.LOG key [COUNT n]`
-pub fn log(call: &Call<'_>) -> Result<(), Failure> {
+pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     let count = parse::log(call.after_key().bytes())?;
     let key = call.open_shown(name, &LIMITER)?;
     let limiter = key.as_ref().and_then(|key| key.value());
-    let marks: Vec<Mark> =
-        limiter.map_or_else(Vec::new, |limiter| limiter.history().take(count).collect());
+    let entries: Vec<Entry> =
+        limiter.map_or_else(Vec::new, |limiter| limiter.last_checks().take(count).collect());
     call.reply(|to| {
-        to.array(marks.len());
-        for mark in &marks {
+        to.array(entries.len());
+        for entry in &entries {
             to.array(4);
-            to.count(mark.time_us / 1_000);
-            to.count(mark.cost.into());
-            to.integer(mark.verdict.code());
-            match &mark.meta {
+            to.count(entry.time_us / 1_000);
+            to.count(entry.cost.into());
+            to.integer(entry.verdict.code());
+            match &entry.meta {
                 Some(text) => to.text(text),
                 None => to.null(),
             }
@@ -32,7 +32,7 @@ pub fn log(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// `RL.INFO key`
-pub fn info(call: &Call<'_>) -> Result<(), Failure> {
+pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     parse::nothing(call.after_key().bytes())?;
@@ -53,10 +53,10 @@ pub fn info(call: &Call<'_>) -> Result<(), Failure> {
         for state in &states {
             show_state(to, state);
         }
-        to.text("override");
-        show_override(to, limiter, now_us);
-        to.text("marks");
-        to.count(limiter.trail().map_or(0, |trail| trail.marks.len() as u64));
+        to.text("access");
+        show_access(to, limiter, now_us);
+        to.text("history");
+        to.count(limiter.history().map_or(0, |history| history.entries.len() as u64));
         to.text("ttl_ms");
         match ttl_ms {
             Some(ms) => to.count(ms),
@@ -104,18 +104,18 @@ fn show_state(to: &Writer<'_>, state: &StateReport) {
 }
 
 /// The block or exemption in force, or null.
-fn show_override(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
-    let Some(overrule) = limiter.override_at(now_us) else { return to.null() };
+fn show_access(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
+    let Some(access) = limiter.access_at(now_us) else { return to.null() };
     to.map(3);
-    to.text_field("kind", kind_name(overrule.kind));
-    to.text_field("reason", &overrule.reason);
-    to.integer_field("ttl_ms", overrule.left_ms(now_us));
+    to.text_field("kind", kind_name(access.kind));
+    to.text_field("reason", &access.reason);
+    to.integer_field("ttl_ms", access.left_ms(now_us));
 }
 
 /// As replies name it.
-pub const fn kind_name(kind: OverrideKind) -> &'static str {
+pub const fn kind_name(kind: Access) -> &'static str {
     match kind {
-        OverrideKind::Block => "blocked",
-        OverrideKind::Exempt => "exempt",
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
     }
 }

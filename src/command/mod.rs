@@ -8,7 +8,7 @@
 //! check     RL.CHECK, RL.PEEK
 //! mcheck    RL.MCHECK
 //! giveback  RL.REFUND, RL.RESET
-//! overrule  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
+//! access  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
 //! blocks    RL.BLOCKS
 //! look      RL.LOG, RL.INFO
 //! top       RL.TOP
@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod blocks;
 mod check;
@@ -29,18 +30,17 @@ mod explain;
 mod giveback;
 mod look;
 mod mcheck;
-mod overrule;
 mod policy;
+mod rule_args;
+mod rule_text_cache;
 mod scratch;
-mod spelled;
 mod throttle;
 mod top;
-mod words;
 
 use std::ffi::CStr;
 
 use crate::parse::ParseError;
-use crate::server::Failure;
+use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
@@ -149,7 +149,7 @@ static TABLE: [Command; 24] = [
         handler: on_command(giveback::refund),
         flags: c"write fast",
         audience: Audience::Client,
-        keys: Keys::First(KeyUse::GiveBack),
+        keys: Keys::First(KeyUse::Refund),
         tips: c"",
         summary: c"Gives units back, to all states of a key or to those of the rules.",
         complexity: c"O(S) with S states; a log adds O(N) with N requests given back.",
@@ -160,7 +160,7 @@ static TABLE: [Command; 24] = [
         handler: on_command(giveback::reset),
         flags: c"write fast",
         audience: Audience::Client,
-        keys: Keys::First(KeyUse::GiveBack),
+        keys: Keys::First(KeyUse::Refund),
         tips: c"",
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
         complexity: c"O(S) with S states.",
@@ -168,7 +168,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.block",
-        handler: on_command(overrule::block),
+        handler: on_command(access::block),
         flags: c"write fast",
         audience: Audience::Administrator,
         keys: Keys::First(KeyUse::Consume),
@@ -179,10 +179,10 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.unblock",
-        handler: on_command(overrule::unblock),
+        handler: on_command(access::unblock),
         flags: c"write fast",
         audience: Audience::Administrator,
-        keys: Keys::First(KeyUse::GiveBack),
+        keys: Keys::First(KeyUse::Refund),
         tips: c"",
         summary: c"Ends the block of a key.",
         complexity: c"O(1)",
@@ -190,7 +190,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.exempt",
-        handler: on_command(overrule::exempt),
+        handler: on_command(access::exempt),
         flags: c"write fast",
         audience: Audience::Administrator,
         keys: Keys::First(KeyUse::Consume),
@@ -201,10 +201,10 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.unexempt",
-        handler: on_command(overrule::unexempt),
+        handler: on_command(access::unexempt),
         flags: c"write fast",
         audience: Audience::Administrator,
-        keys: Keys::First(KeyUse::GiveBack),
+        keys: Keys::First(KeyUse::Refund),
         tips: c"",
         summary: c"Ends the exemption of a key.",
         complexity: c"O(1)",
@@ -367,7 +367,7 @@ static TABLE: [Command; 24] = [
     },
 ];
 
-impl From<ParseError> for Failure {
+impl From<ParseError> for CommandError {
     fn from(error: ParseError) -> Self {
         match error {
             ParseError::Arity => Self::WrongArity,

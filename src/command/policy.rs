@@ -5,7 +5,7 @@ use crate::config;
 use crate::newer;
 use crate::parse::{self, PolicyRequest};
 use crate::policy;
-use crate::server::{Call, Failure};
+use crate::server::{Call, CommandError};
 
 /// As the server's own commands with subcommands say it.
 const HELP: [&str; 11] = [
@@ -23,7 +23,7 @@ const HELP: [&str; 11] = [
 ];
 
 /// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
-pub fn policy(call: &Call<'_>) -> Result<(), Failure> {
+pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
         // What a primary or the AOF sets was judged when it was set.
         let obeyed = call.must_be_obeyed();

@@ -3,31 +3,32 @@
 //! A call within a call (a module that reacts to a keyspace event) simply gets
 //! fresh ones.
 
-use super::spelled::Spelled;
-use crate::limit::{Rule, Ruling};
-use crate::parse::{Buckets, Fault, Known, Memo, ParseError};
+use super::rule_text_cache::RuleTextCache;
+use crate::limit::Decision;
+use crate::parse::{Buckets, Memo, ParseError, RuleResolver, RuleTextError};
 use crate::policy::Named;
+use crate::rule::Rule;
 use crate::server::{Call, PerServer};
 
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub rules: Vec<Rule>,
-    pub rulings: Vec<Ruling>,
-    pub lexicon: Lexicon,
+    pub decisions: Vec<Decision>,
+    pub resolver: Resolver,
     pub buckets: Buckets,
-    pub spelled: Spelled,
+    pub rule_texts: RuleTextCache,
 }
 
 /// What the words of a call stand for.
 #[derive(Debug, Default)]
-pub struct Lexicon {
+pub struct Resolver {
     /// The policies that the call names.
     pub named: Named,
     memo: Memo,
 }
 
-impl Known for Lexicon {
-    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], Fault> {
+impl RuleResolver for Resolver {
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleTextError> {
         self.named.find(name)
     }
 
@@ -44,7 +45,7 @@ static SCRATCH: PerServer<Scratch> = PerServer::empty();
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(call, |scratch| {
         let result = body(scratch);
-        scratch.lexicon.named.clear();
+        scratch.resolver.named.clear();
         result
     })
 }

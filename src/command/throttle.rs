@@ -12,27 +12,29 @@
 //! Seconds are rounded up: who waits that long waits long enough. An exempt key
 //! looks like an untouched one.
 
+use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
-use super::spelled::Spelled;
 use super::{check, effect};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Change, Check, Limiter, Outcome, OverrideKind, Rule, Ruling, Verdict};
+use crate::limit::{Access, Change, Check, Decision, Limiter, Outcome, Verdict};
 use crate::parse::{self, Quantity};
-use crate::server::{Arg, Call, Details, Failure, WriteKey, clock};
+use crate::rule::Rule;
+use crate::server::{Arg, Call, CommandError, Details, WriteKey, clock};
 use crate::{config, metrics};
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
-pub fn throttle(call: &Call<'_>) -> Result<(), Failure> {
-    scratch::with(call, |Scratch { rulings, buckets, spelled, .. }| {
+pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |Scratch { decisions, buckets, rule_texts, .. }| {
         let name = call.key_name()?;
         let now_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
         // What the key holds comes from memory while the request is read.
         let request = parse::throttle(call.after_key().bytes(), buckets)?;
-        let mut at = At { call, name, key: key?, now_us, rule: &[request.rule], rulings, spelled };
+        let mut at =
+            At { call, name, key: key?, now_us, rule: &[request.rule], decisions, rule_texts };
         let outcome = match request.quantity {
             Quantity::Take(cost) => at.take(cost)?,
-            Quantity::GiveBack(units) => at.give_back(units),
+            Quantity::Refund(units) => at.give_back(units),
         };
         call.reply_integers(&reply(request.limit.into(), &outcome));
         Ok(())
@@ -46,17 +48,17 @@ struct At<'c, 's> {
     key: WriteKey<'c, Limiter>,
     now_us: u64,
     rule: &'s [Rule; 1],
-    rulings: &'s mut Vec<Ruling>,
-    spelled: &'s mut Spelled,
+    decisions: &'s mut Vec<Decision>,
+    rule_texts: &'s mut RuleTextCache,
 }
 
 impl At<'_, '_> {
     /// Decides, and consumes if the answer says so.
-    fn take(&mut self, cost: u32) -> Result<Outcome, Failure> {
+    fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
         let check = Check::new(self.rule, cost, self.now_us);
         let max_states = config::max_states();
         let outcome = datatype::try_update(&mut self.key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, self.rulings);
+            let decided = limiter.check_within(max_states, &check, self.decisions);
             decided.map_err(|crowd| check::crowded(self.call.args().from(1), crowd))
         })?;
         if outcome.change != Change::Nothing {
@@ -64,7 +66,7 @@ impl At<'_, '_> {
         } else if outcome.ban_shortened {
             effect::settle_ban(self.call, &mut self.key, self.name, self.now_us);
         }
-        check::count(self.call, self.name, &outcome, self.rule, self.rulings, self.now_us);
+        check::count(self.call, self.name, &outcome, self.rule, self.decisions, self.now_us);
         Ok(outcome)
     }
 
@@ -77,13 +79,13 @@ impl At<'_, '_> {
             metrics::refunded(given);
         }
         let check = Check::new(rules, 0, now_us);
-        self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, self.rulings)
+        self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, self.decisions)
     }
 
     fn settle(&mut self, word: &'static str, units: u32) {
-        let Self { call, name, key, now_us, rule: [rule], spelled, .. } = self;
+        let Self { call, name, key, now_us, rule: [rule], rule_texts, .. } = self;
         effect::settle(call, key, *name, *now_us, *now_us, || {
-            (word, Details::Units { units: units.into(), rules: spelled.words(rule) })
+            (word, Details::Units { units: units.into(), rules: rule_texts.words(rule) })
         });
     }
 }
@@ -94,16 +96,16 @@ const NEVER_S: i64 = i32::MAX as i64;
 
 /// The five integers in redis-cell's words.
 fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
-    let ruling = outcome.summary;
-    if outcome.overruled == Some(OverrideKind::Exempt) {
+    let decision = outcome.summary;
+    if outcome.access == Some(Access::Exempt) {
         return [0, limit, limit, -1, 0];
     }
-    let (limited, retry_after) = match ruling.verdict {
+    let (limited, retry_after) = match decision.verdict {
         Verdict::Allowed => (0, -1),
-        Verdict::Limited | Verdict::Blocked if ruling.wait_ms < 0 => (1, NEVER_S),
-        Verdict::Limited | Verdict::Blocked => (1, seconds(ruling.wait_ms).min(NEVER_S)),
+        Verdict::Limited | Verdict::Blocked if decision.wait_ms < 0 => (1, NEVER_S),
+        Verdict::Limited | Verdict::Blocked => (1, seconds(decision.wait_ms).min(NEVER_S)),
     };
-    [limited, limit, ruling.remaining, retry_after, seconds(ruling.reset_ms)]
+    [limited, limit, decision.remaining, retry_after, seconds(decision.reset_ms)]
 }
 
 /// Milliseconds in seconds, rounded up; never stays -1.

@@ -1,8 +1,8 @@
-//! `RL.TOP`: the keys of this server most often denied lately.
+//! `RL.TOP`: the keys of this server most often denied direct_mapped.
 
 use crate::config;
 use crate::parse;
-use crate::server::{Arg, Call, Failure, clock};
+use crate::server::{Arg, Call, CommandError, clock};
 use crate::top::shared;
 
 /// A check of this key was denied.
@@ -15,7 +15,7 @@ pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
 }
 
 /// `RL.TOP [COUNT n] [RESET]`
-pub fn show(call: &Call<'_>) -> Result<(), Failure> {
+pub fn show(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::top(call.args().from(1).bytes())?;
     shared::with(call, config::top_size(), |top| {
         let rows = top.largest(clock::now_us(), request.count);

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::blocks::EachBlock;
+use super::heap::EachBlock;
 use super::{give_back, take_back};
 use crate::server::alloc;
 use crate::server::callback::guarded;

@@ -15,8 +15,8 @@
 
 mod aof;
 mod aux;
-mod blocks;
 mod defrag;
+mod heap;
 mod rdb;
 mod upkeep;
 
@@ -27,7 +27,7 @@ use redis_module::raw;
 
 use crate::limit::{self, Limiter};
 use crate::metrics;
-use crate::server::{Failure, NativeType, ReadKey, Value, WriteKey};
+use crate::server::{CommandError, NativeType, ReadKey, Value, WriteKey};
 
 /// How values are laid out in an RDB file: 1, one payload.
 const ENCODING: i32 = 1;
@@ -69,24 +69,24 @@ impl Value for Limiter {
 /// holds something.
 ///
 /// # Errors
-/// [`Failure::Internal`] if the server does not take the value.
+/// [`CommandError::Internal`] if the server does not take the value.
 #[inline]
 pub fn update<T>(
     key: &mut WriteKey<'_, Limiter>,
     change: impl FnOnce(&mut Limiter) -> T,
-) -> Result<T, Failure> {
+) -> Result<T, CommandError> {
     try_update(key, |limiter| Ok(change(limiter)))
 }
 
 /// As [`update`], of a change that may fail and then changes nothing.
 ///
 /// # Errors
-/// The change's, or [`Failure::Internal`] if the server does not take the value.
+/// The change's, or [`CommandError::Internal`] if the server does not take the value.
 #[inline]
 pub fn try_update<T>(
     key: &mut WriteKey<'_, Limiter>,
-    change: impl FnOnce(&mut Limiter) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    change: impl FnOnce(&mut Limiter) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
     if let Some(limiter) = key.value() {
         return change(limiter);
     }
@@ -124,8 +124,8 @@ impl<'k> Held<'k> {
     /// Makes what was made the key's value, if it holds something.
     ///
     /// # Errors
-    /// [`Failure::Internal`] if the server does not take the value.
-    pub fn keep(&mut self) -> Result<(), Failure> {
+    /// [`CommandError::Internal`] if the server does not take the value.
+    pub fn keep(&mut self) -> Result<(), CommandError> {
         if !self.made.is_empty() {
             self.key.set(&LIMITER, std::mem::take(&mut self.made))?;
             metrics::value_made();
@@ -147,7 +147,7 @@ pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
 fn payload(limiter: &Limiter) -> Vec<u8> {
     #[cfg(feature = "fault-injection")]
     assert!(
-        limiter.overrule().is_none_or(|overrule| &*overrule.reason != b"panic-while-saved"),
+        limiter.access().is_none_or(|access| &*access.reason != b"panic-while-saved"),
         "the panic that a test asked for"
     );
     limit::encode(limiter)

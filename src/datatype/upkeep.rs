@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 
 use redis_module::raw;
 
-use super::blocks::EachBlock;
+use super::heap::EachBlock;
 use super::{NOTHING, give, lend, take_back};
 use crate::limit::{self, Limiter};
 use crate::metrics;

@@ -4,7 +4,7 @@
 //! RL.APPLY key v2:at-us:expiry:WORD...    ...
 //!
 //! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
-//! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    only marked
+//! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    only remembered
 //! refund                  :units                  [rule [rule ...]]
 //! block, exempt           :until-us               reason                    -1: for good
 //! ban                     :until-us:length-us     reason
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The expiry is in Unix milliseconds; -1 is never, 0 leaves it as it was. A
-//! text comes with how many checks the trail is to keep.
+//! text comes with how many checks the history is to keep.
 //!
 //! Most of it is one argument, since the server makes, sends and frees each on
 //! its own.
@@ -37,17 +37,18 @@
 
 use super::cursor::{Cursor, digits};
 use super::error::{Excerpt, ParseError};
-use super::known::Nothing;
 use super::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
-use crate::limit::rule::MAX_PERIOD_US;
-use crate::limit::{Change, Expiry, MAX_TIME_US, Meta, OverrideKind, Rule, Verdict};
+use super::resolver::NoPolicies;
+use crate::limit::{Access, Change, Expiry, Meta, Verdict};
+use crate::rule::MAX_PERIOD_US;
+use crate::rule::{MAX_TIME_US, Rule};
 use std::ops::RangeInclusive;
 
 /// What Redis can take as an absolute expiry in milliseconds.
 const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
 /// When a block can end: a ban set at the latest time lasts a period more.
 const END_US: RangeInclusive<u64> = 0..=MAX_TIME_US.saturating_add(MAX_PERIOD_US);
-/// How many checks a trail can keep.
+/// How many checks a history can keep.
 const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// How long a ban can be.
 const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
@@ -76,14 +77,14 @@ pub enum Action<'a> {
     Check { change: Change, cost: u32, meta: Option<Meta<'a>> },
     Refund { units: u32 },
     Reset,
-    Overrule(Overruled<'a>),
-    Lift(OverrideKind),
+    SetAccess(SetAccess<'a>),
+    LiftAccess(Access),
 }
 
 /// A block, a ban or an exemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overruled<'a> {
-    pub kind: OverrideKind,
+pub struct SetAccess<'a> {
+    pub kind: Access,
     /// It is a ban.
     pub by_rule: bool,
     pub until_us: Option<u64>,
@@ -113,16 +114,16 @@ pub fn apply<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            rules_of(&mut args, None, &mut Nothing, rules)?;
+            rules_of(&mut args, None, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
         }
         Action::Refund { .. } => {
-            rules_of(&mut args, None, &mut Nothing, rules)?;
+            rules_of(&mut args, None, &mut NoPolicies, rules)?;
         }
-        Action::Overrule(overruled) => overruled.reason = args.required()?,
-        Action::Reset | Action::Lift(_) => {}
+        Action::SetAccess(access) => access.reason = args.required()?,
+        Action::Reset | Action::LiftAccess(_) => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
@@ -180,7 +181,7 @@ fn separate<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(Effect { at_us, expiry, action })
 }
 
-/// The word and its numbers. Whether a check is marked is for the form to say.
+/// The word and its numbers. Whether a check is remembered is for the form to say.
 fn action<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
     version: u64,
@@ -198,16 +199,16 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
     match word {
         b"admit" => check(fields, Change::Admitted),
         b"charge" => check(fields, Change::Charged),
-        b"pass" => check(fields, Change::Marked(Verdict::Allowed)),
-        b"deny" => check(fields, Change::Marked(Verdict::Limited)),
-        b"refuse" => check(fields, Change::Marked(Verdict::Blocked)),
+        b"pass" => check(fields, Change::HistoryOnly(Verdict::Allowed)),
+        b"deny" => check(fields, Change::HistoryOnly(Verdict::Limited)),
+        b"refuse" => check(fields, Change::HistoryOnly(Verdict::Blocked)),
         b"refund" => Ok(Action::Refund { units: fields.integer("units", UNITS)? }),
         b"reset" => Ok(Action::Reset),
-        b"block" => overrule(fields, OverrideKind::Block),
+        b"block" => access(fields, Access::Block),
         b"ban" => ban(fields, version),
-        b"exempt" => overrule(fields, OverrideKind::Exempt),
-        b"unblock" => Ok(Action::Lift(OverrideKind::Block)),
-        b"unexempt" => Ok(Action::Lift(OverrideKind::Exempt)),
+        b"exempt" => access(fields, Access::Exempt),
+        b"unblock" => Ok(Action::LiftAccess(Access::Block)),
+        b"unexempt" => Ok(Action::LiftAccess(Access::Exempt)),
         _ => Err(ParseError::Word {
             what: "effect",
             given: Excerpt::new(word),
@@ -229,24 +230,24 @@ fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
     })
 }
 
-fn overrule<'a, I: Iterator<Item = &'a [u8]>>(
+fn access<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
-    kind: OverrideKind,
+    kind: Access,
 ) -> Result<Action<'a>, ParseError> {
     let until_us = end(fields)?;
-    Ok(Action::Overrule(Overruled { kind, by_rule: false, until_us, ban_us: None, reason: b"" }))
+    Ok(Action::SetAccess(SetAccess { kind, by_rule: false, until_us, ban_us: None, reason: b"" }))
 }
 
 fn ban<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
     version: u64,
 ) -> Result<Action<'a>, ParseError> {
-    let (kind, until_us) = (OverrideKind::Block, end(fields)?);
+    let (kind, until_us) = (Access::Block, end(fields)?);
     let ban_us = match version {
         UNVERSIONED => None,
         _ => Some(fields.integer("the length", LENGTH_US)?),
     };
-    Ok(Action::Overrule(Overruled { kind, by_rule: true, until_us, ban_us, reason: b"" }))
+    Ok(Action::SetAccess(SetAccess { kind, by_rule: true, until_us, ban_us, reason: b"" }))
 }
 
 fn end<'a, I: Iterator<Item = &'a [u8]>>(

@@ -2,7 +2,7 @@
 //! expected, in one printable line.
 
 use super::effect::EFFECT_VERSION;
-use crate::limit::rule::{Kind, Rule, RuleError};
+use crate::rule::{Kind, Rule, RuleError};
 use std::fmt;
 
 /// Arguments that make no request. Its text is what follows `ERR `.
@@ -41,7 +41,7 @@ pub enum ParseError {
         option: &'static str,
     },
     /// What is wrong with the length of time behind an option.
-    Span(Fault),
+    Span(RuleTextError),
     LongText {
         option: &'static str,
         bytes: usize,
@@ -66,13 +66,13 @@ pub enum ParseError {
     },
     Rule {
         rule: Excerpt,
-        fault: Fault,
+        fault: RuleTextError,
     },
 }
 
 /// What is wrong with one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RuleTextError {
     UnknownPolicy,
     PolicyInPolicy,
     NoPeriod,
@@ -119,7 +119,7 @@ pub enum Fault {
 /// What a rule's own period is called in errors. Only there months are known.
 pub const THE_PERIOD: &str = "the period";
 
-impl Fault {
+impl RuleTextError {
     /// That a rule counts where another one does.
     #[cold]
     #[must_use]
@@ -129,7 +129,7 @@ impl Fault {
     }
 }
 
-impl From<RuleError> for Fault {
+impl From<RuleError> for RuleTextError {
     fn from(error: RuleError) -> Self {
         Self::Invalid(error)
     }
@@ -139,14 +139,14 @@ impl ParseError {
     /// A fault of the rule with this text.
     #[cold]
     #[must_use]
-    pub fn rule(text: &[u8], fault: Fault) -> Self {
+    pub fn rule(text: &[u8], fault: RuleTextError) -> Self {
         Self::Rule { rule: Excerpt::new(text), fault }
     }
 
     /// A fault of a rule that a policy brought.
     #[cold]
     #[must_use]
-    pub fn rule_of(policy: &[u8], rule: &Rule, fault: Fault) -> Self {
+    pub fn rule_of(policy: &[u8], rule: &Rule, fault: RuleTextError) -> Self {
         Self::rule(&[policy, b" ", rule.to_string().as_bytes()].concat(), fault)
     }
 }
@@ -204,7 +204,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RuleTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPolicy => {

@@ -9,38 +9,38 @@
 //! well: rules go to a `Vec` the caller reuses. Parsing is total: any bytes
 //! give a request or a [`ParseError`] that says what was given and what was
 //! expected, in one line fit for a RESP error. It opens no key and knows no
-//! server; what a rule may be in itself is [`crate::limit::rule`]'s business,
+//! server; what a rule may be in itself is [`crate::rule`]'s business,
 //! what the server's configuration lets it be is [`Limits`]' here.
 
+pub mod access;
 pub mod cursor;
+pub mod direct_mapped;
 pub mod effect;
 pub mod error;
-pub mod known;
-pub mod lately;
 pub mod look;
-pub mod many;
-pub mod overrule;
+pub mod mcheck;
 pub mod policy;
 pub mod request;
+pub mod resolver;
 pub mod rule;
 pub mod throttle;
 
+pub use access::{AccessRequest, Ends, access};
 pub use cursor::digits;
-pub use effect::{Action, EFFECT_VERSION, Effect, Overruled, apply};
-pub use error::{Fault, ParseError};
-pub use known::{Known, Memo, Nothing};
+pub use effect::{Action, EFFECT_VERSION, Effect, SetAccess, apply};
+pub use error::{ParseError, RuleTextError};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
-pub use many::{Group, ManyRequest, many};
-pub use overrule::{Ends, OverruleRequest, overrule};
+pub use mcheck::{Group, MCheckRequest, many};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
+pub use resolver::{Memo, NoPolicies, RuleResolver};
 pub use rule::rule;
 pub use throttle::{Buckets, Quantity, ThrottleRequest, throttle};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(test)]
-pub fn rules_of_line(line: &str) -> Vec<crate::limit::Rule> {
+pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     let mut rules = Vec::new();
-    explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut Nothing, &mut rules).unwrap();
+    explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut NoPolicies, &mut rules).unwrap();
     rules
 }

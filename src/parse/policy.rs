@@ -14,12 +14,12 @@
 //! which are looked up, not parsed.
 
 use super::cursor::Cursor;
-use super::error::{Excerpt, Fault, ParseError};
-use super::known::Known;
+use super::error::{Excerpt, ParseError, RuleTextError};
 use super::request::{A_RULE, Limits, require_rule, rules_of};
+use super::resolver::RuleResolver;
 use super::rule::looks_like_rule;
-use crate::limit::Rule;
-use crate::limit::rule::Name;
+use crate::rule::Name;
+use crate::rule::Rule;
 
 /// No setting lets a policy have more.
 pub const MOST_RULES: usize = 1_000;
@@ -28,9 +28,9 @@ pub const MOST_RULES: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
 
-impl Known for WithinPolicy {
-    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], Fault> {
-        Err(Fault::PolicyInPolicy)
+impl RuleResolver for WithinPolicy {
+    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleTextError> {
+        Err(RuleTextError::PolicyInPolicy)
     }
 }
 
@@ -117,7 +117,7 @@ pub fn written_policy(
 fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
     for (index, rule) in rules.iter().enumerate() {
         if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
-            let fault = Fault::same_identity(other);
+            let fault = RuleTextError::same_identity(other);
             return Err(ParseError::rule(rule.to_string().as_bytes(), fault));
         }
     }

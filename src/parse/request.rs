@@ -14,10 +14,11 @@
 //! rule, since a rule has a `/` or starts with `@`.
 
 use super::cursor::Cursor;
-use super::error::{Excerpt, Fault, ParseError};
-use super::known::Known;
-use crate::limit::rule::{Kind, MAX_UNITS, Rule};
-use crate::limit::{MAX_TIME_US, Meta};
+use super::error::{Excerpt, ParseError, RuleTextError};
+use super::resolver::RuleResolver;
+use crate::limit::Meta;
+use crate::rule::MAX_TIME_US;
+use crate::rule::{Kind, MAX_UNITS, Rule};
 use std::ops::RangeInclusive;
 
 pub(super) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
@@ -60,7 +61,7 @@ pub struct CheckRequest<'a> {
     pub at_us: Option<u64>,
     /// Whether the reply says something about each rule.
     pub full: bool,
-    /// What the trail is to tell of it.
+    /// What the history is to tell of it.
     pub meta: Option<Meta<'a>>,
     /// How many arguments the rules are: the last ones.
     pub rule_args: usize,
@@ -73,20 +74,20 @@ pub struct CheckRequest<'a> {
 pub fn check<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
     options_then_rules(args, limits, known, rules, true)
 }
 
-/// The request of an `RL.PEEK`: an `RL.CHECK` that leaves no mark.
+/// The request of an `RL.PEEK`: an `RL.CHECK` that leaves no entry.
 ///
 /// # Errors
 /// Whatever is wrong first, from left to right.
 pub fn peek<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<CheckRequest<'a>, ParseError> {
     options_then_rules(args, limits, known, rules, false)
@@ -96,14 +97,14 @@ pub fn peek<'a>(
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-    may_mark: bool,
+    takes_meta: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
-    let request = options(&mut args, limits, may_mark)?;
+    let request = options(&mut args, limits, takes_meta)?;
     let rule_args = rules_of(&mut args, Some(limits), known, rules)?;
-    args.finish(expected(rules, may_mark))?;
+    args.finish(expected(rules, takes_meta))?;
     require_rule(rules)?;
     Ok(CheckRequest { rule_args, ..request })
 }
@@ -116,10 +117,10 @@ fn options_then_rules<'a>(
 pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
-    may_mark: bool,
+    takes_meta: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     if args.peek().is_some_and(may_be_option) {
-        return some_options(args, limits, may_mark);
+        return some_options(args, limits, takes_meta);
     }
     Ok(CheckRequest { cost: 1, at_us: None, full: false, meta: None, rule_args: 0 })
 }
@@ -133,7 +134,7 @@ fn may_be_option(text: &[u8]) -> bool {
 fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
-    may_mark: bool,
+    takes_meta: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     let (mut cost, mut at_us, mut full, mut meta) = (None, None, None, None);
     loop {
@@ -143,7 +144,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
             once(&mut at_us, "AT", || at(args, limits))?;
         } else if args.keyword("FULL") {
             once(&mut full, "FULL", || Ok(()))?;
-        } else if may_mark && args.keyword("META") {
+        } else if takes_meta && args.keyword("META") {
             once(&mut meta, "META", || {
                 let text = args.take().ok_or(ParseError::NoText { option: "META" })?;
                 Ok(cut(text, limits.max_meta))
@@ -158,8 +159,8 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
 }
 
 /// What could have stood where there is something else.
-pub(super) const fn expected(rules: &[Rule], may_mark: bool) -> &'static str {
-    match (rules.is_empty(), may_mark) {
+pub(super) const fn expected(rules: &[Rule], takes_meta: bool) -> &'static str {
+    match (rules.is_empty(), takes_meta) {
         (true, true) => "COST, META, AT, FULL or a rule such as 20/1m",
         (true, false) => "COST, AT, FULL or a rule such as 20/1m",
         (false, _) => "a rule such as 20/1m; options come before the rules",
@@ -214,7 +215,7 @@ pub struct RefundRequest {
 pub fn refund<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<RefundRequest, ParseError> {
     let mut args = Cursor::new(args);
@@ -240,7 +241,7 @@ pub fn refund<'a>(
 pub fn explain<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<(), ParseError> {
     let mut args = Cursor::new(args);
@@ -278,7 +279,7 @@ fn at<'a, I: Iterator<Item = &'a [u8]>>(
 pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<usize, ParseError> {
     rules.clear();
@@ -291,7 +292,7 @@ pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
 pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
-    known: &mut impl Known,
+    known: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<usize, ParseError> {
     let start = rules.len();
@@ -351,8 +352,8 @@ fn too_many(text: &[u8], limits: &Limits) -> ParseError {
 #[cold]
 fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
     let fault = match before.iter().find(|other| other.same_identity(rule)) {
-        Some(other) if !is_too_long(rule, limits) => Fault::same_identity(other),
-        _ => Fault::LongLog { limit: rule.limit(), max: limits.max_log_entries },
+        Some(other) if !is_too_long(rule, limits) => RuleTextError::same_identity(other),
+        _ => RuleTextError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
     };
     if text.starts_with(b"@") {
         ParseError::rule_of(text, rule, fault)

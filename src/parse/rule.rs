@@ -13,8 +13,8 @@
 //! may be given once: a text has one reading or none.
 
 use super::cursor::digits;
-use super::error::{Excerpt, Fault, ParseError, THE_PERIOD};
-use crate::limit::rule::{Align, Kind, Name, Period, Refill, Rule, RuleSpec, Unit};
+use super::error::{Excerpt, ParseError, RuleTextError, THE_PERIOD};
+use crate::rule::{Align, Kind, Name, Period, Refill, Rule, RuleSpec, Unit};
 
 const UNITS: &str = "an integer 0..1000000000";
 
@@ -46,8 +46,8 @@ pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, ParseError> {
         .map_err(ParseError::Span)
 }
 
-fn spec(text: &[u8]) -> Result<RuleSpec, Fault> {
-    let (head, tail) = split(text, b'/').ok_or(Fault::NoPeriod)?;
+fn spec(text: &[u8]) -> Result<RuleSpec, RuleTextError> {
+    let (head, tail) = split(text, b'/').ok_or(RuleTextError::NoPeriod)?;
     let (kind, limit) = match split(head, b':') {
         Some((name, limit)) => (algorithm(name)?, limit),
         None => (Kind::Log, head),
@@ -79,14 +79,14 @@ fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((before, after.get(1..)?))
 }
 
-fn algorithm(name: &[u8]) -> Result<Kind, Fault> {
+fn algorithm(name: &[u8]) -> Result<Kind, RuleTextError> {
     Ok(match name {
         b"log" => Kind::Log,
         b"window" => Kind::Window,
         b"fixed" => Kind::Fixed,
         b"bucket" => Kind::Bucket,
         b"leaky" => Kind::Leaky,
-        _ => return Err(Fault::UnknownAlgorithm { given: Excerpt::new(name) }),
+        _ => return Err(RuleTextError::UnknownAlgorithm { given: Excerpt::new(name) }),
     })
 }
 
@@ -99,12 +99,12 @@ struct Seen {
 
 /// Reads one option into the spec. An option of another algorithm is read like
 /// any other; the spec refuses it by name.
-fn option(spec: &mut RuleSpec, text: &[u8], seen: &mut Seen) -> Result<(), Fault> {
+fn option(spec: &mut RuleSpec, text: &[u8], seen: &mut Seen) -> Result<(), RuleTextError> {
     let (word, value) = match split(text, b'=') {
         Some((word, value)) => (word, Some(value)),
         None => (text, None),
     };
-    let given = |option, expected| value.ok_or(Fault::NoValue { option, expected });
+    let given = |option, expected| value.ok_or(RuleTextError::NoValue { option, expected });
     match word {
         b"res" => once(&mut spec.res, "res", || {
             const RES: &str = "an integer 1..60";
@@ -164,7 +164,7 @@ fn option(spec: &mut RuleSpec, text: &[u8], seen: &mut Seen) -> Result<(), Fault
             spec.shadow = true;
             Ok(())
         }
-        _ => Err(Fault::UnknownOption { given: Excerpt::new(word), kind: spec.kind }),
+        _ => Err(RuleTextError::UnknownOption { given: Excerpt::new(word), kind: spec.kind }),
     }
 }
 
@@ -172,34 +172,34 @@ fn option(spec: &mut RuleSpec, text: &[u8], seen: &mut Seen) -> Result<(), Fault
 fn once<T>(
     place: &mut Option<T>,
     option: &'static str,
-    read: impl FnOnce() -> Result<T, Fault>,
-) -> Result<(), Fault> {
+    read: impl FnOnce() -> Result<T, RuleTextError>,
+) -> Result<(), RuleTextError> {
     if place.is_some() {
-        return Err(Fault::RepeatedOption { option });
+        return Err(RuleTextError::RepeatedOption { option });
     }
     *place = Some(read()?);
     Ok(())
 }
 
-fn first(seen: &mut bool, option: &'static str) -> Result<(), Fault> {
+fn first(seen: &mut bool, option: &'static str) -> Result<(), RuleTextError> {
     if std::mem::replace(seen, true) {
-        return Err(Fault::RepeatedOption { option });
+        return Err(RuleTextError::RepeatedOption { option });
     }
     Ok(())
 }
 
-fn number(what: &'static str, text: &[u8], expected: &'static str) -> Result<u64, Fault> {
+fn number(what: &'static str, text: &[u8], expected: &'static str) -> Result<u64, RuleTextError> {
     digits(text).ok_or_else(|| wrong(what, text, expected))
 }
 
 #[cold]
-fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> Fault {
-    Fault::Value { what, given: Excerpt::new(given), expected }
+fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> RuleTextError {
+    RuleTextError::Value { what, given: Excerpt::new(given), expected }
 }
 
 /// A period; one too long for a `u64` counts as the longest, which no rule
 /// takes either.
-fn period(what: &'static str, text: &[u8]) -> Result<Period, Fault> {
+fn period(what: &'static str, text: &[u8]) -> Result<Period, RuleTextError> {
     let is_unit = |byte: &u8| !byte.is_ascii_digit();
     let count_len = text.iter().position(is_unit).unwrap_or(text.len());
     let (count, unit) = text.split_at_checked(count_len).unwrap_or_default();
@@ -218,12 +218,12 @@ fn period(what: &'static str, text: &[u8]) -> Result<Period, Fault> {
 }
 
 #[cold]
-fn bad_period(what: &'static str, text: &[u8], unit: &[u8]) -> Fault {
+fn bad_period(what: &'static str, text: &[u8], unit: &[u8]) -> RuleTextError {
     let given = Excerpt::new(text);
     if !text.is_empty() && unit.iter().all(u8::is_ascii_alphabetic) {
-        Fault::PeriodUnit { what, given }
+        RuleTextError::PeriodUnit { what, given }
     } else {
-        Fault::Period { what, given }
+        RuleTextError::Period { what, given }
     }
 }
 

@@ -11,11 +11,11 @@
 //! gives units back, which redis-cell does not document, but did.
 
 use super::cursor::{Cursor, digits};
-use super::error::{Excerpt, Fault, ParseError};
-use super::lately::{Lately, place_of};
+use super::direct_mapped::{DirectMapped, slot_of};
+use super::error::{Excerpt, ParseError, RuleTextError};
 use super::request::UNITS;
-use crate::limit::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
-use crate::limit::{Kind, Rule, RuleSpec};
+use crate::rule::{Kind, Rule, RuleSpec};
+use crate::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
 /// One less than the capacity.
@@ -29,7 +29,7 @@ pub enum Quantity {
     /// 0 ..= [`MAX_UNITS`] units, if there are as many.
     Take(u32),
     /// 1 ..= [`MAX_UNITS`] units, or as many as are owed.
-    GiveBack(u32),
+    Refund(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ pub fn throttle<'a>(
     Ok(ThrottleRequest { rule, limit, quantity })
 }
 
-/// Buckets asked for lately, by their numbers: applications ask for the same
+/// Buckets asked for direct_mapped, by their numbers: applications ask for the same
 /// few again and again.
 #[derive(Debug, Default)]
 pub struct Buckets {
-    made: Lately<(Numbers, Rule)>,
+    made: DirectMapped<(Numbers, Rule)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,26 +80,26 @@ impl Buckets {
     #[inline]
     fn bucket(&mut self, numbers: Numbers) -> Result<Rule, ParseError> {
         let Numbers { limit, count, period_s } = numbers;
-        let place = place_of([limit, count, period_s].map(u64::from));
-        match self.made.get(place) {
+        let slot = slot_of([limit, count, period_s].map(u64::from));
+        match self.made.get(slot) {
             Some((known, rule)) if *known == numbers => Ok(*rule),
-            _ => self.make(numbers, place),
+            _ => self.make(numbers, slot),
         }
     }
 
-    /// Makes a bucket, and keeps it in its place.
+    /// Makes a bucket, and keeps it in its slot.
     #[cold]
-    fn make(&mut self, numbers: Numbers, place: usize) -> Result<Rule, ParseError> {
+    fn make(&mut self, numbers: Numbers, slot: usize) -> Result<Rule, ParseError> {
         let period = Period { count: numbers.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
             burst: Some(numbers.limit.into()),
             name: Name::new(THROTTLE.as_bytes()),
             ..RuleSpec::new(Kind::Bucket, numbers.count.into(), period)
         };
-        let rule = spec
-            .validate()
-            .map_err(|error| ParseError::rule(THROTTLE.as_bytes(), Fault::Invalid(error)))?;
-        self.made.put(place, (numbers, rule));
+        let rule = spec.validate().map_err(|error| {
+            ParseError::rule(THROTTLE.as_bytes(), RuleTextError::Invalid(error))
+        })?;
+        self.made.put(slot, (numbers, rule));
         Ok(rule)
     }
 }
@@ -113,7 +113,7 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
         None => units(arg).map(Quantity::Take),
         Some(text) => match units(text) {
             Some(0) => Some(Quantity::Take(0)),
-            units => units.map(Quantity::GiveBack),
+            units => units.map(Quantity::Refund),
         },
     };
     quantity.ok_or_else(|| ParseError::Word {
@@ -125,9 +125,9 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lately::PLACES;
     use super::*;
-    use Quantity::{GiveBack, Take};
+    use crate::parse::direct_mapped::SLOTS;
+    use Quantity::{Refund, Take};
 
     fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
@@ -143,12 +143,12 @@ mod tests {
             ("15 30 60 0", "bucket:30/1m,burst=16,name=throttle", 16, Take(0)),
             ("29 30 61 1000000000", "bucket:30/61s,name=throttle", 30, Take(1_000_000_000)),
             ("4 0 1 -0", "bucket:0/1s,burst=5,name=throttle", 5, Take(0)),
-            ("0 1 1 -1", "bucket:1/1s,name=throttle", 1, GiveBack(1)),
+            ("0 1 1 -1", "bucket:1/1s,name=throttle", 1, Refund(1)),
             (
                 "999999999 1000000000 31622400 -1000000000",
                 "bucket:1000000000/366d,name=throttle",
                 1_000_000_000,
-                GiveBack(1_000_000_000),
+                Refund(1_000_000_000),
             ),
         ] {
             assert_eq!(parsed(args), Ok((rule.to_string(), limit, quantity)), "{args}");
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(buckets.bucket(numbers), made, "{numbers:?}");
         }
         let kept = buckets.made.iter_mut().count();
-        assert_eq!(kept, PLACES, "some places are of no use");
+        assert_eq!(kept, SLOTS, "some slots are of no use");
         let (_, other) = *buckets.made.iter_mut().next_back().unwrap();
         let (numbers, rule) = buckets.made.iter_mut().next().unwrap();
         *rule = other;

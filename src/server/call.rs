@@ -12,7 +12,7 @@ use super::usage;
 
 /// Why a command replies with an error instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CommandError {
     /// Too few or too many arguments: the answer is the usage.
     WrongArity,
     /// The key holds a value of another type.
@@ -23,7 +23,7 @@ pub enum Failure {
     Internal,
 }
 
-impl Failure {
+impl CommandError {
     #[must_use]
     pub const fn because(why: &'static str) -> Self {
         Self::Because(Cow::Borrowed(why))
@@ -41,7 +41,7 @@ pub struct Call<'a> {
 
 /// What happened to a key, for those who subscribed to keyspace events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum KeyspaceEvent {
     /// An event of this module, by its name.
     Own(&'static CStr),
     /// It held nothing any more.
@@ -68,9 +68,9 @@ impl<'a> Call<'a> {
     /// The key of a command that has its key first.
     ///
     /// # Errors
-    /// [`Failure::WrongArity`] if it is missing.
-    pub fn key_name(&self) -> Result<Arg<'a>, Failure> {
-        self.args.get(1).ok_or(Failure::WrongArity)
+    /// [`CommandError::WrongArity`] if it is missing.
+    pub fn key_name(&self) -> Result<Arg<'a>, CommandError> {
+        self.args.get(1).ok_or(CommandError::WrongArity)
     }
 
     /// What follows the key.
@@ -102,7 +102,7 @@ impl<'a> Call<'a> {
     }
 
     /// Whether this was asked before: once is enough for what nobody is told.
-    pub(super) fn counts_as_change(&self) -> bool {
+    pub(super) fn replace_changed(&self) -> bool {
         self.changed.replace(true)
     }
 
@@ -124,10 +124,10 @@ impl<'a> Call<'a> {
 
     /// Publishes a keyspace event: one of the module's own (`rl.ban`), or one
     /// that every type has (`del`).
-    pub fn notify(&self, event: Event, key: Arg<'_>) {
+    pub fn notify(&self, event: KeyspaceEvent, key: Arg<'_>) {
         let (class, name) = match event {
-            Event::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
-            Event::Deleted => (raw::REDISMODULE_NOTIFY_GENERIC, c"del"),
+            KeyspaceEvent::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
+            KeyspaceEvent::Deleted => (raw::REDISMODULE_NOTIFY_GENERIC, c"del"),
         };
         // SAFETY: context, name and key name are alive.
         unsafe {
@@ -138,20 +138,20 @@ impl<'a> Call<'a> {
     }
 
     /// Replies with the error, unless a reply was begun.
-    pub(super) fn fail(&self, failure: &Failure) {
+    pub(super) fn fail(&self, failure: &CommandError) {
         if self.replied.get() {
             return;
         }
         let text: Cow<'_, str> = match failure {
-            Failure::WrongArity => {
+            CommandError::WrongArity => {
                 let usage = usage::of(self.args).unwrap_or_default();
                 Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))
             }
-            Failure::WrongType => {
+            CommandError::WrongType => {
                 Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value")
             }
-            Failure::Because(why) => Cow::Owned(format!("ERR {why}")),
-            Failure::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
+            CommandError::Because(why) => Cow::Owned(format!("ERR {why}")),
+            CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };
         self.begin_reply();
         let text = c_string(&text);

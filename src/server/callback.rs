@@ -9,7 +9,7 @@ use redis_module::raw;
 
 use super::OK;
 use super::args::Args;
-use super::call::{Call, Failure};
+use super::call::{Call, CommandError};
 use super::keys_request::KeysRequest;
 
 /// Runs the body of a callback; if it panics, `otherwise` is the result.
@@ -26,7 +26,7 @@ pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 #[must_use]
 pub const fn on_command<H>(handler: H) -> raw::RedisModuleCmdFunc
 where
-    H: Fn(&Call<'_>) -> Result<(), Failure> + Copy + 'static,
+    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
 {
     const { assert!(size_of::<H>() == 0, "a command is handled by a function") };
     let _ = handler;
@@ -37,7 +37,7 @@ where
 #[must_use]
 pub const fn on_command_or_keys<H, K>(handler: H, keys: K) -> raw::RedisModuleCmdFunc
 where
-    H: Fn(&Call<'_>) -> Result<(), Failure> + Copy + 'static,
+    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
     K: Fn(&KeysRequest<'_>) + Copy + 'static,
 {
     const { assert!(size_of::<H>() == 0, "a command is handled by a function") };
@@ -52,7 +52,7 @@ unsafe extern "C" fn trampoline<H>(
     argc: c_int,
 ) -> c_int
 where
-    H: Fn(&Call<'_>) -> Result<(), Failure> + Copy + 'static,
+    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
 {
     // SAFETY: the server keeps context and arguments alive until we return, and
     // `on_command` was given an H.
@@ -66,7 +66,7 @@ unsafe extern "C" fn trampoline_or_keys<H, K>(
     argc: c_int,
 ) -> c_int
 where
-    H: Fn(&Call<'_>) -> Result<(), Failure> + Copy + 'static,
+    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
     K: Fn(&KeysRequest<'_>) + Copy + 'static,
 {
     // SAFETY: the server keeps context and arguments alive until we return, and
@@ -88,11 +88,11 @@ unsafe fn execute<H>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) where
-    H: Fn(&Call<'_>) -> Result<(), Failure> + Copy + 'static,
+    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
 {
     // SAFETY: the caller's promise.
     let (call, handler) = unsafe { (Call::new(ctx, Args::new(argv, argc)), again::<H>()) };
-    let outcome = guarded(Err(Failure::Internal), || handler(&call));
+    let outcome = guarded(Err(CommandError::Internal), || handler(&call));
     if let Err(failure) = outcome {
         guarded((), || call.fail(&failure));
     }

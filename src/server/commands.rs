@@ -120,7 +120,7 @@ pub enum KeyUse {
     /// Looks at it, changes it, may create it.
     Consume,
     /// Looks at it, changes it, may delete it.
-    GiveBack,
+    Refund,
     /// Replaces it.
     Replace,
 }
@@ -134,7 +134,7 @@ impl KeyUse {
                     | raw::REDISMODULE_CMD_KEY_ACCESS
                     | raw::REDISMODULE_CMD_KEY_UPDATE
             }
-            Self::GiveBack => {
+            Self::Refund => {
                 raw::REDISMODULE_CMD_KEY_RW
                     | raw::REDISMODULE_CMD_KEY_ACCESS
                     | raw::REDISMODULE_CMD_KEY_DELETE

@@ -14,12 +14,12 @@ use redis_module::{Context, raw};
 use super::OK;
 use super::args::Args;
 use super::callback::guarded;
-use super::facts::Facts;
-use super::listeners;
+use super::propagation;
+use super::server_info::ServerInfo;
 
 /// What is about to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Occasion {
+pub enum ServerEvent {
     /// What a primary sends is loaded from here on.
     LoadsFromPrimary,
     /// What is loaded from here on must not be in force yet.
@@ -48,12 +48,12 @@ pub enum Occasion {
 
 /// Of those that a server tells what it does, one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listener {
+pub enum ReplicateTo {
     Aof,
     Replicas,
 }
 
-/// Where an occasion is told.
+/// Where an event is told.
 #[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
@@ -62,15 +62,15 @@ pub struct EventContext {
 type OnTimer = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
 
 /// What to do then.
-pub type OnOccasion = fn(&EventContext, Occasion);
+pub type OnServerEvent = fn(&EventContext, ServerEvent);
 
-static HANDLER: OnceLock<OnOccasion> = OnceLock::new();
+static HANDLER: OnceLock<OnServerEvent> = OnceLock::new();
 
 /// The version of each event's description.
 const VERSION: u64 = 1;
 
-/// Tells the function of each occasion.
-pub fn register(ctx: &Context, handler: OnOccasion) {
+/// Tells the function of each event.
+pub fn register(ctx: &Context, handler: OnServerEvent) {
     // A module is loaded once.
     let _ = HANDLER.set(handler);
     let subscribe = |id| {
@@ -87,14 +87,14 @@ pub fn register(ctx: &Context, handler: OnOccasion) {
     // Of these two each server knows one.
     subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
     subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
-    let told_of_listeners = [
+    let told_of_propagation = [
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ];
-    if told_of_listeners.map(subscribe) == [true; 3] {
+    if told_of_propagation.map(subscribe) == [true; 3] {
         // SAFETY: as above.
-        unsafe { listeners::ask(ctx.ctx) };
+        unsafe { propagation::refresh(ctx.ctx) };
     }
 }
 
@@ -115,19 +115,19 @@ unsafe extern "C" fn on_event(
                 }
             }
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
-                listeners::may_come();
+                propagation::assume_needed();
                 if subevent == NOW_PRIMARY {
-                    ctx.tell(Occasion::Promoted);
+                    ctx.dispatch(ServerEvent::Promoted);
                 }
             }
             // SAFETY: the context is that of this callback.
             raw::REDISMODULE_EVENT_FORK_CHILD if subevent == DIED => unsafe {
-                listeners::ask(ctx.ctx);
+                propagation::refresh(ctx.ctx);
             },
             raw::REDISMODULE_EVENT_FORK_CHILD if subevent == BORN => {
-                listeners::may_come();
+                propagation::assume_needed();
                 if ctx.rewrites_aof() && !ctx.rewrites_as_rdb() {
-                    ctx.tell_soon();
+                    ctx.dispatch_soon();
                 }
             }
             id => {
@@ -135,13 +135,13 @@ unsafe extern "C" fn on_event(
                     // With the data may come a backlog, and replicas that go on
                     // from it without a snapshot. Whether it is kept is known
                     // when the server is back in its event loop.
-                    listeners::may_come();
+                    propagation::assume_needed();
                     if [LOADED, NOT_LOADED].contains(&subevent) {
                         ctx.soon_ready();
                     }
                 }
-                if let Some(occasion) = occasion(id, subevent) {
-                    ctx.tell(occasion);
+                if let Some(event) = server_event(id, subevent) {
+                    ctx.dispatch(event);
                 }
             }
         }
@@ -170,34 +170,34 @@ static IS_READY_SOON: AtomicBool = AtomicBool::new(false);
 unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guarded((), || {
         // SAFETY: the context is that of this callback.
-        unsafe { listeners::ask(ctx) };
+        unsafe { propagation::refresh(ctx) };
         let ctx = EventContext { ctx };
         if must_not_replicate() {
             ctx.set_timer(PAUSED_MS, on_ready);
         } else {
             IS_READY_SOON.store(false, Ordering::Relaxed);
             WAS_READY.store(true, Ordering::Relaxed);
-            ctx.tell(Occasion::Ready);
+            ctx.dispatch(ServerEvent::Ready);
         }
     });
 }
 
-fn occasion(event: u64, subevent: u64) -> Option<Occasion> {
+fn server_event(event: u64, subevent: u64) -> Option<ServerEvent> {
     match (event, subevent) {
-        (raw::REDISMODULE_EVENT_LOADING, 2) => Some(Occasion::LoadsFromPrimary),
-        (raw::REDISMODULE_EVENT_LOADING, LOADED) => Some(Occasion::Loaded),
-        (raw::REDISMODULE_EVENT_LOADING, NOT_LOADED) => Some(Occasion::NotLoaded),
+        (raw::REDISMODULE_EVENT_LOADING, 2) => Some(ServerEvent::LoadsFromPrimary),
+        (raw::REDISMODULE_EVENT_LOADING, LOADED) => Some(ServerEvent::Loaded),
+        (raw::REDISMODULE_EVENT_LOADING, NOT_LOADED) => Some(ServerEvent::NotLoaded),
         (raw::REDISMODULE_EVENT_PERSISTENCE, AOF_START | SYNC_AOF_START) => {
-            Some(Occasion::WritesAof)
+            Some(ServerEvent::WritesAof)
         }
-        (raw::REDISMODULE_EVENT_PERSISTENCE, SAVED | NOT_SAVED) => Some(Occasion::HasWritten),
+        (raw::REDISMODULE_EVENT_PERSISTENCE, SAVED | NOT_SAVED) => Some(ServerEvent::HasWritten),
         // 6.2 makes a backup, and restores or discards it: the same thing, told
         // from the other side.
         (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP, what) => {
             match what {
-                0 => Some(Occasion::StagingBegins),
-                1 => Some(Occasion::StagingFailed),
-                2 => Some(Occasion::StagingDone),
+                0 => Some(ServerEvent::StagingBegins),
+                1 => Some(ServerEvent::StagingFailed),
+                2 => Some(ServerEvent::StagingDone),
                 _ => None,
             }
         }
@@ -211,7 +211,7 @@ unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
         if must_not_replicate() {
             ctx.set_timer(PAUSED_MS, on_rewrite);
         } else {
-            ctx.tell(Occasion::AofRewriteBegan);
+            ctx.dispatch(ServerEvent::AofRewriteBegan);
         }
     });
 }
@@ -228,16 +228,16 @@ fn must_not_replicate() -> bool {
 }
 
 impl EventContext {
-    fn tell(&self, occasion: Occasion) {
+    fn dispatch(&self, event: ServerEvent) {
         if let Some(handle) = HANDLER.get() {
-            handle(self, occasion);
+            handle(self, event);
         }
     }
 
     /// Tells of the rewriting when whatever began it is over. Were it a
     /// `BGREWRITEAOF`, the server would take what is replicated meanwhile for
     /// its effect, and replicate and save the command itself beside it.
-    fn tell_soon(&self) {
+    fn dispatch_soon(&self) {
         self.set_timer(0, on_rewrite);
     }
 
@@ -293,8 +293,9 @@ impl EventContext {
     /// Whether the child that was just born rewrites the AOF.
     fn rewrites_aof(&self) -> bool {
         // SAFETY: the context is alive.
-        let persistence = unsafe { Facts::of(self.ctx, c"persistence") };
-        let rewrites = persistence.and_then(|facts| facts.number(c"aof_rewrite_in_progress"));
+        let persistence = unsafe { ServerInfo::of(self.ctx, c"persistence") };
+        let rewrites =
+            persistence.and_then(|server_info| server_info.number(c"aof_rewrite_in_progress"));
         rewrites == Some(1)
     }
 
@@ -329,17 +330,17 @@ impl EventContext {
 
     /// Tells `command subcommand name texts...` to the append-only file or to the
     /// replicas; the others have it.
-    pub fn tell_only(
+    pub fn replicate_only(
         &self,
-        to: Listener,
+        to: ReplicateTo,
         command: &CStr,
         subcommand: &CStr,
         name: &[u8],
         texts: Args<'_>,
     ) {
         let format = match to {
-            Listener::Aof => c"cbvR",
-            Listener::Replicas => c"cbvA",
+            ReplicateTo::Aof => c"cbvR",
+            ReplicateTo::Replicas => c"cbvA",
         };
         let texts = texts.raw();
         // SAFETY: the format describes the arguments after it (see

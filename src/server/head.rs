@@ -31,11 +31,11 @@ impl Head {
         head.field(effect.word);
         match effect.details {
             Details::Units { units, .. } => head.number(units),
-            Details::Marked { units, keep, .. } => {
+            Details::HistoryOnly { units, keep, .. } => {
                 head.number(units);
                 head.number(keep);
             }
-            Details::Overrule { until_us, ban_us, .. } => {
+            Details::Access { until_us, ban_us, .. } => {
                 head.number(until_us);
                 if let Some(length_us) = ban_us {
                     head.number(length_us);
@@ -78,14 +78,14 @@ mod tests {
     #[test]
     fn each_field_has_its_place() {
         let rules = Args::default();
-        let marked = Details::Marked { units: 3, keep: 128, meta: b"who", rules };
-        let overrule = |until_us, ban_us| Details::Overrule { until_us, ban_us, reason: b"why" };
+        let remembered = Details::HistoryOnly { units: 3, keep: 128, meta: b"who", rules };
+        let access = |until_us, ban_us| Details::Access { until_us, ban_us, reason: b"why" };
         for (head, text) in [
             (head(1, 2, "admit", Details::Units { units: 3, rules }), "v2:1:2:admit:3"),
             (head(1, 0, "refund", Details::Units { units: 0, rules }), "v2:1:0:refund:0"),
-            (head(1, 2, "deny", marked), "v2:1:2:deny:3:128"),
-            (head(1, -1, "block", overrule(-1, None)), "v2:1:-1:block:-1"),
-            (head(1, 2, "ban", overrule(3, Some(2))), "v2:1:2:ban:3:2"),
+            (head(1, 2, "deny", remembered), "v2:1:2:deny:3:128"),
+            (head(1, -1, "block", access(-1, None)), "v2:1:-1:block:-1"),
+            (head(1, 2, "ban", access(3, Some(2))), "v2:1:2:ban:3:2"),
             (head(0, 2, "reset", Details::Nothing), "v2:0:2:reset"),
         ] {
             assert_eq!(head, text);
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn the_longest_is_whole() {
         let rules = Args::default();
-        let marked = Details::Marked { units: u64::MAX, keep: u32::MAX, meta: b"", rules };
+        let remembered = Details::HistoryOnly { units: u64::MAX, keep: u32::MAX, meta: b"", rules };
         let longest = format!("v2:{}:{}:unexempt:{0}:{}", u64::MAX, i64::MIN, u32::MAX);
-        assert_eq!(head(u64::MAX, i64::MIN, "unexempt", marked), longest);
+        assert_eq!(head(u64::MAX, i64::MIN, "unexempt", remembered), longest);
     }
 }

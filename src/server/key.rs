@@ -18,7 +18,7 @@ use redis_module::raw;
 
 use super::OK;
 use super::args::Arg;
-use super::call::{Call, Event, Failure};
+use super::call::{Call, CommandError, KeyspaceEvent};
 use super::clock;
 
 /// What a key of ours holds.
@@ -122,7 +122,7 @@ impl<T> Drop for OpenKey<'_, T> {
         }
         // Only now, for whoever listens may open the key.
         if self.done == Done::Deleted {
-            self.call.notify(Event::Deleted, self.name);
+            self.call.notify(KeyspaceEvent::Deleted, self.name);
         }
     }
 }
@@ -133,8 +133,8 @@ impl<'c, T: Value> OpenKey<'c, T> {
         name: Arg<'c>,
         kind: &NativeType<T>,
         mode: u32,
-    ) -> Result<Option<Self>, Failure> {
-        let mode = c_int::try_from(mode).map_err(|_| Failure::Internal)?;
+    ) -> Result<Option<Self>, CommandError> {
+        let mode = c_int::try_from(mode).map_err(|_| CommandError::Internal)?;
         // SAFETY: context and name are alive.
         let opened = unsafe {
             raw::RedisModule_OpenKey
@@ -143,7 +143,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), done: Done::Nothing };
         if !kind.is_type_of(key.key) {
-            return if key.is_missing() { Ok(Some(key)) } else { Err(Failure::WrongType) };
+            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WrongType) };
         }
         // SAFETY: the key is open, and of our type.
         key.value = unsafe {
@@ -234,8 +234,8 @@ impl<T: Value> WriteKey<'_, T> {
     /// Makes this the key's value, which frees the one before.
     ///
     /// # Errors
-    /// [`Failure::Internal`] if the server refuses.
-    pub fn set(&mut self, kind: &NativeType<T>, value: T) -> Result<(), Failure> {
+    /// [`CommandError::Internal`] if the server refuses.
+    pub fn set(&mut self, kind: &NativeType<T>, value: T) -> Result<(), CommandError> {
         let value = Box::into_raw(Box::new(value));
         let registered = kind.registered.load(Ordering::Relaxed);
         // SAFETY: the key is open for writing, the value a box of T as the
@@ -251,7 +251,7 @@ impl<T: Value> WriteKey<'_, T> {
         }
         // SAFETY: the server did not take the box made above.
         drop(unsafe { Box::from_raw(value) });
-        Err(Failure::Internal)
+        Err(CommandError::Internal)
     }
 
     /// Deletes the key; the event `del` is published when it is closed.
@@ -300,24 +300,24 @@ impl Call<'_> {
     /// Opens a key to look at it; `None` if it is missing.
     ///
     /// # Errors
-    /// [`Failure::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds something else.
     pub fn open_read<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
-    ) -> Result<Option<ReadKey<'c, T>>, Failure> {
+    ) -> Result<Option<ReadKey<'c, T>>, CommandError> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
     }
 
     /// Opens a key to show it: as `open_read`, but it does not count as used.
     ///
     /// # Errors
-    /// [`Failure::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds something else.
     pub fn open_shown<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
-    ) -> Result<Option<ReadKey<'c, T>>, Failure> {
+    ) -> Result<Option<ReadKey<'c, T>>, CommandError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
         Ok(OpenKey::open(self, name, kind, mode)?.map(ReadKey))
     }
@@ -325,13 +325,13 @@ impl Call<'_> {
     /// Opens a key to change it, missing or not.
     ///
     /// # Errors
-    /// [`Failure::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds something else.
     pub fn open_write<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
-    ) -> Result<WriteKey<'c, T>, Failure> {
+    ) -> Result<WriteKey<'c, T>, CommandError> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        OpenKey::open(self, name, kind, mode)?.map(WriteKey).ok_or(Failure::Internal)
+        OpenKey::open(self, name, kind, mode)?.map(WriteKey).ok_or(CommandError::Internal)
     }
 }

@@ -34,11 +34,11 @@ impl<'a> KeysRequest<'a> {
     }
 
     /// The argument at this position is a key.
-    pub fn tell(&self, position: usize) {
+    pub fn add(&self, position: usize) {
         // SAFETY: the context is alive, and asks for keys.
         unsafe {
-            if let (Some(tell), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
-                tell(self.ctx, at);
+            if let (Some(add), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
+                add(self.ctx, at);
             }
         }
     }

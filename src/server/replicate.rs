@@ -11,7 +11,7 @@ use redis_module::raw;
 use super::args::{Arg, Args};
 use super::call::Call;
 use super::head::Head;
-use super::listeners;
+use super::propagation;
 
 /// What a command did to its key.
 #[derive(Clone, Copy)]
@@ -32,15 +32,15 @@ pub enum Details<'a> {
         units: u64,
         rules: Args<'a>,
     },
-    /// The same, with what the trail keeps.
-    Marked {
+    /// The same, with what the history keeps.
+    HistoryOnly {
         units: u64,
         keep: u32,
         meta: &'a [u8],
         rules: Args<'a>,
     },
     /// Unix microseconds or -1, how long a ban lasts, and why.
-    Overrule {
+    Access {
         until_us: i64,
         ban_us: Option<u64>,
         reason: &'a [u8],
@@ -58,16 +58,16 @@ impl Call<'_> {
     /// into words only if somebody listens.
     #[inline]
     pub fn replicate_effect<'e>(&self, key: Arg<'_>, effect: impl FnOnce() -> Effect<'e>) {
-        if listeners::any() {
-            self.tell(key, &effect());
-        } else if !self.counts_as_change() {
+        if propagation::is_needed() {
+            self.replicate_as_apply(key, &effect());
+        } else if !self.replace_changed() {
             // The server drops it, but counts a change: after so and so many in
             // so many seconds it saves.
             self.replicate_verbatim();
         }
     }
 
-    fn tell(&self, key: Arg<'_>, effect: &Effect<'_>) {
+    fn replicate_as_apply(&self, key: Arg<'_>, effect: &Effect<'_>) {
         const APPLY: *const c_char = c"RL.APPLY".as_ptr();
         let (ctx, key) = (self.ctx(), key.raw());
         let head = Head::of(effect);
@@ -76,26 +76,26 @@ impl Call<'_> {
         // `b` a buffer with its length, `v` a vector of strings with its length.
         // All are alive.
         unsafe {
-            let Some(tell) = raw::RedisModule_Replicate else { return };
+            let Some(replicate) = raw::RedisModule_Replicate else { return };
             match effect.details {
                 Details::Units { rules, .. } => {
                     if let &[rule] = rules.raw() {
-                        tell(ctx, APPLY, c"sbs".as_ptr(), key, head, head_len, rule)
+                        replicate(ctx, APPLY, c"sbs".as_ptr(), key, head, head_len, rule)
                     } else {
                         let (start, rules) = (rules.raw().as_ptr(), rules.len());
-                        tell(ctx, APPLY, c"sbv".as_ptr(), key, head, head_len, start, rules)
+                        replicate(ctx, APPLY, c"sbv".as_ptr(), key, head, head_len, start, rules)
                     }
                 }
-                Details::Marked { meta, rules, .. } => {
+                Details::HistoryOnly { meta, rules, .. } => {
                     let (format, (meta, meta_len)) = (c"sbbv".as_ptr(), text(meta));
                     let (start, rules) = (rules.raw().as_ptr(), rules.len());
-                    tell(ctx, APPLY, format, key, head, head_len, meta, meta_len, start, rules)
+                    replicate(ctx, APPLY, format, key, head, head_len, meta, meta_len, start, rules)
                 }
-                Details::Overrule { reason, .. } => {
+                Details::Access { reason, .. } => {
                     let (reason, reason_len) = text(reason);
-                    tell(ctx, APPLY, c"sbb".as_ptr(), key, head, head_len, reason, reason_len)
+                    replicate(ctx, APPLY, c"sbb".as_ptr(), key, head, head_len, reason, reason_len)
                 }
-                Details::Nothing => tell(ctx, APPLY, c"sb".as_ptr(), key, head, head_len),
+                Details::Nothing => replicate(ctx, APPLY, c"sb".as_ptr(), key, head, head_len),
             };
         }
     }

@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw;
 
 use super::args::Arg;
-use super::call::{Call, Failure};
+use super::call::{Call, CommandError};
 use super::key::{NativeType, Value};
 
 /// A step of a scan.
@@ -56,17 +56,17 @@ impl<'c> Call<'c> {
     /// step of the scan comes by; the cursor of the next step, 0 at the end.
     ///
     /// # Errors
-    /// [`Failure::Internal`] if the server does not scan.
+    /// [`CommandError::Internal`] if the server does not scan.
     pub fn scan<T: Value>(
         &'c self,
         kind: &NativeType<T>,
         step: &Step<'_>,
         mut each: impl FnMut(&[u8], &T),
-    ) -> Result<Vec<u8>, Failure> {
-        let reply = self.scan_step(kind, step).ok_or(Failure::Internal)?;
+    ) -> Result<Vec<u8>, CommandError> {
+        let reply = self.scan_step(kind, step).ok_or(CommandError::Internal)?;
         let (cursor, names) = (element(&reply, 0), element(&reply, 1));
-        let next = cursor.map(text).ok_or(Failure::Internal)?.to_vec();
-        let names = names.ok_or(Failure::Internal)?;
+        let next = cursor.map(text).ok_or(CommandError::Internal)?.to_vec();
+        let names = names.ok_or(CommandError::Internal)?;
         // SAFETY: the reply is alive.
         let len = unsafe { raw::RedisModule_CallReplyLength.map_or(0, |len| len(names.as_ptr())) };
         for index in 0..len {

@@ -73,8 +73,8 @@ fn notation(param: &Param) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands::{Audience, Keys};
     use super::*;
+    use crate::server::commands::{Audience, Keys};
     use std::ffi::CStr;
 
     const RULES: Param = Param::string(c"rule").repeated();

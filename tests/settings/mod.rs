@@ -64,8 +64,8 @@ pub const SETTINGS: [Setting; 8] = [
         values: Integer(0..=1_000_000),
         effects: &[
             ("0", &["RL.CHECK k META who 0/h", "EXISTS k"], "int(0)"),
-            ("1", &[MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(1)"#),
-            ("2", &[MARK, MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(2)"#),
+            ("1", &[MARK, MARK, "RL.INFO k"], r#"bulk-string('"history"'), int(1)"#),
+            ("2", &[MARK, MARK, MARK, "RL.INFO k"], r#"bulk-string('"history"'), int(2)"#),
         ],
     },
     Setting {

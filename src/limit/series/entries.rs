@@ -137,4 +137,4 @@ macro_rules! at_width {
         }
     };
 }
-pub(super) use at_width;
+pub(crate) use at_width;

@@ -2,8 +2,8 @@
 //! keeps besides its admitted requests.
 
 use super::Series;
-use crate::limit::blocks::Blocks;
-use crate::limit::needs::PastNeeds;
+use super::needs::PastNeeds;
+use crate::limit::heap::HeapVisitor;
 use std::collections::{TryReserveError, VecDeque};
 
 #[derive(Clone, Debug, Default)]
@@ -40,13 +40,13 @@ impl Extras {
     }
 
     /// Shows each heap block held, but for the one the extras lie in.
-    pub fn show_blocks(&mut self, to: &mut impl Blocks) {
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.vec(&mut self.past);
         if let Some(weights) = &mut self.weights {
             to.ring(&mut weights.ends);
         }
         if let Some(charged) = &mut self.charged {
-            charged.show_blocks(to);
+            charged.visit_heap(to);
         }
     }
 }

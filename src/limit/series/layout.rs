@@ -3,9 +3,9 @@
 
 use super::entries::Width;
 use super::extras::Extras;
-use crate::headed::Headed;
-use crate::limit::needs::PackedNeeds;
-use crate::limit::rule::MAX_TIME_US;
+use super::needs::PackedNeeds;
+use crate::header_slice::HeaderSlice;
+use crate::rule::MAX_TIME_US;
 
 #[derive(Clone, Debug, Default)]
 pub struct Head {
@@ -48,7 +48,7 @@ const _: () = assert!(MAX_TIME_US <= Newest::MAX_US);
 /// Bytes of a block before its ring.
 pub const OVERHEAD: u32 = 36;
 
-const _: () = assert!(Headed::<Head, u8>::OVERHEAD == OVERHEAD as usize);
+const _: () = assert!(HeaderSlice::<Head, u8>::OVERHEAD == OVERHEAD as usize);
 
 /// Bytes of a block of 60 entries, as many as a busy client's log may have.
 pub const USUAL: usize = 320;

@@ -6,7 +6,7 @@ use super::layout::{Newest, ring_for};
 
 impl Series {
     /// Drops the oldest entries.
-    pub(super) fn drop_front(&mut self, entries: u32) {
+    pub(crate) fn drop_front(&mut self, entries: u32) {
         let len = self.head().len;
         if entries >= len {
             return self.clear();

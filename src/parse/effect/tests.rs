@@ -12,10 +12,10 @@ fn texts(rules: &[Rule]) -> String {
 fn effects_are_read() {
     let mut rules = Vec::new();
     let check = |change, cost, meta| Action::Check { change, cost, meta };
-    let marked = Some(Meta { text: b"user:7", keep: 128 });
+    let remembered = Some(Meta { text: b"user:7", keep: 128 });
     let block = |kind, until_us, ban_us: Option<u64>| {
         let by_rule = ban_us.is_some();
-        Action::Overrule(Overruled { kind, by_rule, until_us, ban_us, reason: b"why" })
+        Action::SetAccess(SetAccess { kind, by_rule, until_us, ban_us, reason: b"why" })
     };
     for (line, expiry, action, read) in [
         ("v2:5:0:admit:2 20/m", Expiry::Keep, check(Change::Admitted, 2, None), "log:20/1m"),
@@ -23,30 +23,30 @@ fn effects_are_read() {
         (
             "v2:5:9:deny:2:128 user:7 20/m 1/s",
             Expiry::At(9),
-            check(Change::Marked(Verdict::Limited), 2, marked),
+            check(Change::HistoryOnly(Verdict::Limited), 2, remembered),
             "log:20/1m log:1/1s",
         ),
         (
             "v2:5:9:pass:0:128 user:7 20/m",
             Expiry::At(9),
-            check(Change::Marked(Verdict::Allowed), 0, marked),
+            check(Change::HistoryOnly(Verdict::Allowed), 0, remembered),
             "log:20/1m",
         ),
         (
             "v2:5:9:refuse:1:128 user:7 20/m",
             Expiry::At(9),
-            check(Change::Marked(Verdict::Blocked), 1, marked),
+            check(Change::HistoryOnly(Verdict::Blocked), 1, remembered),
             "log:20/1m",
         ),
         ("v2:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
         ("v2:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
-        ("v2:5:99:block:77 why", Expiry::At(99), block(OverrideKind::Block, Some(77), None), ""),
-        ("v2:5:-1:block:-1 why", Expiry::Never, block(OverrideKind::Block, None, None), ""),
-        ("v2:5:99:ban:77:9 why", Expiry::At(99), block(OverrideKind::Block, Some(77), Some(9)), ""),
-        ("v2:5:99:exempt:77 why", Expiry::At(99), block(OverrideKind::Exempt, Some(77), None), ""),
+        ("v2:5:99:block:77 why", Expiry::At(99), block(Access::Block, Some(77), None), ""),
+        ("v2:5:-1:block:-1 why", Expiry::Never, block(Access::Block, None, None), ""),
+        ("v2:5:99:ban:77:9 why", Expiry::At(99), block(Access::Block, Some(77), Some(9)), ""),
+        ("v2:5:99:exempt:77 why", Expiry::At(99), block(Access::Exempt, Some(77), None), ""),
         ("v2:5:0:reset", Expiry::Keep, Action::Reset, ""),
-        ("v2:5:0:unblock", Expiry::Keep, Action::Lift(OverrideKind::Block), ""),
-        ("v2:5:0:unexempt", Expiry::Keep, Action::Lift(OverrideKind::Exempt), ""),
+        ("v2:5:0:unblock", Expiry::Keep, Action::LiftAccess(Access::Block), ""),
+        ("v2:5:0:unexempt", Expiry::Keep, Action::LiftAccess(Access::Exempt), ""),
         // A primary may have been allowed more rules and longer logs.
         (
             "v2:5:9:admit:2 5000000/m 1/s 2/s,name=a 3/h",
@@ -156,15 +156,15 @@ fn every_form_of_version_1_is_read_as_version_2_says_it() {
             assert_eq!(read(line), read(newest), "{line}");
         }
     }
-    let ban = Overruled {
-        kind: OverrideKind::Block,
+    let ban = SetAccess {
+        kind: Access::Block,
         by_rule: true,
         until_us: Some(7),
         ban_us: None,
         reason: b"why",
     };
     for line in ["5:9:ban:7 why", "5 9 ban 7 why"] {
-        assert_eq!(read(line).0.action, Action::Overrule(ban), "{line}");
+        assert_eq!(read(line).0.action, Action::SetAccess(ban), "{line}");
     }
 }
 

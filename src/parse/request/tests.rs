@@ -1,5 +1,5 @@
 use super::*;
-use crate::parse::Nothing;
+use crate::parse::NoPolicies;
 use proptest::prelude::*;
 
 const LIMITS: Limits =
@@ -16,7 +16,7 @@ fn texts(rules: &[Rule]) -> String {
 }
 
 fn check_error(line: &str, limits: &Limits) -> String {
-    check(words(line), limits, &mut Nothing, &mut Vec::new()).expect_err(line).to_string()
+    check(words(line), limits, &mut NoPolicies, &mut Vec::new()).expect_err(line).to_string()
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn checks_are_read() {
             "log:1000/1m log:20/1m,name=a window:9999/1m",
         ),
     ] {
-        let request = check(words(line), &LIMITS, &mut Nothing, &mut rules);
+        let request = check(words(line), &LIMITS, &mut NoPolicies, &mut rules);
         let expected = CheckRequest { cost, at_us, full, meta: None, rule_args: rules.len() };
         assert_eq!(request, Ok(expected), "{line}");
-        assert_eq!(peek(words(line), &LIMITS, &mut Nothing, &mut rules), Ok(expected), "{line}");
+        assert_eq!(peek(words(line), &LIMITS, &mut NoPolicies, &mut rules), Ok(expected), "{line}");
         assert_eq!(texts(&rules), read, "{line}");
     }
 }
@@ -54,13 +54,13 @@ fn a_check_may_say_who_asks() {
     for (line, text) in
         [("META user:7 20/m", "user:7"), ("meta 20/m COST 2 20/m", "20/m"), ("META '' 20/m", "")]
     {
-        let request = check(words(line), &LIMITS, &mut Nothing, &mut rules).unwrap();
+        let request = check(words(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap();
         assert_eq!(request.meta, Some(Meta { text: text.as_bytes(), keep: 128 }), "{line}");
         assert_eq!(texts(&rules), "log:20/1m", "{line}");
     }
     let none_kept = Limits { log_entries: 0, ..LIMITS };
     assert_eq!(
-        check(words("META x 20/m"), &none_kept, &mut Nothing, &mut rules).unwrap().meta,
+        check(words("META x 20/m"), &none_kept, &mut NoPolicies, &mut rules).unwrap().meta,
         None
     );
 }
@@ -81,11 +81,11 @@ fn a_long_meta_is_cut_between_characters() {
         (b"12345678\xff", b"12345678"),
     ] {
         let args = [&b"META"[..], given, b"20/m"].into_iter();
-        let request = check(args, &LIMITS, &mut Nothing, &mut Vec::new()).unwrap();
+        let request = check(args, &LIMITS, &mut NoPolicies, &mut Vec::new()).unwrap();
         assert_eq!(request.meta.map(|meta| meta.text), Some(kept), "{given:?}");
     }
     let nothing = Limits { max_meta: 0, ..LIMITS };
-    let request = check(words("META x 20/m"), &nothing, &mut Nothing, &mut Vec::new()).unwrap();
+    let request = check(words("META x 20/m"), &nothing, &mut NoPolicies, &mut Vec::new()).unwrap();
     assert_eq!(request.meta.map(|meta| meta.text), Some(&b""[..]));
 }
 
@@ -179,17 +179,17 @@ fn a_time_must_be_allowed() {
     for line in ["AT 5 20/m", "at", "FULL AT x 20/m"] {
         assert_eq!(check_error(line, &UNTIMED), refused, "{line}");
     }
-    let refund = refund(words("5 AT 1"), &UNTIMED, &mut Nothing, &mut Vec::new());
+    let refund = refund(words("5 AT 1"), &UNTIMED, &mut NoPolicies, &mut Vec::new());
     assert_eq!(refund, Err(ParseError::AtRefused));
 }
 
 #[test]
 fn rules_of_the_last_request_are_gone() {
     let mut rules = Vec::new();
-    assert!(check(words("1/s 2/m"), &LIMITS, &mut Nothing, &mut rules).is_ok());
-    assert!(check(words("3/h"), &LIMITS, &mut Nothing, &mut rules).is_ok());
+    assert!(check(words("1/s 2/m"), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
+    assert!(check(words("3/h"), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
     assert_eq!(texts(&rules), "log:3/1h");
-    assert_eq!(refund(words("1"), &LIMITS, &mut Nothing, &mut rules).map(|r| r.units), Ok(1));
+    assert_eq!(refund(words("1"), &LIMITS, &mut NoPolicies, &mut rules).map(|r| r.units), Ok(1));
     assert!(rules.is_empty());
 }
 
@@ -202,7 +202,7 @@ fn refunds_are_read_or_refused() {
         ("1000000000 AT 9 20/m 1/s", 1_000_000_000, Some(9), "log:20/1m log:1/1s"),
         ("5 20/m", 5, None, "log:20/1m"),
     ] {
-        let request = refund(words(line), &LIMITS, &mut Nothing, &mut rules);
+        let request = refund(words(line), &LIMITS, &mut NoPolicies, &mut rules);
         assert_eq!(request, Ok(RefundRequest { units, at_us, rule_args: rules.len() }), "{line}");
         assert_eq!(texts(&rules), read, "{line}");
     }
@@ -217,7 +217,7 @@ fn refunds_are_read_or_refused() {
             "unexpected 'AT', expected a rule such as 20/1m; options come before the rules",
         ),
     ] {
-        let read = refund(words(line), &LIMITS, &mut Nothing, &mut rules);
+        let read = refund(words(line), &LIMITS, &mut NoPolicies, &mut rules);
         assert_eq!(read.expect_err(line).to_string(), error, "{line}");
     }
 }
@@ -225,7 +225,7 @@ fn refunds_are_read_or_refused() {
 #[test]
 fn explanations_are_read_or_refused() {
     let mut rules = Vec::new();
-    assert_eq!(explain(words("20/m fixed:5/d"), &LIMITS, &mut Nothing, &mut rules), Ok(()));
+    assert_eq!(explain(words("20/m fixed:5/d"), &LIMITS, &mut NoPolicies, &mut rules), Ok(()));
     assert_eq!(texts(&rules), "log:20/1m fixed:5/1d");
     for (line, error) in [
         ("", "wrong number of arguments"),
@@ -233,7 +233,7 @@ fn explanations_are_read_or_refused() {
         ("20/m FULL", "unexpected 'FULL', expected a rule such as 20/1m"),
         ("1/s 2/m 3/h 4/d", "rule '4/d': too many rules, expected at most 3 (ratelimit.max-rules)"),
     ] {
-        let read = explain(words(line), &LIMITS, &mut Nothing, &mut rules);
+        let read = explain(words(line), &LIMITS, &mut NoPolicies, &mut rules);
         assert_eq!(read.expect_err(line).to_string(), error, "{line}");
     }
 }
@@ -258,11 +258,11 @@ proptest! {
         let mut rules = Vec::new();
         let slices = || args.iter().map(Vec::as_slice);
         let errors = [
-            check(slices(), &LIMITS, &mut Nothing, &mut rules).err(),
-            refund(slices(), &LIMITS, &mut Nothing, &mut rules).err(),
-            explain(slices(), &LIMITS, &mut Nothing, &mut rules).err(),
+            check(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
+            refund(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
+            explain(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             crate::parse::apply(slices(), &mut rules).err(),
-            crate::parse::overrule(slices(), &LIMITS).err(),
+            crate::parse::access(slices(), &LIMITS).err(),
             crate::parse::top(slices()).err(),
             crate::parse::scan(slices()).err(),
         ];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limit::rule::{Algorithm, Calendar, RuleError};
+use crate::rule::{Algorithm, Calendar, RuleError};
 use proptest::prelude::*;
 
 fn error(text: &str) -> String {
@@ -303,7 +303,7 @@ proptest! {
         match (spec.validate(), rule(text.as_bytes())) {
             (Ok(valid), read) => prop_assert_eq!(read, Ok(valid)),
             (Err(why), Err(ParseError::Rule { fault, .. })) => {
-                prop_assert_eq!(fault, Fault::Invalid(why));
+                prop_assert_eq!(fault, RuleTextError::Invalid(why));
             }
             (why, read) => prop_assert!(false, "{:?} but {:?}", why, read),
         }
@@ -349,7 +349,7 @@ fn check_total(text: &[u8]) -> Result<(), TestCaseError> {
 fn the_bounds_in_the_messages_are_the_bounds() {
     let out_of_range = |text: &str| match rule(text.as_bytes()) {
         Err(ParseError::Rule {
-            fault: Fault::Invalid(RuleError::OutOfRange { min, max, .. }),
+            fault: RuleTextError::Invalid(RuleError::OutOfRange { min, max, .. }),
             ..
         }) => {
             format!("an integer {min}..{max}")

@@ -1,4 +1,4 @@
-//! Blocks of any alignment, from an allocator that promises 8 bytes and no more.
+//! HeapVisitor of any alignment, from an allocator that promises 8 bytes and no more.
 //!
 //! ```text
 //!  align <= 8    [ block ............................ ]   as the allocator gives it

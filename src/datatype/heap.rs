@@ -1,0 +1,141 @@
+//! What is done with a value's heap blocks: counted, measured, moved.
+
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
+
+use crate::header_slice::{Count, HeaderSlice};
+use crate::limit::{HeapVisitor, Limiter};
+
+/// What a block's start must be to an allocator: see `server::alloc`.
+const MAX_ALIGN: usize = 8;
+
+const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
+
+/// Calls a function with the start of each block; what it returns is the
+/// block's start from then on.
+pub(super) struct EachBlock<F> {
+    at: F,
+}
+
+impl<F: FnMut(*mut u8) -> *mut u8> EachBlock<F> {
+    /// # Safety
+    /// The function returns the start of a block of the same size and content
+    /// that takes the old one's place (or the same), and does not unwind.
+    pub(super) const unsafe fn new(at: F) -> Self {
+        Self { at }
+    }
+
+    /// The block of the value itself, then those it owns.
+    pub(super) fn of_value(&mut self, value: &mut Box<Limiter>) {
+        self.boxed(value);
+        value.visit_heap(self);
+    }
+}
+
+impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
+    fn boxed<T>(&mut self, owner: &mut Box<T>) {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= MAX_ALIGN) };
+        // SAFETY: the owner is read out and written again before anyone sees
+        // it; `new` promises a block that takes the old one's place.
+        unsafe {
+            let start = Box::into_raw(ptr::read(owner));
+            ptr::write(owner, Box::from_raw((self.at)(start.cast()).cast()));
+        }
+    }
+
+    fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>) {
+        const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
+        // SAFETY: as of a box.
+        unsafe {
+            let start = ptr::read(owner).into_raw();
+            ptr::write(owner, HeaderSlice::from_raw((self.at)(start)));
+        }
+    }
+
+    fn slice<T>(&mut self, owner: &mut Box<[T]>) {
+        let mut elements = mem::take(owner).into_vec();
+        self.vec(&mut elements);
+        // As long as its capacity, as it was: this moves nothing.
+        *owner = elements.into_boxed_slice();
+    }
+
+    fn vec<T>(&mut self, owner: &mut Vec<T>) {
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= MAX_ALIGN) };
+        if owner.capacity() == 0 {
+            return;
+        }
+        let mut parts = ManuallyDrop::new(mem::take(owner));
+        let (len, capacity) = (parts.len(), parts.capacity());
+        let start = (self.at)(parts.as_mut_ptr().cast());
+        // SAFETY: the parts are those of the vector just taken apart, its block
+        // replaced as `new` promises.
+        *owner = unsafe { Vec::from_raw_parts(start.cast(), len, capacity) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{Change, Check, Decision};
+    use crate::parse::rules_of_line as rules;
+    use std::alloc::{Layout, alloc};
+    use std::collections::HashMap;
+
+    /// A value with blocks of every kind, many of them.
+    fn value() -> Box<Limiter> {
+        let mut limiter = Box::<Limiter>::default();
+        let rules = rules(
+            "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 fixed:9000/m,keep=9 \
+             bucket:900/h,name=named leaky:900/h bucket:700/h,refill=interval",
+        );
+        let mut decisions: Vec<Decision> = Vec::new();
+        for n in 0..900_u64 {
+            let now_us = 1_700_000_000_000_000 + n * 9_000_000 + n / 100 * 6_000_000_000;
+            let check = Check { rules: &rules, cost: 1 + (n % 3) as u32, now_us, meta: None };
+            limiter.record(&check, if n % 5 == 0 { Change::Charged } else { Change::Admitted });
+        }
+        let check = Check { rules: &rules, cost: 1_000, now_us: 1_800_000_000_000_000, meta: None };
+        assert!(limiter.check(&check, &mut decisions).ban.is_some());
+        limiter
+    }
+
+    #[test]
+    fn every_block_is_shown_once_and_can_be_moved() {
+        let mut limiter = value();
+        let twin = limiter.clone();
+        let mut shown = HashMap::new();
+        // SAFETY: the blocks stay where they are.
+        let mut count = unsafe {
+            EachBlock::new(|start| {
+                *shown.entry(start).or_insert(0) += 1;
+                start
+            })
+        };
+        count.of_value(&mut limiter);
+        assert!(shown.len() > 15, "{} blocks", shown.len());
+        assert!(shown.values().all(|&times| times == 1), "a block was shown twice");
+        assert!(*limiter == *twin);
+    }
+
+    #[test]
+    fn a_moved_value_is_the_same_value() {
+        let mut limiter = value();
+        let twin = limiter.clone();
+        let moved = |old: *mut u8| {
+            // SAFETY: outside a server blocks are the system's, and malloc knows
+            // how long they are.
+            unsafe {
+                let size = libc::malloc_usable_size(old.cast());
+                let new = alloc(Layout::from_size_align(size, 1).unwrap());
+                ptr::copy_nonoverlapping(old, new, size);
+                old.write_bytes(0xA5, size);
+                libc::free(old.cast());
+                new
+            }
+        };
+        // SAFETY: a block of the same content, and the old one is gone.
+        unsafe { EachBlock::new(moved) }.of_value(&mut limiter);
+        assert!(*limiter == *twin);
+        drop(limiter);
+    }
+}

@@ -1,0 +1,214 @@
+//! Debt: what `bucket` and `leaky` keep.
+//!
+//! A token bucket of capacity `B` holding `k` tokens is a debt of `B - k`
+//! units, and a leaky bucket's queue is a debt outright. Debt drains evenly at
+//! `L/W` units a microsecond:
+//!
+//! ```text
+//! debt(t) = max(0, debt(last) - (t - last) * L / W)
+//!
+//! bucket   admits c  iff  debt(t) + c <= burst
+//! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
+//! ```
+//!
+//! Kept as whole units and a remainder in `1/W` units, so that nothing is ever
+//! rounded: in these fractions a microsecond drains exactly `L`. This is GCRA
+//! (ITU-T I.371) with the theoretical arrival time written as a debt, which
+//! lets the limit and the burst change without a conversion. Tokens or a TAT
+//! would both have to be converted at each change of the limit.
+//!
+//! Units are numbers of 32 bits, a period is one of 48 and a time one of 64, so
+//! that the sum of a few products of one with units stays far below 2^128:
+//! additions need no care.
+
+use super::exact::{ceil_div, floor_div, narrow, product};
+use super::reading::{Moment, Reading};
+use super::uint48::Uint48;
+use crate::rule::{Algorithm, Name, Refill, Rule};
+
+/// 32 bytes: half a line of the cache, and of the size of the server's own
+/// entry for a key, beside which it comes to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debt {
+    /// When it was last added to.
+    pub last_us: u64,
+    /// The period whose fractions `rem` counts.
+    pub period: Uint48,
+    /// `rem / period` units on top of `units`; less than a unit.
+    pub rem: Uint48,
+    /// Whole units owed at `last_us`.
+    pub units: u32,
+    /// The limit of the rule that added to it last; never 0.
+    pub limit: u32,
+    /// How much it holds.
+    pub room: Room,
+}
+
+/// The burst of a token bucket or the queue of a leaky one, and two bits about
+/// it, in 4 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room(u32);
+
+impl Room {
+    const LEAKY: u32 = 1 << 31;
+    const THROTTLE: u32 = 1 << 30;
+    const UNITS: u32 = Self::THROTTLE.wrapping_sub(1);
+
+    /// Of the bucket of a rule, or of one that holds the limit.
+    fn of(rule: &Rule) -> Self {
+        match rule.algorithm() {
+            Algorithm::Bucket { burst, refill: Refill::Even } => {
+                let room = Self::new(burst, false);
+                if rule.name().is_some_and(Name::is_throttle) { room.of_throttle() } else { room }
+            }
+            Algorithm::Leaky { queue } => Self::new(queue, true),
+            _ => Self::new(rule.limit(), false),
+        }
+    }
+
+    pub fn new(units: u32, leaky: bool) -> Self {
+        let units = units.min(Self::UNITS);
+        Self(if leaky { units | Self::LEAKY } else { units })
+    }
+
+    /// The same, of a bucket that is named `throttle`.
+    pub const fn of_throttle(self) -> Self {
+        Self(self.0 | Self::THROTTLE)
+    }
+
+    pub const fn units(self) -> u32 {
+        self.0 & Self::UNITS
+    }
+}
+
+impl Debt {
+    pub fn new(rule: &Rule, now_us: u64) -> Self {
+        Self {
+            last_us: now_us,
+            period: Uint48::saturating(rule.period_us()),
+            rem: Uint48::default(),
+            units: 0,
+            limit: rule.limit().max(1),
+            room: Room::of(rule),
+        }
+    }
+
+    pub const fn period_us(&self) -> u64 {
+        self.period.get()
+    }
+
+    /// A leaky bucket's, not a token bucket's.
+    pub const fn is_leaky(&self) -> bool {
+        self.room.0 & Room::LEAKY != 0
+    }
+
+    /// A token bucket's that is named `throttle`.
+    pub const fn is_throttle(&self) -> bool {
+        self.room.0 & Room::THROTTLE != 0
+    }
+
+    /// A debt of whole units at a time, for a state that changes its shape.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        Self { units, ..Self::new(rule, last_us) }
+    }
+
+    /// The same debt in fractions of another period, rounded up.
+    pub fn with_period(self, period_us: u64) -> Self {
+        if period_us == self.period_us() {
+            return self;
+        }
+        let rem = ceil_div(product(self.rem.get(), period_us), self.period_us());
+        let carry = u32::from(rem >= period_us);
+        Self {
+            period: Uint48::saturating(period_us),
+            rem: Uint48::saturating(if carry == 1 { 0 } else { rem }),
+            units: self.units.saturating_add(carry),
+            ..self
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.units == 0 && self.rem == Uint48::default()
+    }
+
+    /// The debt at `last_us`, in fractions of the period.
+    fn owed(&self) -> u128 {
+        product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
+    }
+
+    /// The debt at `at_us >= last_us`, in fractions of the period.
+    fn drained(&self, limit: u32, at_us: u64) -> u128 {
+        self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
+    }
+
+    /// What is owed at `at_us >= last_us` at its own limit, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        ceil_div(self.drained(self.limit, at_us), self.period_us())
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
+        let owed = self.drained(rule.limit(), at_us);
+        let capacity = rule.capacity();
+        let over = owed
+            .wrapping_add(product(u64::from(cost), period_us))
+            .saturating_sub(product(capacity, period_us));
+        let admits = match (over, limit) {
+            (0, _) => Moment::At(at_us),
+            (_, 0) => Moment::Never,
+            (over, limit) => Moment::At(at_us.saturating_add(ceil_div(over, limit))),
+        };
+        let turn_us = if self.is_leaky() { at_us.saturating_add(ceil_div(owed, limit)) } else { 0 };
+        Reading {
+            at_us,
+            remaining: capacity.saturating_sub(ceil_div(owed, period_us)),
+            admits,
+            turn_us,
+        }
+    }
+
+    /// Adds to the debt, but never takes it beyond the capacity.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let owed = self.drained(rule.limit(), at_us);
+        let free = product(rule.capacity(), self.period_us()).saturating_sub(owed);
+        self.set(owed.wrapping_add(product(u64::from(cost), self.period_us()).min(free)));
+        self.last_us = at_us;
+        self.room = Room::of(rule);
+        if rule.limit() > 0 {
+            self.limit = rule.limit();
+        }
+    }
+
+    /// Gives units back; how many of them were owed.
+    pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
+        let owed = self.drained(limit, at_us);
+        let back = product(u64::from(units), self.period_us());
+        if owed > back {
+            self.set(self.owed().saturating_sub(back));
+            return u64::from(units);
+        }
+        if owed > 0 {
+            self.set(0);
+        }
+        ceil_div(owed, self.period_us())
+    }
+
+    fn set(&mut self, owed: u128) {
+        let units = floor_div(owed, self.period_us());
+        let rem = owed.saturating_sub(product(units, self.period_us()));
+        self.units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.rem = Uint48::saturating(narrow(rem));
+    }
+
+    /// When nothing is owed any more at a limit.
+    pub fn clears(&self, limit: u32) -> Moment {
+        match (self.owed(), limit) {
+            (0, _) => Moment::At(0),
+            (_, 0) => Moment::Never,
+            (owed, limit) => {
+                Moment::At(self.last_us.saturating_add(ceil_div(owed, u64::from(limit))))
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Fixed window counter: one count, forgotten when the window is over.
+//!
+//! ```text
+//! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
+//! ```
+//!
+//! Where windows lie is the rule's `align`: multiples of the period since the
+//! epoch, of weeks since Monday 1970-01-05, calendar months, all shifted by
+//! `tz`; or a window that opens at the first request.
+
+use super::calendar::{self, Bounds};
+use super::open_window::OpenWindow;
+use super::reading::{Moment, Reading};
+use super::uint48::Uint48;
+use crate::rule::{Algorithm, Align, Calendar, Rule};
+use std::collections::VecDeque;
+
+/// 32 bytes, for the reason that a debt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// The window; the first ones opened before the epoch.
+    pub open: OpenWindow,
+    /// Stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and
+    /// rules on trial bring it there, by 280,000 requests of the largest cost
+    /// in one window; whether it goes on or not, the limit stays exceeded.
+    count: Uint48,
+    anchor: Anchor,
+    pub limit: u32,
+}
+
+/// What windows count from, in 2 bytes: the time zone in minutes, and below it
+/// two bits for the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor(i16);
+
+impl Anchor {
+    /// `None`: from their first request.
+    pub const fn new(calendar: Option<Calendar>, tz_min: i16) -> Self {
+        let calendar = match calendar {
+            Some(Calendar::Epoch) => 0,
+            Some(Calendar::Weeks) => 1,
+            Some(Calendar::Months) => 2,
+            None => 3,
+        };
+        Self((tz_min << 2) | calendar)
+    }
+
+    /// Of the windows of a rule.
+    fn of(rule: &Rule) -> Self {
+        match rule.algorithm() {
+            Algorithm::Fixed { align: Align::First, tz_min, .. } => Self::new(None, tz_min),
+            Algorithm::Fixed { align: Align::Epoch, calendar, tz_min, .. } => {
+                Self::new(Some(calendar), tz_min)
+            }
+            _ => Self::new(Some(Calendar::Epoch), 0),
+        }
+    }
+
+    pub const fn calendar(self) -> Option<Calendar> {
+        match self.0 & 3 {
+            0 => Some(Calendar::Epoch),
+            1 => Some(Calendar::Weeks),
+            2 => Some(Calendar::Months),
+            _ => None,
+        }
+    }
+
+    pub const fn tz_min(self) -> i16 {
+        self.0 >> 2
+    }
+
+    /// A window that opens with a count, if none is open.
+    fn opened(self, period_us: u64, at_us: u64) -> OpenWindow {
+        match self.calendar() {
+            None => OpenWindow::opened_by_count(period_us, at_us),
+            Some(calendar) => {
+                let start_us = calendar::start(self.bounds(calendar, period_us), at_us);
+                OpenWindow::new(period_us, start_us, at_us)
+            }
+        }
+    }
+
+    fn bounds(self, calendar: Calendar, period_us: u64) -> Bounds {
+        Bounds { calendar, period_us, tz_min: self.tz_min() }
+    }
+}
+
+impl Fixed {
+    pub fn new(open: OpenWindow, count: u64, anchor: Anchor, limit: u32) -> Self {
+        Self { open, count: Uint48::saturating(count), anchor, limit }
+    }
+
+    /// Units consumed at a time, for a state that changes its shape.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let anchor = Anchor::of(rule);
+        Self::new(anchor.opened(rule.period_us(), last_us), units, anchor, rule.limit())
+    }
+
+    pub const fn period_us(&self) -> u64 {
+        self.open.period_us()
+    }
+
+    pub const fn last_us(&self) -> u64 {
+        self.open.last_us()
+    }
+
+    /// When the window opened.
+    pub const fn start_us(&self) -> i64 {
+        self.open.start_us()
+    }
+
+    pub const fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// What windows count from; `None`: from their first request.
+    pub const fn calendar(&self) -> Option<Calendar> {
+        self.anchor.calendar()
+    }
+
+    pub const fn tz_min(&self) -> i16 {
+        self.anchor.tz_min()
+    }
+
+    pub fn has_shape_of(&self, rule: &Rule) -> bool {
+        self.period_us() == rule.period_us() && self.anchor == Anchor::of(rule)
+    }
+
+    /// When the window is over.
+    pub fn end_us(&self) -> u64 {
+        let Some(calendar) = self.calendar() else { return self.open.end_us() };
+        let bounds = self.anchor.bounds(calendar, self.period_us());
+        u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
+    }
+
+    pub fn count_at(&self, at_us: u64) -> u64 {
+        if at_us >= self.end_us() { 0 } else { self.count() }
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let count = self.count_at(at_us);
+        let limit = u64::from(rule.limit());
+        let fits = count.saturating_add(u64::from(cost)) <= limit;
+        Reading {
+            at_us,
+            remaining: limit.saturating_sub(count),
+            admits: Moment::At(if fits { at_us } else { self.end_us() }),
+            turn_us: 0,
+        }
+    }
+
+    /// Counts units; the window that had to close for it, if one did.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
+        let mut closed = None;
+        let count = self.count_at(at_us);
+        if count > 0 {
+            self.open.reach(at_us);
+        } else {
+            if self.count() > 0 {
+                closed = Some(Past { start_us: self.start_us(), count: self.count() });
+            }
+            self.open = self.anchor.opened(self.period_us(), at_us);
+        }
+        self.count = Uint48::saturating(count.saturating_add(u64::from(cost)));
+        self.limit = rule.limit();
+        closed
+    }
+
+    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+        let back = self.count_at(at_us).min(u64::from(units));
+        self.count = Uint48::saturating(self.count().saturating_sub(back));
+        back
+    }
+
+    pub fn clears(&self) -> Moment {
+        Moment::At(if self.count() == 0 { 0 } else { self.end_us() })
+    }
+}
+
+/// A window that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    pub start_us: i64,
+    pub count: u64,
+}
+
+/// A fixed window that keeps the counts of past ones (`keep=N`), for graphs.
+/// They decide nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub fixed: Fixed,
+    /// How many windows back counts matter.
+    pub keep: u16,
+    /// Oldest first; windows without a request are not kept.
+    pub past: VecDeque<Past>,
+}
+
+impl Kept {
+    /// Counts units, and moves a window that closed to the past.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.past.extend(self.fixed.consume(rule, at_us, cost));
+        self.keep = keep(rule);
+        let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
+        while self.past.front().is_some_and(|window| window.start_us < oldest)
+            || self.past.len() > usize::from(self.keep)
+        {
+            self.past.pop_front();
+        }
+    }
+
+    fn kept_us(&self) -> u64 {
+        self.fixed.period_us().saturating_mul(u64::from(self.keep))
+    }
+
+    /// Until when any of the counts matters.
+    pub fn matters_until_us(&self) -> u64 {
+        self.fixed.end_us().saturating_add(self.kept_us())
+    }
+}
+
+/// How many past windows a rule wants kept.
+pub fn keep(rule: &Rule) -> u16 {
+    match rule.algorithm() {
+        Algorithm::Fixed { keep, .. } => keep,
+        _ => 0,
+    }
+}
+
+/// The length of the window of a rule that holds a time: of any rule its period,
+/// but of a calendar month the days that it has.
+pub fn window_us(rule: &Rule, at_us: u64) -> u64 {
+    let window = Fixed::of_units(rule, at_us, 0);
+    // A start before the epoch wraps, and the difference wraps back.
+    window.end_us().wrapping_sub(window.start_us().cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Kind, MAX_TZ_MIN, MAX_UNITS, Period, RuleSpec, Unit};
+
+    #[test]
+    fn two_bytes_hold_every_calendar_of_every_time_zone() {
+        let calendars = [Calendar::Epoch, Calendar::Weeks, Calendar::Months];
+        let mut seen = Vec::new();
+        for calendar in calendars.map(Some).into_iter().chain([None]) {
+            for tz_min in -MAX_TZ_MIN..=MAX_TZ_MIN {
+                let anchor = Anchor::new(calendar, tz_min);
+                assert_eq!((anchor.calendar(), anchor.tz_min()), (calendar, tz_min));
+                seen.push(anchor.0);
+            }
+        }
+        let all = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), all, "two of one number");
+    }
+
+    #[test]
+    fn a_count_stops_where_it_can_grow_no_more() {
+        let day = Period { count: 1, unit: Unit::Day };
+        let rule = RuleSpec::new(Kind::Fixed, MAX_UNITS.into(), day).validate().expect("a rule");
+        for units in [Uint48::MAX - 2, Uint48::MAX, u64::MAX] {
+            let mut fixed = Fixed::of_units(&rule, 0, units);
+            assert_eq!(fixed.count(), units.min(Uint48::MAX));
+            fixed.consume(&rule, 1, MAX_UNITS);
+            assert_eq!(fixed.count(), Uint48::MAX);
+            let reading = fixed.read(&rule, 1, 1);
+            assert_eq!((reading.remaining, reading.admits), (0, Moment::At(fixed.end_us())));
+            assert_eq!(fixed.refund(1, 7), 7);
+            assert_eq!(fixed.count(), Uint48::MAX - 7);
+            let past = Past { start_us: 0, count: Uint48::MAX - 7 };
+            assert_eq!(fixed.consume(&rule, fixed.end_us(), 3), Some(past));
+            assert_eq!(fixed.count(), 3);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A token bucket that refills all at once (`bucket`, `refill=interval`).
+//!
+//! ```text
+//!        W                  W
+//! |<----------->|    |<----------->|
+//! ^ first take       ^ first take after the refill
+//! ```
+//!
+//! The period starts with the first request that took any token; everything
+//! comes back when it is over. Admitted iff `used + c <= burst`.
+
+use super::open_window::OpenWindow;
+use super::reading::{Moment, Reading};
+use crate::rule::{Algorithm, Rule};
+
+/// 32 bytes, for the reason that a debt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Begins when the first token is taken.
+    pub open: OpenWindow,
+    pub used: u32,
+    pub limit: u32,
+    pub burst: u32,
+}
+
+impl Interval {
+    pub fn new(rule: &Rule, now_us: u64) -> Self {
+        Self {
+            open: OpenWindow::opened_by_count(rule.period_us(), now_us),
+            used: 0,
+            limit: rule.limit(),
+            burst: burst(rule),
+        }
+    }
+
+    /// Units taken at a time, for a state that changes its shape.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        Self { used: u32::try_from(units).unwrap_or(u32::MAX), ..Self::new(rule, last_us) }
+    }
+
+    pub const fn period_us(&self) -> u64 {
+        self.open.period_us()
+    }
+
+    pub const fn last_us(&self) -> u64 {
+        self.open.last_us()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    pub fn used_at(&self, at_us: u64) -> u32 {
+        if at_us >= self.open.end_us() { 0 } else { self.used }
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let used = u64::from(self.used_at(at_us));
+        let fits = used.saturating_add(u64::from(cost)) <= rule.capacity();
+        Reading {
+            at_us,
+            remaining: rule.capacity().saturating_sub(used),
+            admits: Moment::At(if fits { at_us } else { self.open.end_us() }),
+            turn_us: 0,
+        }
+    }
+
+    /// Takes tokens, but never more than the capacity.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let used = self.used_at(at_us);
+        if used > 0 {
+            self.open.reach(at_us);
+        } else {
+            self.open = OpenWindow::opened_by_count(self.period_us(), at_us);
+        }
+        let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
+        self.used = used.max(used.saturating_add(cost).min(full));
+        self.limit = rule.limit();
+        self.burst = burst(rule);
+    }
+
+    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+        let used = self.used_at(at_us);
+        let back = used.min(units);
+        if back > 0 {
+            self.used = used.saturating_sub(back);
+        }
+        u64::from(back)
+    }
+
+    pub fn clears(&self) -> Moment {
+        Moment::At(if self.used == 0 { 0 } else { self.open.end_us() })
+    }
+}
+
+/// The most tokens that can be taken at once.
+fn burst(rule: &Rule) -> u32 {
+    match rule.algorithm() {
+        Algorithm::Bucket { burst, .. } => burst,
+        _ => rule.limit(),
+    }
+}

@@ -1,0 +1,323 @@
+//! Sliding log: exact.
+//!
+//! ```text
+//!              t-W                      t
+//!  --x---x------(---x-----x--x-----x----]      admits c  iff
+//!               |<-------- W --------->|       units with time > t-W, plus c, <= L
+//! ```
+//!
+//! One log a key, read by every log rule through its own window, so four rules
+//! cost one timestamp a request. The wait needs no search: with `c` more units
+//! wanted, the unit `L-c+1` back is the one that has to leave, and it leaves
+//! at its time plus `W`.
+//!
+//! Denied requests that were charged (`count=all`) are kept apart, as only
+//! `count=all` rules count them, and as hammering must not push admitted
+//! requests out of the log that other rules still need.
+//!
+//! The log keeps what the rules that consume from it need, the latest and
+//! those before: see `needs`.
+
+use super::reading::{Moment, Reading, effective_time};
+use crate::limit::heap::HeapVisitor;
+use crate::limit::series::Series;
+use crate::limit::series::needs::{self, Kept, Needs, PastNeeds};
+use crate::limit::value::report::LogReport;
+use crate::rule::{MAX_UNITS, MS_US, Rule};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Admitted requests, with the needs of the check that consumed last, and
+    /// beside them charged denials and the needs of earlier checks.
+    admitted: Series,
+}
+
+impl Log {
+    /// The log of series, each oldest first.
+    pub fn of(
+        mut admitted: Series,
+        charged: Option<Series>,
+        needs: Needs,
+        past: Vec<PastNeeds>,
+    ) -> Self {
+        admitted.set_needs(needs.pack());
+        if let Some(charged) = charged.filter(|charged| !charged.is_empty()) {
+            admitted.set_charged(charged);
+        }
+        if !past.is_empty() {
+            *admitted.past_needs_mut() = past;
+        }
+        Self { admitted }
+    }
+
+    pub fn admitted(&self) -> &Series {
+        &self.admitted
+    }
+
+    /// Denied requests that were charged.
+    pub fn charged(&self) -> Option<&Series> {
+        self.admitted.charged()
+    }
+
+    /// What the check that consumed last needs.
+    pub fn needs(&self) -> Needs {
+        self.admitted.needs().unpack()
+    }
+
+    /// Whether the limits of the rules that consumed are known.
+    pub fn knows_needs(&self) -> bool {
+        self.needs().units != Needs::ALL_UNITS
+    }
+
+    /// What checks before the latest need.
+    pub fn past_needs(&self) -> &[PastNeeds] {
+        self.admitted.past_needs()
+    }
+
+    /// The longest window that is kept.
+    pub fn window_us(&self) -> u64 {
+        let window_us = self.needs().window_us;
+        let past = self.past_needs().iter().map(|past| past.needs.unpack().window_us);
+        past.fold(window_us, u64::max)
+    }
+
+    /// Where it lies; see [`Series::block`].
+    #[inline]
+    pub fn block(&self) -> *const [u8] {
+        self.admitted.block()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
+    }
+
+    /// The time of the newest entry.
+    pub fn last_us(&self) -> u64 {
+        let charged = self.charged().and_then(Series::newest_us);
+        self.admitted.newest_us().max(charged).unwrap_or(0)
+    }
+
+    fn charged_for(&self, rule: &Rule) -> Option<&Series> {
+        if rule.counts_all() { self.charged() } else { None }
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let limit = u64::from(rule.limit());
+        let charged = self.charged_for(rule);
+        let out_us = at_us.checked_sub(rule.period_us());
+        let used = self
+            .admitted
+            .units_after(out_us)
+            .saturating_add(charged.map_or(0, |series| series.units_after(out_us)));
+        let admits_us = if used.saturating_add(u64::from(cost)) <= limit {
+            at_us
+        } else {
+            let stays = limit.saturating_sub(u64::from(cost));
+            let leaves_us = newest_unit_us(&self.admitted, charged, stays.saturating_add(1));
+            leaves_us.unwrap_or(at_us).saturating_add(rule.period_us())
+        };
+        Reading {
+            at_us,
+            remaining: limit.saturating_sub(used),
+            admits: Moment::At(admits_us),
+            turn_us: 0,
+        }
+    }
+
+    /// Units in the longest window at a time.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        self.admitted
+            .units_after(at_us.checked_sub(self.window_us()))
+            .saturating_add(self.denied(at_us))
+    }
+
+    /// Units of charged denials in the longest window at a time.
+    fn denied(&self, at_us: u64) -> u64 {
+        let out_us = at_us.checked_sub(self.window_us());
+        self.charged().map_or(0, |series| series.units_after(out_us))
+    }
+
+    /// For `RL.INFO`. `None` for the time says that the log is forgotten.
+    pub fn report(&self, at_us: Option<u64>) -> LogReport {
+        let charged = self.charged();
+        let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
+        let oldest_us = [Some(&self.admitted), charged].into_iter().flatten();
+        let oldest_us = oldest_us.filter_map(Series::oldest_us).min();
+        let span_us = self.last_us().saturating_sub(oldest_us.unwrap_or(self.last_us()));
+        LogReport {
+            entries,
+            denied: at_us.map_or(0, |at_us| self.denied(at_us)),
+            span_ms: span_us / MS_US,
+        }
+    }
+
+    /// Logs a request, and forgets what no rule can see any more.
+    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool) {
+        let kept = self.remember(needs, at_us);
+        self.drop_until(at_us.checked_sub(kept.window_us));
+        let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
+        series.push(at_us, cost);
+        self.keep_newest(kept);
+        self.admitted.tidy();
+    }
+
+    /// What is kept from now on, for this check and those before it.
+    #[inline]
+    fn remember(&mut self, latest: Needs, at_us: u64) -> Kept {
+        let packed = latest.pack();
+        let alike = packed == self.admitted.needs() && self.past_needs().is_empty();
+        if !alike {
+            self.remember_others(latest, at_us);
+            self.admitted.set_needs(packed);
+        }
+        Kept::of(latest, self.past_needs())
+    }
+
+    #[cold]
+    fn remember_others(&mut self, latest: Needs, at_us: u64) {
+        if !self.is_empty() {
+            let needs = self.known_needs().pack();
+            let previous = PastNeeds { needs, until_us: self.latest_until_us() };
+            needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
+        }
+    }
+
+    /// What the check that consumed last needs. Where its limits are not known, as
+    /// many units as the log holds: no rule of it was admitted more, and newer
+    /// units stay in its windows longer.
+    fn known_needs(&self) -> Needs {
+        if self.knows_needs() {
+            return self.needs();
+        }
+        let held = self.admitted.units().saturating_add(self.charged().map_or(0, Series::units));
+        let units = u32::try_from(held).map_or(MAX_UNITS, |held| held.min(MAX_UNITS));
+        Needs { units, ..self.needs() }
+    }
+
+    /// Called before a check consumes that the log lies too far ahead of: the clock
+    /// stepped back by more than `window_us`, the check's longest window. If another
+    /// check's longer window still needs the entries, they move back in time to just
+    /// outside this check's window; otherwise the log forgets them.
+    pub fn step_back(&mut self, window_us: u64, now_us: u64) {
+        let needed = effective_time(now_us, self.last_us(), self.window_us()).is_some();
+        match now_us.checked_sub(window_us).filter(|_| needed) {
+            Some(latest_us) => self.pull_back(latest_us),
+            None => self.clear(),
+        }
+    }
+
+    /// Moves the entries later than a time to that time.
+    fn pull_back(&mut self, latest_us: u64) {
+        self.admitted.pull_back(latest_us);
+        if let Some(charged) = self.admitted.charged_mut() {
+            charged.pull_back(latest_us);
+        }
+        if !self.past_needs().is_empty() {
+            for past in self.admitted.past_needs_mut() {
+                let window_us = past.needs.unpack().window_us;
+                past.until_us = past.until_us.min(latest_us.saturating_add(window_us));
+            }
+        }
+    }
+
+    fn drop_until(&mut self, out_us: Option<u64>) {
+        if let Some(out_us) = out_us {
+            self.admitted.drop_until(out_us);
+            if let Some(charged) = self.admitted.charged_mut() {
+                charged.drop_until(out_us);
+            }
+        }
+    }
+
+    fn keep_newest(&mut self, kept: Kept) {
+        let Some(charged) = self.charged() else {
+            return self.admitted.keep_newest(kept.units);
+        };
+        // The newest units of both together, and of the admitted what rules
+        // need that do not count the denied.
+        let Some(cut_us) = newest_unit_us(&self.admitted, Some(charged), kept.units) else {
+            if kept.units == 0 {
+                self.clear();
+            }
+            return;
+        };
+        let admitted_after = self.admitted.units_after(Some(cut_us));
+        let charged_upto = charged.units_after(cut_us.checked_sub(1));
+        let charged_kept = charged_upto.min(kept.units.saturating_sub(admitted_after));
+        let admitted_kept = kept.units.saturating_sub(charged_kept).max(kept.admitted_units);
+        self.admitted.keep_newest(admitted_kept);
+        if let Some(charged) = self.admitted.charged_mut() {
+            charged.keep_newest(charged_kept);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Gives units back, newest first, of the entries later than a time.
+    pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
+        let mut left = units;
+        while left > 0 {
+            let admitted = self.admitted.newest_us();
+            let charged = self.charged().and_then(Series::newest_us);
+            let newest = admitted.max(charged);
+            if newest.is_none() || (out_us.is_some() && newest <= out_us) {
+                break;
+            }
+            let series = if admitted == newest {
+                Some(&mut self.admitted)
+            } else {
+                self.admitted.charged_mut()
+            };
+            let taken = series.map_or(0, |series| series.take_newest(left));
+            left = left.saturating_sub(taken);
+        }
+        self.admitted.tidy();
+        u64::from(units.saturating_sub(left))
+    }
+
+    /// When the last entry that a rule sees leaves its window.
+    pub fn clears(&self, rule: &Rule) -> Moment {
+        let charged = self.charged_for(rule).and_then(Series::newest_us);
+        let newest = self.admitted.newest_us().max(charged);
+        Moment::At(newest.map_or(0, |us| us.saturating_add(rule.period_us())))
+    }
+
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        self.admitted.visit_heap(to);
+    }
+
+    /// Until when a rule of the check that consumed last could see an entry.
+    fn latest_until_us(&self) -> u64 {
+        self.last_us().saturating_add(self.needs().window_us)
+    }
+
+    /// Until when any rule that consumed could see an entry.
+    pub fn matters_until_us(&self) -> u64 {
+        let latest_us = self.latest_until_us();
+        self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
+    }
+}
+
+/// The time of the `nth` newest unit of two series together, from 1.
+fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u64> {
+    let Some(second) = second else {
+        return first.entry_of_newest(nth).map(|index| first.time(index));
+    };
+    newest_unit_in(first, second, nth).max(newest_unit_in(second, first, nth))
+}
+
+/// The latest time in `of` such that at least `nth` units of both are not
+/// earlier.
+fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
+    if nth == 0 {
+        return None;
+    }
+    let since = |series: &Series, time: u64| series.units_after(time.checked_sub(1));
+    let fewer = |index: u32| {
+        let time = of.time(index);
+        since(of, time).saturating_add(since(with, time)) < nth
+    };
+    of.first_where(0, fewer).checked_sub(1).map(|index| of.time(index))
+}

@@ -1,0 +1,26 @@
+//! What a rule consumed, in the form of its algorithm: a file an algorithm.
+//!
+//! ```text
+//! state         one state: that of any algorithm, and the name of its rule
+//! log           sliding log, over a series
+//! window        sliding window counter
+//! fixed         fixed window, over a calendar
+//! debt          token bucket and leaky bucket
+//! interval      token bucket with refill=interval
+//! open_window   the window now open, of fixed and interval
+//! reading       what a rule sees when it looks at a state
+//! exact         integer arithmetic that does not overflow
+//! uint48        a number in six bytes
+//! ```
+
+pub mod calendar;
+pub mod debt;
+pub mod exact;
+pub mod fixed;
+pub mod interval;
+pub mod log;
+pub mod open_window;
+pub mod reading;
+pub mod state;
+pub mod uint48;
+pub mod window;

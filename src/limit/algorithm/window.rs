@@ -1,0 +1,289 @@
+//! Sliding window counter: an approximation of the sliding log in `res + 1`
+//! counters.
+//!
+//! The window is cut into `res` sub-intervals of `w = W/res`, aligned to the
+//! epoch. With `e` the elapsed part of the present one:
+//!
+//! ```text
+//!   old   | ------- res counters: cur ------- |
+//! |-------|-------|-------|-------|-------:   |
+//!     |<------------- W ----------------->|e  |
+//!
+//! admits c  iff  old*(w-e) + (cur+c)*w <= L*w
+//! ```
+//!
+//! With `res=1` these are the two counters of the well-known approximation
+//! (current count plus weighted previous count). `w` need not be a whole
+//! number of microseconds: positions are kept in ticks of `1/res` of one, in
+//! which a sub-interval is exactly `W` long.
+
+use super::exact::{ceil_div, floor_div, product};
+use super::reading::{Moment, Reading};
+use super::uint48::Uint48;
+use crate::header_slice::HeaderSlice;
+use crate::limit::heap::HeapVisitor;
+use crate::limit::value::report::WindowReport;
+use crate::rule::{Algorithm, MAX_RES, Rule};
+use std::ptr;
+
+/// Counts of the sub-interval of the last one counted and the `res` before it,
+/// newest first, behind what they are counts of: one block, and with `res=1`
+/// one of 32 bytes, for the reason that a debt is.
+///
+/// A count stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and
+/// rules on trial bring it there, by 280,000 requests of the largest cost in one
+/// sub-interval; whether it goes on or not, the limit stays exceeded. Sums of
+/// products of counts and periods, of 48 bits both, stay far below 2^128.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    counts: HeaderSlice<Head, Uint48, u16>,
+}
+
+/// Bytes of a block of two counters.
+const OF_TWO: usize = 32;
+
+const _: () =
+    assert!(HeaderSlice::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == OF_TWO);
+
+/// Aligned to nothing, so that no padding follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    last_us: [u8; 8],
+    period: Uint48,
+    limit: [u8; 4],
+}
+
+/// Where a time lies: in which sub-interval since the epoch, and how many ticks
+/// after its start.
+#[derive(Clone, Copy)]
+struct Position {
+    index: u64,
+    elapsed: u64,
+}
+
+/// Counts as they are seen at a time.
+struct Sight<'a> {
+    at: Position,
+    /// How many sub-intervals the time lies after the last one counted.
+    shift: usize,
+    counts: &'a [Uint48],
+}
+
+impl Sight<'_> {
+    /// What is in sight so many sub-intervals later, if nothing comes: the units
+    /// that count in full, and those that are weighted.
+    fn later(&self, later: usize) -> (u64, u64) {
+        let res = self.counts.len().saturating_sub(1);
+        match res.checked_sub(self.shift.saturating_add(later)) {
+            None => (0, 0),
+            Some(cur) => (
+                sum(self.counts.get(..cur).unwrap_or_default()),
+                self.counts.get(cur).map_or(0, |count| count.get()),
+            ),
+        }
+    }
+}
+
+impl Window {
+    /// Counts newest first, at least two.
+    pub fn new(last_us: u64, period_us: u64, limit: u32, counts: &[u64]) -> Self {
+        let head = Head {
+            last_us: last_us.to_le_bytes(),
+            period: Uint48::saturating(period_us),
+            limit: limit.to_le_bytes(),
+        };
+        let len = u16::try_from(counts.len()).unwrap_or(u16::MAX);
+        let mut window = Self { counts: HeaderSlice::new(head, Uint48::default(), len) };
+        for (count, &units) in window.counts.items_mut().iter_mut().zip(counts) {
+            *count = Uint48::saturating(units);
+        }
+        window
+    }
+
+    /// Units consumed at a time, for a state that changes its shape.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let mut counts = [0; MAX_RES as usize + 1];
+        if let Some(newest) = counts.first_mut() {
+            *newest = units;
+        }
+        let counts = counts.get(..=usize::from(res(rule))).unwrap_or_default();
+        Self::new(last_us, rule.period_us(), rule.limit(), counts)
+    }
+
+    pub fn last_us(&self) -> u64 {
+        u64::from_le_bytes(self.counts.header().last_us)
+    }
+
+    pub fn period_us(&self) -> u64 {
+        self.counts.header().period.get()
+    }
+
+    /// The limit of the rule that consumed last.
+    pub fn limit(&self) -> u32 {
+        u32::from_le_bytes(self.counts.header().limit)
+    }
+
+    /// Newest first.
+    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.items().iter().map(|count| count.get())
+    }
+
+    /// Where it lies, if it has two counters.
+    #[inline]
+    pub fn block(&self) -> *const [u8] {
+        ptr::slice_from_raw_parts(self.counts.start(), OF_TWO)
+    }
+
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.header_slice(&mut self.counts);
+    }
+
+    /// Sub-intervals a window.
+    pub fn res(&self) -> u64 {
+        u64::from(self.counts.count()).saturating_sub(1).max(1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counts().all(|count| count == 0)
+    }
+
+    /// A time in ticks: for 60 of them in a microsecond, 64 bits last until the
+    /// end of the year 9999.
+    fn ticks(&self, at_us: u64) -> u64 {
+        at_us.saturating_mul(self.res())
+    }
+
+    /// Ticks in microseconds, rounded up.
+    fn micros(&self, ticks: u64) -> u64 {
+        match self.res() {
+            1 => ticks,
+            res => ticks.div_ceil(res),
+        }
+    }
+
+    fn position(&self, at_us: u64) -> Position {
+        let ticks = self.ticks(at_us);
+        let index = ticks.checked_div(self.period_us()).unwrap_or(0);
+        Position { index, elapsed: ticks.saturating_sub(index.saturating_mul(self.period_us())) }
+    }
+
+    fn sight(&self, at_us: u64) -> Sight<'_> {
+        let at = self.position(at_us);
+        let start = self.ticks(at_us).saturating_sub(at.elapsed);
+        let behind = start.saturating_sub(self.ticks(self.last_us()));
+        // Most come soon after each other, and need no division.
+        let shift = if behind == 0 { 0 } else { ceil_div(behind.into(), self.period_us()) };
+        let shift = usize::try_from(shift).unwrap_or(usize::MAX);
+        Sight { at, shift, counts: self.counts.items() }
+    }
+
+    /// `old*(w-e) + cur*w` in ticks.
+    fn load(&self, at: Position, (cur, old): (u64, u64)) -> u128 {
+        let weight = self.period_us().saturating_sub(at.elapsed);
+        product(cur, self.period_us()).wrapping_add(product(old, weight))
+    }
+
+    /// What still counts at a time, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        let sight = self.sight(at_us);
+        ceil_div(self.load(sight.at, sight.later(0)), self.period_us())
+    }
+
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        let sight = self.sight(at_us);
+        let counts = sight.later(0);
+        let limit = product(u64::from(rule.limit()), self.period_us());
+        let load = self.load(sight.at, counts);
+        let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
+        let admits_us = if fits {
+            at_us
+        } else {
+            let allowance = u64::from(rule.limit()).saturating_sub(u64::from(cost));
+            self.fits_us(&sight, counts, allowance).max(at_us)
+        };
+        Reading {
+            at_us,
+            remaining: floor_div(limit.saturating_sub(load), self.period_us()),
+            admits: Moment::At(admits_us),
+            turn_us: 0,
+        }
+    }
+
+    /// When no more than the allowance counts, which it does not do now: one
+    /// sub-interval after another is tried, the load falling all the while.
+    fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
+        for later in 0..=self.counts.items().len() {
+            if let Some(room) = allowance.checked_sub(cur) {
+                // old*(W-e) <= room*W
+                let elapsed = match old {
+                    0 => 0,
+                    old => {
+                        let weight = floor_div(product(room, self.period_us()), old);
+                        self.period_us().saturating_sub(weight)
+                    }
+                };
+                let index = sight.at.index.saturating_add(later as u64);
+                return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
+            }
+            (cur, old) = sight.later(later.saturating_add(1));
+        }
+        0
+    }
+
+    /// The counts as they are seen at a time.
+    pub fn report(&self, at_us: u64) -> WindowReport {
+        let (current, previous) = self.sight(at_us).later(0);
+        WindowReport { current, previous }
+    }
+
+    /// Counts units in the present sub-interval.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        let shift = self.sight(at_us).shift;
+        let head = self.counts.header_mut();
+        head.last_us = at_us.to_le_bytes();
+        head.limit = rule.limit().to_le_bytes();
+        let counts = self.counts.items_mut();
+        if shift > 0 {
+            let shift = shift.min(counts.len());
+            counts.rotate_right(shift);
+            if let Some(passed) = counts.get_mut(..shift) {
+                passed.fill(Uint48::default());
+            }
+        }
+        if let Some(newest) = counts.first_mut() {
+            *newest = Uint48::saturating(newest.get().saturating_add(u64::from(cost)));
+        }
+    }
+
+    /// Gives units back, newest first, of the counters still in sight.
+    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
+        let shift = self.sight(at_us).shift;
+        let counts = self.counts.items_mut();
+        let in_sight = counts.len().saturating_sub(shift);
+        let mut left = u64::from(units);
+        for count in counts.iter_mut().take(in_sight) {
+            let back = left.min(count.get());
+            *count = Uint48::saturating(count.get().saturating_sub(back));
+            left = left.saturating_sub(back);
+        }
+        u64::from(units).saturating_sub(left)
+    }
+
+    pub fn clears(&self) -> Moment {
+        let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
+        let counts = self.counts.items().len().saturating_sub(age);
+        let out_of_sight = self.position(self.last_us()).index.saturating_add(counts as u64);
+        Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
+    }
+}
+
+fn sum(counts: &[Uint48]) -> u64 {
+    counts.iter().fold(0, |total, count| total.saturating_add(count.get()))
+}
+
+fn res(rule: &Rule) -> u8 {
+    match rule.algorithm() {
+        Algorithm::Window { res } => res,
+        _ => 1,
+    }
+}

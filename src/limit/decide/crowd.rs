@@ -1,0 +1,70 @@
+//! How many states a key may hold: clients choose the names of rules, and every
+//! check walks all states of its key.
+//!
+//! Only a check that makes a state can go too far, and what it makes and drops
+//! is known exactly once it is recorded. That is tried on a copy of the states,
+//! but only where it could matter: a check whose rules have a state, or a key
+//! with room for one more a rule, costs no copy. What a primary did is recorded
+//! without a question, on replicas and from files.
+
+use crate::limit::value::limiter::{Change, Check, Limiter};
+use crate::rule::Rule;
+use std::fmt;
+
+/// A check would leave a key with too many states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// Which key of the check.
+    pub part: usize,
+    /// How many states it would hold.
+    pub states: usize,
+    /// How many it may hold.
+    pub max: usize,
+}
+
+impl fmt::Display for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { states, max, .. } = self;
+        write!(
+            f,
+            "{states} states, expected at most {max} (ratelimit.max-states); \
+             use fewer names and periods of rules for one key, or RL.RESET it"
+        )
+    }
+}
+
+impl Limiter {
+    /// Whether a check with so many rules might leave too many states.
+    #[inline]
+    pub(crate) fn is_near_crowd(&self, rules: usize, max_states: usize) -> bool {
+        self.states().len().saturating_add(rules) > max_states
+    }
+
+    /// Whether a check may do this to the key.
+    #[cold]
+    pub(crate) fn has_room(
+        &self,
+        check: &Check<'_>,
+        change: Change,
+        max_states: usize,
+    ) -> Result<(), Crowd> {
+        let consumes = |rule: &&Rule| match change {
+            Change::Admitted => true,
+            Change::Charged => rule.counts_all(),
+            Change::Nothing | Change::HistoryOnly(_) => false,
+        };
+        if check.rules.iter().filter(consumes).all(|rule| self.state_of(rule).is_some()) {
+            return Ok(());
+        }
+        let held = self.states().len();
+        let mut copy = Self::from_parts(self.states().to_vec(), None, None);
+        copy.record(&Check { meta: None, ..*check }, change);
+        let states = copy.states().len();
+        // A key that holds more already, loaded or since the setting was
+        // lowered, must not grow.
+        if states > max_states.max(held) {
+            return Err(Crowd { part: 0, states, max: max_states });
+        }
+        Ok(())
+    }
+}

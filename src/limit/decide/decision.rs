@@ -1,0 +1,101 @@
+//! What one rule, or a whole check, says.
+
+use crate::limit::algorithm::reading::{Moment, Reading, Span};
+use crate::limit::value::limiter::Check;
+use crate::rule::Rule;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed,
+    Limited,
+    Blocked,
+}
+
+impl Verdict {
+    /// As replied: 0, 1 or 2.
+    #[must_use]
+    pub const fn code(self) -> i64 {
+        match self {
+            Self::Allowed => 0,
+            Self::Limited => 1,
+            Self::Blocked => 2,
+        }
+    }
+}
+
+/// The five integers of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub verdict: Verdict,
+    /// The most units that pass at once; -1 where no rule decided.
+    pub limit: i64,
+    /// Units that would be allowed right now; -1 where no rule decided.
+    pub remaining: i64,
+    /// Denied: ask again after this. Allowed: proceed after this. -1: never.
+    pub wait_ms: i64,
+    /// Until nothing is consumed; -1: never.
+    pub reset_ms: i64,
+}
+
+impl Decision {
+    /// No rule had a say.
+    pub(crate) const UNDECIDED: Self =
+        Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
+
+    /// A block answered.
+    pub(crate) const fn blocked(left_ms: i64) -> Self {
+        let verdict = Verdict::Blocked;
+        Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
+    }
+
+    /// What a rule says of a cost, given what it read, but for the reset, which
+    /// depends on what is consumed.
+    #[inline(always)]
+    pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
+        let admits = if !rule.can_ever_admit(check.cost) {
+            Moment::Never
+        } else if rule.limit() == 0 {
+            Moment::At(check.now_us)
+        } else {
+            reading.admits
+        };
+        let wait = match admits {
+            // A state that stands still admits at a time the clock has yet to
+            // reach: now.
+            Moment::At(us) if us <= reading.at_us => Span::Micros(0),
+            moment => moment.after(check.now_us),
+        };
+        // With a limit of 0 only nothing passes, and nothing queues for no turn.
+        let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
+        let (verdict, wait) = match wait {
+            Span::Micros(0) => (Verdict::Allowed, Moment::At(turn_us).after(check.now_us)),
+            wait => (Verdict::Limited, wait),
+        };
+        Self {
+            verdict,
+            limit: units(rule.capacity()),
+            remaining: units(if rule.limit() == 0 { 0 } else { reading.remaining }),
+            wait_ms: wait.millis(),
+            reset_ms: 0,
+        }
+    }
+
+    /// The cost was consumed.
+    #[inline]
+    pub(crate) fn take(&mut self, cost: u32) {
+        self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
+    }
+}
+
+/// Waits in order of length: never is longest.
+pub(crate) const fn length(wait_ms: i64) -> i64 {
+    if wait_ms < 0 { i64::MAX } else { wait_ms }
+}
+
+pub(crate) fn longer(a_ms: i64, b_ms: i64) -> i64 {
+    if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
+}
+
+fn units(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

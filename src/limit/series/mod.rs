@@ -1,0 +1,400 @@
+//! A series of timestamps with weights: the memory of the sliding log.
+//!
+//! ```text
+//! | newest, width, front, len ... | . | . |t_0|t_1|t_2|t_3| . |   a ring of entries
+//!                                         ^front        len = 4
+//! age of an entry = (newest - its bytes) modulo 2^(8 * width)
+//! ```
+//!
+//! The whole series is one block of memory, which is what a check waits for.
+//!
+//! An entry is the low bytes of its time, in microseconds: as many as the span
+//! from the oldest entry to the newest needs. 4 bytes tell times within 71
+//! minutes apart, 5 within 12.7 days, 6 within years. The newest time is kept
+//! whole and makes the others whole again. Low bytes, unlike differences from
+//! entry to entry, give random access, so that counting a window is one search,
+//! and next to none where requests come evenly.
+//!
+//! An entry that makes the span too long widens all entries, which copies them.
+//! They become narrower only when the ring is copied anyway, to grow or to
+//! shrink: so the copying of a ring is paid for by the entries that came or went
+//! since it was copied last.
+//!
+//! Entries of one unit, nearly all there are, store no weight. The first other
+//! one adds a running total beside each entry, so that a sum of weights stays
+//! one subtraction; a total may wrap, as only differences are read.
+//!
+//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base
+//! after each long gap: a request every half hour took 16 bytes), differences
+//! (a scan to count), a counter tree (memory and pointers for what a search
+//! does).
+
+mod entries;
+mod extras;
+mod layout;
+pub mod needs;
+mod search;
+mod trim;
+
+use self::entries::{Entries, Width, at_width, mask, position};
+use self::extras::{Extras, Weights};
+pub use self::layout::Extent;
+use self::layout::{Head, Newest, USUAL, ring_for};
+use self::needs::{PackedNeeds, PastNeeds};
+use super::algorithm::exact::{floor_div, product};
+use super::heap::HeapVisitor;
+use crate::header_slice::HeaderSlice;
+use std::ptr;
+
+/// Bytes of an entry where the oldest and the newest are this far apart.
+pub fn entry_bytes(span_us: u64) -> u64 {
+    Width::for_span(span_us).bytes().into()
+}
+
+/// Entries in time order, oldest first.
+#[derive(Clone, Debug)]
+pub struct Series {
+    ring: HeaderSlice<Head, u8>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self::with_ring(Head::default(), ring_for(1, Width::Four))
+    }
+}
+
+impl Series {
+    fn with_ring(head: Head, bytes: u32) -> Self {
+        Self { ring: HeaderSlice::new(head, 0, bytes) }
+    }
+
+    /// An empty series with room for these entries and no more than that;
+    /// `None` if there is not that much memory.
+    pub fn with_room(extent: Extent) -> Option<Self> {
+        let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
+        let head = Head { newest: Newest::new(0, width), ..Head::default() };
+        let bytes = ring_for(extent.entries, width);
+        let mut series = Self { ring: HeaderSlice::try_new(head, 0, bytes)? };
+        if extent.weighted {
+            let weights = Weights::with_room(extent.entries).ok()?;
+            series.extras_or_new().weights = Some(weights);
+        }
+        Some(series)
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        self.ring.header()
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.ring.header_mut()
+    }
+
+    /// The block, to prefetch it. Its length is a guess: the true one stands in
+    /// the block itself.
+    #[inline]
+    pub fn block(&self) -> *const [u8] {
+        ptr::slice_from_raw_parts(self.ring.start(), USUAL)
+    }
+
+    /// The needs of the log that owns this series.
+    #[inline]
+    pub fn needs(&self) -> PackedNeeds {
+        self.head().needs
+    }
+
+    pub fn set_needs(&mut self, needs: PackedNeeds) {
+        self.head_mut().needs = needs;
+    }
+
+    pub fn past_needs(&self) -> &[PastNeeds] {
+        self.extras().map_or(&[], |extras| &extras.past)
+    }
+
+    /// For the owner to change.
+    pub fn past_needs_mut(&mut self) -> &mut Vec<PastNeeds> {
+        &mut self.extras_or_new().past
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.head().len == 0
+    }
+
+    fn extras(&self) -> Option<&Extras> {
+        self.head().extras.as_deref()
+    }
+
+    fn extras_mut(&mut self) -> Option<&mut Extras> {
+        self.head_mut().extras.as_deref_mut()
+    }
+
+    fn extras_or_new(&mut self) -> &mut Extras {
+        self.head_mut().extras.get_or_insert_default()
+    }
+
+    fn weights(&self) -> Option<&Weights> {
+        self.extras()?.weights.as_ref()
+    }
+
+    fn weights_mut(&mut self) -> Option<&mut Weights> {
+        self.extras_mut()?.weights.as_mut()
+    }
+
+    pub fn charged(&self) -> Option<&Self> {
+        self.extras()?.charged.as_ref()
+    }
+
+    pub fn charged_mut(&mut self) -> Option<&mut Self> {
+        self.extras_mut()?.charged.as_mut()
+    }
+
+    pub fn set_charged(&mut self, charged: Self) {
+        self.extras_or_new().charged = Some(charged);
+    }
+
+    /// The series of charged denials; an empty one if there were none yet.
+    pub fn charged_or_new(&mut self) -> &mut Self {
+        self.extras_or_new().charged.get_or_insert_default()
+    }
+
+    /// Frees the extras if they hold nothing.
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.extras_mut().is_some_and(|extras| !extras.tidy()) {
+            self.head_mut().extras = None;
+        }
+    }
+
+    fn width(&self) -> Width {
+        self.head().newest.width()
+    }
+
+    #[inline(always)]
+    fn entries<const W: usize>(&self) -> Entries<'_, W> {
+        let head = self.head();
+        let (front, newest_us) = (head.front as usize, head.newest.us());
+        Entries { ring: self.ring.items(), front, newest_us }
+    }
+
+    /// How much older an entry is than the newest.
+    #[inline]
+    fn age(&self, index: u32) -> u64 {
+        at_width!(self.width(), W => self.entries::<W>().age(index))
+    }
+
+    /// An entry's time; `index < len`, 0 is the oldest.
+    pub fn time(&self, index: u32) -> u64 {
+        self.head().newest.us().saturating_sub(self.age(index))
+    }
+
+    pub fn len(&self) -> u64 {
+        u64::from(self.head().len)
+    }
+
+    pub fn oldest_us(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.time(0))
+    }
+
+    pub fn newest_us(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.head().newest.us())
+    }
+
+    /// Units before an entry, counted from an arbitrary start.
+    fn before(&self, index: u32) -> u32 {
+        match self.weights() {
+            None => index,
+            Some(weights) => weights.before(index),
+        }
+    }
+
+    /// Units of an entry.
+    pub fn weight(&self, index: u32) -> u32 {
+        self.before(index.saturating_add(1)).wrapping_sub(self.before(index))
+    }
+
+    /// Units of the entries from `index` on.
+    pub fn units_from(&self, index: u32) -> u64 {
+        u64::from(self.before(self.head().len).wrapping_sub(self.before(index)))
+    }
+
+    pub fn units(&self) -> u64 {
+        self.units_from(0)
+    }
+
+    /// The first entry for which `later` holds, which must hold for all after
+    /// it too; `len` if it holds for none.
+    pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
+        search::first_where(self.head().len, guess, later)
+    }
+
+    /// The first entry later than a time.
+    #[inline]
+    fn first_after(&self, time_us: u64) -> u32 {
+        match self.age_at(time_us) {
+            None => self.head().len,
+            Some(age) => at_width!(self.width(), W => self.first_younger::<W>(age)),
+        }
+    }
+
+    /// The age of an entry at a time, if the newest is later.
+    #[inline]
+    fn age_at(&self, time_us: u64) -> Option<u64> {
+        self.head().newest.us().checked_sub(time_us).filter(|&age| age > 0)
+    }
+
+    /// The first entry younger than an age, which the newest is; guessed as if
+    /// they had come evenly.
+    #[inline]
+    fn first_younger<const W: usize>(&self, age: u64) -> u32 {
+        let entries = self.entries::<W>();
+        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
+        let oldest = entries.age(0);
+        let Some(older) = oldest.checked_sub(age) else { return 0 };
+        let guess = floor_div(product(older, last.into()), oldest);
+        let guess = u32::try_from(guess).unwrap_or(last);
+        self.first_where(guess, |index| entries.age(index) < age)
+    }
+
+    /// Units of the entries later than a time; of all without one.
+    pub fn units_after(&self, time_us: Option<u64>) -> u64 {
+        match time_us {
+            None => self.units(),
+            Some(time_us) => self.units_from(self.first_after(time_us)),
+        }
+    }
+
+    /// The entry that holds the `nth` newest unit, counted from 1.
+    pub fn entry_of_newest(&self, nth: u64) -> Option<u32> {
+        if nth == 0 || nth > self.units() {
+            return None;
+        }
+        if self.weights().is_none() {
+            return self.head().len.checked_sub(u32::try_from(nth).ok()?);
+        }
+        // The last entry with at least `nth` units from it on.
+        let older = self.units().saturating_sub(nth);
+        let guess = floor_div(product(older, self.len()), self.units());
+        let guess = u32::try_from(guess).unwrap_or(u32::MAX);
+        self.first_where(guess, |index| self.units_from(index) < nth).checked_sub(1)
+    }
+
+    /// Adds an entry, not earlier than the newest.
+    #[inline]
+    pub fn push(&mut self, time_us: u64, weight: u32) {
+        if weight == 0 {
+            return;
+        }
+        if weight != 1 && self.weights().is_none() {
+            let ones = Weights::ones(self.head().len);
+            self.extras_or_new().weights = Some(ones);
+        }
+        let time_us = time_us.min(Newest::MAX_US).max(self.head().newest.us());
+        if !at_width!(self.width(), W => self.append::<W>(time_us)) {
+            self.make_room_for(time_us);
+            at_width!(self.width(), W => self.append::<W>(time_us));
+        }
+        if let Some(weights) = self.weights_mut() {
+            weights.push(weight);
+        }
+    }
+
+    /// Adds an entry as wide as the others are. Whether there was room, for it
+    /// and for its time.
+    #[inline(always)]
+    fn append<const W: usize>(&mut self, time_us: u64) -> bool {
+        let (len, front) = (self.head().len, self.head().front as usize);
+        let entries = self.entries::<W>();
+        if len > 0 {
+            let span = time_us.wrapping_sub(entries.newest_us).wrapping_add(entries.age(0));
+            if span > mask(W) || (len as usize).wrapping_mul(W) >= entries.ring.len() {
+                return false;
+            }
+        }
+        let start = position(entries.ring.len(), front, len, W);
+        entries::write::<W>(self.ring.items_mut(), start, time_us);
+        let newest = Newest::new(time_us, self.width());
+        let head = self.head_mut();
+        head.len = len.saturating_add(1);
+        head.newest = newest;
+        true
+    }
+
+    /// Moves to a ring with room for another entry, as wide as its time needs.
+    #[cold]
+    fn make_room_for(&mut self, time_us: u64) {
+        let span = time_us.saturating_sub(self.time(0));
+        self.resize(self.head().len.saturating_add(1), Width::for_span(span));
+        let used = self.head().len.saturating_mul(self.width().bytes());
+        if used >= self.ring.count() {
+            // Four gigabytes of entries: the oldest goes.
+            self.drop_front(1);
+        }
+    }
+
+    /// Moves to another ring, with room for so many entries of a width.
+    fn resize(&mut self, entries: u32, width: Width) {
+        let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
+        if width == self.width() {
+            let (front, wrapped) = self.runs();
+            let ring = other.ring.items_mut().iter_mut();
+            for (byte, old) in ring.zip(front.iter().chain(wrapped)) {
+                *byte = *old;
+            }
+        } else {
+            for index in 0..self.head().len {
+                let time_us = self.time(index);
+                let ring = other.ring.items_mut();
+                at_width!(width, W => {
+                    let start = position(ring.len(), 0, index, W);
+                    entries::write::<W>(ring, start, time_us);
+                });
+            }
+        }
+        let head = std::mem::take(self.head_mut());
+        let newest = Newest::new(head.newest.us(), width);
+        *other.head_mut() = Head { newest, front: 0, ..head };
+        *self = other;
+    }
+
+    /// The bytes of the entries, oldest first, in the two runs in which they lie
+    /// in the ring.
+    fn runs(&self) -> (&[u8], &[u8]) {
+        let used = self.head().len.saturating_mul(self.width().bytes()) as usize;
+        let start = self.head().front as usize;
+        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
+        let front = front.get(..used).unwrap_or(front);
+        (front, wrapped.get(..used.saturating_sub(front.len())).unwrap_or_default())
+    }
+
+    /// Each entry's time and weight, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
+        (0..self.head().len).map(|index| (self.time(index), self.weight(index)))
+    }
+
+    /// Shows each heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.header_slice(&mut self.ring);
+        let Some(extras) = &mut self.head_mut().extras else { return };
+        to.boxed(extras);
+        extras.visit_heap(to);
+    }
+}
+
+/// Equal series hold equal entries, needs and charged denials; width, capacity and
+/// place in the ring may differ.
+impl PartialEq for Series {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len()
+            && self.needs() == other.needs()
+            && self.past_needs() == other.past_needs()
+            && self.iter().eq(other.iter())
+            && self.charged() == other.charged()
+    }
+}
+
+impl Eq for Series {}
+
+#[cfg(test)]
+mod tests;

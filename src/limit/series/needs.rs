@@ -1,0 +1,279 @@
+//! What a log has to keep: what the rules that consume from it can see.
+//!
+//! ```text
+//!                 1d, 5 units                      a login, once
+//!   100/s  100/s  100/s  100/s  ...                everything else
+//!   |<- kept: 1d, 100 units ->|                    until a day after the login
+//! ```
+//!
+//! A rule sees the newest units up to its limit, no older than its window. All
+//! log rules of a key share one log, so the log keeps the longest window and the
+//! largest limit of the checks that consume from it. A check's needs are
+//! remembered until its longest window has passed since it last consumed: by
+//! then, all requests that it let pass have left its windows.
+//!
+//! Nearly every log has one kind of caller, whose needs fit into eight bytes
+//! beside the entries. Only a log with callers of several kinds keeps a list:
+//! the needs of checks before the latest, at most [`MOST_PAST`], without those
+//! that the latest covers.
+
+use crate::rule::{Kind, MAX_UNITS, Rule};
+
+/// What the log rules of one check need of the log together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The longest window, 0 if there is no log rule.
+    pub window_us: u64,
+    /// The largest limit.
+    pub units: u32,
+    /// Some rule counts admitted requests only, so that charged denials must
+    /// not push those out.
+    pub admitted: bool,
+}
+
+impl Needs {
+    /// More units than any limit: stands for limits that are not known, in a log
+    /// that was saved by a version that did not save them.
+    pub const ALL_UNITS: u32 = (1 << 30) - 1;
+
+    pub fn of(rules: &[Rule]) -> Self {
+        let mut needs = Self::default();
+        for rule in rules.iter().filter(|rule| rule.kind() == Kind::Log) {
+            needs.window_us = needs.window_us.max(rule.period_us());
+            needs.units = needs.units.max(rule.limit());
+            needs.admitted |= !rule.counts_all();
+        }
+        needs
+    }
+
+    /// How far the clock may step back before the state of one of the rules is
+    /// forgotten. The log is one state for all its rules: the longest of their
+    /// windows.
+    pub fn window_us_of(self, rule: &Rule) -> u64 {
+        if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
+    }
+
+    /// Units of admitted requests that charged denials must not push out.
+    pub const fn admitted_units(self) -> u32 {
+        if self.admitted { self.units } else { 0 }
+    }
+
+    const fn covers(self, other: Self) -> bool {
+        self.window_us >= other.window_us
+            && self.units >= other.units
+            && self.admitted_units() >= other.admitted_units()
+    }
+
+    /// In eight bytes. Windows beyond 24 days are rounded up to a second.
+    #[inline]
+    pub fn pack(self) -> PackedNeeds {
+        let units = self.units | if self.admitted { PackedNeeds::ADMITTED } else { 0 };
+        PackedNeeds { window: Window::new(self.window_us), units }
+    }
+}
+
+/// [`Needs`] as a log keeps them beside its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackedNeeds {
+    window: Window,
+    /// The largest limit, and [`Self::ADMITTED`].
+    units: u32,
+}
+
+const _: () = assert!(MAX_UNITS < Needs::ALL_UNITS && Needs::ALL_UNITS < PackedNeeds::ADMITTED);
+
+impl PackedNeeds {
+    const ADMITTED: u32 = 1 << 30;
+
+    #[inline]
+    pub fn unpack(self) -> Needs {
+        Needs {
+            window_us: self.window.micros(),
+            units: self.units & !Self::ADMITTED,
+            admitted: self.units & Self::ADMITTED != 0,
+        }
+    }
+}
+
+/// A window's length in 4 bytes: exact to the millisecond up to 24 days,
+/// rounded up to a second beyond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Window(u32);
+
+impl Window {
+    const SECONDS: u32 = 1 << 31;
+
+    #[inline]
+    fn new(us: u64) -> Self {
+        match u32::try_from(us.div_ceil(1_000)) {
+            Ok(ms) if ms < Self::SECONDS => Self(ms),
+            _ => Self(u32::try_from(us.div_ceil(1_000_000)).unwrap_or(0) | Self::SECONDS),
+        }
+    }
+
+    fn micros(self) -> u64 {
+        let count = u64::from(self.0 & !Self::SECONDS);
+        count.saturating_mul(if self.0 & Self::SECONDS == 0 { 1_000 } else { 1_000_000 })
+    }
+}
+
+/// How many needs of earlier checks a log remembers one by one.
+pub const MOST_PAST: usize = 8;
+
+/// The needs of an earlier check, and until when they are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastNeeds {
+    pub needs: PackedNeeds,
+    /// Unix microseconds.
+    pub until_us: u64,
+}
+
+impl PastNeeds {
+    /// Needs that keep at least as much as both, and for as long as both.
+    fn or(self, other: Self) -> Self {
+        let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
+        let needs = Needs {
+            window_us: ours.window_us.max(theirs.window_us),
+            units: ours.units.max(theirs.units),
+            admitted: ours.admitted || theirs.admitted,
+        };
+        Self { needs: needs.pack(), until_us: self.until_us.max(other.until_us) }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.until_us >= other.until_us && self.needs.unpack().covers(other.needs.unpack())
+    }
+}
+
+/// Updates the list of past needs when a check consumes: adds those of the check
+/// that consumed before it, and drops those that have ended or that the latest
+/// covers.
+pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
+    // With the window rounded, as those of the list are.
+    let latest = latest.pack().unpack();
+    if !past.iter().any(|past| past.covers(&previous)) {
+        past.push(previous);
+    }
+    past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
+    while past.len() > MOST_PAST {
+        // Merge the two that end first: the merged needs keep more than either, and
+        // these do so for the shortest time.
+        past.sort_by_key(|past| past.until_us);
+        let first = past.remove(0);
+        if let Some(second) = past.first_mut() {
+            *second = second.or(first);
+        }
+    }
+}
+
+/// What a log keeps for several checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub window_us: u64,
+    pub units: u64,
+    /// Of admitted requests.
+    pub admitted_units: u64,
+}
+
+impl Kept {
+    pub fn of(latest: Needs, past: &[PastNeeds]) -> Self {
+        let kept = Self {
+            window_us: latest.window_us,
+            units: latest.units.into(),
+            admitted_units: latest.admitted_units().into(),
+        };
+        past.iter().map(|past| past.needs.unpack()).fold(kept, |kept, needs| Self {
+            window_us: kept.window_us.max(needs.window_us),
+            units: kept.units.max(needs.units.into()),
+            admitted_units: kept.admitted_units.max(needs.admitted_units().into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{DAY_US, MAX_PERIOD_US, SECOND_US};
+    use proptest::prelude::*;
+
+    fn needs(window_us: u64, units: u32) -> Needs {
+        Needs { window_us, units, admitted: true }
+    }
+
+    fn past(window_us: u64, units: u32, until_us: u64) -> PastNeeds {
+        PastNeeds { needs: needs(window_us, units).pack(), until_us }
+    }
+
+    proptest! {
+        #[test]
+        fn packing_never_shortens_a_window(
+            window_us in 0..=MAX_PERIOD_US,
+            units in 0..=Needs::ALL_UNITS,
+            admitted: bool,
+        ) {
+            let needs = Needs { window_us, units, admitted };
+            let unpacked = needs.pack().unpack();
+            prop_assert!((window_us..window_us + SECOND_US).contains(&unpacked.window_us));
+            prop_assert_eq!(Needs { window_us, ..unpacked }, needs);
+        }
+
+        #[test]
+        fn the_list_is_bounded_and_keeps_what_is_needed(
+            checks in prop::collection::vec((1..100_000u64, 1..1_000u32, 1..1_000_000u64), 1..60),
+        ) {
+            let mut list = Vec::new();
+            let mut previous = None;
+            let (mut at_us, mut all) = (0, Vec::new());
+            for (window_ms, units, gap_us) in checks {
+                at_us += gap_us;
+                let latest = needs(window_ms * 1_000, units);
+                if let Some(previous) = previous {
+                    remember(&mut list, previous, latest, at_us);
+                }
+                let last = past(latest.window_us, units, at_us + latest.window_us);
+                previous = Some(last);
+                all.push(last);
+                prop_assert!(list.len() <= MOST_PAST);
+                let kept = Kept::of(latest, &list);
+                for past in all.iter().filter(|past| past.until_us > at_us) {
+                    let needs = past.needs.unpack();
+                    prop_assert!(kept.window_us >= needs.window_us);
+                    prop_assert!(kept.units >= u64::from(needs.units));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn covered_and_ended_needs_are_forgotten() {
+        let mut list = vec![past(DAY_US, 5, 100), past(SECOND_US, 9, 200)];
+        remember(&mut list, past(2 * SECOND_US, 3, 300), needs(SECOND_US, 10), 100);
+        assert_eq!(list, [past(2 * SECOND_US, 3, 300)]);
+        remember(&mut list, past(2 * SECOND_US, 3, 250), needs(SECOND_US, 10), 100);
+        assert_eq!(list.len(), 1, "a shorter memory of equal needs");
+        remember(&mut list, past(SECOND_US, 10, 300), needs(3 * SECOND_US, 10), 100);
+        assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_rounded_window_covers_itself() {
+        let needs = needs(30 * DAY_US + 1_000, 5);
+        let previous = PastNeeds { needs: needs.pack(), until_us: 200 };
+        let mut list = Vec::new();
+        remember(&mut list, previous, needs, 100);
+        assert_eq!(list, []);
+    }
+
+    #[test]
+    fn a_full_list_merges_the_needs_that_end_first() {
+        let most = MOST_PAST as u64;
+        // The longer a window, the smaller the limit: none covers another.
+        let of = |i: u64| past((20 - i) * SECOND_US, 100 + i as u32, 1_000 + i);
+        let mut list: Vec<_> = (1..most).rev().map(of).collect();
+        let denied = Needs { window_us: 10 * SECOND_US, units: 200, admitted: false };
+        list.push(PastNeeds { needs: denied.pack(), until_us: 999 });
+        remember(&mut list, of(most), needs(SECOND_US, 1), 0);
+        let merged = past(19 * SECOND_US, 200, 1_001);
+        assert_eq!(list, [vec![merged], (2..=most).map(of).collect()].concat());
+    }
+}

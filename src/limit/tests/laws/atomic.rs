@@ -1,0 +1,84 @@
+//! All or nothing: a check consumes its cost from every rule or from none, and
+//! a denied one leaves no trace, unless a rule counts all or bans.
+
+use super::rules::rule_set;
+use super::traffic::{Action, Call, changing, cost};
+use super::{cases, check, peek};
+use crate::limit::{Change, Check, Limiter, Verdict, encode};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn consumed_from_all_or_none(traffic in changing(5, 50)) {
+        let mut limiter = Limiter::default();
+        for Call { rules, now_us, action } in traffic.calls() {
+            let Action::Check(cost) = action else { continue };
+            let (_, before) = peek(&limiter, rules, cost, now_us);
+            let saved = encode(&limiter);
+            let (outcome, said) = check(&mut limiter, rules, cost, now_us);
+            let (_, after) = peek(&limiter, rules, cost, now_us);
+            match outcome.change {
+                Change::Nothing => {
+                    let changed = encode(&limiter) != saved;
+                    prop_assert_eq!(changed, outcome.ban.is_some() || outcome.ban_shortened);
+                    prop_assert!(cost == 0 || outcome.summary.verdict != Verdict::Allowed);
+                }
+                Change::Admitted => {
+                    prop_assert_eq!(outcome.summary.verdict, Verdict::Allowed);
+                    for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
+                        // A shadow that does not fit has nothing left.
+                        let left = (before.remaining - i64::from(cost)).max(0);
+                        prop_assert_eq!(after.remaining, left, "{}", rule);
+                    }
+                }
+                Change::HistoryOnly(_) => prop_assert!(false, "no META was given"),
+                Change::Charged => {
+                    prop_assert_eq!(outcome.summary.verdict, Verdict::Limited);
+                    if outcome.ban.is_none() {
+                        prop_assert_eq!(&said, &after);
+                        for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
+                            if !rule.counts_all() {
+                                prop_assert_eq!(before.remaining, after.remaining, "{}", rule);
+                            }
+                            prop_assert!(
+                                before.verdict == Verdict::Allowed
+                                    || after.verdict == Verdict::Limited,
+                                "a charge made {} admit", rule
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Several keys: who peeks at all and records on all, if all admit, has
+    /// the answer of a check for each.
+    #[test]
+    fn a_peek_says_what_a_check_would(traffic in changing(5, 50)) {
+        let mut limiter = Limiter::default();
+        for Call { rules, now_us, action } in traffic.calls() {
+            let Action::Check(cost) = action else { continue };
+            let (peeked, _) = peek(&limiter, rules, cost, now_us);
+            let (checked, _) = check(&mut limiter, rules, cost, now_us);
+            prop_assert_eq!(peeked.summary.verdict, checked.summary.verdict);
+            if peeked.summary.verdict == Verdict::Allowed {
+                prop_assert_eq!(peeked.summary.wait_ms, checked.summary.wait_ms);
+            } else if checked.change == Change::Nothing && checked.ban.is_none() {
+                prop_assert_eq!(peeked.summary, checked.summary);
+            }
+        }
+    }
+
+    #[test]
+    fn an_untouched_key_admits_what_fits(rules in rule_set(5), cost in cost(), now_us: u32) {
+        let (outcome, _) = peek(&Limiter::default(), &rules, cost, now_us.into());
+        let fits = rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(cost));
+        prop_assert_eq!(outcome.summary.verdict == Verdict::Allowed, fits);
+        let mut limiter = Limiter::default();
+        limiter.record(&Check { rules: &rules, cost: 0, now_us: now_us.into(), meta: None }, Change::Admitted);
+        prop_assert!(limiter.is_empty());
+    }
+}

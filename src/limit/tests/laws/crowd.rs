@@ -1,0 +1,111 @@
+//! A key never comes to hold more states than it may, and a check that would
+//! make it do so changes nothing.
+
+use super::traffic::{Action, Call, changing};
+use super::{act, cases};
+use crate::limit::{self, Change, Check, Crowd, KeyCheck, Limiter, Verdict};
+use crate::parse::rules_of_line;
+use crate::rule::DAY_US;
+use proptest::prelude::*;
+
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// A key with a state a name, all of them alive for a day.
+fn crowd(names: usize) -> Limiter {
+    let mut limiter = Limiter::default();
+    for n in 0..names {
+        let rules = rules_of_line(&format!("bucket:5/d,name=n{n}"));
+        limiter.record(&Check::new(&rules, 1, START_US), Change::Admitted);
+    }
+    limiter
+}
+
+/// Checks a key that may hold three states: how many it would hold otherwise.
+fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdict, usize> {
+    let rules = rules_of_line(line);
+    let outcome = limiter.check_within(3, &Check::new(&rules, 1, now_us), &mut Vec::new());
+    outcome.map(|outcome| outcome.summary.verdict).map_err(|crowd| crowd.states)
+}
+
+#[test]
+fn only_checks_that_make_a_state_are_refused() {
+    let mut limiter = crowd(3);
+    let mut check = |line: &str| within_three(&mut limiter, line, START_US);
+    for (line, answer) in [
+        ("bucket:5/d,name=n1", Ok(Verdict::Allowed)),
+        ("bucket:5/d,name=n1 bucket:5/d,name=n2", Ok(Verdict::Allowed)),
+        // One state takes the place of another.
+        ("window:5/d,name=n2", Ok(Verdict::Allowed)),
+        ("bucket:5/d,name=new", Err(4)),
+        ("bucket:5/d,name=n1 5/h window:5/h fixed:5/h", Err(6)),
+        // A denial makes no state, unless it is charged.
+        ("bucket:0/d,name=new", Ok(Verdict::Limited)),
+        ("bucket:0/d,name=n1 5/h", Ok(Verdict::Limited)),
+        ("bucket:5/d,name=n0,count=all", Ok(Verdict::Allowed)),
+    ] {
+        assert_eq!(check(line), answer, "{line}");
+    }
+    let rules = rules_of_line("bucket:1/d,name=n0 fixed:9/d,count=all,name=new");
+    let asked = Check::new(&rules, 1, START_US);
+    let charged = limiter.check_within(3, &asked, &mut Vec::new());
+    assert_eq!(charged, Err(Crowd { part: 0, states: 4, max: 3 }));
+}
+
+#[test]
+fn states_that_a_new_one_drops_do_not_count() {
+    let mut limiter = crowd(3);
+    assert_eq!(within_three(&mut limiter, "5/h", START_US + 2 * DAY_US), Err(4));
+    assert_eq!(within_three(&mut limiter, "5/h", START_US + 4 * DAY_US), Ok(Verdict::Allowed));
+    assert_eq!(limiter.states().len(), 1);
+}
+
+#[test]
+fn a_key_that_holds_more_already_is_checked_but_does_not_grow() {
+    let mut limiter = crowd(5);
+    let mut check = |line: &str| within_three(&mut limiter, line, START_US);
+    assert_eq!(check("bucket:5/d,name=n4"), Ok(Verdict::Allowed));
+    assert_eq!(check("window:5/d,name=n4"), Ok(Verdict::Allowed));
+    assert_eq!(check("5/h"), Err(6));
+}
+
+proptest! {
+    #![proptest_config(cases(3_000))]
+
+    #[test]
+    fn a_check_is_refused_exactly_if_it_would_leave_too_many(
+        traffic in changing(5, 50),
+        max in 1..6usize,
+    ) {
+        let mut limiter = Limiter::default();
+        for Call { rules, now_us, action } in traffic.calls() {
+            let Action::Check(cost) = action else {
+                act(&mut limiter, rules, now_us, action);
+                continue;
+            };
+            let check = Check::new(rules, cost, now_us);
+            let (before, mut free) = (limiter.clone(), limiter.clone());
+            let (mut decisions, mut free_decisions) = (Vec::new(), Vec::new());
+            let outcome = free.check(&check, &mut free_decisions);
+            match limiter.check_within(max, &check, &mut decisions) {
+                Ok(within) => {
+                    prop_assert_eq!((within, &decisions), (outcome, &free_decisions));
+                    prop_assert_eq!(&limiter, &free);
+                    prop_assert!(limiter.states().len() <= max);
+                }
+                Err(crowd) => {
+                    prop_assert_eq!(&limiter, &before);
+                    prop_assert_eq!(crowd, Crowd { part: 0, states: free.states().len(), max });
+                    prop_assert!(crowd.states > max);
+                }
+            }
+            // Of several keys, none is changed if one of them is refused.
+            let mut other = Limiter::default();
+            let mut again = before.clone();
+            let mut parts = [KeyCheck::new(&mut other, check), KeyCheck::new(&mut again, check)];
+            if limit::check(&mut parts, max, &mut decisions).is_err() {
+                prop_assert!(parts.iter().all(|part| part.change() == Change::Nothing));
+                prop_assert_eq!((other, again), (Limiter::default(), before));
+            }
+        }
+    }
+}

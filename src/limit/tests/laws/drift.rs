@@ -1,0 +1,97 @@
+//! Nothing drifts: a flood of ten million requests against odd rates, and what
+//! was admitted is what the definition says, after every one of them.
+
+use super::{rule, spec};
+use crate::limit::tests::naive::window::Window;
+use crate::limit::{Check, Limiter, Verdict};
+use crate::rule::Kind;
+use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
+
+const REQUESTS: u64 = 10_000_000;
+/// Requests come this close: closer than any of the rates below.
+const GAP_US: u64 = 7_919;
+/// 7/13s
+const LIMIT: u64 = 7;
+const WINDOW_US: u64 = 13 * SECOND_US;
+const START_US: u64 = 1_700_000_000_123_457;
+
+/// Floods one rule, and compares what passed so far with what should have,
+/// given the number of requests so far and the time since the first.
+fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
+    let rules = [rule];
+    let mut limiter = Limiter::default();
+    let mut decisions = Vec::with_capacity(1);
+    let mut admitted = 0u64;
+    for request in 0..REQUESTS {
+        let elapsed_us = request * GAP_US;
+        let check = Check { rules: &rules, cost: 1, now_us: START_US + elapsed_us, meta: None };
+        let outcome = limiter.check(&check, &mut decisions);
+        admitted += u64::from(outcome.summary.verdict == Verdict::Allowed);
+        assert_eq!(admitted, expected(request + 1, elapsed_us), "after {elapsed_us} us");
+    }
+}
+
+/// `n` units at once, and from then on one for every one that drained.
+fn drained(at_once: u64) -> impl Fn(u64, u64) -> u64 {
+    move |requests, elapsed_us| requests.min(at_once + elapsed_us * LIMIT / WINDOW_US)
+}
+
+#[test]
+fn a_bucket_admits_its_burst_and_what_drains() {
+    let spec = RuleSpec { burst: Some(20), ..spec(Kind::Bucket, LIMIT, 13, Unit::Second) };
+    flood(spec.validate().unwrap(), drained(20));
+}
+
+#[test]
+fn a_queue_admits_its_places_and_what_drains() {
+    let spec = RuleSpec { queue: Some(4), ..spec(Kind::Leaky, LIMIT, 13, Unit::Second) };
+    flood(spec.validate().unwrap(), drained(5));
+}
+
+/// The log's window opens at a request: every so many of them.
+#[test]
+fn a_log_admits_its_limit_in_every_window() {
+    let per_window = WINDOW_US.div_ceil(GAP_US);
+    flood(rule(Kind::Log, LIMIT, 13, Unit::Second), |requests, _| {
+        requests / per_window * LIMIT + (requests % per_window).min(LIMIT)
+    });
+}
+
+#[test]
+fn an_interval_admits_its_burst_in_every_period() {
+    let refill = Some(crate::rule::Refill::Interval);
+    let spec = RuleSpec { refill, ..spec(Kind::Bucket, LIMIT, 13, Unit::Second) };
+    let per_window = WINDOW_US.div_ceil(GAP_US);
+    flood(spec.validate().unwrap(), |requests, _| {
+        requests / per_window * LIMIT + (requests % per_window).min(LIMIT)
+    });
+}
+
+#[test]
+fn a_fixed_window_admits_its_limit_in_every_window() {
+    let first = START_US / WINDOW_US;
+    flood(rule(Kind::Fixed, LIMIT, 13, Unit::Second), |requests, elapsed_us| {
+        let now_us = START_US + elapsed_us;
+        let (window, into_us) = (now_us / WINDOW_US - first, now_us % WINDOW_US);
+        // Every window but the present one had requests to spare.
+        window * LIMIT + (into_us / GAP_US + 1).min(LIMIT).min(requests)
+    });
+}
+
+/// There is no closed form for this one: its formula is evaluated as it
+/// stands.
+#[test]
+fn a_sliding_window_admits_what_its_formula_says() {
+    let spec = RuleSpec { res: Some(3), ..spec(Kind::Window, LIMIT, 13, Unit::Second) };
+    let rule = spec.validate().unwrap();
+    let mut window = Window::of_units(&rule, START_US.into(), 0);
+    let mut admitted = 0;
+    flood(rule, |_, elapsed_us| {
+        let now = i128::from(START_US + elapsed_us);
+        if window.fits(&rule, now, 1) {
+            window.take(now, 1);
+            admitted += 1;
+        }
+        admitted
+    });
+}

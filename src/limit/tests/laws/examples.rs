@@ -1,0 +1,212 @@
+//! The worked examples of the documentation.
+
+use super::{check, peek, rule, spec};
+use crate::limit::{Change, Check, Limiter, Verdict};
+use crate::rule::Kind;
+use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
+
+/// 2024-01-01T00:00:00Z, the start of a minute, an hour and a day.
+const START_US: u64 = 1_704_067_200 * SECOND_US;
+
+fn at(seconds: u64) -> u64 {
+    START_US + seconds * SECOND_US
+}
+
+fn clock(hours: u64, minutes: u64, seconds: u64) -> u64 {
+    at(hours * 3_600 + minutes * 60 + seconds)
+}
+
+/// Units that pass one by one.
+fn passing(limiter: &mut Limiter, rules: &[Rule], requests: usize, now_us: u64) -> usize {
+    let passes = |_: &usize| check(limiter, rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
+    (0..requests).filter(passes).count()
+}
+
+#[test]
+fn a_log_with_two_rules_waits_for_the_second() {
+    let rules = [rule(Kind::Log, 1, 1, Unit::Second), rule(Kind::Log, 5, 1, Unit::Minute)];
+    let mut limiter = Limiter::default();
+    let past = [(33, 35), (33, 37), (34, 14), (34, 26), (34, 28)];
+    for (minutes, seconds) in past {
+        assert_eq!(passing(&mut limiter, &rules, 1, clock(12, minutes, seconds)), 1);
+    }
+    let (denied, decisions) = check(&mut limiter, &rules, 1, clock(12, 34, 31));
+    assert_eq!(denied.summary.verdict, Verdict::Limited);
+    assert_eq!(denied.summary.limit, 5);
+    assert_eq!(denied.summary.wait_ms, 4_000);
+    assert_eq!(decisions[0].verdict, Verdict::Allowed);
+    assert_eq!(decisions[1].verdict, Verdict::Limited);
+    assert_eq!(denied.change, Change::Nothing);
+    assert_eq!(passing(&mut limiter, &rules, 1, clock(12, 34, 40)), 1);
+}
+
+/// What passes at a time after 100 requests at another.
+fn window_after(res: u64, burst_s: u64, then_s: u64) -> usize {
+    let spec = RuleSpec { res: Some(res), ..spec(Kind::Window, 100, 1, Unit::Minute) };
+    let rules = [spec.validate().unwrap()];
+    let mut limiter = Limiter::default();
+    // 0.99 min is 59.4 s: tenths of seconds.
+    let tenths = |tenths: u64| START_US + tenths * SECOND_US / 10;
+    assert_eq!(passing(&mut limiter, &rules, 200, tenths(burst_s)), 100);
+    passing(&mut limiter, &rules, 200, tenths(then_s))
+}
+
+#[test]
+fn a_sliding_window_weighs_the_window_before() {
+    assert_eq!(window_after(1, 150, 750), 25);
+    assert_eq!(window_after(1, 150, 1_050), 75);
+    assert_eq!(window_after(2, 150, 750), 50);
+    assert_eq!(window_after(1, 594, 750), 25);
+    assert_eq!(window_after(2, 594, 750), 0);
+}
+
+#[test]
+fn a_fixed_window_lets_twice_its_limit_pass_at_its_edge_and_a_log_does_not() {
+    for (kind, passed) in [(Kind::Fixed, 200), (Kind::Log, 100)] {
+        let rules = [rule(kind, 100, 1, Unit::Minute)];
+        let mut limiter = Limiter::default();
+        let first = passing(&mut limiter, &rules, 150, at(59));
+        let second = passing(&mut limiter, &rules, 150, at(60));
+        assert_eq!(first + second, passed, "{kind:?}");
+    }
+}
+
+/// `10/s 120/m 240/h` for an IP and a user at once: all or nothing over two
+/// keys, by a peek at each and a record on each.
+#[test]
+fn a_flood_through_two_keys_gets_all_that_the_hour_allows() {
+    let rules = [
+        rule(Kind::Log, 10, 1, Unit::Second),
+        rule(Kind::Log, 120, 1, Unit::Minute),
+        rule(Kind::Log, 240, 1, Unit::Hour),
+    ];
+    let mut keys = [Limiter::default(), Limiter::default()];
+    let mut passed = Vec::new();
+    for request in 0..2 * 3_600 * 100u64 {
+        let now_us = at(0) + request * SECOND_US / 100;
+        let passes =
+            |key: &Limiter| peek(key, &rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
+        if keys.iter().all(passes) {
+            for key in &mut keys {
+                key.record(&Check { rules: &rules, cost: 1, now_us, meta: None }, Change::Admitted);
+            }
+            passed.push(now_us);
+        }
+    }
+    for hour in 0..2 {
+        let within = at(hour * 3_600)..at((hour + 1) * 3_600);
+        assert_eq!(passed.iter().filter(|at| within.contains(at)).count(), 240);
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_denies_everything_but_nothing() {
+    for kind in Kind::ALL {
+        let rules = [rule(kind, 0, 1, Unit::Minute)];
+        let mut limiter = Limiter::default();
+        let summary = check(&mut limiter, &rules, 1, at(0)).0.summary;
+        assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 0, -1));
+        assert_eq!(summary.remaining, 0);
+        assert_eq!(check(&mut limiter, &rules, 0, at(0)).0.summary.verdict, Verdict::Allowed);
+        assert!(limiter.is_empty());
+    }
+}
+
+/// A queue's turns: at once, then one every W/L.
+#[test]
+fn a_queue_gives_each_its_turn() {
+    let spec = RuleSpec { queue: Some(3), ..spec(Kind::Leaky, 2, 1, Unit::Second) };
+    let rules = [spec.validate().unwrap()];
+    let mut limiter = Limiter::default();
+    for turn_ms in [0, 500, 1_000, 1_500] {
+        let summary = check(&mut limiter, &rules, 1, at(0)).0.summary;
+        assert_eq!((summary.verdict, summary.wait_ms), (Verdict::Allowed, turn_ms));
+    }
+    let summary = check(&mut limiter, &rules, 1, at(0)).0.summary;
+    assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 4, 500));
+}
+
+/// A name of a log rule is a label: the log is the key's.
+#[test]
+fn a_named_log_rule_reads_the_keys_log() {
+    let named =
+        RuleSpec { name: crate::rule::Name::new(b"free"), ..spec(Kind::Log, 1, 1, Unit::Second) };
+    let rules = [named.validate().unwrap()];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &rules, 5, at(0)), 1);
+    let unnamed = [rule(Kind::Log, 1, 1, Unit::Second)];
+    assert_eq!(passing(&mut limiter, &unnamed, 5, at(0)), 0);
+}
+
+/// A rule that only the charge fills has denied no one.
+#[test]
+fn a_charge_sets_off_no_ban() {
+    let bans = RuleSpec {
+        count_all: true,
+        ban: Some(crate::rule::Period { count: 1, unit: Unit::Hour }),
+        ..spec(Kind::Fixed, 1, 1, Unit::Minute)
+    };
+    let rules = [rule(Kind::Log, 1, 1, Unit::Day), bans.validate().unwrap()];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &rules, 1, at(0)), 1);
+    // A minute later the log denies, and the window is charged full.
+    let denied = check(&mut limiter, &rules, 1, at(60)).0;
+    assert_eq!((denied.change, denied.ban), (Change::Charged, None));
+    // Now it denies too.
+    let banned = check(&mut limiter, &rules, 1, at(61)).0;
+    assert_eq!(banned.ban.map(|ban| ban.rule), Some(1));
+    assert_eq!(check(&mut limiter, &rules, 1, at(62)).0.summary.verdict, Verdict::Blocked);
+}
+
+/// A new state makes room by dropping old ones, but none that this check looks
+/// at: a longer window may see it yet.
+#[test]
+fn a_charge_forgets_no_rule_of_its_check() {
+    let ms = |kind, limit, count| spec(kind, limit, count, Unit::Millisecond);
+    let first = [ms(Kind::Log, 1, 1).validate().unwrap()];
+    let counts_all = RuleSpec { count_all: true, ..ms(Kind::Window, 2, 1) };
+    let second = [ms(Kind::Log, 1, 8).validate().unwrap(), counts_all.validate().unwrap()];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &first, 1, START_US), 1);
+    let denied = check(&mut limiter, &second, 1, START_US + 3_000).0;
+    assert_eq!((denied.summary.verdict, denied.summary.wait_ms), (Verdict::Limited, 5));
+    assert_eq!(denied.change, Change::Charged);
+}
+
+/// A refund to several log rules reaches as far back as the longest of them,
+/// in whatever order they are given.
+#[test]
+fn a_refund_reaches_back_the_longest_window() {
+    let rules = [rule(Kind::Log, 3, 1, Unit::Second), rule(Kind::Log, 5, 1, Unit::Minute)];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &rules, 3, at(0)), 3);
+    assert_eq!(limiter.refund(2, at(30), &rules), 2);
+    assert_eq!(passing(&mut limiter, &rules[1..], 9, at(30)), 4);
+}
+
+/// What stands still until the clock catches up stands at its last time: what
+/// is over by then is over now.
+#[test]
+fn a_log_standing_still_has_reset() {
+    let rules = [
+        RuleSpec { count_all: true, ..spec(Kind::Log, 1, 1, Unit::Hour) }.validate().unwrap(),
+        rule(Kind::Log, 1, 1, Unit::Second),
+    ];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &rules, 1, at(10)), 1);
+    assert_eq!(check(&mut limiter, &rules, 1, at(12)).0.change, Change::Charged);
+    // The clock steps back to where the admitted request was.
+    let second = peek(&limiter, &rules, 1, at(10)).1[1];
+    assert_eq!((second.verdict, second.remaining, second.reset_ms), (Verdict::Allowed, 1, 0));
+}
+
+/// A queue whose limit was set to 0 lets only nothing pass, and at once.
+#[test]
+fn a_queue_that_stands_still_gives_no_turns() {
+    let rules = [rule(Kind::Leaky, 2, 1, Unit::Second)];
+    let mut limiter = Limiter::default();
+    assert_eq!(passing(&mut limiter, &rules, 1, at(1)), 1);
+    let none = [rule(Kind::Leaky, 0, 1, Unit::Second)];
+    let summary = check(&mut limiter, &none, 0, at(0)).0.summary;
+    assert_eq!((summary.verdict, summary.wait_ms, summary.reset_ms), (Verdict::Allowed, 0, -1));
+}

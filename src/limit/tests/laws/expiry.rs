@@ -1,0 +1,121 @@
+//! A key that expires when its deadline says so decides as one that lives for
+//! ever; and it does not outlive its deadline by much.
+
+use super::rules::rule_set;
+use super::traffic::{Action, Call, Clock, Traffic, steady};
+use super::{cases, check, peek};
+use crate::limit::{Expiry, Limiter};
+use crate::rule::{Algorithm, Rule, SECOND_US};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// A key as a server keeps it.
+#[derive(Default)]
+struct Key {
+    limiter: Limiter,
+    expires_ms: Option<u64>,
+}
+
+impl Key {
+    fn expire(&mut self, now_us: u64) {
+        if self.expires_ms.is_some_and(|at_ms| now_us / 1_000 >= at_ms) {
+            *self = Self::default();
+        }
+    }
+
+    /// What a command does last.
+    fn settle(&mut self, decided_us: u64, server_us: u64) {
+        if self.limiter.is_empty() {
+            *self = Self::default();
+            return;
+        }
+        match self.limiter.deadline().expiry(decided_us, server_us, self.expires_ms) {
+            Expiry::Keep => {}
+            Expiry::At(at_ms) => self.expires_ms = Some(at_ms),
+            Expiry::Never => self.expires_ms = None,
+        }
+    }
+}
+
+/// The key goes no later than it may: going by the rules themselves, an eighth
+/// of the longest window or a second after all are reset. Not so where counts
+/// are kept for graphs (`keep=N`), with a block, at a limit of 0, where nothing
+/// resets, and where only some log rules count denials, as a log lives by the
+/// longest window whoever sees its newest entry.
+fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
+    let lives_longer = |rule: &Rule| match rule.algorithm() {
+        Algorithm::Fixed { keep: 1.., .. } => true,
+        Algorithm::Log if rule.counts_all() => true,
+        _ => rule.limit() == 0,
+    };
+    if key.limiter.access().is_some() || rules.iter().any(lives_longer) {
+        return Ok(());
+    }
+    let (_, decisions) = peek(&key.limiter, rules, 0, now_us);
+    let reset_ms = decisions.iter().map(|decision| decision.reset_ms).max().unwrap();
+    let reset_ms = u64::try_from(reset_ms).unwrap();
+    let window_us = rules.iter().map(Rule::period_us).max().unwrap();
+    let tolerance_ms = (window_us / 8).max(SECOND_US) / 1_000;
+    let latest_ms = now_us / 1_000 + reset_ms + 1 + tolerance_ms;
+    prop_assert!(
+        key.limiter.is_empty() || key.expires_ms.is_some_and(|at_ms| at_ms <= latest_ms),
+        "{:?} is later than {latest_ms}",
+        key.expires_ms
+    );
+    Ok(())
+}
+
+/// The server's clock is ahead of the traffic by `ahead_us`.
+fn expiring_changes_nothing(traffic: &Traffic, ahead_us: u64) -> TestCaseResult {
+    let mut key = Key::default();
+    let mut eternal = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        key.expire(now_us + ahead_us);
+        match action {
+            Action::Check(cost) => {
+                let ours = check(&mut key.limiter, rules, cost, now_us);
+                let theirs = check(&mut eternal, rules, cost, now_us);
+                prop_assert_eq!(ours, theirs);
+            }
+            Action::Peek(cost) => {
+                let ours = peek(&key.limiter, rules, cost, now_us);
+                prop_assert_eq!(ours, peek(&eternal, rules, cost, now_us));
+            }
+            Action::Refund(units, _) => {
+                let back = key.limiter.refund(units, now_us, rules);
+                prop_assert_eq!(back, eternal.refund(units, now_us, rules));
+            }
+            Action::Reset => {
+                key.limiter.reset(now_us);
+                eternal.reset(now_us);
+            }
+        }
+        key.settle(now_us, now_us + ahead_us);
+        if ahead_us == 0 {
+            is_not_late(&key, rules, now_us)?;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn of_one_rule_is_never_early(traffic in steady(rule_set(1), 50, Clock::Forward)) {
+        expiring_changes_nothing(&traffic, 0)?;
+    }
+
+    #[test]
+    fn of_many_rules_is_never_early(traffic in steady(rule_set(4), 50, Clock::Forward)) {
+        expiring_changes_nothing(&traffic, 0)?;
+    }
+
+    #[test]
+    fn of_replayed_traffic_is_never_early(
+        traffic in steady(rule_set(3), 50, Clock::Forward),
+        ahead_us in 0..1_000_000_000_000_000u64,
+    ) {
+        expiring_changes_nothing(&traffic, ahead_us)?;
+    }
+}

@@ -1,0 +1,361 @@
+//! Several keys in one check: all or nothing over them all, one honest wait,
+//! and an answer that is put together from what each key says alone.
+
+mod apart;
+mod scenario;
+
+use self::apart::{AGES_MS, composed, modelled, uncharged, within_ages};
+use self::scenario::{Scenario, any_scenario, aside, scenario};
+use super::rules::alike;
+use super::traffic::{Action, Clock, changing, steady};
+use super::{cases, later, peek, would_pass};
+use crate::limit::tests::naive::model::Model;
+use crate::limit::{
+    self, Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, KeyCheck, Limiter, Meta,
+    Verdict, encode,
+};
+use crate::rule::{MAX_PERIOD_US, Rule};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+const KEYS: usize = 4;
+const CALLS: usize = 50;
+
+type Keys = [Limiter; KEYS];
+/// What each key is asked, if it is.
+type Asked<'a> = [Option<Check<'a>>; KEYS];
+
+/// What a check said and did.
+#[derive(Clone, Debug, PartialEq)]
+struct Said {
+    conclusion: Conclusion,
+    parts: Vec<PartSaid>,
+}
+
+/// The same of one key.
+#[derive(Clone, Debug, PartialEq)]
+struct PartSaid {
+    key: usize,
+    change: Change,
+    ban: Option<Ban>,
+    ban_shortened: bool,
+    denied: bool,
+    access: Option<Access>,
+    decisions: Vec<Decision>,
+}
+
+impl Said {
+    fn verdict(&self) -> Verdict {
+        self.conclusion.summary.verdict
+    }
+
+    fn bans(&self) -> bool {
+        self.parts.iter().any(|part| part.ban.is_some())
+    }
+}
+
+/// One check of all the keys asked.
+fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
+    let (mut which, mut parts) = (Vec::new(), Vec::new());
+    for (key, (limiter, check)) in keys.iter_mut().zip(asked).enumerate() {
+        if let Some(check) = check {
+            which.push(key);
+            parts.push(KeyCheck::new(limiter, *check));
+        }
+    }
+    let mut decisions = Vec::new();
+    let conclusion = limit::check(&mut parts, usize::MAX, &mut decisions).expect("room");
+    for part in &parts {
+        part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
+    }
+    let said = |(&key, part): (&usize, &KeyCheck<'_>)| PartSaid {
+        key,
+        change: part.change(),
+        ban: part.ban(),
+        ban_shortened: part.ban_shortened(),
+        denied: part.denied(),
+        access: part.access(),
+        decisions: decisions[part.decisions().clone()].to_vec(),
+    };
+    Said { conclusion, parts: which.iter().zip(&parts).map(said).collect() }
+}
+
+fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
+    limiter.access_at(now_us).map(|access| access.kind)
+}
+
+fn hopeless(rules: &[Rule], cost: u32) -> bool {
+    rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost))
+}
+
+/// A key that has a block or an exemption lets all pass, or none.
+fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
+    let passes = |(limiter, check): (&Limiter, &Option<Check<'_>>)| {
+        check.is_none_or(|check| would_pass(limiter, check.rules, check.cost, now_us))
+    };
+    keys.iter().zip(asked).all(passes)
+}
+
+/// The honest wait, of one check that was denied and set off no ban.
+fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCaseResult {
+    let ruled = keys.iter().zip(asked).filter(|(key, _)| access(key, now_us).is_none());
+    let mut ruled = ruled.filter_map(|(_, check)| check.as_ref());
+    prop_assert_eq!(wait_ms == -1, ruled.any(|check| hopeless(check.rules, check.cost)));
+    if wait_ms == -1 {
+        for later_us in [1_000, MAX_PERIOD_US, 1_000 * MAX_PERIOD_US] {
+            prop_assert!(!all_would_pass(keys, asked, now_us + later_us));
+        }
+    } else if let Some(then_us) = later(now_us, wait_ms) {
+        prop_assert!(wait_ms > 0, "a denial that need not wait");
+        prop_assert!(all_would_pass(keys, asked, then_us), "denied after {wait_ms} ms");
+        prop_assert!(!all_would_pass(keys, asked, then_us - 1_000), "allowed before {wait_ms} ms");
+        let again: Asked<'_> =
+            asked.map(|check| check.map(|check| Check { now_us: then_us, ..check }));
+        prop_assert_eq!(check_all(&mut keys.clone(), &again).verdict(), Verdict::Allowed);
+    }
+    Ok(())
+}
+
+/// Traffic in which some keys are exempt, for good, and no ban lasts.
+fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
+    let mut keys = Keys::default();
+    for (call, turn) in scenario.calls() {
+        if let Some((key, kind @ (None | Some(Access::Exempt)), _)) = turn.access {
+            let reason = Box::default();
+            let access =
+                kind.map(|kind| AccessEntry { kind, until_us: None, ban_us: None, reason });
+            keys[key].set_access(access);
+        }
+        let Action::Check(cost) = call.action else {
+            aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
+            continue;
+        };
+        let asked = scenario.asked(&call, turn, cost);
+        let said = check_all(&mut keys, &asked);
+        if said.verdict() == Verdict::Limited && !said.bans() {
+            honest(&keys, &asked, call.now_us, said.conclusion.summary.wait_ms)?;
+        }
+        let banned = |limiter: &&mut Limiter| access(limiter, call.now_us) == Some(Access::Block);
+        keys.iter_mut().filter(banned).for_each(|limiter| limiter.set_access(None));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(3_000))]
+
+    /// Blocked and exempt keys among them, charges, bans and entries.
+    #[test]
+    fn a_check_is_what_each_key_says_put_together(scenario in any_scenario()) {
+        let (mut keys, mut apart) = (Keys::default(), Keys::default());
+        let mut latest_us = 0;
+        for (call, turn) in scenario.calls() {
+            for keys in [&mut keys, &mut apart] {
+                turn.access(keys, call.now_us);
+                aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
+            }
+            let Action::Check(cost) = call.action else { continue };
+            let asked = scenario.asked(&call, turn, cost);
+            let said = check_all(&mut keys, &asked);
+            let mut expected = composed(&mut apart, &asked);
+            if call.now_us < latest_us {
+                // Where a state was passed over, the law of the honest wait says it all.
+                expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
+            }
+            latest_us = latest_us.max(call.now_us);
+            prop_assert_eq!(said, expected, "{:?} {:?}", call, turn);
+            prop_assert_eq!(&keys, &apart, "{:?} {:?}", call, turn);
+        }
+    }
+
+    #[test]
+    fn a_check_is_what_the_naive_model_of_each_key_says(scenario in any_scenario()) {
+        let (mut keys, mut models) = (Keys::default(), <[Model; KEYS]>::default());
+        for (call, turn) in scenario.calls() {
+            let of_keys: [_; KEYS] =
+                std::array::from_fn(|key| uncharged(scenario.rules(key, &call)));
+            let Action::Check(cost) = call.action else {
+                let key = turn.alone();
+                aside(&mut keys[key], &of_keys[key], call.now_us, call.action);
+                match call.action {
+                    Action::Refund(units, of_rules) => {
+                        let rules = if of_rules { &*of_keys[key] } else { &[] };
+                        models[key].refund(units, call.now_us, rules);
+                    }
+                    Action::Reset => models[key] = Model::default(),
+                    _ => {}
+                }
+                continue;
+            };
+            let mut asked = scenario.asked(&call, turn, cost);
+            for (check, rules) in asked.iter_mut().zip(&of_keys) {
+                *check = check.map(|check| Check { rules, meta: None, ..check });
+            }
+            let said = within_ages(check_all(&mut keys, &asked));
+            let (expected, forgot) = modelled(&mut models, &asked);
+            let mut expected = within_ages(expected);
+            if forgot && said.verdict() != Verdict::Allowed {
+                expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
+            }
+            if [&said, &expected].iter().all(|said| said.conclusion.summary.wait_ms == AGES_MS) {
+                // Which of such waits is the longest, our numbers cannot tell.
+                expected.conclusion = said.conclusion;
+            }
+            prop_assert_eq!(said, expected, "{:?} {:?}", call, turn);
+        }
+    }
+
+    #[test]
+    fn consumed_from_all_keys_or_from_none(scenario in any_scenario()) {
+        let mut keys = Keys::default();
+        for (call, turn) in scenario.calls() {
+            turn.access(&mut keys, call.now_us);
+            aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
+            let Action::Check(cost) = call.action else { continue };
+            let asked = scenario.asked(&call, turn, cost);
+            let before = keys.clone();
+            let said = check_all(&mut keys, &asked);
+            let allowed = said.verdict() == Verdict::Allowed;
+            for (key, check) in asked.iter().enumerate() {
+                if check.is_none() {
+                    prop_assert_eq!(&keys[key], &before[key], "not asked");
+                }
+            }
+            for part in &said.parts {
+                let (key, check) = (part.key, asked[part.key].unwrap());
+                let consumes = allowed && cost > 0 && part.access.is_none();
+                prop_assert_eq!(part.change == Change::Admitted, consumes);
+                let may_change = part.ban.is_some()
+                    || part.ban_shortened
+                    || check.meta.is_some()
+                    || check.rules.iter().any(Rule::counts_all);
+                if consumes {
+                    let look = |keys: &Keys| peek(&keys[key], check.rules, cost, call.now_us).1;
+                    for (before, after) in look(&before).iter().zip(look(&keys)) {
+                        let left = (before.remaining - i64::from(cost)).max(0);
+                        prop_assert_eq!(after.remaining, left, "{:?}", call);
+                    }
+                } else if allowed && check.meta.is_none() || !allowed && !may_change {
+                    prop_assert_eq!(&keys[key], &before[key], "{:?}", call);
+                    prop_assert_eq!(encode(&keys[key]), encode(&before[key]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_wait_is_honest_over_all_keys(scenario in any_scenario()) {
+        honest_throughout(&scenario)?;
+    }
+
+    /// Windows of like length, on a clock that often brings back states that
+    /// it left too far in the future.
+    #[test]
+    fn the_wait_is_honest_on_a_reeling_clock(
+        scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
+    ) {
+        honest_throughout(&scenario)?;
+    }
+
+    #[test]
+    fn a_replica_that_records_each_part_is_equal(scenario in any_scenario()) {
+        let (mut primary, mut replica) = (Keys::default(), Keys::default());
+        for (call, turn) in scenario.calls() {
+            for keys in [&mut primary, &mut replica] {
+                turn.access(keys, call.now_us);
+                aside(&mut keys[turn.alone()], call.rules, call.now_us, call.action);
+            }
+            let Action::Check(cost) = call.action else { continue };
+            let asked = scenario.asked(&call, turn, cost);
+            for part in check_all(&mut primary, &asked).parts {
+                let limiter = &mut replica[part.key];
+                if part.change != Change::Nothing {
+                    limiter.record(&asked[part.key].unwrap(), part.change);
+                }
+                if part.ban.is_some() || part.ban_shortened {
+                    limiter.set_access(primary[part.key].access().cloned());
+                }
+            }
+            prop_assert_eq!(&primary, &replica, "{:?} {:?}", call, turn);
+            for (one, other) in primary.iter().zip(&replica) {
+                prop_assert_eq!(encode(one), encode(other));
+                prop_assert_eq!(one.deadline(), other.deadline());
+            }
+        }
+    }
+
+    /// Keys that are exempt have no say.
+    #[test]
+    fn one_key_among_the_silent_is_checked_as_if_alone(
+        traffic in changing(4, CALLS),
+        at in 0..KEYS,
+        keep in prop::option::of(1..6u32),
+    ) {
+        let exemption = AccessEntry {
+            kind: Access::Exempt,
+            ban_us: None,
+            until_us: None,
+            reason: Box::default(),
+        };
+        let mut silent = Limiter::default();
+        silent.set_access(Some(exemption));
+        let mut alone = Limiter::default();
+        let mut keys: Keys = std::array::from_fn(|_| silent.clone());
+        keys[at] = Limiter::default();
+        for call in traffic.calls() {
+            let Action::Check(cost) = call.action else { continue };
+            let meta = keep.map(|keep| Meta { text: &[1], keep });
+            let check = Check { rules: call.rules, cost, now_us: call.now_us, meta };
+            let mut decisions = Vec::new();
+            let outcome = alone.check(&check, &mut decisions);
+            alone.fill_resets(&check, &mut decisions);
+            let said = check_all(&mut keys, &[Some(check); KEYS]);
+            prop_assert_eq!(said.conclusion.summary, outcome.summary);
+            let mine = &said.parts[at];
+            prop_assert_eq!((mine.change, mine.ban), (outcome.change, outcome.ban));
+            prop_assert_eq!(&mine.decisions, &decisions);
+            prop_assert_eq!(&keys[at], &alone);
+
+            let mut one: Keys = Keys::default();
+            one[at] = alone.clone();
+            let mut again = alone.clone();
+            let mut only = [None; KEYS];
+            only[at] = Some(check);
+            let said = check_all(&mut one, &only);
+            prop_assert_eq!(said.conclusion.summary, again.check(&check, &mut decisions).summary);
+            prop_assert_eq!(&one[at], &again);
+        }
+    }
+
+    /// The order of the keys only tells which of equals is named.
+    #[test]
+    fn the_order_of_the_keys_decides_nothing(scenario in any_scenario()) {
+        let (mut keys, mut turned) = (Keys::default(), Keys::default());
+        for (call, turn) in scenario.calls() {
+            turn.access(&mut keys, call.now_us);
+            let Action::Check(cost) = call.action else { continue };
+            // A entry tells which of equals was named.
+            let asked = scenario
+                .asked(&call, turn, cost)
+                .map(|check| check.map(|check| Check { meta: None, ..check }));
+            turned.clone_from(&keys);
+            turned.reverse();
+            let mut backwards = asked;
+            backwards.reverse();
+            let (one, other) = (check_all(&mut keys, &asked), check_all(&mut turned, &backwards));
+            turned.reverse();
+            prop_assert_eq!(&keys, &turned, "{:?} {:?}", call, turn);
+            let of = |said: &Said| {
+                let Decision { verdict, wait_ms, remaining, .. } = said.conclusion.summary;
+                // The wait of a denial, what is left when allowed.
+                (verdict, wait_ms, (verdict == Verdict::Allowed).then_some(remaining))
+            };
+            let (mut one, mut other) = (of(&one), of(&other));
+            // Of a block and a rule that end together the first is named.
+            if one.1 == other.1 && one.0 != Verdict::Allowed && other.0 != Verdict::Allowed {
+                (one.0, other.0) = (Verdict::Limited, Verdict::Limited);
+            }
+            prop_assert_eq!(one, other);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A check of several keys, put together from what each key says alone.
+
+use super::{Asked, KEYS, Keys, PartSaid, Said, access, hopeless};
+use crate::limit::tests::laws::peek;
+use crate::limit::tests::laws::rules::spec_of;
+use crate::limit::tests::naive::model::{Answer, Model};
+use crate::limit::{Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, Verdict};
+use crate::rule::{Rule, RuleSpec};
+
+fn length(ms: i64) -> i64 {
+    if ms < 0 { i64::MAX } else { ms }
+}
+
+fn longer(a_ms: i64, b_ms: i64) -> i64 {
+    if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
+}
+
+/// The ban that a key's own denial sets off: the longest, the first of equals.
+fn ban(check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
+    let denies = |(rule, decision): &(usize, &Decision)| {
+        decision.verdict == Verdict::Limited && !check.rules[*rule].is_shadow()
+    };
+    let ban = |(rule, _): (usize, &Decision)| {
+        let ban_us = check.rules[rule].ban_us()?;
+        Some(Ban { rule, until_us: check.now_us + ban_us })
+    };
+    let bans = decisions.iter().enumerate().filter(denies).filter_map(ban);
+    bans.rev().max_by_key(|ban| ban.until_us)
+}
+
+fn banned(rule: &Rule, until_us: u64) -> AccessEntry {
+    let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
+    let reason = format!("rule {label}").into_bytes().into();
+    let (until_us, ban_us) = (Some(until_us), rule.ban_us());
+    AccessEntry { kind: Access::Block, until_us, ban_us, reason }
+}
+
+fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
+    let ban_ms = i64::try_from((until_us - now_us).div_ceil(1_000)).unwrap();
+    let [wait_ms, reset_ms] = [decision.wait_ms, decision.reset_ms].map(|ms| longer(ms, ban_ms));
+    Decision { wait_ms, reset_ms, ..decision }
+}
+
+/// The answer of several keys, from what each says in the end, if it has a say:
+/// the longest wait of those that deny, else the least that remains anywhere
+/// and the longest turn. The first of equals.
+fn concluded(voices: &[Option<Decision>], denied: bool) -> Conclusion {
+    let mut conclusion = Conclusion { summary: UNDECIDED, decider: None };
+    let mut turn_ms = 0;
+    for (index, voice) in voices.iter().enumerate() {
+        let Some(voice) = voice else { continue };
+        turn_ms = turn_ms.max(voice.wait_ms);
+        let Conclusion { summary, decider } = conclusion;
+        let decides = if denied {
+            voice.verdict != Verdict::Allowed
+                && (decider.is_none() || length(voice.wait_ms) > length(summary.wait_ms))
+        } else {
+            decider.is_none() || voice.remaining < summary.remaining
+        };
+        if decides {
+            conclusion = Conclusion { summary: *voice, decider: Some(index) };
+        }
+    }
+    if !denied {
+        conclusion.summary.wait_ms = turn_ms;
+    }
+    conclusion
+}
+
+const UNDECIDED: Decision =
+    Decision { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
+
+/// What a key says through its rules, if not all are shadows.
+fn voice(rules: &[Rule], decisions: &[Decision], denied: bool) -> Option<Decision> {
+    let voices = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
+    let voices: Vec<Option<Decision>> = voices.map(|(_, &decision)| Some(decision)).collect();
+    let any_denies = voices.iter().flatten().any(|voice| voice.verdict != Verdict::Allowed);
+    let Conclusion { summary, decider } = concluded(&voices, denied && any_denies);
+    decider.map(|_| summary)
+}
+
+/// A check of several keys by what there is for one: a peek at each, and then,
+/// if all admit, a record on each.
+pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
+    let asked: Vec<(usize, &Check<'_>)> =
+        (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?))).collect();
+    let look = |keys: &Keys| -> Vec<_> {
+        let look = |&(key, check): &(usize, &Check<'_>)| {
+            peek(&keys[key], check.rules, check.cost, check.now_us)
+        };
+        asked.iter().map(look).collect()
+    };
+    let before = look(keys);
+    let denied = before.iter().any(|(outcome, _)| outcome.summary.verdict != Verdict::Allowed);
+    let charges = denied
+        && asked.iter().all(|(key, check)| match access(&keys[*key], check.now_us) {
+            Some(kind) => kind == Access::Exempt,
+            None => !hopeless(check.rules, check.cost),
+        });
+
+    let mut parts = Vec::new();
+    for ((key, check), (outcome, decisions)) in asked.iter().zip(&before) {
+        let consumes = outcome.access.is_none() && check.cost > 0;
+        let change = if consumes && !denied {
+            Change::Admitted
+        } else if consumes && charges && check.rules.iter().any(Rule::counts_all) {
+            Change::Charged
+        } else {
+            Change::Nothing
+        };
+        parts.push(PartSaid {
+            key: *key,
+            change,
+            ban: ban(check, decisions),
+            ban_shortened: false,
+            denied: outcome.summary.verdict != Verdict::Allowed,
+            access: outcome.access,
+            decisions: decisions.clone(),
+        });
+    }
+    // A entry tells how the check came out, which is known when all has been consumed.
+    let mut consumed = keys.clone();
+    for ((key, check), part) in asked.iter().zip(&parts) {
+        consumed[*key].record(check, part.change);
+    }
+    let mut voices = Vec::new();
+    for (((_, check), part), (outcome, after)) in asked.iter().zip(&mut parts).zip(look(&consumed))
+    {
+        for (decision, after) in part.decisions.iter_mut().zip(after) {
+            *decision = match part.change {
+                Change::Admitted => {
+                    Decision { remaining: after.remaining, reset_ms: after.reset_ms, ..*decision }
+                }
+                _ => after,
+            };
+            if denied && decision.verdict == Verdict::Allowed {
+                decision.wait_ms = 0;
+            }
+        }
+        let mut says = match part.access {
+            Some(Access::Exempt) => None,
+            Some(Access::Block) => Some(outcome.summary),
+            None => voice(check.rules, &part.decisions, denied),
+        };
+        if let (Some(says), Some(ban)) = (&mut says, part.ban) {
+            *says = with_ban(*says, check.now_us, ban.until_us);
+        }
+        voices.push(says);
+    }
+    let conclusion = concluded(&voices, denied);
+    for ((key, check), part) in asked.iter().zip(&mut parts) {
+        if part.change == Change::Nothing && check.meta.is_some() {
+            part.change = Change::HistoryOnly(conclusion.summary.verdict);
+        }
+        if part.access.is_some() {
+            part.ban_shortened = keys[*key].shorten_ban(check.now_us);
+        }
+        keys[*key].record(check, part.change);
+        if let Some(Ban { rule, until_us }) = part.ban {
+            keys[*key].set_access(Some(banned(&check.rules[rule], until_us)));
+        }
+    }
+    Said { conclusion, parts }
+}
+
+/// A check of several keys by what there is for one model, under rules that charge no denial.
+pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
+    let asked = || (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?)));
+    let mut answer = |(key, check): (usize, &Check<'_>), consume| {
+        models[key].check(check.rules, check.cost, check.now_us, consume)
+    };
+    let denies = |answer: &Answer| answer.summary.verdict != Verdict::Allowed;
+    let before: Vec<Answer> = asked().map(|key| answer(key, false)).collect();
+    let denied = before.iter().any(denies);
+
+    let (mut parts, mut voices, mut forgot) = (Vec::new(), Vec::new(), false);
+    for ((key, check), mut says) in asked().zip(before) {
+        let own = denies(&says);
+        // Who admits while another denies is left alone.
+        if own || !denied {
+            says = answer((key, check), true);
+        }
+        forgot |= says.forgot;
+        let waits = says.decisions.iter_mut().filter(|_| denied);
+        waits.filter(|decision| decision.verdict == Verdict::Allowed).for_each(|r| r.wait_ms = 0);
+        let ban = says
+            .ban
+            .map(|rule| Ban { rule, until_us: check.now_us + check.rules[rule].ban_us().unwrap() });
+        let blocked = says.summary.verdict == Verdict::Blocked;
+        parts.push(PartSaid {
+            key,
+            change: says.change,
+            ban,
+            ban_shortened: says.ban_shortened,
+            denied: own,
+            access: blocked.then_some(Access::Block),
+            decisions: says.decisions,
+        });
+        voices.push((says.summary.limit >= 0).then_some(says.summary));
+    }
+    (Said { conclusion: concluded(&voices, denied), parts }, forgot)
+}
+
+/// Beyond this the clock's numbers end.
+pub const AGES_MS: i64 = 10_000_000_000_000_000;
+
+/// The same, all that is beyond that alike.
+pub fn within_ages(mut said: Said) -> Said {
+    let decisions = said.parts.iter_mut().flat_map(|part| &mut part.decisions);
+    for decision in decisions.chain([&mut said.conclusion.summary]) {
+        decision.wait_ms = decision.wait_ms.min(AGES_MS);
+        decision.reset_ms = decision.reset_ms.min(AGES_MS);
+    }
+    said
+}
+
+pub fn uncharged(rules: &[Rule]) -> Vec<Rule> {
+    let uncharged = |rule| RuleSpec { count_all: false, ..spec_of(rule) }.validate().unwrap();
+    rules.iter().map(uncharged).collect()
+}

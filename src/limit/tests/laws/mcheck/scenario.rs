@@ -1,0 +1,111 @@
+//! Traffic of several keys: checks of some of them at once, and what happens
+//! to one of them in between.
+
+use super::{Asked, CALLS, KEYS, Keys};
+use crate::limit::tests::laws::rules::rule_set;
+use crate::limit::tests::laws::traffic::{Action, Call, Traffic, changing};
+use crate::limit::{Access, AccessEntry, Check, Limiter, Meta};
+use crate::rule::Rule;
+use proptest::prelude::*;
+use std::fmt;
+
+/// Traffic of several keys, each with rules of its own or with those of the call.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    traffic: Traffic,
+    own: [Option<Vec<Rule>>; KEYS],
+    turns: Vec<Turn>,
+}
+
+/// What a call is besides what the traffic says.
+#[derive(Clone, Copy)]
+pub struct Turn {
+    asked: [bool; KEYS],
+    /// The call brings `META`, and this many are kept.
+    keep: Option<u32>,
+    /// Before the call someone sets or lifts a block or an exemption of a key.
+    pub access: Option<(usize, Option<Access>, Option<u64>)>,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None]);
+    let access = (0..KEYS, kind, prop::option::weighted(0.8, 1..10_000u64));
+    (
+        prop::array::uniform4(prop::bool::weighted(0.6)),
+        prop::option::weighted(0.1, 1..6u32),
+        prop::option::weighted(0.2, access),
+    )
+        .prop_map(|(asked, keep, access)| Turn { asked, keep, access })
+}
+
+pub fn scenario(
+    traffic: impl Strategy<Value = Traffic>,
+    rules: impl Strategy<Value = Vec<Rule>>,
+) -> impl Strategy<Value = Scenario> {
+    let own = prop::array::uniform4(prop::option::of(rules));
+    (traffic, own, prop::collection::vec(turn(), CALLS))
+        .prop_map(|(traffic, own, turns)| Scenario { traffic, own, turns })
+}
+
+pub fn any_scenario() -> impl Strategy<Value = Scenario> {
+    scenario(changing(3, CALLS), rule_set(3))
+}
+
+impl Scenario {
+    pub fn calls(&self) -> impl Iterator<Item = (Call<'_>, &Turn)> {
+        self.traffic.calls().into_iter().zip(&self.turns)
+    }
+
+    /// The rules of a key; the first goes by those of the call.
+    pub fn rules<'a>(&'a self, key: usize, call: &Call<'a>) -> &'a [Rule] {
+        self.own[key].as_deref().filter(|_| key > 0).unwrap_or(call.rules)
+    }
+
+    pub fn asked<'a>(&'a self, call: &Call<'a>, turn: &Turn, cost: u32) -> Asked<'a> {
+        let meta = turn.keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
+        let none = turn.asked == [false; KEYS];
+        std::array::from_fn(|key| {
+            let rules = self.rules(key, call);
+            (none || turn.asked[key]).then_some(Check { rules, cost, now_us: call.now_us, meta })
+        })
+    }
+}
+
+impl Turn {
+    pub fn access(&self, keys: &mut Keys, now_us: u64) {
+        if let Some((key, kind, until_ms)) = self.access {
+            let until_us = until_ms.map(|ms| now_us + ms * 1_000);
+            let reason = [7; 3].into();
+            keys[key].set_access(kind.map(|kind| AccessEntry {
+                kind,
+                until_us,
+                ban_us: None,
+                reason,
+            }));
+        }
+    }
+
+    /// A key that something happens to alone.
+    pub fn alone(&self) -> usize {
+        self.asked.iter().position(|&asked| asked).unwrap_or(0)
+    }
+}
+
+/// Refunds units to a key alone, or has it evicted.
+pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
+    match action {
+        Action::Check(_) | Action::Peek(_) => {}
+        Action::Refund(units, of_rules) => {
+            limiter.refund(units, now_us, if of_rules { rules } else { &[] });
+        }
+        Action::Reset => *limiter = Limiter::default(),
+    }
+}
+
+/// On one line.
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, keep, access } = self;
+        write!(f, "asked {asked:?}, META {keep:?}, access {access:?}")
+    }
+}

@@ -1,0 +1,132 @@
+//! Every algorithm equals its naive model.
+
+use super::traffic::{Action, Call, Clock, Traffic, changing, one_at_a_time, steady};
+use super::{cases, check, peek, rules};
+use crate::limit::tests::naive::model::{Answer, Model};
+use crate::limit::{Decision, Limiter, Outcome, Verdict};
+use crate::rule::Kind;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// Beyond this the clock's numbers end.
+const AGES_MS: i64 = 10_000_000_000_000_000;
+
+fn same_wait(ours: i64, theirs: i64) -> bool {
+    ours == theirs || ours >= AGES_MS && theirs >= AGES_MS
+}
+
+fn same_decision(ours: &Decision, theirs: &Decision) -> bool {
+    (ours.verdict, ours.limit, ours.remaining) == (theirs.verdict, theirs.limit, theirs.remaining)
+        && same_wait(ours.wait_ms, theirs.wait_ms)
+        && same_wait(ours.reset_ms, theirs.reset_ms)
+}
+
+fn same_answer(
+    outcome: &Outcome,
+    decisions: &[Decision],
+    answer: &Answer,
+    call: &Call<'_>,
+) -> TestCaseResult {
+    prop_assert_eq!(decisions.len(), answer.decisions.len());
+    for (ours, theirs) in decisions.iter().zip(&answer.decisions) {
+        prop_assert!(same_decision(ours, theirs), "{ours:?}\nmodel {theirs:?}\n{call:?}");
+    }
+    // Where a state was passed over, the law of the honest wait says it all.
+    let mut expected = answer.summary;
+    if answer.forgot && expected.verdict == Verdict::Limited {
+        expected.wait_ms = outcome.summary.wait_ms;
+    }
+    prop_assert!(
+        same_decision(&outcome.summary, &expected),
+        "{:?}\nmodel {expected:?}\n{call:?}",
+        outcome.summary
+    );
+    prop_assert_eq!(outcome.change, answer.change, "{:?}", call);
+    prop_assert_eq!(outcome.ban.map(|ban| ban.rule), answer.ban, "{:?}", call);
+    prop_assert_eq!(outcome.ban_shortened, answer.ban_shortened, "{:?}", call);
+    Ok(())
+}
+
+fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for call in traffic.calls() {
+        let Call { rules, now_us, action } = call;
+        match action {
+            Action::Check(cost) => {
+                let answer = model.check(rules, cost, now_us, true);
+                let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
+                same_answer(&outcome, &decisions, &answer, &call)?;
+            }
+            Action::Peek(cost) => {
+                let answer = model.check(rules, cost, now_us, false);
+                let (outcome, decisions) = peek(&limiter, rules, cost, now_us);
+                same_answer(&outcome, &decisions, &answer, &call)?;
+            }
+            Action::Refund(units, of_rules) => {
+                let rules = if of_rules { rules } else { &[] };
+                let back = limiter.refund(units, now_us, rules);
+                prop_assert_eq!(back, model.refund(units, now_us, rules), "{:?}", call);
+            }
+            Action::Reset => {
+                limiter.reset(now_us);
+                model.reset(now_us);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(3_000))]
+
+    #[test]
+    fn log(traffic in one_at_a_time(rules::namesakes(Kind::Log, 3), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn window(traffic in one_at_a_time(rules::namesakes(Kind::Window, 3), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn fixed(traffic in one_at_a_time(rules::namesakes(Kind::Fixed, 3), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn bucket(traffic in one_at_a_time(rules::namesakes(Kind::Bucket, 3), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn leaky(traffic in one_at_a_time(rules::namesakes(Kind::Leaky, 3), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    /// Rules of any algorithm under one name.
+    #[test]
+    fn named(traffic in one_at_a_time(rules::any_namesakes(4), 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn on_a_reeling_clock(traffic in steady(rules::alike(4), 50, Clock::Reels)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    #[test]
+    fn combined(traffic in changing(4, 50)) {
+        equals(Model::default(), &traffic)?;
+    }
+
+    /// What a log drops is never missed, while the rules stay.
+    #[test]
+    fn a_log_drops_nothing_that_is_seen(
+        traffic in steady(rules::plain_logs(4), 80, Clock::Forward)
+    ) {
+        let mut model = Model::default();
+        model.log.keeps_all = true;
+        equals(model, &traffic)?;
+    }
+}

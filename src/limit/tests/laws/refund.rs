@@ -1,0 +1,80 @@
+//! A refund restores what was.
+
+use super::rules::rule_set;
+use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
+use super::{cases, check, peek, unblocked};
+use crate::limit::{Change, Limiter, Verdict};
+use crate::rule::Rule;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// Every answer now and later.
+fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
+    let windows = rules.iter().map(Rule::period_us).flat_map(|us| [us / 3, us, 2 * us]);
+    let times = [0, 1_000].into_iter().chain(windows);
+    let asked = times.flat_map(|after_us| [0, 1, 3].map(|cost| (after_us, cost)));
+    let answer = |(after_us, cost)| format!("{:?}", peek(limiter, rules, cost, now_us + after_us));
+    asked.map(answer).collect()
+}
+
+/// No rule passes over a state from the future, which a consumption would
+/// replace for good.
+fn remembers_all(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
+    let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
+    limiter.states().iter().all(|state| state.last_us() <= now_us + shortest_us)
+}
+
+/// A check that every rule admitted, undone: of the rules it named, or of
+/// everything.
+fn restores_what_was(traffic: &Traffic, named: bool) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        limiter = unblocked(&limiter);
+        let Action::Check(cost) = action else { continue };
+        let before = limiter.clone();
+        let (outcome, said) = check(&mut limiter, rules, cost, now_us);
+        // A shadow over its limit is charged no more than its capacity.
+        let fits = said.iter().all(|decision| decision.verdict == Verdict::Allowed);
+        if outcome.change != Change::Admitted || !fits || !remembers_all(&before, rules, now_us) {
+            continue;
+        }
+        let mut undone = limiter.clone();
+        let of = if named { rules } else { &[] };
+        prop_assert_eq!(undone.refund(cost, now_us, of), u64::from(cost));
+        prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn after_a_check_restores_what_was(traffic in changing(4, 50)) {
+        restores_what_was(&traffic, true)?;
+    }
+
+    #[test]
+    fn of_everything_restores_what_was(traffic in steady(rule_set(1), 50, Clock::Forward)) {
+        restores_what_was(&traffic, false)?;
+    }
+
+    /// Never more than was consumed, and asking for all empties the key.
+    #[test]
+    fn of_more_than_was_gives_what_was(traffic in steady(rule_set(4), 40, Clock::Forward)) {
+        let mut limiter = Limiter::default();
+        for Call { rules, now_us, action } in traffic.calls() {
+            limiter = unblocked(&limiter);
+            let Action::Check(cost) = action else { continue };
+            check(&mut limiter, rules, cost, now_us);
+            let mut undone = limiter.clone();
+            // A charged counter may hold more than one refund can name.
+            while undone.refund(u32::MAX, now_us, rules) >= u64::from(u32::MAX) {}
+            let (_, decisions) = peek(&undone, rules, 0, now_us);
+            for (rule, decision) in rules.iter().zip(decisions) {
+                prop_assert_eq!(decision.remaining, decision.limit, "{}", rule);
+            }
+            prop_assert_eq!(undone.refund(1, now_us, rules), 0);
+        }
+    }
+}

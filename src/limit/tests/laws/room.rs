@@ -1,0 +1,130 @@
+//! `remaining` is exact: that many units pass, one more does not. So is
+//! `reset_ms`: nothing is consumed then, something is 1 ms earlier. And so is
+//! `next_ms`: one more unit remains then, not 1 ms earlier.
+
+use super::rules::rule_set;
+use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
+use super::{act, cases, check, later, peek, unblocked, would_pass};
+use crate::limit::{Decision, Limiter, Verdict};
+use crate::rule::{MAX_UNITS, Rule};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// That many units pass every rule, and one more does not.
+fn remaining_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    decisions: &[Decision],
+    now_us: u64,
+) -> TestCaseResult {
+    let denying = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
+    let Some(least) = denying.map(|(_, decision)| decision.remaining).min() else { return Ok(()) };
+    let least = u32::try_from(least).unwrap();
+    if least > 0 && least <= MAX_UNITS {
+        prop_assert!(would_pass(limiter, rules, least, now_us), "{least} do not pass");
+    }
+    prop_assert!(!would_pass(limiter, rules, least + 1, now_us), "{least} and one more pass");
+    Ok(())
+}
+
+/// Untouched after the reset, and not before.
+fn reset_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    decisions: &[Decision],
+    now_us: u64,
+) -> TestCaseResult {
+    for (i, decision) in decisions.iter().enumerate().filter(|&(i, _)| rules[i].limit() > 0) {
+        let untouched = |at_us| {
+            let (_, then) = peek(limiter, rules, 0, at_us);
+            then[i].remaining == then[i].limit
+        };
+        prop_assert!(decision.reset_ms >= 0);
+        if let Some(then_us) = later(now_us, decision.reset_ms) {
+            prop_assert!(untouched(then_us), "{} has not reset: {decision:?}", rules[i]);
+            prop_assert!(
+                decision.reset_ms == 0 || !untouched(then_us - 1_000),
+                "{} has reset before: {decision:?}",
+                rules[i]
+            );
+        }
+    }
+    Ok(())
+}
+
+/// More remains at the next unit's time than now, and no more before.
+fn next_is_exact(
+    limiter: &Limiter,
+    rules: &[Rule],
+    decisions: &[Decision],
+    now_us: u64,
+) -> TestCaseResult {
+    let outlooks: Vec<_> = limiter.outlooks(rules, now_us).collect();
+    prop_assert_eq!(outlooks.len(), rules.len());
+    for (i, (decision, outlook)) in decisions.iter().zip(outlooks).enumerate() {
+        let next_ms = outlook.next_ms;
+        if decision.limit == 0 || decision.remaining == decision.limit {
+            prop_assert_eq!(next_ms, if decision.limit == 0 { -1 } else { 0 });
+            continue;
+        }
+        prop_assert!(next_ms > 0, "{}: {next_ms} ms, {decision:?}", rules[i]);
+        let remaining = |at_us| peek(limiter, rules, 0, at_us).1[i].remaining;
+        if let Some(then_us) = later(now_us, next_ms) {
+            prop_assert!(remaining(then_us) > decision.remaining, "{}: {next_ms} ms", rules[i]);
+            prop_assert!(
+                remaining(then_us - 1_000) <= decision.remaining,
+                "{} has one more before {next_ms} ms: {decision:?}",
+                rules[i]
+            );
+        }
+    }
+    Ok(())
+}
+
+fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        limiter = unblocked(&limiter);
+        match action {
+            Action::Check(cost) | Action::Peek(cost) => {
+                let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
+                let limiter = unblocked(&limiter);
+                remaining_is_exact(&limiter, rules, &decisions, now_us)?;
+                reset_is_exact(&limiter, rules, &decisions, now_us)?;
+                if !decisions.is_empty() {
+                    next_is_exact(&limiter, rules, &decisions, now_us)?;
+                }
+                let deciding = |decision: &&Decision| {
+                    let summary = outcome.summary;
+                    (decision.verdict, decision.limit, decision.remaining)
+                        == (summary.verdict, summary.limit, summary.remaining)
+                };
+                prop_assert!(
+                    rules.iter().all(Rule::is_shadow) || decisions.iter().any(|r| deciding(&r)),
+                    "no rule says what the reply says"
+                );
+                if outcome.summary.verdict == Verdict::Allowed {
+                    let least = rules.iter().zip(&decisions).filter(|(rule, _)| !rule.is_shadow());
+                    let least = least.map(|(_, decision)| decision.remaining).min();
+                    prop_assert_eq!(outcome.summary.remaining, least.unwrap_or(-1));
+                }
+            }
+            Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn exact_for_one_rule(traffic in steady(rule_set(1), 50, Clock::StepsBack)) {
+        exact_throughout(&traffic)?;
+    }
+
+    #[test]
+    fn exact_for_rules_that_change(traffic in changing(4, 50)) {
+        exact_throughout(&traffic)?;
+    }
+}

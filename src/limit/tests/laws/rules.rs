@@ -1,0 +1,261 @@
+//! Rules to try: every algorithm, every option.
+
+use crate::rule::{
+    Algorithm, Align, Calendar, Kind, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, THROTTLE,
+    Unit, WEEK_US,
+};
+use proptest::option;
+use proptest::prelude::*;
+
+const NAMES: [&str; 3] = ["free", "x", THROTTLE];
+
+pub fn limit() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => Just(0),
+        8 => 1..=6u64,
+        5 => 7..=20u64,
+        3 => 21..=1_000u64,
+        1 => 0..=u64::from(MAX_UNITS),
+        1 => Just(u64::from(MAX_UNITS)),
+    ]
+}
+
+fn period() -> impl Strategy<Value = Period> {
+    let odd_ms = (1..=100_000u64).prop_map(|count| Period { count, unit: Unit::Millisecond });
+    let plain = prop::sample::select(vec![
+        (1, Unit::Millisecond),
+        (7, Unit::Millisecond),
+        (1, Unit::Second),
+        (2, Unit::Second),
+        (13, Unit::Second),
+        (1, Unit::Minute),
+        (1, Unit::Hour),
+        (1, Unit::Day),
+        (7, Unit::Day),
+        (1, Unit::Week),
+        (2, Unit::Week),
+        (366, Unit::Day),
+        (1, Unit::Month),
+    ]);
+    prop_oneof![
+        1 => odd_ms,
+        3 => plain.prop_map(|(count, unit)| Period { count, unit }),
+    ]
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    prop::sample::select(&NAMES[..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
+}
+
+fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
+    prop::bool::weighted(1.0 / f64::from(one_in))
+}
+
+/// The options that belong to one algorithm.
+#[derive(Clone, Debug)]
+struct Own {
+    res: Option<u64>,
+    align: Option<Align>,
+    tz_min: Option<i16>,
+    keep: Option<u64>,
+    burst: Option<u64>,
+    refill: Option<Refill>,
+    queue: Option<u64>,
+}
+
+fn own() -> impl Strategy<Value = Own> {
+    let res = prop_oneof![1..=4u64, 1..=60u64];
+    let align = prop_oneof![Just(Align::Epoch), Just(Align::First)];
+    let refill = prop_oneof![Just(Refill::Even), Just(Refill::Interval)];
+    (
+        option::of(res),
+        option::of(align),
+        option::weighted(0.3, -840..=840i16),
+        option::weighted(0.2, 0..=5u64),
+        option::of(limit().prop_map(|burst| burst.max(1))),
+        option::of(refill),
+        option::of(limit()),
+    )
+        .prop_map(|(res, align, tz_min, keep, burst, refill, queue)| Own {
+            res,
+            align,
+            tz_min,
+            keep,
+            burst,
+            refill,
+            queue,
+        })
+}
+
+/// A rule of one algorithm, with a name or without.
+fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strategy<Value = Rule> {
+    let ban = (1..=5u64).prop_map(|count| Period { count, unit: Unit::Second });
+    let common = (limit(), period(), name, rarely(4), option::weighted(0.1, ban), rarely(6));
+    (common, own()).prop_map(move |((limit, period, name, count_all, ban, shadow), own)| {
+        let mut spec =
+            RuleSpec { name, count_all, ban, shadow, ..RuleSpec::new(kind, limit, period) };
+        if kind != Kind::Fixed && period.unit == Unit::Month {
+            spec.period = Period { count: 30, unit: Unit::Day };
+        }
+        match kind {
+            Kind::Log => {}
+            Kind::Window => spec.res = own.res,
+            Kind::Fixed => {
+                spec.align = own.align.filter(|_| period.unit != Unit::Month);
+                spec.tz_min = own.tz_min;
+                spec.keep = own.keep;
+            }
+            Kind::Bucket => {
+                spec.burst = own.burst;
+                spec.refill = own.refill;
+            }
+            Kind::Leaky => spec.queue = own.queue,
+        }
+        spec.validate().expect("a valid rule")
+    })
+}
+
+pub fn kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(&Kind::ALL[..])
+}
+
+/// Any rule.
+pub fn any_rule() -> impl Strategy<Value = Rule> {
+    kind().prop_flat_map(|kind| of_kind(kind, option::weighted(0.2, name())))
+}
+
+/// Rules of one algorithm under one name: one state, whatever their shapes.
+pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    shared_name()
+        .prop_flat_map(move |name| prop::collection::vec(of_kind(kind, Just(Some(name))), 1..=most))
+}
+
+/// Of buckets, this one needs no block: as good a name as another.
+fn shared_name() -> impl Strategy<Value = Name> {
+    prop::sample::select(&["x", THROTTLE][..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
+}
+
+/// Rules of any algorithm under one name.
+pub fn any_namesakes(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    shared_name().prop_flat_map(move |name| {
+        let rule = kind().prop_flat_map(move |kind| of_kind(kind, Just(Some(name))));
+        prop::collection::vec(rule, 1..=most)
+    })
+}
+
+/// Rules with small limits and windows of 1 to 40 ms.
+pub fn alike(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = (any_rule(), 1..=6u64, 1..=6u64, 1..=40u64).prop_map(|(rule, limit, room, ms)| {
+        let mut spec = spec_of(&Limits { limit, room }.of(&rule));
+        spec.period = Period { count: ms, unit: Unit::Millisecond };
+        spec.validate().expect("a valid rule")
+    });
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
+/// Rules for one check: no two with one identity.
+pub fn rule_set(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    prop::collection::vec(any_rule(), 1..=most).prop_map(distinct)
+}
+
+/// Log rules for one check.
+pub fn any_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = of_kind(Kind::Log, option::weighted(0.2, name()));
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
+/// Log rules that neither charge denials nor stand aside.
+pub fn plain_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    logs(most, |spec| RuleSpec { count_all: false, shadow: false, ..spec })
+}
+
+/// Log rules that may charge denials, and neither ban nor stand aside.
+pub fn charging_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    logs(most, |spec| RuleSpec { ban: None, shadow: false, ..spec })
+}
+
+fn logs(most: usize, with: fn(RuleSpec) -> RuleSpec) -> impl Strategy<Value = Vec<Rule>> {
+    let rule = of_kind(Kind::Log, Just(None))
+        .prop_map(move |rule| with(spec_of(&rule)).validate().expect("a valid rule"));
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
+/// A leaky bucket that leaks, and denies.
+pub fn leaky() -> impl Strategy<Value = Vec<Rule>> {
+    of_kind(Kind::Leaky, Just(None)).prop_map(|rule| {
+        let limit = u64::from(rule.limit().max(1));
+        let spec = RuleSpec { limit, count_all: false, ban: None, shadow: false, ..spec_of(&rule) };
+        vec![spec.validate().expect("a valid rule")]
+    })
+}
+
+/// The first rule of each identity.
+pub fn distinct(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut kept: Vec<Rule> = Vec::new();
+    for rule in rules {
+        if !kept.iter().any(|other| other.same_identity(&rule)) {
+            kept.push(rule);
+        }
+    }
+    kept
+}
+
+/// A limit, and a burst or queue, to put in the place of a rule's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    limit: u64,
+    room: u64,
+}
+
+pub fn any_limits() -> impl Strategy<Value = Limits> {
+    (limit(), limit()).prop_map(|(limit, room)| Limits { limit, room })
+}
+
+impl Limits {
+    /// The rule with other limits: the state is the same.
+    pub fn of(self, rule: &Rule) -> Rule {
+        let mut spec = spec_of(rule);
+        spec.limit = self.limit;
+        match rule.kind() {
+            Kind::Bucket => spec.burst = Some(self.room.max(1)),
+            Kind::Leaky => spec.queue = Some(self.room),
+            _ => {}
+        }
+        spec.validate().expect("a valid rule")
+    }
+}
+
+/// What a rule was made from.
+pub fn spec_of(rule: &Rule) -> RuleSpec {
+    let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
+    let mut spec = RuleSpec {
+        name: rule.name().copied(),
+        count_all: rule.counts_all(),
+        ban: rule.ban_us().map(ms),
+        shadow: rule.is_shadow(),
+        ..RuleSpec::new(rule.kind(), rule.limit().into(), ms(rule.period_us()))
+    };
+    match rule.algorithm() {
+        Algorithm::Log => {}
+        Algorithm::Window { res } => spec.res = Some(res.into()),
+        Algorithm::Fixed { align, calendar, tz_min, keep } => {
+            match calendar {
+                Calendar::Epoch => {}
+                Calendar::Weeks => {
+                    spec.period = Period { count: rule.period_us() / WEEK_US, unit: Unit::Week };
+                }
+                Calendar::Months => spec.period = Period { count: 1, unit: Unit::Month },
+            }
+            spec.align = Some(align);
+            spec.tz_min = Some(tz_min);
+            spec.keep = Some(keep.into());
+        }
+        Algorithm::Bucket { burst, refill } => {
+            // A limit of 0 may have no burst.
+            spec.burst = Some(burst.max(1).into());
+            spec.refill = Some(refill);
+        }
+        Algorithm::Leaky { queue } => spec.queue = Some(queue.into()),
+    }
+    spec
+}

@@ -1,0 +1,200 @@
+//! Traffic to try rules on: calls at explicit times, the rules changing now
+//! and then, the clock stepping both ways.
+
+use super::rules::{Limits, any_limits, rule_set};
+use crate::rule::{MAX_TIME_US, MAX_UNITS, Rule};
+use proptest::prelude::*;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Check(u32),
+    Peek(u32),
+    /// From the states of the rules, or from all.
+    Refund(u32, bool),
+    Reset,
+}
+
+/// How time passes: by a share of one rule's window, and a bit.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// Thousandths of a window; negative: the clock steps back.
+    mille: i64,
+    /// Which rule's.
+    of: usize,
+    jitter_us: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    gap: Gap,
+    /// Which of the rule sets.
+    rules: usize,
+    action: Action,
+}
+
+/// Rule sets, and calls made under them.
+#[derive(Clone)]
+pub struct Traffic {
+    start_us: u64,
+    rule_sets: Vec<Vec<Rule>>,
+    steps: Vec<Step>,
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    pub rules: &'a [Rule],
+    pub now_us: u64,
+    pub action: Action,
+}
+
+impl Traffic {
+    pub fn calls(&self) -> Vec<Call<'_>> {
+        let mut now_us = self.start_us;
+        let call = |step: &Step| {
+            let rules = self.rule_sets[step.rules % self.rule_sets.len()].as_slice();
+            let window_us = rules[step.gap.of % rules.len()].period_us().cast_signed();
+            // Thousandths of years fit, but not a thousand times years.
+            let gap_us = window_us / 1_000 * step.gap.mille
+                + window_us % 1_000 * step.gap.mille / 1_000
+                + step.gap.jitter_us;
+            now_us = now_us.saturating_add_signed(gap_us).min(MAX_TIME_US);
+            Call { rules, now_us, action: step.action }
+        };
+        self.steps.iter().map(call).collect()
+    }
+}
+
+pub fn cost() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        8 => Just(1),
+        1 => Just(0),
+        4 => 2..=6u32,
+        2 => 0..=30u32,
+        1 => 0..=1_000u32,
+        1 => 0..=MAX_UNITS,
+        1 => Just(MAX_UNITS),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        24 => cost().prop_map(Action::Check),
+        2 => cost().prop_map(Action::Peek),
+        3 => (cost(), any::<bool>()).prop_map(|(units, of_rules)| Action::Refund(units, of_rules)),
+        1 => prop::bool::weighted(0.2)
+            .prop_map(|reset| if reset { Action::Reset } else { Action::Check(1) }),
+    ]
+}
+
+/// What the clock does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    Forward,
+    /// Now and then a step back, short or long.
+    StepsBack,
+    /// Back as often as not.
+    Reels,
+}
+
+fn gap(clock: Clock) -> impl Strategy<Value = Gap> {
+    let forward = prop_oneof![
+        4 => Just(0i64),
+        8 => 0..=100i64,
+        6 => 0..=1_000i64,
+        2 => Just(1_000i64),
+        2 => 0..=5_000i64,
+    ];
+    let back = prop_oneof![
+        4 => -500..=0i64,
+        1 => Just(-1_000i64),
+        1 => -4_000..=0i64,
+    ];
+    let steps_back = match clock {
+        Clock::Forward => 0,
+        Clock::StepsBack => 1,
+        Clock::Reels => 12,
+    };
+    let mille = prop_oneof![12 => forward, steps_back => back];
+    let jitter = prop_oneof![
+        3 => Just(0i64),
+        2 => 0..=1i64,
+        1 => 0..=5_000i64,
+        steps_back => -3_000..=0i64,
+    ];
+    (mille, 0..4usize, jitter).prop_map(|(mille, of, jitter_us)| Gap { mille, of, jitter_us })
+}
+
+fn start() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => 0..10_000_000u64,
+        6 => 1_600_000_000_000_000..1_900_000_000_000_000u64,
+        // The first days of March of a leap year.
+        1 => 1_709_164_800_000_000..1_709_424_000_000_000u64,
+        1 => 0..MAX_TIME_US / 2,
+    ]
+}
+
+fn of(
+    rule_sets: impl Strategy<Value = Vec<Vec<Rule>>>,
+    most: usize,
+    clock: Clock,
+) -> impl Strategy<Value = Traffic> {
+    let step = (gap(clock), prop_oneof![3 => Just(0usize), 1 => 0..4usize], action())
+        .prop_map(|(gap, rules, action)| Step { gap, rules, action });
+    (rule_sets, start(), prop::collection::vec(step, 1..most))
+        .prop_map(|(rule_sets, start_us, steps)| Traffic { start_us, rule_sets, steps })
+}
+
+/// Traffic under rules that stay.
+pub fn steady(
+    rules: impl Strategy<Value = Vec<Rule>>,
+    most: usize,
+    clock: Clock,
+) -> impl Strategy<Value = Traffic> {
+    of(rules.prop_map(|rules| vec![rules]), most, clock)
+}
+
+/// Traffic under one rule at a time, each of them in turn.
+pub fn one_at_a_time(
+    rules: impl Strategy<Value = Vec<Rule>>,
+    most: usize,
+) -> impl Strategy<Value = Traffic> {
+    let singly = |rules: Vec<Rule>| rules.into_iter().map(|rule| vec![rule]).collect();
+    of(rules.prop_map(singly), most, Clock::StepsBack)
+}
+
+/// Traffic under rules that change: their limits mostly, sometimes everything.
+pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic> {
+    changing_between((rule_set(most_rules), rule_set(most_rules)), most)
+}
+
+/// The same, where everything is the second of two sets of rules.
+pub fn changing_between(
+    both: impl Strategy<Value = (Vec<Rule>, Vec<Rule>)>,
+    most: usize,
+) -> impl Strategy<Value = Traffic> {
+    let other_limits = prop::collection::vec(any_limits(), 8);
+    let rule_sets = (both, other_limits).prop_map(|((rules, others), limits)| {
+        let relimited = |limits: &[Limits]| -> Vec<Rule> {
+            rules.iter().zip(limits).map(|(rule, limits)| limits.of(rule)).collect()
+        };
+        vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
+    });
+    of(rule_sets, most, Clock::StepsBack)
+}
+
+/// One line a call.
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Call { rules, now_us, action } in self.calls() {
+            let after_us = i128::from(now_us) - i128::from(self.start_us);
+            write!(f, "\n{} us {after_us:+}: {action:?}", self.start_us)?;
+            for rule in rules {
+                write!(f, " {rule}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! The honest wait: absent other traffic, a denied request is allowed after
+//! `wait_ms` and denied 1 ms earlier; it waits for ever if and only if it can
+//! never pass.
+
+use super::rules::{alike, rule_set};
+use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
+use super::{act, cases, check, later, peek, unblocked, would_pass};
+use crate::limit::{Change, Check, Limiter, Verdict};
+use crate::parse::rules_of_line;
+use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, Rule, SECOND_US};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use std::ops::Range;
+use std::slice;
+
+/// The law, for one denied request.
+fn holds(
+    limiter: &Limiter,
+    rules: &[Rule],
+    cost: u32,
+    now_us: u64,
+    wait_ms: i64,
+) -> TestCaseResult {
+    let hopeless = rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost));
+    prop_assert_eq!(wait_ms == -1, hopeless);
+    if wait_ms == -1 {
+        for later_us in [0, 1, 1_000, DAY_US, MAX_PERIOD_US, 1_000 * MAX_PERIOD_US] {
+            prop_assert!(!would_pass(limiter, rules, cost, now_us + later_us));
+        }
+        return Ok(());
+    }
+    prop_assert!(wait_ms > 0, "a denial that need not wait");
+    if let Some(then_us) = later(now_us, wait_ms) {
+        prop_assert!(would_pass(limiter, rules, cost, then_us), "denied after {wait_ms} ms");
+        prop_assert!(
+            !would_pass(limiter, rules, cost, then_us - 1_000),
+            "allowed before {wait_ms} ms"
+        );
+    }
+    Ok(())
+}
+
+fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for Call { rules, now_us, action } in traffic.calls() {
+        // Traffic goes on as if no one had been banned.
+        limiter = unblocked(&limiter);
+        match action {
+            Action::Check(cost) => {
+                let before = peek(&limiter, rules, cost, now_us).0.summary;
+                let outcome = check(&mut limiter, rules, cost, now_us).0;
+                prop_assert_eq!(outcome.summary.verdict, before.verdict);
+                if outcome.summary.verdict == Verdict::Limited {
+                    // The law does not look behind the block of a ban.
+                    let unbanned = unblocked(&limiter);
+                    let wait_ms = match outcome.ban {
+                        None => outcome.summary.wait_ms,
+                        Some(_) => peek(&unbanned, rules, cost, now_us).0.summary.wait_ms,
+                    };
+                    holds(&unbanned, rules, cost, now_us, wait_ms)?;
+                }
+            }
+            Action::Peek(cost) => {
+                let summary = peek(&limiter, rules, cost, now_us).0.summary;
+                if summary.verdict == Verdict::Limited {
+                    holds(&limiter, rules, cost, now_us, summary.wait_ms)?;
+                }
+            }
+            Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(6_000))]
+
+    #[test]
+    fn of_one_rule(traffic in steady(rule_set(1), 60, Clock::StepsBack)) {
+        holds_throughout(&traffic)?;
+    }
+
+    #[test]
+    fn of_many_rules(traffic in steady(rule_set(5), 60, Clock::StepsBack)) {
+        holds_throughout(&traffic)?;
+    }
+
+    /// Windows of like length, on a clock that often brings back states that
+    /// it left too far in the future.
+    #[test]
+    fn on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
+        holds_throughout(&traffic)?;
+    }
+
+    #[test]
+    fn of_changing_rules(traffic in changing(4, 60)) {
+        holds_throughout(&traffic)?;
+    }
+}
+
+/// A millisecond short of twice the window of a [`chain`].
+const STEP_US: u64 = 2 * SECOND_US - MS_US;
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// Rules that each consumed at another time, [`STEP_US`] apart, and deny from a
+/// second before that to a second after. At the start the states of all but the
+/// first are forgotten, and each comes back just before the previous rule admits.
+fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
+    let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
+    let rules = rules_of_line(&names.join(" "));
+    let mut limiter = Limiter::default();
+    // Latest first, so that nothing is stale.
+    for (rule, link) in rules.iter().rev().zip(links.rev()) {
+        let last_us = START_US + link * STEP_US;
+        let rule = slice::from_ref(rule);
+        limiter.record(&Check::new(rule, 1, last_us), Change::Admitted);
+    }
+    (limiter, rules)
+}
+
+#[test]
+fn of_a_chain_of_forgotten_states_up_to_its_first_gap() {
+    for links in [1, 2, 7, 300] {
+        let (mut limiter, rules) = chain(0..links);
+        let (denied, _) = peek(&limiter, &rules, 1, START_US);
+        let wait_ms = (links - 1) * STEP_US / MS_US + 1_000;
+        assert_eq!(denied.summary.wait_ms, wait_ms as i64);
+        // Without the state in the middle, whose rule then admits throughout.
+        limiter.refund(1, START_US + links / 2 * STEP_US, &rules[links as usize / 2..][..1]);
+        let (denied, _) = peek(&limiter, &rules, 1, START_US);
+        let gap_ms = (links / 2).saturating_sub(1) * STEP_US / MS_US + 1_000;
+        let gap_ms = if links == 1 { 0 } else { gap_ms };
+        assert_eq!(denied.summary.wait_ms, gap_ms as i64, "{links}");
+    }
+}

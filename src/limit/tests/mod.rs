@@ -1,0 +1,4 @@
+//! The laws, and the naive models that they compare with.
+
+mod laws;
+mod naive;

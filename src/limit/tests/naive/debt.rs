@@ -1,0 +1,65 @@
+//! `debt + c <= capacity`, the debt draining `L` a window: as a fraction with
+//! the window for a denominator.
+
+use super::{Micros, capacity};
+use crate::rule::Rule;
+
+#[derive(Clone, Debug)]
+pub struct Debt {
+    period: i128,
+    /// In `1/period` units, at the last consumption.
+    owed: i128,
+    /// What drained it last; not 0.
+    pub limit: i128,
+}
+
+impl Debt {
+    pub fn of_units(rule: &Rule, units: i128) -> Self {
+        let period = i128::from(rule.period_us());
+        Self { period, owed: units * period, limit: i128::from(rule.limit()).max(1) }
+    }
+
+    /// Rounded up.
+    pub fn with_period(&self, period: i128) -> Self {
+        let owed = (self.owed * period + self.period - 1) / self.period;
+        Self { period, owed, limit: self.limit }
+    }
+
+    pub fn whole_units(&self) -> i128 {
+        (self.owed + self.period - 1) / self.period
+    }
+
+    pub fn owed_at(&self, limit: i128, last: Micros, at: Micros) -> i128 {
+        (self.owed - (at - last) * limit).max(0)
+    }
+
+    pub fn fits(&self, rule: &Rule, last: Micros, at: Micros, cost: i128) -> bool {
+        let owed = self.owed_at(rule.limit().into(), last, at);
+        owed + cost * self.period <= capacity(rule) * self.period
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.owed == 0
+    }
+
+    /// A debt beyond the capacity grows no more.
+    pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
+        let owed = self.owed_at(rule.limit().into(), last, at);
+        let full = capacity(rule) * self.period;
+        self.owed = if owed > full { owed } else { full.min(owed + cost * self.period) };
+        if rule.limit() > 0 {
+            self.limit = rule.limit().into();
+        }
+    }
+
+    pub fn give_back(&mut self, limit: i128, last: Micros, at: Micros, units: i128) -> i128 {
+        let owed = self.owed_at(limit, last, at);
+        let back = units * self.period;
+        if back < owed {
+            self.owed -= back;
+            return units;
+        }
+        self.owed = 0;
+        (owed + self.period - 1) / self.period
+    }
+}

@@ -1,0 +1,148 @@
+//! Units with `t > now-W`, plus `c`, `<= L`: on a list of requests.
+
+use super::Micros;
+use crate::rule::{Kind, Rule};
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub at: Micros,
+    pub units: i128,
+    /// Denied, and charged all the same.
+    pub denied: bool,
+}
+
+/// What one check needs of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// The longest window.
+    pub window: Micros,
+    /// The largest limit.
+    units: i128,
+    /// The largest limit, if a rule counts admitted requests only.
+    admitted: i128,
+}
+
+impl Needs {
+    fn of(rules: &[Rule]) -> Self {
+        let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
+        let units = logs().map(|rule| rule.limit().into()).max().unwrap_or(0);
+        let admitted = if logs().any(|rule| !rule.counts_all()) { units } else { 0 };
+        Self { window: longest_window(rules), units, admitted }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.window >= other.window && self.units >= other.units && self.admitted >= other.admitted
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// In order of time; of one time, the admitted first.
+    pub requests: Vec<Request>,
+    /// Of the check that consumed last.
+    pub latest: Needs,
+    /// Of checks before it, each with its end.
+    pub past: Vec<(Needs, Micros)>,
+    /// Never forgets a request; for rules that do not change.
+    pub keeps_all: bool,
+}
+
+pub fn longest_window(rules: &[Rule]) -> Micros {
+    let log_rules = rules.iter().filter(|rule| rule.kind() == Kind::Log);
+    log_rules.map(|rule| rule.period_us().into()).max().unwrap_or(0)
+}
+
+impl Log {
+    pub fn last(&self) -> Option<Micros> {
+        self.requests.last().map(|request| request.at)
+    }
+
+    /// The longest window that is needed.
+    pub fn window(&self) -> Micros {
+        self.all_needs().map(|needs| needs.window).max().unwrap_or(0)
+    }
+
+    fn all_needs(&self) -> impl Iterator<Item = Needs> {
+        self.past.iter().map(|&(needs, _)| needs).chain([self.latest])
+    }
+
+    /// When nothing in it is needed any more.
+    pub fn needed_until(&self) -> Micros {
+        let latest = self.last().unwrap_or(0) + self.latest.window;
+        self.past.iter().map(|&(_, until)| until).fold(latest, Micros::max)
+    }
+
+    pub fn used(&self, rule: &Rule, at: Micros) -> i128 {
+        let counted = |request: &&Request| {
+            request.at > at - i128::from(rule.period_us()) && (rule.counts_all() || !request.denied)
+        };
+        self.requests.iter().filter(counted).map(|request| request.units).sum()
+    }
+
+    pub fn take(&mut self, rules: &[Rule], at: Micros, cost: i128, denied: bool) {
+        let needs = Needs::of(rules);
+        if let Some(last) = self.last() {
+            self.past.push((self.latest, last + self.latest.window));
+            self.past.retain(|(past, until)| *until > at && !needs.covers(past));
+        }
+        self.latest = needs;
+        self.requests.push(Request { at, units: cost, denied });
+        self.requests.sort_by_key(|request| (request.at, request.denied));
+        if !self.keeps_all {
+            let window = self.window();
+            self.requests.retain(|request| request.at > at - window);
+            self.keep_newest();
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self { keeps_all: self.keeps_all, ..Self::default() };
+    }
+
+    /// The clock stepped back by more than a window, and a check with that window
+    /// consumes: what a longer window needs moves out of the shorter one.
+    pub fn step_back(&mut self, window: Micros, now: Micros) {
+        if self.last().is_none_or(|last| last - now > self.window()) || now < window {
+            self.clear();
+        }
+        for request in &mut self.requests {
+            request.at = request.at.min(now - window);
+        }
+        self.requests.sort_by_key(|request| (request.at, request.denied));
+        for (needs, until) in &mut self.past {
+            *until = (*until).min(now - window + needs.window);
+        }
+    }
+
+    /// The newest units up to the largest limit, and of the admitted ones no
+    /// fewer than rules need that do not count the denied.
+    fn keep_newest(&mut self) {
+        let mut room = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
+        let mut room_admitted = self.all_needs().map(|needs| needs.admitted).max().unwrap_or(0);
+        for request in self.requests.iter_mut().rev() {
+            let mut kept = request.units.min(room);
+            room -= kept;
+            if !request.denied {
+                kept = kept.max(request.units.min(room_admitted));
+                room_admitted -= kept.min(room_admitted);
+            }
+            request.units = kept;
+        }
+        self.requests.retain(|request| request.units > 0);
+    }
+
+    /// Newest first; of one time, the admitted first.
+    pub fn give_back(&mut self, window: Micros, at: Micros, units: i128) -> i128 {
+        let mut left = units;
+        self.requests.sort_by_key(|request| (request.at, !request.denied));
+        for request in self.requests.iter_mut().rev().filter(|request| request.at > at - window) {
+            let back = left.min(request.units);
+            request.units -= back;
+            left -= back;
+        }
+        self.requests.retain(|request| request.units > 0);
+        self.requests.sort_by_key(|request| (request.at, request.denied));
+        units - left
+    }
+}

@@ -1,0 +1,233 @@
+//! Naive models: the definitions written down as plainly as they can be.
+//!
+//! Nothing here is clever. Times and quantities are `i128`, a log is a list, a
+//! wait is found by asking for every length of time (by bisection) whether the
+//! cost would fit then. What the real limiter says must be what these say; see
+//! `laws`.
+
+pub mod debt;
+pub mod fixed;
+pub mod interval;
+pub mod log;
+pub mod model;
+pub mod search;
+pub mod window;
+
+use crate::rule::{Algorithm, Kind, Name, Refill, Rule};
+use debt::Debt;
+use fixed::Fixed;
+use interval::Interval;
+use window::Window;
+
+/// Unix microseconds, or a length in microseconds.
+pub type Micros = i128;
+
+/// What a rule's state belongs to: its name, or what shapes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Identity {
+    Named(Name),
+    Shaped(Shape),
+}
+
+impl Identity {
+    pub fn of(rule: &Rule) -> Self {
+        rule.name().map_or_else(|| Self::Shaped(Shape::of(rule)), |name| Self::Named(*name))
+    }
+}
+
+/// A period, and an algorithm with its limits struck out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape(u64, Algorithm);
+
+impl Shape {
+    pub fn of(rule: &Rule) -> Self {
+        let algorithm = match rule.algorithm() {
+            Algorithm::Bucket { refill, .. } => Algorithm::Bucket { burst: 0, refill },
+            Algorithm::Leaky { .. } => Algorithm::Leaky { queue: 0 },
+            Algorithm::Fixed { align, calendar, tz_min, .. } => {
+                Algorithm::Fixed { align, calendar, tz_min, keep: 0 }
+            }
+            algorithm => algorithm,
+        };
+        Self(rule.period_us(), algorithm)
+    }
+}
+
+/// The most units that pass at once.
+pub fn capacity(rule: &Rule) -> i128 {
+    match rule.algorithm() {
+        _ if rule.limit() == 0 => 0,
+        Algorithm::Bucket { burst, .. } => burst.into(),
+        Algorithm::Leaky { queue } => i128::from(queue) + 1,
+        _ => rule.limit().into(),
+    }
+}
+
+/// The time a state lives in; `None` if it is forgotten.
+pub fn standing(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
+    if now >= last {
+        Some(now)
+    } else if last - now <= window {
+        Some(last)
+    } else {
+        None
+    }
+}
+
+/// What one rule consumed.
+#[derive(Clone, Debug)]
+pub enum Meter {
+    Window(Window),
+    Fixed(Fixed),
+    Debt(Debt),
+    Interval(Interval),
+}
+
+impl Meter {
+    /// Units consumed at a time and nothing else.
+    pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
+        match rule.algorithm() {
+            Algorithm::Log => unreachable!("the log is not a rule's own"),
+            Algorithm::Window { .. } => Self::Window(Window::of_units(rule, at, units)),
+            Algorithm::Fixed { .. } => Self::Fixed(Fixed::of_units(rule, at, units)),
+            Algorithm::Bucket { refill: Refill::Interval, .. } => {
+                Self::Interval(Interval::of_units(rule, at, units))
+            }
+            _ => Self::Debt(Debt::of_units(rule, units)),
+        }
+    }
+
+    /// The same consumption under a rule of another shape.
+    pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
+        match (self, rule.algorithm()) {
+            (
+                Self::Debt(debt),
+                Algorithm::Leaky { .. } | Algorithm::Bucket { refill: Refill::Even, .. },
+            ) => Self::Debt(debt.with_period(rule.period_us().into())),
+            _ => Self::of_units(rule, last, self.whole_units(last)),
+        }
+    }
+
+    /// What counts at the time of the last consumption, rounded up.
+    fn whole_units(&self, last: Micros) -> i128 {
+        match self {
+            Self::Window(window) => window.whole_units(last),
+            Self::Fixed(fixed) => fixed.count(last),
+            Self::Debt(debt) => debt.whole_units(),
+            Self::Interval(interval) => interval.used(last),
+        }
+    }
+
+    /// The formula of the algorithm; `last <= at`.
+    pub fn fits(&self, rule: &Rule, last: Micros, at: Micros, cost: i128) -> bool {
+        match self {
+            Self::Window(window) => window.fits(rule, at, cost),
+            Self::Fixed(fixed) => fixed.count(at) + cost <= rule.limit().into(),
+            Self::Debt(debt) => debt.fits(rule, last, at, cost),
+            Self::Interval(interval) => interval.used(at) + cost <= capacity(rule),
+        }
+    }
+
+    /// Nothing is consumed any more at a time, at this limit.
+    pub fn is_clear(&self, limit: i128, last: Micros, at: Micros) -> bool {
+        match self {
+            Self::Window(window) => window.load(at) == 0,
+            Self::Fixed(fixed) => fixed.count(at) == 0,
+            Self::Debt(debt) => debt.owed_at(limit, last, at) == 0,
+            Self::Interval(interval) => interval.used(at) == 0,
+        }
+    }
+
+    /// Nothing of it has mattered since a time, going by what consumed last.
+    pub fn is_over(&self, last: Micros, at: Micros) -> bool {
+        match self {
+            Self::Fixed(fixed) => fixed.is_over(at),
+            Self::Debt(debt) => at >= last && debt.owed_at(debt.limit, last, at) == 0,
+            meter => at >= last && meter.is_clear(0, last, at),
+        }
+    }
+
+    /// Nothing in it.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Window(window) => window.is_empty(),
+            Self::Fixed(fixed) => fixed.is_empty(),
+            Self::Debt(debt) => debt.is_empty(),
+            Self::Interval(interval) => interval.is_empty(),
+        }
+    }
+
+    pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
+        match self {
+            Self::Window(window) => window.take(at, cost),
+            Self::Fixed(fixed) => fixed.take(rule, at, cost),
+            Self::Debt(debt) => debt.take(rule, last, at, cost),
+            Self::Interval(interval) => interval.take(rule, at, cost),
+        }
+    }
+
+    /// Gives units back, newest first, to what a rule sees; without one, to
+    /// what the rule that consumed last would.
+    pub fn give_back(
+        &mut self,
+        rule: Option<&Rule>,
+        last: Micros,
+        at: Micros,
+        units: i128,
+    ) -> i128 {
+        match self {
+            Self::Window(window) => window.give_back(at, units),
+            Self::Fixed(fixed) => fixed.give_back(at, units),
+            Self::Debt(debt) => {
+                let limit = rule.map_or(debt.limit, |rule| rule.limit().into());
+                debt.give_back(limit, last, at, units)
+            }
+            Self::Interval(interval) => interval.give_back(at, units),
+        }
+    }
+}
+
+/// A state that belongs to one rule.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    pub identity: Identity,
+    pub kind: Kind,
+    pub shape: Shape,
+    pub period: Micros,
+    /// When it was last added to.
+    pub last: Micros,
+    pub meter: Meter,
+}
+
+impl Owned {
+    pub fn new(rule: &Rule, now: Micros) -> Self {
+        Self {
+            identity: Identity::of(rule),
+            kind: rule.kind(),
+            shape: Shape::of(rule),
+            period: rule.period_us().into(),
+            last: now,
+            meter: Meter::of_units(rule, now, 0),
+        }
+    }
+
+    /// What a rule sees of it: `None` if nothing.
+    pub fn seen_by(&self, rule: &Rule) -> Option<Meter> {
+        if self.kind != rule.kind() {
+            None
+        } else if self.shape == Shape::of(rule) {
+            Some(self.meter.clone())
+        } else {
+            Some(self.meter.reshaped(rule, self.last))
+        }
+    }
+
+    /// Takes the shape a rule gives it.
+    pub fn take_shape(&mut self, rule: &Rule) {
+        if self.shape != Shape::of(rule) {
+            self.meter = self.meter.reshaped(rule, self.last);
+            self.shape = Shape::of(rule);
+            self.period = rule.period_us().into();
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A limiter made of naive states.
+
+use super::log::{Log, longest_window};
+use super::search::least_ms;
+use super::{Identity, Meter, Micros, Owned, capacity, standing};
+use crate::limit::{Change, Decision, Verdict};
+use crate::rule::{Kind, Rule};
+
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    states: Vec<Owned>,
+    pub log: Log,
+    /// Blocked until, by a rule's ban, and how long that was to last.
+    pub ban: Option<(Micros, Micros)>,
+}
+
+/// What a check says.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub summary: Decision,
+    pub decisions: Vec<Decision>,
+    pub change: Change,
+    /// The rule that set off a ban.
+    pub ban: Option<usize>,
+    /// The ban ends earlier from now on.
+    pub ban_shortened: bool,
+    /// A state from the future was passed over: it will count again if the
+    /// clock comes near it.
+    pub forgot: bool,
+}
+
+impl Model {
+    /// What a rule sees, and the time it sees it at; `None`: nothing.
+    fn view(&self, rules: &[Rule], rule: &Rule, now: Micros) -> Option<View> {
+        if rule.kind() == Kind::Log {
+            let last = self.log.last()?;
+            let at = standing(now, last, longest_window(rules))?;
+            return Some(View { at, last, meter: None });
+        }
+        let state = self.states.iter().find(|state| state.identity == Identity::of(rule))?;
+        let at = standing(now, state.last, rule.period_us().into())?;
+        Some(View { at, last: state.last, meter: Some(state.seen_by(rule)?) })
+    }
+
+    fn fits(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> bool {
+        if cost > capacity(rule) {
+            return false;
+        }
+        if rule.limit() == 0 {
+            return true;
+        }
+        match self.view(rules, rule, now) {
+            None => true,
+            Some(View { at, last, meter: Some(meter) }) => meter.fits(rule, last, at, cost),
+            Some(View { at, .. }) => self.log.used(rule, at) + cost <= rule.limit().into(),
+        }
+    }
+
+    fn is_clear(&self, rules: &[Rule], rule: &Rule, now: Micros) -> bool {
+        match self.view(rules, rule, now) {
+            None => true,
+            Some(View { at, last, meter: Some(meter) }) => {
+                meter.is_clear(rule.limit().into(), last, at)
+            }
+            Some(View { at, .. }) => self.log.used(rule, at) == 0,
+        }
+    }
+
+    /// The most units that fit.
+    fn remaining(&self, rules: &[Rule], rule: &Rule, now: Micros) -> i64 {
+        let too_many = |cost| cost > capacity(rule) || !self.fits(rules, rule, cost, now);
+        let least = super::search::least(too_many).unwrap();
+        i64::try_from(least - 1).unwrap().max(0)
+    }
+
+    fn reset_ms(&self, rules: &[Rule], rule: &Rule, now: Micros) -> i64 {
+        least_ms(|us| self.is_clear(rules, rule, now + us))
+    }
+
+    /// Until the cost fits; if it does, until its turn has come.
+    fn wait_ms(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> i64 {
+        if !self.fits(rules, rule, cost, now) {
+            least_ms(|us| self.fits(rules, rule, cost, now + us))
+        } else if rule.kind() == Kind::Leaky && rule.limit() > 0 {
+            self.reset_ms(rules, rule, now)
+        } else {
+            0
+        }
+    }
+
+    fn rule_on(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> Decision {
+        let fits = self.fits(rules, rule, cost, now);
+        Decision {
+            verdict: if fits { Verdict::Allowed } else { Verdict::Limited },
+            limit: i64::try_from(capacity(rule)).unwrap(),
+            remaining: self.remaining(rules, rule, now),
+            wait_ms: self.wait_ms(rules, rule, cost, now),
+            reset_ms: self.reset_ms(rules, rule, now),
+        }
+    }
+
+    fn rule_on_all(&self, rules: &[Rule], cost: i128, now: Micros) -> Vec<Decision> {
+        rules.iter().map(|rule| self.rule_on(rules, rule, cost, now)).collect()
+    }
+
+    /// Some state is passed over as too far in the future.
+    fn forgets(&self, rules: &[Rule], now: Micros) -> bool {
+        let log_last = self.log.last().unwrap_or(0);
+        rules.iter().any(|rule| match rule.kind() {
+            Kind::Log => log_last > now && standing(now, log_last, longest_window(rules)).is_none(),
+            _ => self.states.iter().any(|state| {
+                state.identity == Identity::of(rule)
+                    && state.last > now
+                    && standing(now, state.last, rule.period_us().into()).is_none()
+            }),
+        })
+    }
+
+    /// Decides, and consumes if `consume`.
+    pub fn check(&mut self, rules: &[Rule], cost: u32, now_us: u64, consume: bool) -> Answer {
+        let (cost, now) = (i128::from(cost), i128::from(now_us));
+        if let Some(mut blocked) = self.blocked(now) {
+            if let (true, Some((until, length))) = (consume, &mut self.ban) {
+                blocked.ban_shortened = *until > now + *length;
+                *until = (*until).min(now + *length);
+            }
+            return blocked;
+        }
+        let mut decisions = self.rule_on_all(rules, cost, now);
+        let denying = |decisions: &[Decision]| -> Vec<usize> {
+            (0..rules.len())
+                .filter(|&i| decisions[i].verdict == Verdict::Limited && !rules[i].is_shadow())
+                .collect()
+        };
+        let deniers = denying(&decisions);
+        let mut change = Change::Nothing;
+        if deniers.is_empty() {
+            if cost > 0 && consume {
+                change = Change::Admitted;
+                self.consume(rules, cost, now, false);
+                for (rule, decision) in rules.iter().zip(&mut decisions) {
+                    decision.remaining = self.remaining(rules, rule, now);
+                    decision.reset_ms = self.reset_ms(rules, rule, now);
+                }
+            }
+        } else {
+            let hopeless = rules.iter().any(|rule| !rule.is_shadow() && cost > capacity(rule));
+            let charged = rules.iter().any(Rule::counts_all) && !hopeless;
+            if cost > 0 && consume && charged {
+                change = Change::Charged;
+                self.consume(rules, cost, now, true);
+                decisions = self.rule_on_all(rules, cost, now);
+            }
+            for decision in
+                decisions.iter_mut().filter(|decision| decision.verdict == Verdict::Allowed)
+            {
+                decision.wait_ms = 0;
+            }
+        }
+        if change != Change::Nothing {
+            self.drop_ended_ban(now);
+        }
+        let mut summary = summarize(rules, &decisions, !deniers.is_empty());
+        let forgot = self.forgets(rules, now);
+        let ban_us = |&i: &usize| rules[i].ban_us();
+        let longest = deniers.iter().filter_map(ban_us).max();
+        let ban = deniers.iter().copied().find(|i| longest.is_some() && ban_us(i) == longest);
+        if !consume {
+            return Answer { summary, decisions, change, ban: None, ban_shortened: false, forgot };
+        }
+        if let Some(longest) = longest {
+            self.ban = Some((now + i128::from(longest), longest.into()));
+            let ban_ms = i64::try_from(longest.div_ceil(1_000)).unwrap();
+            for ms in [&mut summary.wait_ms, &mut summary.reset_ms] {
+                if *ms >= 0 {
+                    *ms = (*ms).max(ban_ms);
+                }
+            }
+        }
+        Answer { summary, decisions, change, ban, ban_shortened: false, forgot }
+    }
+
+    /// A change drops what has ended: a clock that then steps back finds it no more.
+    fn drop_ended_ban(&mut self, now: Micros) {
+        self.ban = self.ban.filter(|&(until, _)| until > now);
+    }
+
+    fn blocked(&self, now: Micros) -> Option<Answer> {
+        let (until, length) = self.ban.filter(|&(until, _)| until > now)?;
+        // A clock that stepped back does not draw it out.
+        let until = until.min(now + length);
+        let left_ms = i64::try_from((until - now + 999) / 1_000).unwrap();
+        let summary = Decision {
+            verdict: Verdict::Blocked,
+            limit: 0,
+            remaining: 0,
+            wait_ms: left_ms,
+            reset_ms: left_ms,
+        };
+        let (decisions, change) = (Vec::new(), Change::Nothing);
+        Some(Answer { summary, decisions, change, ban: None, ban_shortened: false, forgot: false })
+    }
+
+    fn consume(&mut self, rules: &[Rule], cost: i128, now: Micros, denied: bool) {
+        let consuming = || rules.iter().filter(|rule| !denied || rule.counts_all());
+        for rule in consuming() {
+            // A name that changed its algorithm starts anew.
+            let identity = Identity::of(rule);
+            self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
+            if rule.kind() != Kind::Log {
+                self.consume_one(rules, rule, cost, now);
+            }
+        }
+        if consuming().any(|rule| rule.kind() == Kind::Log) {
+            let at = match self.log.last() {
+                Some(last) => standing(now, last, longest_window(rules)),
+                None => {
+                    self.drop_stale(rules, now);
+                    Some(now)
+                }
+            };
+            if at.is_none() {
+                self.log.step_back(longest_window(rules), now);
+            }
+            self.log.take(rules, at.unwrap_or(now), cost, denied);
+        }
+        self.states.retain(|state| !state.meter.is_empty());
+    }
+
+    fn consume_one(&mut self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) {
+        let identity = Identity::of(rule);
+        if !self.states.iter().any(|state| state.identity == identity) {
+            self.drop_stale(rules, now);
+            self.states.push(Owned::new(rule, now));
+        }
+        let state = self.states.iter_mut().find(|state| state.identity == identity).unwrap();
+        let at = standing(now, state.last, rule.period_us().into()).unwrap_or_else(|| {
+            *state = Owned::new(rule, now);
+            now
+        });
+        state.take_shape(rule);
+        state.meter.take(rule, state.last, at, cost);
+        state.last = at;
+    }
+
+    /// A new state makes room by dropping those that have not mattered for two
+    /// of their windows, and that this check does not look at.
+    fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
+        let is_log = |rule: &Rule| rule.kind() == Kind::Log;
+        self.states.retain(|state| {
+            rules.iter().any(|rule| !is_log(rule) && state.identity == Identity::of(rule))
+                || !state.meter.is_over(state.last, now - 2 * state.period)
+        });
+        if rules.iter().any(is_log) {
+            return;
+        }
+        if now - 2 * self.log.window() >= self.log.needed_until() {
+            self.log.clear();
+        }
+    }
+
+    /// Gives units back to the states of these rules, to all if there are none.
+    pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
+        let (units, now) = (i128::from(units), i128::from(now_us));
+        let mut most = 0;
+        for state in &mut self.states {
+            let rule = rules.iter().find(|rule| state.identity == Identity::of(rule));
+            if !rules.is_empty() && rule.is_none_or(|rule| rule.kind() != state.kind) {
+                continue;
+            }
+            let window = rule.map_or(state.period, |rule| rule.period_us().into());
+            let Some(at) = standing(now, state.last, window) else { continue };
+            let mut after = state.clone();
+            if let Some(rule) = rule {
+                after.take_shape(rule);
+            }
+            let back = after.meter.give_back(rule, after.last, at, units);
+            if back > 0 {
+                *state = after;
+            }
+            most = most.max(back);
+        }
+        let window = if rules.is_empty() { self.log.window() } else { longest_window(rules) };
+        if window > 0
+            && let Some(at) = self.log.last().and_then(|last| standing(now, last, window))
+        {
+            most = most.max(self.log.give_back(window, at, units));
+        }
+        if self.log.last().is_none() {
+            self.log.clear();
+        }
+        if most > 0 {
+            self.drop_ended_ban(now);
+        }
+        self.states.retain(|state| !state.meter.is_empty());
+        u64::try_from(most).unwrap()
+    }
+
+    pub fn reset(&mut self, now_us: u64) {
+        if self.log.last().is_some() || !self.states.is_empty() {
+            self.drop_ended_ban(now_us.into());
+        }
+        self.log.clear();
+        self.states.clear();
+    }
+}
+
+/// A state at a time; `meter` is `None` for the log.
+struct View {
+    at: Micros,
+    last: Micros,
+    meter: Option<Meter>,
+}
+
+/// The deciding rule's five integers.
+fn summarize(rules: &[Rule], decisions: &[Decision], denied: bool) -> Decision {
+    let deciding_rules = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
+    let voices: Vec<Decision> = deciding_rules.map(|(_, &decision)| decision).collect();
+    let length = |ms: i64| if ms < 0 { i64::MAX } else { ms };
+    let longest =
+        |voices: &[Decision]| voices.iter().map(|decision| length(decision.wait_ms)).max();
+    if denied {
+        let deniers: Vec<Decision> =
+            voices.into_iter().filter(|decision| decision.verdict == Verdict::Limited).collect();
+        let wait = longest(&deniers);
+        return *deniers.iter().find(|decision| Some(length(decision.wait_ms)) == wait).unwrap();
+    }
+    let wait_ms = longest(&voices).unwrap_or(0);
+    let least = voices.iter().map(|decision| decision.remaining).min();
+    match voices.iter().find(|decision| Some(decision.remaining) == least) {
+        Some(&decision) => Decision { wait_ms, ..decision },
+        None => Decision {
+            verdict: Verdict::Allowed,
+            limit: -1,
+            remaining: -1,
+            wait_ms: 0,
+            reset_ms: 0,
+        },
+    }
+}

@@ -1,0 +1,112 @@
+//! Blocks and exemptions: what stands above every rule of a key.
+
+use super::deadline::Deadline;
+use crate::limit::algorithm::reading::Moment;
+use crate::rule::Rule;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Every check is refused.
+    Block,
+    /// Every check is allowed, uncounted.
+    Exempt,
+}
+
+/// A block or an exemption, for a time or for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessEntry {
+    pub kind: Access,
+    /// Unix microseconds; `None` is for good.
+    pub until_us: Option<u64>,
+    /// How long a ban by a rule was to last, in microseconds.
+    pub ban_us: Option<u64>,
+    pub reason: Box<[u8]>,
+}
+
+impl AccessEntry {
+    /// The block that a rule's `ban=` sets.
+    pub(crate) fn ban(rule: &Rule, until_us: u64) -> Self {
+        let reason = match rule.name() {
+            Some(name) => format!("rule {}", name.as_str()),
+            None => format!("rule {rule}"),
+        };
+        Self {
+            kind: Access::Block,
+            until_us: Some(until_us),
+            ban_us: rule.ban_us(),
+            reason: reason.into_bytes().into_boxed_slice(),
+        }
+    }
+
+    pub(crate) fn ends(&self) -> Moment {
+        self.until_us.map_or(Moment::Never, Moment::At)
+    }
+
+    /// When it ends as seen at a time. A ban lasts no longer than its length from
+    /// then: if it would, the clock stepped back since it was set.
+    fn ends_seen_at(&self, now_us: u64) -> Option<u64> {
+        let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us));
+        self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
+    }
+
+    /// Ends a ban as it is seen to end at a time. Whether that is earlier.
+    pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
+        let seen = self.ends_seen_at(now_us);
+        let earlier = seen != self.until_us;
+        self.until_us = seen;
+        earlier
+    }
+
+    /// Milliseconds until it ends, rounded up; -1 if it is for good.
+    #[must_use]
+    pub fn left_ms(&self, now_us: u64) -> i64 {
+        self.ends_seen_at(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
+    }
+
+    pub(crate) fn in_force(&self, now_us: u64) -> bool {
+        self.ends() > Moment::At(now_us)
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::new(self.ends(), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
+        AccessEntry { kind: Access::Block, until_us, ban_us: None, reason: Box::default() }
+            .left_ms(now_us)
+    }
+
+    #[test]
+    fn what_is_left_is_rounded_up() {
+        assert_eq!(left_ms(1_000, Some(2_001)), 2);
+        assert_eq!(left_ms(1_000, Some(2_000)), 1);
+        assert_eq!(left_ms(3_000, Some(2_000)), 0);
+        assert_eq!(left_ms(3_000, None), -1);
+    }
+
+    #[test]
+    fn a_ban_lasts_no_longer_than_its_length() {
+        let ban = |until_us, ban_us| AccessEntry {
+            kind: Access::Block,
+            until_us: Some(until_us),
+            ban_us,
+            reason: Box::default(),
+        };
+        let mut stepped = ban(10_000_000, Some(1_000_000));
+        assert_eq!(stepped.left_ms(9_000_000), 1_000);
+        assert!(!stepped.shorten(9_000_000));
+        assert_eq!(stepped.left_ms(4_000_000), 1_000);
+        assert!(stepped.shorten(4_000_000));
+        assert_eq!(stepped.until_us, Some(5_000_000));
+        assert!(!stepped.shorten(4_500_000));
+        // A block by hand ends when it was told to.
+        let mut block = ban(10_000_000, None);
+        assert!(!block.shorten(4_000_000));
+        assert_eq!(block.left_ms(4_000_000), 6_000);
+    }
+}

@@ -1,0 +1,227 @@
+//! What is saved, and how it is written and read: bincode's standard form
+//! (little endian, variable integers), which golden payloads hold still.
+//!
+//! Repeated parts (log entries, counters, past windows) are byte strings in the
+//! payload, borrowed while reading. A first pass counts them; a second one loads
+//! them into memory reserved for that number.
+
+use super::DecodeError;
+use bincode::error::DecodeError as DecodingError;
+use bincode::{BorrowDecode, Encode, config};
+
+const CONFIG: config::Configuration = config::standard();
+
+/// Versions 1 and 2; in version 2 a `SavedHistory` follows.
+#[derive(Encode, BorrowDecode)]
+pub struct SavedLimiter<'a> {
+    /// `SavedState`s, one after another.
+    pub states: Bytes<'a>,
+    pub access: Option<SavedAccess<'a>>,
+}
+
+/// Version 3.
+#[derive(Encode, BorrowDecode)]
+pub struct SavedLimiter3<'a> {
+    /// `SavedState`s, one after another.
+    pub states: Bytes<'a>,
+    pub access: Option<SavedAccess<'a>>,
+    /// How long a ban was to last, in microseconds.
+    pub ban_us: Option<u64>,
+    pub history: Option<SavedHistory<'a>>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedHistory<'a> {
+    pub keep: u32,
+    pub until_us: u64,
+    /// `SavedEntry`s, oldest first.
+    pub entries: Bytes<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedEntry<'a> {
+    pub time_us: u64,
+    pub cost: u32,
+    /// 0 allowed, 1 limited, 2 blocked.
+    pub verdict: u8,
+    pub meta: Option<&'a [u8]>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedAccess<'a> {
+    pub exempt: bool,
+    pub until_us: Option<u64>,
+    pub reason: &'a [u8],
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedState<'a> {
+    pub name: Option<&'a str>,
+    pub meter: SavedMeter<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub enum SavedMeter<'a> {
+    /// A log of which the longest window is known, but not the largest limit:
+    /// as versions 1 and 2 saved it.
+    LogOfWindow {
+        window_us: u64,
+        /// Microseconds since the entry before, then units: first the admitted
+        /// ones, then the charged denials.
+        admitted: Bytes<'a>,
+        charged: Bytes<'a>,
+    },
+    Window {
+        last_us: u64,
+        period_us: u64,
+        limit: u32,
+        /// Newest first.
+        counts: Bytes<'a>,
+    },
+    Fixed {
+        last_us: u64,
+        period_us: u64,
+        start_us: i64,
+        count: u64,
+        limit: u32,
+        tz_min: i16,
+        /// 0 epoch, 1 weeks, 2 months, 3 the first request.
+        calendar: u8,
+        past: Option<SavedPast<'a>>,
+    },
+    Debt {
+        last_us: u64,
+        period_us: u64,
+        rem: u64,
+        units: u32,
+        limit: u32,
+        room: u32,
+        leaky: bool,
+    },
+    Interval {
+        last_us: u64,
+        period_us: u64,
+        start_us: u64,
+        used: u32,
+        limit: u32,
+        burst: u32,
+    },
+    /// From version 3 on.
+    Log {
+        /// Of the check that consumed last.
+        needs: SavedNeeds,
+        /// `SavedPastNeeds` of checks before it.
+        past: Bytes<'a>,
+        /// As of `LogOfWindow`.
+        admitted: Bytes<'a>,
+        charged: Bytes<'a>,
+    },
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedNeeds {
+    pub window_us: u64,
+    pub units: u32,
+    pub admitted: bool,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedPastNeeds {
+    pub needs: SavedNeeds,
+    pub until_us: u64,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedPast<'a> {
+    pub keep: u16,
+    /// Start and count, oldest first.
+    pub windows: Bytes<'a>,
+}
+
+/// Items one after another, as a byte string with its length.
+pub type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
+
+/// Appends an item. Writing to memory cannot fail.
+pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
+    let written = bincode::encode_into_std_write(item, to, CONFIG);
+    debug_assert!(written.is_ok(), "a type bincode cannot encode");
+}
+
+pub fn save_items<T: Encode>(items: impl Iterator<Item = T>) -> Bytes<'static> {
+    let mut bytes = Vec::new();
+    for item in items {
+        put(&mut bytes, &item);
+    }
+    bytes.into()
+}
+
+pub const UNKNOWN_KIND: &str = "an unknown kind of state";
+
+/// Takes an item off the front.
+pub fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
+    let (item, read) = bincode::borrow_decode_from_slice(bytes, CONFIG)
+        .map_err(|error| DecodeError::Malformed(why(&error)))?;
+    Ok((item, bytes.get(read..).unwrap_or_default()))
+}
+
+/// What was wrong, without the words of the library for our own types.
+const fn why(error: &DecodingError) -> &'static str {
+    match error {
+        DecodingError::UnexpectedEnd { .. } => "it ends too early",
+        DecodingError::UnexpectedVariant { .. } => UNKNOWN_KIND,
+        DecodingError::Utf8 { .. } => "a name is no text",
+        _ => "a malformed number",
+    }
+}
+
+/// Shows each item to a function.
+pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
+    bytes: &'a [u8],
+    mut show: impl FnMut(T) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        let (item, rest) = take(left)?;
+        show(item)?;
+        left = rest;
+    }
+    Ok(())
+}
+
+/// Loads up to `most` items. They are counted first, so that what they take is
+/// known and can be refused. `what` names their number.
+pub fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
+    bytes: &'a [u8],
+    most: usize,
+    what: &'static str,
+    mut load: impl FnMut(T) -> Result<U, DecodeError>,
+) -> Result<Vec<U>, DecodeError> {
+    let mut count = 0_usize;
+    each_item(bytes, |_: T| {
+        count = count.saturating_add(1);
+        within(count <= most, what)
+    })?;
+    let mut items = room_for(count)?;
+    each_item(bytes, |item| {
+        items.push(load(item)?);
+        Ok(())
+    })?;
+    Ok(items)
+}
+
+fn room_for<T>(items: usize) -> Result<Vec<T>, DecodeError> {
+    let mut vec = Vec::new();
+    vec.try_reserve_exact(items).map_err(|_| DecodeError::NoMemory(items))?;
+    Ok(vec)
+}
+
+pub fn load_text(text: &[u8]) -> Result<Box<[u8]>, DecodeError> {
+    let mut copy = room_for(text.len())?;
+    copy.extend_from_slice(text);
+    Ok(copy.into_boxed_slice())
+}
+
+/// A bound of what is saved.
+pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
+    if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
+}

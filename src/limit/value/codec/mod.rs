@@ -1,0 +1,144 @@
+//! The saved form of a limiter: one versioned payload.
+//!
+//! ```text
+//! | version: 1 byte | bincode (standard: little endian, variable integers) |
+//! ```
+//!
+//! The types of `form` describe what is saved, apart from those in memory, so that
+//! a change in memory is no change on disk. A change of these types is a new version, with
+//! a golden payload added to the tests; every version stays readable.
+//!
+//! Decoding is total: any byte string gives a limiter or an error. It takes
+//! the memory of the value that results, and a payload that asks for more than
+//! there is gets an error.
+//!
+//! ```text
+//! form    what is saved, written and read
+//! save    limiter -> what is saved
+//! load    what is saved -> limiter
+//! ```
+
+mod form;
+mod load;
+mod save;
+
+use self::form::{
+    Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedState, UNKNOWN_KIND, put, take,
+};
+use self::load::{load_access, load_history, load_states};
+use self::save::{save_history, save_meter};
+use super::access::Access;
+use super::limiter::Limiter;
+use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::state::State;
+use crate::rule::Name;
+use std::fmt;
+
+/// The states, and a block or an exemption.
+const FIRST: u8 = 1;
+/// A history as well.
+const WITH_HISTORY: u8 = 2;
+/// Logs that know what is needed of them, and bans that know their length.
+const WITH_NEEDS: u8 = 3;
+const LATEST: u8 = WITH_NEEDS;
+
+/// Why a payload is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    Empty,
+    Version(u8),
+    Malformed(&'static str),
+    Trailing(usize),
+    OutOfRange(&'static str),
+    /// A limiter, or a state in it, that holds nothing.
+    Idle,
+    /// There is no memory for so many items.
+    NoMemory(usize),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the payload is empty, expected a version byte"),
+            Self::Version(version) => {
+                write!(f, "the payload has version {version}, expected 1..{LATEST}")
+            }
+            Self::Malformed(why) => write!(f, "the payload cannot be read: {why}"),
+            Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
+            Self::OutOfRange(what) => write!(f, "{what} is out of range in the payload"),
+            Self::Idle => f.write_str("the payload holds nothing, expected what was consumed"),
+            Self::NoMemory(items) => write!(f, "no memory for the payload's {items} items"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// The saved form, in the lowest version that can hold the value, so that older
+/// modules can read as many values as possible.
+#[must_use]
+pub fn encode(limiter: &Limiter) -> Vec<u8> {
+    let mut states = Vec::new();
+    for state in limiter.states() {
+        let name = state.name();
+        let name = name.as_ref().map(Name::as_str);
+        put(&mut states, &SavedState { name, meter: save_meter(state) });
+    }
+    let access = limiter.access().map(|access| SavedAccess {
+        exempt: access.kind == Access::Exempt,
+        until_us: access.until_us,
+        reason: &access.reason,
+    });
+    let ban_us = limiter.access().and_then(|access| access.ban_us);
+    let history = limiter.history().map(save_history);
+    let states = Bytes::from(states);
+    let knows_needs = limiter.states().iter().filter_map(State::log_part).any(Log::knows_needs);
+    let mut payload = Vec::new();
+    if knows_needs || ban_us.is_some() {
+        payload.push(WITH_NEEDS);
+        put(&mut payload, &SavedLimiter3 { states, access, ban_us, history });
+    } else {
+        payload.push(if history.is_some() { WITH_HISTORY } else { FIRST });
+        put(&mut payload, &SavedLimiter { states, access });
+        if let Some(history) = history {
+            put(&mut payload, &history);
+        }
+    }
+    payload
+}
+
+/// Reads a saved form.
+///
+/// # Errors
+/// [`DecodeError`] for any byte string that [`encode`] could not have written.
+pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
+    let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
+    let (saved, left) = match version {
+        FIRST | WITH_HISTORY => {
+            let (SavedLimiter { states, access }, left) = take(body)?;
+            let (history, left) = match version {
+                WITH_HISTORY => take(left).map(|(history, left)| (Some(history), left))?,
+                _ => (None, left),
+            };
+            (SavedLimiter3 { states, access, ban_us: None, history }, left)
+        }
+        WITH_NEEDS => take(body)?,
+        version => return Err(DecodeError::Version(version)),
+    };
+    let history = saved.history.map(|history| load_history(&history)).transpose()?;
+    if !left.is_empty() {
+        return Err(DecodeError::Trailing(left.len()));
+    }
+    let states = load_states(&saved.states)?;
+    let log_of_later = |state: &State| state.log_part().is_some_and(Log::knows_needs);
+    if version < WITH_NEEDS && states.iter().any(log_of_later) {
+        return Err(DecodeError::Malformed(UNKNOWN_KIND));
+    }
+    let ban_us = saved.ban_us;
+    let access = saved.access.map(|access| load_access(access, ban_us)).transpose()?;
+    let limiter = Limiter::from_parts(states, access, history);
+    if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
+}
+
+#[cfg(test)]
+mod tests;

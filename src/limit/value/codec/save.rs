@@ -1,0 +1,105 @@
+//! From a limiter to what is saved.
+
+use super::form::{
+    Bytes, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPast, SavedPastNeeds, save_items,
+};
+use crate::limit::algorithm::fixed::Fixed;
+use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::state::State;
+use crate::limit::decide::decision::Verdict;
+use crate::limit::series::needs::Needs;
+use crate::limit::value::history::History;
+use crate::rule::Calendar;
+
+pub fn save_history(history: &History) -> SavedHistory<'static> {
+    let entries = save_items(history.entries.iter().map(|entry| SavedEntry {
+        time_us: entry.time_us,
+        cost: entry.cost,
+        verdict: match entry.verdict {
+            Verdict::Allowed => 0,
+            Verdict::Limited => 1,
+            Verdict::Blocked => 2,
+        },
+        meta: entry.meta.as_deref(),
+    }));
+    SavedHistory { keep: history.keep, until_us: history.until_us, entries }
+}
+
+pub fn save_meter(state: &State) -> SavedMeter<'static> {
+    match state {
+        State::Log(log) => save_log(log),
+        State::Window(window) => SavedMeter::Window {
+            last_us: window.last_us(),
+            period_us: window.period_us(),
+            limit: window.limit(),
+            counts: save_items(window.counts()),
+        },
+        State::Fixed(fixed) => save_fixed(fixed, None),
+        State::Kept(kept) => {
+            let windows = save_items(kept.past.iter().map(|past| (past.start_us, past.count)));
+            save_fixed(&kept.fixed, Some(SavedPast { keep: kept.keep, windows }))
+        }
+        State::Debt(debt) => SavedMeter::Debt {
+            last_us: debt.last_us,
+            period_us: debt.period_us(),
+            rem: debt.rem.get(),
+            units: debt.units,
+            limit: debt.limit,
+            room: debt.room.units(),
+            leaky: debt.is_leaky(),
+        },
+        State::Interval(interval) => SavedMeter::Interval {
+            last_us: interval.last_us(),
+            period_us: interval.period_us(),
+            start_us: interval.open.start_us().cast_unsigned(),
+            used: interval.used,
+            limit: interval.limit,
+            burst: interval.burst,
+        },
+        State::Named(named) => save_meter(&named.state),
+    }
+}
+
+fn save_log(log: &Log) -> SavedMeter<'static> {
+    let admitted = save_entries(log.admitted().iter());
+    let charged = save_entries(log.charged().iter().flat_map(|series| series.iter()));
+    if !log.knows_needs() {
+        return SavedMeter::LogOfWindow { window_us: log.needs().window_us, admitted, charged };
+    }
+    let past = save_items(log.past_needs().iter().map(|past| SavedPastNeeds {
+        needs: save_needs(past.needs.unpack()),
+        until_us: past.until_us,
+    }));
+    SavedMeter::Log { needs: save_needs(log.needs()), past, admitted, charged }
+}
+
+const fn save_needs(Needs { window_us, units, admitted }: Needs) -> SavedNeeds {
+    SavedNeeds { window_us, units, admitted }
+}
+
+fn save_fixed<'a>(fixed: &Fixed, past: Option<SavedPast<'a>>) -> SavedMeter<'a> {
+    SavedMeter::Fixed {
+        last_us: fixed.last_us(),
+        period_us: fixed.period_us(),
+        start_us: fixed.start_us(),
+        count: fixed.count(),
+        limit: fixed.limit,
+        tz_min: fixed.tz_min(),
+        calendar: match fixed.calendar() {
+            Some(Calendar::Epoch) => 0,
+            Some(Calendar::Weeks) => 1,
+            Some(Calendar::Months) => 2,
+            None => 3,
+        },
+        past,
+    }
+}
+
+fn save_entries(entries: impl Iterator<Item = (u64, u32)>) -> Bytes<'static> {
+    let mut before_us = 0u64;
+    save_items(entries.map(|(time_us, units)| {
+        let gap_us = time_us.saturating_sub(before_us);
+        before_us = time_us;
+        (gap_us, units)
+    }))
+}

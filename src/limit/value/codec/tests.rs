@@ -1,0 +1,246 @@
+use super::form::{
+    SavedLimiter, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState, UNKNOWN_KIND, put, save_items,
+};
+use super::load::load_meter;
+use super::save::save_meter;
+use super::{DecodeError, FIRST, decode, encode};
+use crate::limit::algorithm::uint48::Uint48;
+use crate::limit::series::needs::{MOST_PAST, Needs};
+use crate::limit::{Check, Limiter, Verdict};
+use crate::parse::rules_of_line;
+use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
+use proptest::prelude::*;
+
+/// The parts of a `fixed` or a `refill=interval`.
+#[derive(Clone, Copy, Debug)]
+struct Contents {
+    last_us: u64,
+    period_us: u64,
+    start_us: i64,
+    count: u64,
+    calendar: u8,
+    tz_min: i16,
+}
+
+impl Contents {
+    fn fixed(self) -> SavedMeter<'static> {
+        let Self { last_us, period_us, start_us, count, calendar, tz_min } = self;
+        SavedMeter::Fixed {
+            last_us,
+            period_us,
+            start_us,
+            count,
+            limit: 5,
+            tz_min,
+            calendar,
+            past: None,
+        }
+    }
+
+    /// `None`: no token can have been taken so early.
+    fn interval(self) -> Option<SavedMeter<'static>> {
+        let Self { last_us, period_us, start_us, count, .. } = self;
+        let start_us = u64::try_from(start_us).ok()?;
+        let used = u32::try_from(count).unwrap_or(u32::MAX);
+        Some(SavedMeter::Interval { last_us, period_us, start_us, used, limit: 5, burst: 7 })
+    }
+
+    /// The last count lies in the open.
+    fn are_an_open_window(self) -> bool {
+        let into = i128::from(self.last_us) - i128::from(self.start_us);
+        (0..i128::from(self.period_us)).contains(&into)
+    }
+}
+
+/// Starts, periods, and last counts in the open, at its bounds and outside.
+fn parts() -> impl Strategy<Value = Contents> {
+    let period = prop_oneof![
+        Just(MS_US),
+        Just(MAX_PERIOD_US),
+        // Microseconds that no rule can have, but a payload may.
+        MS_US..=MAX_PERIOD_US,
+    ];
+    let period_us = (period, -1..=1i64);
+    let start = prop_oneof![
+        Just(0),
+        -20_000_000..=20_000_000i64,
+        -MAX_PERIOD_US.cast_signed()..=MAX_TIME_US.cast_signed(),
+    ];
+    let count = prop_oneof![0..10u64, Uint48::MAX - 2..=Uint48::MAX + 2, any::<u64>()];
+    let into = (0..4u8, -1..=1i64, any::<prop::sample::Index>());
+    (period_us, start, count, into, 0..4u8, -MAX_TZ_MIN..=MAX_TZ_MIN).prop_map(
+        |((period_us, by_us), start_us, count, (near, near_us, index), calendar, tz_min)| {
+            let period_us = period_us.saturating_add_signed(by_us);
+            let into_us = match near {
+                0 => 0,
+                1 => period_us.cast_signed(),
+                2 => index.index(period_us as usize) as i64,
+                _ => index.index(MAX_TIME_US as usize) as i64 - start_us,
+            };
+            let last_us = u64::try_from(start_us + into_us + near_us).unwrap_or(0);
+            Contents { last_us, period_us, start_us, count, calendar, tz_min }
+        },
+    )
+}
+
+fn bytes(meter: &SavedMeter<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put(&mut bytes, meter);
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// Nothing is bent to fit 32 bytes but a count that no limit is near.
+    #[test]
+    fn what_is_kept_packed_is_saved_as_it_was_or_refused(parts in parts()) {
+        let sound = parts.are_an_open_window()
+            && parts.last_us <= MAX_TIME_US
+            && (MS_US..=MAX_PERIOD_US).contains(&parts.period_us);
+        let held = Contents { count: parts.count.min(Uint48::MAX), ..parts };
+        let fixed = load_meter(parts.fixed()).map(|state| bytes(&save_meter(&state)));
+        prop_assert_eq!(fixed.ok(), sound.then(|| bytes(&held.fixed())));
+        if let Some(meter) = parts.interval() {
+            let interval = load_meter(meter).map(|state| bytes(&save_meter(&state)));
+            prop_assert_eq!(interval.ok(), sound.then(|| bytes(&parts.interval().unwrap())));
+        }
+    }
+}
+
+const NOW_US: u64 = 1_700_000_000_000_000;
+
+/// A log of a day as version 1 saved it: the units of admitted requests and of
+/// charged denials, each a second apart.
+fn log_of_version_1(admitted: &[u32], charged: &[u32]) -> Limiter {
+    let entries = |units: &[u32]| {
+        let gap_us = |i| if i == 0 { NOW_US } else { SECOND_US };
+        save_items(units.iter().enumerate().map(|(i, &units)| (gap_us(i), units)))
+    };
+    let (admitted, charged) = (entries(admitted), entries(charged));
+    let meter = SavedMeter::LogOfWindow { window_us: DAY_US, admitted, charged };
+    let mut states = Vec::new();
+    put(&mut states, &SavedState { name: None, meter });
+    let mut payload = vec![FIRST];
+    put(&mut payload, &SavedLimiter { states: states.into(), access: None });
+    let limiter = decode(&payload).expect("a payload of version 1");
+    assert_eq!(encode(&limiter), payload);
+    limiter
+}
+
+fn check(limiter: &mut Limiter, rules: &str, cost: u32, now_us: u64) -> Verdict {
+    let rules = rules_of_line(rules);
+    limiter.check(&Check::new(&rules, cost, now_us), &mut Vec::new()).summary.verdict
+}
+
+#[test]
+fn a_log_of_version_1_keeps_what_it_held_until_its_window_has_passed() {
+    let mut limiter = log_of_version_1(&[1; 5], &[]);
+    for second in 10..60 {
+        assert_eq!(check(&mut limiter, "9/s", 4, NOW_US + second * SECOND_US), Verdict::Allowed);
+    }
+    assert_eq!(check(&mut limiter, "5/d", 1, NOW_US + DAY_US - 1), Verdict::Limited);
+    assert_eq!(limiter.last_checks().map(|entry| entry.cost).sum::<u32>(), 9);
+}
+
+#[test]
+fn a_log_of_version_1_keeps_charged_denials() {
+    let mut limiter = log_of_version_1(&[1; 2], &[1; 3]);
+    assert_eq!(check(&mut limiter, "1/s", 1, NOW_US + 10 * SECOND_US), Verdict::Allowed);
+    let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + 11 * SECOND_US);
+    assert_eq!(verdict, Verdict::Limited);
+}
+
+#[test]
+fn a_log_of_version_1_does_not_grow_beyond_its_limits() {
+    let mut limiter = log_of_version_1(&[1; 5], &[]);
+    for second in 10..1_000 {
+        let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + second * SECOND_US);
+        assert_eq!(verdict, Verdict::Limited);
+    }
+    // Five admitted, which another rule may need, and five charged.
+    assert_eq!(limiter.last_checks().count(), 10);
+}
+
+#[test]
+fn a_log_of_version_1_stays_readable_however_full() {
+    let mut limiter = log_of_version_1(&[MAX_UNITS], &[]);
+    assert_eq!(check(&mut limiter, "5/s,shadow", MAX_UNITS, NOW_US + 1), Verdict::Allowed);
+    assert_eq!(decode(&encode(&limiter)), Ok(limiter));
+}
+
+/// A log of one request, and what it keeps.
+fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> SavedMeter<'static> {
+    let needs = |(window_us, units)| SavedNeeds { window_us, units, admitted: false };
+    let past = past.iter().map(|&(window_us, units, until_us)| SavedPastNeeds {
+        needs: needs((window_us, units)),
+        until_us,
+    });
+    SavedMeter::Log {
+        needs: needs(latest),
+        past: save_items(past),
+        admitted: save_items([(NOW_US, 1_u32)].into_iter()),
+        charged: [][..].into(),
+    }
+}
+
+#[test]
+fn needs_that_no_rule_has_are_refused() {
+    let longest_us = MAX_PERIOD_US + SECOND_US;
+    let latest_us = MAX_TIME_US + longest_us;
+    let most = [(DAY_US, 5, NOW_US); MOST_PAST];
+    let loads = |meter| load_meter(meter).map(drop);
+    assert_eq!(loads(log((longest_us, MAX_UNITS), &[])), Ok(()));
+    assert_eq!(loads(log((DAY_US, 1), &[(longest_us, MAX_UNITS, latest_us)])), Ok(()));
+    assert_eq!(loads(log((DAY_US, 1), &most)), Ok(()));
+
+    let (limit, window) = (DecodeError::OutOfRange("a limit"), DecodeError::OutOfRange("a window"));
+    for units in [MAX_UNITS + 1, Needs::ALL_UNITS, u32::MAX] {
+        assert_eq!(loads(log((DAY_US, units), &[])), Err(limit.clone()));
+        assert_eq!(loads(log((DAY_US, 1), &[(DAY_US, units, NOW_US)])), Err(limit.clone()));
+    }
+    assert_eq!(loads(log((longest_us + 1, 1), &[])), Err(window.clone()));
+    assert_eq!(loads(log((DAY_US, 1), &[(longest_us + 1, 1, NOW_US)])), Err(window));
+    let too_late = log((DAY_US, 1), &[(DAY_US, 1, latest_us + 1)]);
+    assert_eq!(loads(too_late), Err(DecodeError::OutOfRange("a time")));
+    let too_many = log((DAY_US, 1), &[(DAY_US, 5, NOW_US); MOST_PAST + 1]);
+    assert_eq!(loads(too_many), Err(DecodeError::OutOfRange("a number of needs")));
+}
+
+#[test]
+fn a_log_of_more_units_than_a_limit_has_is_refused() {
+    let of = |last: u32| SavedMeter::LogOfWindow {
+        window_us: DAY_US,
+        admitted: save_items([(NOW_US, MAX_UNITS - 1), (0, last)].into_iter()),
+        charged: [][..].into(),
+    };
+    assert_eq!(load_meter(of(1)).map(drop), Ok(()));
+    let refused = DecodeError::OutOfRange("an entry's units");
+    assert_eq!(load_meter(of(2)).map(drop), Err(refused));
+}
+
+#[test]
+fn logs_that_keep_other_needs_are_not_equal() {
+    let kept = [
+        log((DAY_US, 5), &[]),
+        log((DAY_US, 6), &[]),
+        log((DAY_US + MS_US, 5), &[]),
+        log((DAY_US, 5), &[(DAY_US, 6, NOW_US)]),
+        log((DAY_US, 5), &[(DAY_US, 6, NOW_US + 1)]),
+    ];
+    let logs = kept.map(|meter| load_meter(meter).expect("a log"));
+    for (i, log) in logs.iter().enumerate() {
+        assert_eq!(logs.iter().position(|other| other == log), Some(i));
+    }
+}
+
+/// An older module that reads a payload of its version must know what is in it.
+#[test]
+fn a_log_of_version_3_is_refused_in_an_older_version() {
+    let mut states = Vec::new();
+    put(&mut states, &SavedState { name: None, meter: log((DAY_US, 5), &[]) });
+    let mut body = Vec::new();
+    put(&mut body, &SavedLimiter { states: states.into(), access: None });
+    let read = decode(&[&[FIRST], &body[..]].concat());
+    assert_eq!(read, Err(DecodeError::Malformed(UNKNOWN_KIND)));
+}

@@ -1,0 +1,112 @@
+//! When a key should expire.
+//!
+//! Never early: a key lives as long as anything in it matters. A little late
+//! is allowed, so that a busy key's expiry moves now and then, not at every
+//! call.
+
+use crate::limit::algorithm::exact::millis_up;
+use crate::limit::algorithm::reading::Moment;
+use crate::rule::SECOND_US;
+
+/// Until when a value matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    until: Moment,
+    /// The longest window in it.
+    window_us: u64,
+}
+
+/// What to do with a key's absolute expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// It is right as it stands.
+    Keep,
+    /// Unix milliseconds.
+    At(u64),
+    /// The key does not expire.
+    Never,
+}
+
+impl Deadline {
+    /// Of a value in which nothing matters.
+    pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
+
+    pub const fn new(until: Moment, window_us: u64) -> Self {
+        Self { until, window_us }
+    }
+
+    /// The later of two.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
+    }
+
+    /// How late the key may expire: an eighth of the longest window or a
+    /// second, whichever is more.
+    fn tolerance_us(self) -> u64 {
+        (self.window_us / 8).max(SECOND_US)
+    }
+
+    /// What to do with the expiry of a key whose deadline this is.
+    ///
+    /// `decided_us` is the time decided at, `server_us` the server's clock
+    /// (they differ under `AT`), `current_ms` the expiry the key has.
+    #[must_use]
+    pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
+        let Moment::At(until_us) = self.until else {
+            return match current_ms {
+                None => Expiry::Keep,
+                Some(_) => Expiry::Never,
+            };
+        };
+        let replayed_us = server_us.saturating_sub(decided_us);
+        let due_ms = millis_up(until_us.saturating_add(replayed_us));
+        // An eighth less than tolerated: a deadline may be rounded up itself.
+        let aimed_us = self.tolerance_us().saturating_sub(self.tolerance_us() / 8);
+        let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);
+        match current_ms {
+            Some(current) if (due_ms..=aimed_ms).contains(&current) => Expiry::Keep,
+            _ => Expiry::At(aimed_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000_000;
+
+    fn minute_from_now() -> Deadline {
+        Deadline::new(Moment::At(NOW + 60 * SECOND_US), 60 * SECOND_US)
+    }
+
+    #[test]
+    fn set_late_within_the_tolerance_then_left_alone() {
+        let Expiry::At(at) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };
+        let due = NOW / 1_000 + 60_000;
+        assert!((due..=due + 7_500).contains(&at), "{at} for {due}");
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(at)), Expiry::Keep);
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due)), Expiry::Keep);
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due - 1)), Expiry::At(at));
+        assert_eq!(minute_from_now().expiry(NOW, NOW, Some(due + 7_501)), Expiry::At(at));
+    }
+
+    #[test]
+    fn replayed_traffic_counts_from_the_servers_clock() {
+        let years = 100_000_000 * SECOND_US;
+        let Expiry::At(now) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };
+        assert_eq!(
+            minute_from_now().expiry(NOW, NOW + years, None),
+            Expiry::At(now + years / 1_000)
+        );
+        assert_eq!(minute_from_now().expiry(NOW, NOW - years, None), Expiry::At(now));
+    }
+
+    #[test]
+    fn for_good_means_no_expiry() {
+        let deadline = minute_from_now().or(Deadline::new(Moment::Never, 0));
+        assert_eq!(deadline.expiry(NOW, NOW, None), Expiry::Keep);
+        assert_eq!(deadline.expiry(NOW, NOW, Some(1)), Expiry::Never);
+    }
+}

@@ -1,0 +1,103 @@
+//! The history of a key: its last checks, with what the caller said of each.
+//!
+//! A check that brings `META` starts one, and from then on leaves its entry
+//! whatever the answer was; so does any other check that consumes. It is a
+//! ring: the newest push out the oldest.
+//!
+//! If the clock stepped back so far that the newest entry lies more than a window
+//! ahead, the history begins anew: a key must not live for years because a clock
+//! once was wrong.
+//!
+//! It decides nothing, and matters for the longest window of the rules it was
+//! asked under, but for an hour at least: an operator who wants to know why a
+//! limit of a second denied a request needs more than a second to ask.
+
+use super::deadline::Deadline;
+use crate::limit::algorithm::reading::Moment;
+use crate::limit::decide::decision::Verdict;
+use crate::limit::heap::HeapVisitor;
+use crate::rule::{HOUR_US, Rule};
+use std::collections::VecDeque;
+
+/// What a caller says of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    pub text: &'a [u8],
+    /// How many checks the key keeps, at least 1.
+    pub keep: u32,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub time_us: u64,
+    pub cost: u32,
+    pub verdict: Verdict,
+    pub meta: Option<Box<[u8]>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// As the last check with `META` said.
+    pub keep: u32,
+    /// Until when it matters, Unix microseconds.
+    pub until_us: u64,
+    /// Oldest first.
+    pub entries: VecDeque<Entry>,
+}
+
+impl History {
+    /// Leaves a entry.
+    pub fn leave(&mut self, entry: Entry, rules: &[Rule]) {
+        let window_us = rules.iter().map(Rule::period_us).fold(HOUR_US, u64::max);
+        let latest_us = entry.time_us.saturating_add(window_us);
+        if self.entries.back().is_some_and(|newest| newest.time_us > latest_us) {
+            *self = Self { keep: self.keep, ..Self::default() };
+        }
+        self.until_us = self.until_us.max(latest_us);
+        // First room, then the entry: a full ring does not grow for one that leaves at once.
+        let others = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(1);
+        while self.entries.len() > others {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to_fit();
+        }
+    }
+
+    pub fn deadline(&self) -> Deadline {
+        Deadline::new(Moment::At(self.until_us), HOUR_US)
+    }
+
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.ring(&mut self.entries);
+        for entry in &mut self.entries {
+            if let Some(meta) = &mut entry.meta {
+                to.slice(meta);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::rules_of_line;
+
+    #[test]
+    fn a_history_from_too_far_ahead_begins_anew() {
+        let now_us = 1_700_000_000_000_000;
+        let entry = |time_us| Entry { time_us, cost: 1, verdict: Verdict::Allowed, meta: None };
+        let rules = rules_of_line("5/d");
+        let day_us = rules[0].period_us();
+        for (ahead_us, entries) in [(day_us, 3), (day_us + 1, 1), (3_650 * day_us, 1)] {
+            let mut history = History { keep: 9, ..History::default() };
+            history.leave(entry(now_us), &rules);
+            history.leave(entry(now_us + ahead_us), &rules);
+            history.leave(entry(now_us), &rules);
+            assert_eq!((history.keep, history.entries.len()), (9, entries), "{ahead_us} us ahead");
+            assert!(history.until_us <= now_us + 2 * day_us);
+        }
+    }
+}

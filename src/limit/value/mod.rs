@@ -1,0 +1,17 @@
+//! A key's value.
+//!
+//! ```text
+//! limiter    the value: states, and what else a key may hold
+//! access     a block or an exemption
+//! history    the last checks, with what their callers said
+//! deadline   when the key should expire
+//! codec      versioned bytes <-> limiter
+//! report     a limiter for those who look at it
+//! ```
+
+pub mod access;
+pub mod codec;
+pub mod deadline;
+pub mod history;
+pub mod limiter;
+pub mod report;

@@ -1,0 +1,177 @@
+//! A limiter for those who look at it: what each state holds, in its rule's
+//! words, and the last checks.
+
+use super::history::Entry;
+use super::limiter::Limiter;
+use crate::limit::algorithm::fixed::Fixed;
+use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::reading::effective_time;
+use crate::limit::algorithm::state::State;
+use crate::limit::decide::decision::Verdict;
+use crate::rule::{Algorithm, Align, Calendar, DisplayPeriod, MS_US, Refill, Rule};
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateReport {
+    /// The rule that consumed last, in its canonical text. A log has no limit
+    /// of its own: its text is `log/` and the longest window it was kept for.
+    pub rule: String,
+    /// Units that still count.
+    pub consumed: u64,
+    /// When it was last added to, Unix milliseconds.
+    pub last_ms: u64,
+    /// Until nothing is consumed any more, at the limit it was consumed under;
+    /// -1: never.
+    pub reset_ms: i64,
+    pub log: Option<LogReport>,
+    pub window: Option<WindowReport>,
+    /// The counts of `keep=`, with the present window's: when a window opened
+    /// in Unix milliseconds, and its count. Oldest first.
+    pub windows: Option<Vec<(i64, u64)>>,
+}
+
+/// What only a sliding log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// Requests remembered, denied ones included that were charged.
+    pub entries: u64,
+    /// Units of denied requests that were charged, among the units consumed.
+    pub denied: u64,
+    /// From the oldest to the newest entry, milliseconds.
+    pub span_ms: u64,
+}
+
+/// What only a sliding window counter has: its counts as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowReport {
+    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
+    /// of the present window.
+    pub current: u64,
+    /// Units of the sub-interval before them, of which the part counts that is
+    /// still in sight; with `res=1` of the window before.
+    pub previous: u64,
+}
+
+impl Limiter {
+    /// Each state as of a time, in the order they came.
+    #[must_use]
+    pub fn report(&self, now_us: u64) -> Vec<StateReport> {
+        self.states().iter().map(|state| state.report(now_us)).collect()
+    }
+
+    /// The last checks, newest first: those of the history, or where there is
+    /// none, what the sliding log holds.
+    pub fn last_checks(&self) -> impl Iterator<Item = Entry> + '_ {
+        let remembered = self.history().map(|history| history.entries.iter().rev().cloned());
+        let log = self.states().iter().find_map(State::log_part);
+        let entries = log.filter(|_| remembered.is_none()).map(newest_first);
+        remembered.into_iter().flatten().chain(entries.into_iter().flatten())
+    }
+}
+
+/// The entries of a log, admitted and charged ones in one order.
+fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
+    let mut admitted = log.admitted().iter().rev().peekable();
+    let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
+    std::iter::from_fn(move || {
+        let later = match (admitted.peek(), charged.peek()) {
+            (Some(&(admitted_us, _)), Some(&(charged_us, _))) => admitted_us >= charged_us,
+            (admitted, _) => admitted.is_some(),
+        };
+        let (entry, verdict) = if later {
+            (admitted.next(), Verdict::Allowed)
+        } else {
+            (charged.next(), Verdict::Limited)
+        };
+        entry.map(|(time_us, cost)| Entry { time_us, cost, verdict, meta: None })
+    })
+}
+
+impl State {
+    fn report(&self, now_us: u64) -> StateReport {
+        let at_us = effective_time(now_us, self.last_us(), self.period_us());
+        let clears = self.clears_by_itself();
+        StateReport {
+            rule: self.last_rule(),
+            consumed: at_us.map_or(0, |at_us| self.consumed(at_us)),
+            last_ms: self.last_us() / MS_US,
+            reset_ms: clears.after(now_us).millis(),
+            log: self.log_part().map(|log| log.report(at_us)),
+            window: match self.plain() {
+                Self::Window(window) => {
+                    Some(at_us.map_or_else(WindowReport::default, |at_us| window.report(at_us)))
+                }
+                _ => None,
+            },
+            windows: self.windows(),
+        }
+    }
+
+    /// The text of the rule that consumed last, as far as the state knows it.
+    fn last_rule(&self) -> String {
+        let plain = Rule {
+            algorithm: Algorithm::Log,
+            limit: 0,
+            period_us: self.period_us(),
+            name: self.name(),
+            count_all: false,
+            ban_us: None,
+            shadow: false,
+        };
+        let fixed = |fixed: &Fixed, keep| Rule {
+            algorithm: Algorithm::Fixed {
+                align: if fixed.calendar().is_none() { Align::First } else { Align::Epoch },
+                calendar: fixed.calendar().unwrap_or(Calendar::Epoch),
+                tz_min: fixed.tz_min(),
+                keep,
+            },
+            limit: fixed.limit,
+            ..plain
+        };
+        let rule = match self.plain() {
+            Self::Log(_) => return format!("log/{}", DisplayPeriod(self.period_us())),
+            Self::Window(window) => Rule {
+                algorithm: Algorithm::Window { res: u8::try_from(window.res()).unwrap_or(1) },
+                limit: window.limit(),
+                ..plain
+            },
+            Self::Fixed(state) => fixed(state, 0),
+            Self::Kept(kept) => fixed(&kept.fixed, kept.keep),
+            Self::Debt(debt) if debt.is_leaky() => Rule {
+                algorithm: Algorithm::Leaky { queue: debt.room.units() },
+                limit: debt.limit,
+                ..plain
+            },
+            Self::Debt(debt) => Rule {
+                algorithm: Algorithm::Bucket { burst: debt.room.units(), refill: Refill::Even },
+                limit: debt.limit,
+                ..plain
+            },
+            Self::Interval(interval) => Rule {
+                algorithm: Algorithm::Bucket { burst: interval.burst, refill: Refill::Interval },
+                limit: interval.limit,
+                ..plain
+            },
+            Self::Named(_) => plain,
+        };
+        rule.to_string()
+    }
+
+    /// The counts of past windows, and the present one's.
+    fn windows(&self) -> Option<Vec<(i64, u64)>> {
+        match self.plain() {
+            Self::Kept(kept) => {
+                let present = (kept.fixed.start_us(), kept.fixed.count());
+                let past = kept.past.iter().map(|past| (past.start_us, past.count));
+                let in_ms = |(start_us, count): (i64, u64)| {
+                    (start_us.div_euclid(MS_US.cast_signed()), count)
+                };
+                Some(past.chain([present]).map(in_ms).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! `RL.BLOCK` and `RL.EXEMPT`: until when, and why.
+//!
+//! ```text
+//! [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]
+//! ```
+
+use super::cursor::Cursor;
+use super::error::ParseError;
+use super::request::{Limits, once, text};
+use super::rule::span_us;
+use crate::rule::MAX_TIME_US;
+use crate::rule::{MS_US, SECOND_US};
+
+/// When a block or an exemption ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Never,
+    /// So many microseconds from now.
+    In(u64),
+    /// At this time, Unix microseconds.
+    At(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessRequest<'a> {
+    pub ends: Ends,
+    pub reason: &'a [u8],
+}
+
+/// The request of an `RL.BLOCK` or an `RL.EXEMPT`.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+pub fn access<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    limits: &Limits,
+) -> Result<AccessRequest<'a>, ParseError> {
+    let mut args = Cursor::new(args);
+    let (mut ends, mut reason) = (None, None);
+    loop {
+        if args.keyword("EX") {
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "EX", SECOND_US)?)))?;
+        } else if args.keyword("PX") {
+            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "PX", MS_US)?)))?;
+        } else if args.keyword("EXAT") {
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", SECOND_US)?)))?;
+        } else if args.keyword("PXAT") {
+            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", MS_US)?)))?;
+        } else if args.keyword("FOR") {
+            once(&mut ends, ENDS, || {
+                let text = args.take().ok_or(ParseError::NoSpan { option: "FOR" })?;
+                Ok(Ends::In(span_us("FOR", text)?))
+            })?;
+        } else if args.keyword("REASON") {
+            once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;
+        } else {
+            break;
+        }
+    }
+    args.finish("EX, PX, EXAT, PXAT, FOR or REASON")?;
+    Ok(AccessRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
+}
+
+const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
+
+/// The time behind an option, at least 1 of its unit, in microseconds.
+fn time<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+    unit_us: u64,
+) -> Result<u64, ParseError> {
+    let most = MAX_TIME_US.checked_div(unit_us).unwrap_or(0);
+    let units: u64 = args.value(option, 1..=most)?;
+    Ok(units.saturating_mul(unit_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY };
+
+    fn parsed(args: &str) -> Result<AccessRequest<'_>, String> {
+        let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
+        access(args, &LIMITS).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_way_to_say_when() {
+        for (args, ends, reason) in [
+            ("", Ends::Never, ""),
+            ("EX 5", Ends::In(5_000_000), ""),
+            ("px 5 reason abuse", Ends::In(5_000), "abuse"),
+            ("REASON abuse EXAT 1700000000", Ends::At(1_700_000_000_000_000), "abuse"),
+            ("PXAT 1700000000000", Ends::At(1_700_000_000_000_000), ""),
+            ("FOR 1h", Ends::In(3_600_000_000), ""),
+            ("for 90minutes REASON x", Ends::In(5_400_000_000), "x"),
+            ("FOR 366d", Ends::In(31_622_400_000_000), ""),
+            ("FOR 1ms", Ends::In(1_000), ""),
+            ("EX 253402300799", Ends::In(253_402_300_799_000_000), ""),
+        ] {
+            assert_eq!(parsed(args), Ok(AccessRequest { ends, reason: reason.as_bytes() }));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (args, error) in [
+            ("EX", "EX has no value, expected an integer 1..253402300799"),
+            ("EX 0", "EX is '0', expected an integer 1..253402300799"),
+            ("PX -5", "PX is '-5', expected an integer 1..253402300799999"),
+            ("EXAT 253402300800", "EXAT is '253402300800', expected an integer 1..253402300799"),
+            ("FOR", "FOR has no period, expected one such as 1h"),
+            (
+                "FOR 5",
+                "FOR '5' has no known unit, expected ms, s (sec, second), m (min, minute), \
+                 h (hour), d (day) or w (week)",
+            ),
+            ("FOR 1.5h", "FOR '1.5h' cannot be read, expected an integer and a unit such as 90s"),
+            ("FOR 0s", "FOR is '0s', expected a period of 1ms..366d"),
+            ("FOR 367d", "FOR is '367d', expected a period of 1ms..366d"),
+            ("FOR month", "FOR is 'month', expected a period of 1ms..366d"),
+            ("FOR 1h EX 5", "the end (EX, PX, EXAT, PXAT or FOR) is given twice, expected once"),
+            ("EX 5 PX 5", "the end (EX, PX, EXAT, PXAT or FOR) is given twice, expected once"),
+            ("REASON a REASON b", "REASON is given twice, expected once"),
+            ("REASON", "REASON has no text"),
+            ("REASON abuses", "REASON is 6 bytes long, expected at most 5 (ratelimit.max-meta)"),
+            ("5m", "unexpected '5m', expected EX, PX, EXAT, PXAT, FOR or REASON"),
+        ] {
+            assert_eq!(parsed(args), Err(error.into()), "{args}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! A rule in plain English, for people who choose one.
+//!
+//! Each text says what the rule means, the worst burst it lets through, what
+//! it keeps in memory and what its options add. The worst bursts are exact:
+//! the most units that can pass at whole microseconds within `(t-W, t]`, for
+//! any `t`, starting with nothing consumed. With `g` a gap in microseconds:
+//!
+//! ```text
+//! log                  L
+//! window               2L - ceil(L*g/w)    w = W/res, g = 1 + gcd(W, res)/res
+//! fixed                2L
+//! fixed, align=first   2L - 1
+//! bucket               B + L - ceil(L/W)
+//! bucket, interval     2B - 1
+//! leaky, admitted      Q + 1 + L - ceil(L/W)
+//! ```
+//!
+//! *Window.* At `e` into a sub-interval the oldest one in sight, `w-e` of which
+//! the true window still covers, counts `(w-e)/w` of its units. Should all `L`
+//! of them have come at its very end, they all lie in the true window, and
+//! `L*e/w` more are let in. Nothing else is miscounted, and `L + floor(L*e/w)`
+//! grows with `e`; but one whole microsecond must lie in the covered part, so
+//! `w-e` is at least the smallest distance above 1 between a microsecond and a
+//! boundary, `g`. More sub-intervals do not lower this sum: they move the
+//! second crowd away from the first. Of the `res-1` sub-intervals before `t`
+//! every unit is counted in full, so no stretch of `W - w` sees more than `L`.
+//!
+//! *First.* Windows open at a request, so one of the two crowds at a boundary
+//! lacks the unit that opened its window a period ago.
+//!
+//! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
+//! `L*(W-1)/W` tokens come back.
+
+use super::{Algorithm, Align, Calendar, Refill, Rule};
+use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
+use crate::limit::series::entry_bytes;
+use std::fmt::{self, Display, Formatter};
+
+/// What a key with one state takes.
+const KEY_BYTES: u64 = 48;
+/// The same where the state is a log, without its entries.
+const LOG_KEY_BYTES: u64 = 52;
+/// The same where it is a window, without its counters.
+const WINDOW_KEY_BYTES: u64 = 36;
+
+/// What a rule means, does at worst and costs, in a few sentences.
+#[must_use]
+pub fn explain(rule: &Rule) -> String {
+    let sentences = if rule.limit() == 0 {
+        "the limit 0 denies every request, only a cost of 0 passes. Worst burst: none. \
+         Memory: none, since nothing is consumed."
+            .into()
+    } else {
+        match rule.algorithm() {
+            Algorithm::Log => log(rule),
+            Algorithm::Window { res } => window(rule, res),
+            Algorithm::Fixed { align, calendar, tz_min, keep } => {
+                let windows = match align {
+                    Align::Epoch => calendar_windows(rule, calendar, tz_min),
+                    Align::First => {
+                        format!("window of {}, opened by the first request", Span(rule.period_us()))
+                    }
+                };
+                fixed(rule, &windows, keep)
+            }
+            Algorithm::Bucket { burst, refill } => bucket(rule, burst, refill),
+            Algorithm::Leaky { queue } => leaky(rule, queue),
+        }
+    };
+    let options = [identity(rule), denials(rule), ban(rule), trial(rule)].concat();
+    format!("{rule}: {sentences}{options}")
+}
+
+/// The most units that can pass within one period: the table above. Of a
+/// leaky bucket, those that are admitted, whenever their turn is.
+fn worst_in_period(rule: &Rule) -> u64 {
+    let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
+    let capacity = rule.capacity();
+    match rule.algorithm() {
+        _ if limit == 0 => 0,
+        Algorithm::Log => limit,
+        Algorithm::Window { res } => worst_of_window(limit, period_us, res),
+        Algorithm::Fixed { align: Align::Epoch, .. } => limit.saturating_mul(2),
+        Algorithm::Fixed { align: Align::First, .. }
+        | Algorithm::Bucket { refill: Refill::Interval, .. } => {
+            capacity.saturating_mul(2).saturating_sub(1)
+        }
+        Algorithm::Bucket { refill: Refill::Even, .. } | Algorithm::Leaky { .. } => {
+            capacity.saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
+        }
+    }
+}
+
+fn worst_of_window(limit: u64, period_us: u64, res: u8) -> u64 {
+    let (limit, period_us, res) = (u128::from(limit), u128::from(period_us), u128::from(res));
+    // g/w = (res + gcd) / W
+    let gap = res.saturating_add(gcd(period_us, res));
+    let missing = limit.saturating_mul(gap).div_ceil(period_us.max(1));
+    u64::try_from(limit.saturating_mul(2).saturating_sub(missing)).unwrap_or(u64::MAX)
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    match a.checked_rem(b) {
+        None => a,
+        Some(rest) => gcd(b, rest),
+    }
+}
+
+/// The worst burst of a rule that never admits more than its capacity in a
+/// period, or else what `burst` says.
+fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
+    let (most, worst) = (rule.capacity(), worst_in_period(rule));
+    if worst > most {
+        burst(worst)
+    } else {
+        format!("{} at once, and never more in any {}", requests(most), Per(rule.period_us()))
+    }
+}
+
+fn log(rule: &Rule) -> String {
+    let limit = u64::from(rule.limit());
+    let (least, most) = (entry_bytes(0), entry_bytes(rule.period_us()));
+    let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    format!(
+        "at most {} in any {}, wherever it begins (sliding log, exact). \
+         Worst burst: {}. \
+         Memory: {LOG_KEY_BYTES} bytes, and {entry} a request remembered, up to {}; 4 more a \
+         request once costs differ; one log serves all log rules of a key.",
+        requests(limit),
+        Per(rule.period_us()),
+        at_worst(rule, |worst| worst.to_string()),
+        limit.saturating_mul(most),
+    )
+}
+
+fn window(rule: &Rule, res: u8) -> String {
+    let (limit, period_us, parts) = (rule.limit(), rule.period_us(), u64::from(res));
+    let (period, counters) = (Per(period_us), parts.saturating_add(1));
+    let part = Share { us: period_us.into(), of: parts };
+    let worst = at_worst(rule, |worst| {
+        let crowds = format!(
+            "{} at once, and up to {worst} in one {period}, if they crowd at the end of a \
+             sub-interval and again {} later",
+            requests(limit.into()),
+            Span(period_us)
+        );
+        if res == 1 {
+            return crowds;
+        }
+        // W - w: exact where it is a whole number, else rounded down.
+        let us = u128::from(period_us).saturating_mul(parts.saturating_sub(1).into());
+        format!("{crowds}, but never more than {limit} in {}", Share { us, of: parts })
+    });
+    format!(
+        "about {} in any {period}, counted by sub-intervals of {part}: the oldest counts with \
+         the share of it that is still in reach, as if its requests had come evenly \
+         (sliding window counter). \
+         Worst burst: {worst}. \
+         Memory: {WINDOW_KEY_BYTES} bytes, and 6 for each of {counters} counters.",
+        requests(limit.into()),
+    )
+}
+
+/// Which windows the clock makes.
+fn calendar_windows(rule: &Rule, calendar: Calendar, tz_min: i16) -> String {
+    let (period, zone) = (Per(rule.period_us()), Zone(tz_min));
+    match calendar {
+        Calendar::Months => format!("calendar month, from the 1st at 00:00 {zone}"),
+        Calendar::Weeks if rule.period_us() == WEEK_US => {
+            format!("week, from Monday at 00:00 {zone}")
+        }
+        Calendar::Weeks => format!("{period}, counted from Monday 1970-01-05 00:00 {zone}"),
+        Calendar::Epoch => format!("{period}, counted from 1970-01-01 00:00 {zone}"),
+    }
+}
+
+fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
+    let limit = u64::from(rule.limit());
+    let worst = at_worst(rule, |worst| {
+        let before = worst.saturating_sub(limit);
+        format!(
+            "{} within a moment, {before} at the end of a window and {limit} at the start of \
+             the next",
+            requests(worst)
+        )
+    });
+    let kept = u64::from(keep).saturating_mul(16);
+    let memory = match keep {
+        0 => constant(),
+        _ => format!(
+            "{KEY_BYTES} bytes, and up to {} for {} kept for graphs",
+            Count(kept, "byte"),
+            Count(keep.into(), "past window")
+        ),
+    };
+    format!(
+        "at most {} in each {windows} (fixed window). Worst burst: {worst}. Memory: {memory}.",
+        requests(limit)
+    )
+}
+
+fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
+    let (burst, period) = (u64::from(burst), Per(rule.period_us()));
+    let (back, worst) = match refill {
+        Refill::Even => (
+            format!(
+                "they come back evenly, one in {}",
+                Share { us: rule.period_us().into(), of: rule.limit().into() }
+            ),
+            at_worst(rule, |worst| {
+                format!("{} at once, and up to {worst} in one {period}", requests(burst))
+            }),
+        ),
+        Refill::Interval => (
+            format!("all come back at once, {} after the first was taken", Span(rule.period_us())),
+            at_worst(rule, |worst| {
+                format!(
+                    "{} within a moment, {} just before the tokens come back and {burst} just \
+                     after",
+                    requests(worst),
+                    worst.saturating_sub(burst)
+                )
+            }),
+        ),
+    };
+    format!(
+        "a bucket of {}, full at first; a request takes one, and {back} (token bucket). \
+         Worst burst: {worst}. Memory: {}.",
+        Count(burst, "token"),
+        constant(),
+    )
+}
+
+fn leaky(rule: &Rule, queue: u32) -> String {
+    let every = Share { us: rule.period_us().into(), of: rule.limit().into() };
+    let (turns, burst) = if queue == 0 {
+        (
+            "nobody waits, and one that comes sooner is denied".into(),
+            format!("1 request at once, the next {every} later"),
+        )
+    } else {
+        (
+            format!(
+                "{queue} more can wait for their turn, which an allowed request reads from its \
+                 wait_ms"
+            ),
+            format!(
+                "{} admitted at once, but they proceed {every} apart if they wait their turn",
+                requests(rule.capacity())
+            ),
+        )
+    };
+    format!(
+        "requests proceed one by one, one in {every}; {turns} (leaky bucket). \
+         Worst burst: {burst}. Memory: {}.",
+        constant()
+    )
+}
+
+fn constant() -> String {
+    format!("{KEY_BYTES} bytes, however many requests come")
+}
+
+/// What the rule's state goes by, and so what may change without a loss.
+fn identity(rule: &Rule) -> String {
+    let (shape, free) = match (rule.algorithm(), rule.name()) {
+        (Algorithm::Log, Some(name)) => {
+            return format!(
+                " The name '{}' labels it; all log rules read the key's one log.",
+                name.as_str()
+            );
+        }
+        (_, Some(name)) => {
+            return format!(
+                " Identity: the name '{}', so limit, period and options may change and what \
+                 was consumed is kept.",
+                name.as_str()
+            );
+        }
+        (Algorithm::Log, None) => return String::new(),
+        (Algorithm::Window { .. }, None) => ("algorithm, period and res", "limit"),
+        (Algorithm::Fixed { .. }, None) => ("algorithm, period, align and tz", "limit and keep"),
+        (Algorithm::Bucket { .. }, None) => ("algorithm, period and refill", "limit and burst"),
+        (Algorithm::Leaky { .. }, None) => ("algorithm and period", "limit and queue"),
+    };
+    format!(" Identity: the {shape}, so the {free} may change and what was consumed is kept.")
+}
+
+fn denials(rule: &Rule) -> String {
+    let text = " Denied requests are charged too: a client that keeps asking stays limited.";
+    if rule.counts_all() { text.into() } else { String::new() }
+}
+
+fn ban(rule: &Rule) -> String {
+    match rule.ban_us() {
+        None => String::new(),
+        Some(_) if rule.is_shadow() => " Its ban never sets in while it is on trial.".into(),
+        Some(ban_us) => format!(" A denial by it blocks the key for {}.", Span(ban_us)),
+    }
+}
+
+fn trial(rule: &Rule) -> String {
+    let text = " On trial (shadow): reported, and charged when the check is allowed, but it never \
+                denies.";
+    if rule.is_shadow() { text.into() } else { String::new() }
+}
+
+const fn requests(count: u64) -> Count {
+    Count(count, "request")
+}
+
+/// `1 byte`, `2 bytes`.
+#[derive(Clone, Copy)]
+struct Count(u64, &'static str);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} {}{plural}", self.0, self.1)
+    }
+}
+
+/// A length of time in the longest unit that divides it: `1 minute`, `90 seconds`.
+#[derive(Clone, Copy)]
+struct Span(u64);
+
+impl Span {
+    fn count(self) -> Count {
+        const UNITS: [(u64, &str); 6] = [
+            (WEEK_US, "week"),
+            (DAY_US, "day"),
+            (HOUR_US, "hour"),
+            (MINUTE_US, "minute"),
+            (SECOND_US, "second"),
+            (MS_US, "millisecond"),
+        ];
+        for (unit_us, noun) in UNITS {
+            if self.0.checked_rem(unit_us) == Some(0) {
+                return Count(self.0.checked_div(unit_us).unwrap_or(0), noun);
+            }
+        }
+        Count(self.0, "microsecond")
+    }
+}
+
+impl Display for Span {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.count().fmt(f)
+    }
+}
+
+/// The same after "any" or "each": `minute`, `90 seconds`.
+#[derive(Clone, Copy)]
+struct Per(u64);
+
+impl Display for Per {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match Span(self.0).count() {
+            Count(1, noun) => f.write_str(noun),
+            count => count.fmt(f),
+        }
+    }
+}
+
+/// A part of a length of time: `3 seconds`, or rounded down to milliseconds
+/// or, under ten of these, microseconds.
+#[derive(Clone, Copy)]
+struct Share {
+    us: u128,
+    of: u64,
+}
+
+impl Display for Share {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let of = u128::from(self.of.max(1));
+        let whole_us = u64::try_from(self.us.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX);
+        let exact = self.us.is_multiple_of(of);
+        let (ms, rest_us) = (whole_us / MS_US, whole_us % MS_US);
+        match (whole_us, ms) {
+            (0, _) => f.write_str("less than 1 microsecond"),
+            _ if exact && (rest_us == 0 || ms < 10) => Span(whole_us).fmt(f),
+            (_, ms) if ms < 10 => write!(f, "about {}", Count(whole_us, "microsecond")),
+            (_, ms) => write!(f, "about {}", Count(ms, "millisecond")),
+        }
+    }
+}
+
+/// `UTC`, `UTC+02:00`.
+#[derive(Clone, Copy)]
+struct Zone(i16);
+
+impl Display for Zone {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { '-' } else { '+' };
+        match self.0.unsigned_abs() {
+            0 => f.write_str("UTC"),
+            min => write!(f, "UTC{sign}{:02}:{:02}", min / 60, min % 60),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

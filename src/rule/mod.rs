@@ -1,0 +1,438 @@
+//! A rule: a limit per period under one algorithm, validated once.
+//!
+//! Everything that decides takes a [`Rule`], and a [`Rule`] can only be had
+//! from [`RuleSpec::validate`], so no algorithm meets a period of zero, a
+//! resolution out of bounds or an option that is not its own.
+//!
+//! A rule is a *view*: it says how much may be consumed. What was consumed is
+//! the state's business, and which state a rule looks at is its *identity*:
+//! the name if it has one, else the algorithm, the period and the options that
+//! shape the state. The limit, the burst and the queue are no part of it, so
+//! they can change from call to call without forgetting anything.
+
+mod explain;
+mod spec;
+
+pub use explain::explain;
+pub use spec::{RuleError, RuleSpec};
+use std::fmt;
+
+/// The largest limit, burst, queue and cost.
+pub const MAX_UNITS: u32 = 1_000_000_000;
+/// The longest period: 366 days, in microseconds.
+pub const MAX_PERIOD_US: u64 = 366 * DAY_US;
+/// The latest time a decision can be asked for: the end of the year 9999, in
+/// Unix microseconds.
+pub const MAX_TIME_US: u64 = 253_402_300_799_999_999;
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 32;
+/// The most sub-intervals a sliding window counter can have.
+pub const MAX_RES: u8 = 60;
+/// The most past windows a fixed window can keep.
+pub const MAX_KEEP: u16 = 366;
+/// The time zones furthest from UTC, in minutes.
+pub const MAX_TZ_MIN: i16 = 14 * 60;
+
+pub(crate) const MS_US: u64 = 1_000;
+pub(crate) const SECOND_US: u64 = 1_000_000;
+pub(crate) const MINUTE_US: u64 = 60 * SECOND_US;
+pub(crate) const HOUR_US: u64 = 60 * MINUTE_US;
+pub(crate) const DAY_US: u64 = 24 * HOUR_US;
+pub(crate) const WEEK_US: u64 = 7 * DAY_US;
+/// What a calendar month counts as where only its length matters.
+pub(crate) const MONTH_US: u64 = 31 * DAY_US;
+
+/// The unit a period was written in. Only `fixed` cares: its weeks start on
+/// Monday and its months follow the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Millisecond,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+impl Unit {
+    /// Every unit with a length of its own, longest first.
+    const PLAIN: [Self; 6] =
+        [Self::Week, Self::Day, Self::Hour, Self::Minute, Self::Second, Self::Millisecond];
+
+    /// The unit's length in microseconds; a month counts as 31 days.
+    #[must_use]
+    pub const fn micros(self) -> u64 {
+        match self {
+            Self::Millisecond => MS_US,
+            Self::Second => SECOND_US,
+            Self::Minute => MINUTE_US,
+            Self::Hour => HOUR_US,
+            Self::Day => DAY_US,
+            Self::Week => WEEK_US,
+            Self::Month => MONTH_US,
+        }
+    }
+
+    /// The unit as written in a rule.
+    #[must_use]
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Millisecond => "ms",
+            Self::Second => "s",
+            Self::Minute => "m",
+            Self::Hour => "h",
+            Self::Day => "d",
+            Self::Week => "w",
+            Self::Month => "month",
+        }
+    }
+}
+
+/// `n` units of time, such as the `1m` of `20/1m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    pub count: u64,
+    pub unit: Unit,
+}
+
+impl Period {
+    /// The length in microseconds, if it lies in 1 ms ..= 366 d.
+    #[must_use]
+    pub fn micros(self) -> Option<u64> {
+        let us = self.count.checked_mul(self.unit.micros())?;
+        (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
+    }
+
+    /// The same of a period that follows no calendar, so not of months.
+    #[must_use]
+    pub fn plain_micros(self) -> Option<u64> {
+        if self.unit == Unit::Month { None } else { self.micros() }
+    }
+}
+
+/// A length of time in the longest unit that divides it; in weeks only if asked.
+fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
+    for unit in Unit::PLAIN {
+        if unit == Unit::Week && !weeks {
+            continue;
+        }
+        if us.checked_rem(unit.micros()) == Some(0) {
+            let count = us.checked_div(unit.micros()).unwrap_or(0);
+            write_number(f, count)?;
+            return f.write_str(unit.symbol());
+        }
+    }
+    write!(f, "{us}us")
+}
+
+/// `RL.THROTTLE` spells out the rules of its effects, and the standard library's
+/// way is several times slower.
+fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
+    f.write_str(itoa::Buffer::new().format(number))
+}
+
+/// A length of time as a rule spells it, microseconds.
+pub(crate) struct DisplayPeriod(pub u64);
+
+impl fmt::Display for DisplayPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_period(f, self.0, true)
+    }
+}
+
+/// The names of the algorithms, without their options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Log,
+    Window,
+    Fixed,
+    Bucket,
+    Leaky,
+}
+
+impl Kind {
+    /// All five, in the order the documentation lists them.
+    pub const ALL: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
+
+    /// The name as written in a rule.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Window => "window",
+            Self::Fixed => "fixed",
+            Self::Bucket => "bucket",
+            Self::Leaky => "leaky",
+        }
+    }
+}
+
+/// What the windows of `fixed` count from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calendar {
+    /// Multiples of the period since the epoch.
+    Epoch,
+    /// Multiples of the period since Monday 1970-01-05.
+    Weeks,
+    /// The first of each month.
+    Months,
+}
+
+/// When a window of `fixed` opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// By the calendar.
+    Epoch,
+    /// At the first request.
+    First,
+}
+
+/// How a token bucket gets its tokens back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refill {
+    /// One by one, evenly.
+    Even,
+    /// All at once, a period after the first was taken.
+    Interval,
+}
+
+/// An algorithm with the options of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    Log,
+    Window { res: u8 },
+    Fixed { align: Align, calendar: Calendar, tz_min: i16, keep: u16 },
+    Bucket { burst: u32, refill: Refill },
+    Leaky { queue: u32 },
+}
+
+/// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    /// Zeros follow.
+    bytes: [u8; MAX_NAME],
+    len: u8,
+}
+
+impl Name {
+    /// The name, if these bytes make one.
+    #[must_use]
+    pub fn new(text: &[u8]) -> Option<Self> {
+        let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
+        if text.is_empty() || !text.iter().all(allowed) {
+            return None;
+        }
+        let mut bytes = [0; MAX_NAME];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(Self { bytes, len: u8::try_from(text.len()).ok()? })
+    }
+
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// With zeros up to the length of the longest.
+    pub(crate) const fn padded(&self) -> &[u8; MAX_NAME] {
+        &self.bytes
+    }
+
+    /// The name that was padded.
+    pub(crate) fn of_padded(bytes: [u8; MAX_NAME]) -> Option<Self> {
+        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
+        Self::new(bytes.get(..len)?)
+    }
+
+    /// Whether it is the name of every bucket of `RL.THROTTLE`.
+    #[must_use]
+    pub fn is_throttle(&self) -> bool {
+        self.as_bytes() == THROTTLE.as_bytes()
+    }
+}
+
+/// The name of every bucket of `RL.THROTTLE`.
+pub const THROTTLE: &str = "throttle";
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// A rule that was checked. See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) limit: u32,
+    pub(crate) period_us: u64,
+    pub(crate) name: Option<Name>,
+    pub(crate) count_all: bool,
+    pub(crate) ban_us: Option<u64>,
+    pub(crate) shadow: bool,
+}
+
+impl Rule {
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self.algorithm {
+            Algorithm::Log => Kind::Log,
+            Algorithm::Window { .. } => Kind::Window,
+            Algorithm::Fixed { .. } => Kind::Fixed,
+            Algorithm::Bucket { .. } => Kind::Bucket,
+            Algorithm::Leaky { .. } => Kind::Leaky,
+        }
+    }
+
+    /// Units a period, 0 ..= [`MAX_UNITS`].
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The period in microseconds; a calendar month counts as 31 days.
+    #[must_use]
+    pub const fn period_us(&self) -> u64 {
+        self.period_us
+    }
+
+    #[must_use]
+    pub const fn name(&self) -> Option<&Name> {
+        self.name.as_ref()
+    }
+
+    /// Whether denied requests are charged too.
+    #[must_use]
+    pub const fn counts_all(&self) -> bool {
+        self.count_all
+    }
+
+    /// How long a denial by this rule blocks the key, microseconds.
+    #[must_use]
+    pub const fn ban_us(&self) -> Option<u64> {
+        self.ban_us
+    }
+
+    /// Whether the rule is on trial: reported, never denying.
+    #[must_use]
+    pub const fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// The most units the rule can ever let pass at once.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        match self.algorithm {
+            _ if self.limit == 0 => 0,
+            Algorithm::Bucket { burst, .. } => u64::from(burst),
+            Algorithm::Leaky { queue } => u64::from(queue).saturating_add(1),
+            _ => u64::from(self.limit),
+        }
+    }
+
+    /// Whether a cost fits an untouched state. A cost that does not, never
+    /// passes; a cost of 0 always does.
+    #[must_use]
+    pub fn can_ever_admit(&self, cost: u32) -> bool {
+        cost == 0 || u64::from(cost) <= self.capacity()
+    }
+
+    /// Whether two rules look at the same state, or would.
+    #[must_use]
+    pub fn same_identity(&self, other: &Self) -> bool {
+        match (&self.name, &other.name) {
+            (Some(a), Some(b)) => a == b,
+            (None, None) => self.same_shape(other),
+            _ => false,
+        }
+    }
+
+    fn same_shape(&self, other: &Self) -> bool {
+        self.period_us == other.period_us
+            && match (self.algorithm, other.algorithm) {
+                (Algorithm::Log, Algorithm::Log)
+                | (Algorithm::Leaky { .. }, Algorithm::Leaky { .. }) => true,
+                (Algorithm::Window { res: a }, Algorithm::Window { res: b }) => a == b,
+                (Algorithm::Bucket { refill: a, .. }, Algorithm::Bucket { refill: b, .. }) => {
+                    a == b
+                }
+                (
+                    Algorithm::Fixed { align: a, calendar: c, tz_min: z, .. },
+                    Algorithm::Fixed { align: b, calendar: d, tz_min: y, .. },
+                ) => a == b && c == d && z == y,
+                _ => false,
+            }
+    }
+}
+
+/// The canonical text: the algorithm always named, the period in its longest
+/// unit, options in one order and only where they differ from the default.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind().name())?;
+        f.write_str(":")?;
+        write_number(f, self.limit.into())?;
+        f.write_str("/")?;
+        match self.algorithm {
+            Algorithm::Fixed { calendar: Calendar::Months, .. } => f.write_str("1month")?,
+            Algorithm::Fixed { calendar: Calendar::Epoch, .. } => {
+                write_period(f, self.period_us, false)?;
+            }
+            _ => write_period(f, self.period_us, true)?,
+        }
+        match self.algorithm {
+            Algorithm::Log => {}
+            Algorithm::Window { res } if res > 1 => write!(f, ",res={res}")?,
+            Algorithm::Window { .. } => {}
+            Algorithm::Fixed { align, tz_min, keep, .. } => {
+                if align == Align::First {
+                    f.write_str(",align=first")?;
+                }
+                if tz_min != 0 {
+                    let sign = if tz_min < 0 { '-' } else { '+' };
+                    let (h, m) = (tz_min.unsigned_abs() / 60, tz_min.unsigned_abs() % 60);
+                    write!(f, ",tz={sign}{h:02}:{m:02}")?;
+                }
+                if keep != 0 {
+                    write!(f, ",keep={keep}")?;
+                }
+            }
+            Algorithm::Bucket { burst, refill } => {
+                if burst != self.limit {
+                    f.write_str(",burst=")?;
+                    write_number(f, burst.into())?;
+                }
+                if refill == Refill::Interval {
+                    f.write_str(",refill=interval")?;
+                }
+            }
+            Algorithm::Leaky { queue } if queue != self.limit => write!(f, ",queue={queue}")?,
+            Algorithm::Leaky { .. } => {}
+        }
+        if let Some(name) = &self.name {
+            f.write_str(",name=")?;
+            f.write_str(name.as_str())?;
+        }
+        if self.count_all {
+            f.write_str(",count=all")?;
+        }
+        if let Some(ban_us) = self.ban_us {
+            f.write_str(",ban=")?;
+            write_period(f, ban_us, true)?;
+        }
+        if self.shadow {
+            f.write_str(",shadow")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! From what was written to a [`Rule`]: every bound, and whose option is whose.
+
+use super::{
+    Algorithm, Align, Calendar, Kind, MAX_KEEP, MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period,
+    Refill, Rule, Unit,
+};
+use std::fmt;
+
+/// A rule as it was written, before anything was checked against anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleSpec {
+    pub kind: Kind,
+    pub limit: u64,
+    pub period: Period,
+    pub res: Option<u64>,
+    pub align: Option<Align>,
+    pub tz_min: Option<i16>,
+    pub keep: Option<u64>,
+    pub burst: Option<u64>,
+    pub refill: Option<Refill>,
+    pub queue: Option<u64>,
+    pub name: Option<Name>,
+    pub count_all: bool,
+    pub ban: Option<Period>,
+    pub shadow: bool,
+}
+
+impl RuleSpec {
+    /// A rule without options.
+    #[must_use]
+    pub const fn new(kind: Kind, limit: u64, period: Period) -> Self {
+        Self {
+            kind,
+            limit,
+            period,
+            res: None,
+            align: None,
+            tz_min: None,
+            keep: None,
+            burst: None,
+            refill: None,
+            queue: None,
+            name: None,
+            count_all: false,
+            ban: None,
+            shadow: false,
+        }
+    }
+
+    /// Checks every bound and that each option belongs to the algorithm.
+    ///
+    /// # Errors
+    /// [`RuleError`], naming the fault and what was expected.
+    pub fn validate(&self) -> Result<Rule, RuleError> {
+        self.refuse_foreign_options()?;
+        let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
+        let period_us = self.period.micros().ok_or(RuleError::Period)?;
+        if self.period.unit == Unit::Month {
+            if self.kind != Kind::Fixed {
+                return Err(RuleError::MonthNeedsFixed);
+            }
+            if self.period.count != 1 {
+                return Err(RuleError::SeveralMonths);
+            }
+            if self.align == Some(Align::First) {
+                return Err(RuleError::MonthAlignFirst);
+            }
+        }
+        let algorithm = match self.kind {
+            Kind::Log => Algorithm::Log,
+            Kind::Window => {
+                Algorithm::Window { res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)? }
+            }
+            Kind::Fixed => Algorithm::Fixed {
+                align: self.align.unwrap_or(Align::Epoch),
+                calendar: match self.period.unit {
+                    // A window opened by a request knows no Monday.
+                    Unit::Week if self.align != Some(Align::First) => Calendar::Weeks,
+                    Unit::Month => Calendar::Months,
+                    _ => Calendar::Epoch,
+                },
+                tz_min: self.tz_min.unwrap_or(0),
+                keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
+            },
+            Kind::Bucket => Algorithm::Bucket {
+                burst: match self.burst {
+                    Some(burst) => bounded("burst", burst, 1, MAX_UNITS)?,
+                    None => limit,
+                },
+                refill: self.refill.unwrap_or(Refill::Even),
+            },
+            Kind::Leaky => Algorithm::Leaky {
+                queue: match self.queue {
+                    Some(queue) => bounded("queue", queue, 0, MAX_UNITS)?,
+                    None => limit,
+                },
+            },
+        };
+        let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
+        Ok(Rule {
+            algorithm,
+            limit,
+            period_us,
+            name: self.name,
+            count_all: self.count_all,
+            ban_us,
+            shadow: self.shadow,
+        })
+    }
+
+    fn refuse_foreign_options(&self) -> Result<(), RuleError> {
+        let options = [
+            ("res", Kind::Window, self.res.is_some()),
+            ("align", Kind::Fixed, self.align.is_some()),
+            ("tz", Kind::Fixed, self.tz_min.is_some()),
+            ("keep", Kind::Fixed, self.keep.is_some()),
+            ("burst", Kind::Bucket, self.burst.is_some()),
+            ("refill", Kind::Bucket, self.refill.is_some()),
+            ("queue", Kind::Leaky, self.queue.is_some()),
+        ];
+        for (option, owner, given) in options {
+            if given && owner != self.kind {
+                return Err(RuleError::ForeignOption { option, owner, kind: self.kind });
+            }
+        }
+        match self.tz_min {
+            Some(tz) if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz) => Err(RuleError::TimeZone),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
+    what: &'static str,
+    given: u64,
+    min: u32,
+    max: T,
+) -> Result<T, RuleError> {
+    let max_units: u64 = max.into();
+    if given < u64::from(min) || given > max_units {
+        return Err(RuleError::OutOfRange { what, given, min, max: max_units });
+    }
+    T::try_from(given).map_err(|_| RuleError::OutOfRange { what, given, min, max: max_units })
+}
+
+/// What can be wrong with a rule whose text could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    OutOfRange { what: &'static str, given: u64, min: u32, max: u64 },
+    Period,
+    Ban,
+    MonthNeedsFixed,
+    SeveralMonths,
+    MonthAlignFirst,
+    TimeZone,
+    ForeignOption { option: &'static str, owner: Kind, kind: Kind },
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange { what, given, min, max } => {
+                write!(f, "{what} is {given}, expected {min}..{max}")
+            }
+            Self::Period => f.write_str("the period is out of range, expected 1ms..366d"),
+            Self::Ban => f.write_str("ban is out of range, expected a period of 1ms..366d"),
+            Self::MonthNeedsFixed => {
+                f.write_str("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")
+            }
+            Self::SeveralMonths => f.write_str("a period of several months, expected 'month'"),
+            Self::MonthAlignFirst => {
+                f.write_str("'month' with align=first, expected align=epoch or a period in days")
+            }
+            Self::TimeZone => f.write_str("tz is out of range, expected -14:00..+14:00"),
+            Self::ForeignOption { option, owner, kind } => {
+                write!(f, "option '{option}' belongs to {}, not to {}", owner.name(), kind.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for RuleError {}
