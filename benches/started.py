@@ -1,4 +1,4 @@
-"""A server with the module for as long as a `with` lasts, in a folder of its own, spoken to through a socket in it."""
+"""A server with the module for a `with` block, in a new temporary folder, reached through a Unix socket in that folder."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def started(module=MODULE, settings=(), under=(), name="redis-7.0", options=()):
         command = [*under, SERVERS / name / "server", "--port", "0", "--unixsocket", folder / "socket", "--dir", folder]
         command += ["--save", "", *options, "--loadmodule", module, *settings]
         with (folder / "log").open("w") as log:
-            # In a session of its own, so that Ctrl-C reaches this script alone and the server is stopped once.
+            # In a new session, so that Ctrl-C reaches this script alone and the server is stopped once.
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             client = redis.Redis(unix_socket_path=str(folder / "socket"))

@@ -318,7 +318,7 @@ def redis_cell(_):
     with Scratch() as scratch:
         (scratch / "wants").mkdir()
         source = scratch / "redis-cell"
-        # Built as a package of its own, for cargo would link a mere dependency to a shared libstd that no server finds.
+        # Built as a separate package, because cargo would link a mere dependency to a shared libstd that no server finds.
         shutil.copytree(cargo_source("redis-cell", REDIS_CELL, scratch / "wants"), source)
         manifest = source / "Cargo.toml"
         manifest.write_text(manifest.read_text() + "\n[workspace]\n")

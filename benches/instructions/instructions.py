@@ -17,7 +17,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from scenes import scenes
+from cases import cases
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
@@ -25,7 +25,7 @@ from started import MODULE, ROOT, redis, started  # noqa: E402
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 VALGRIND = ROOT / ".cache/valgrind/valgrind"
-# Counting begins and ends with a handler. PING has none of ours, so it may mark where one scene ends and the next begins.
+# Counting begins and ends with a handler. PING has none of ours, so it separates one case from the next.
 CALLGRIND = [
     VALGRIND.as_posix(),
     "--tool=callgrind",
@@ -43,13 +43,13 @@ class Profiler:
 
     def __init__(self, server):
         self.server = server
-        self.marks = 0
+        self.dumps = 0
 
-    def mark(self):
-        """The profile of what happened since the last mark."""
+    def dump(self):
+        """The profile of what happened since the last dump."""
         self.server.client.ping()
-        self.marks += 1
-        return self.server.folder / f"profile.{self.server.process.pid}.{self.marks}"
+        self.dumps += 1
+        return self.server.folder / f"profile.{self.server.process.pid}.{self.dumps}"
 
     def send(self, commands):
         pipe = self.server.client.pipeline(transaction=False)
@@ -57,21 +57,21 @@ class Profiler:
             pipe.execute_command(*command)
         return pipe.execute()
 
-    def profile(self, scene):
-        """The profile of a scene's calls, or none if this module does not know one of its commands."""
+    def profile(self, case):
+        """The profile of the calls of a case, or none if this module does not know one of its commands."""
         self.server.client.flushall()
         try:
-            self.send(scene.prepare)
-            self.mark()
-            replies = self.send(scene.calls)
+            self.send(case.prepare)
+            self.dump()
+            replies = self.send(case.calls)
         except redis.ResponseError as error:
             if "unknown command" in str(error):
                 return None
             raise
-        profile = self.mark()
-        unexpected = [reply for reply in replies if reply[0] != scene.verdict]
+        profile = self.dump()
+        unexpected = [reply for reply in replies if reply[0] != case.verdict]
         if unexpected:
-            sys.exit(f"{scene.name}: expected verdict {scene.verdict}, but got {unexpected[0]}")
+            sys.exit(f"{case.name}: expected verdict {case.verdict}, but got {unexpected[0]}")
         return profile
 
 
@@ -81,36 +81,36 @@ def total(profile):
 
 
 def measure(module, only, profiles):
-    """Instructions a call by the scene's name, none where the module lacks the command; and the server's version."""
+    """Instructions a call by the case's name, none where the module lacks the command; and the server's version."""
     counts = {}
-    for listened in (False, True):
-        more, version = measure_on(module, listened, only, profiles)
+    for with_aof in (False, True):
+        more, version = measure_on(module, with_aof, only, profiles)
         counts.update(more)
     return counts, version
 
 
-def measure_on(module, listened, only, profiles):
-    """The same of the scenes in which nobody listens to what is done, or an append-only file does."""
+def measure_on(module, with_aof, only, profiles):
+    """Instructions a call of the cases without an append-only file, or with one; and the server's version."""
     counts = {}
-    options = ["--appendonly", "yes"] if listened else []
+    options = ["--appendonly", "yes"] if with_aof else []
     with started(module, ["allow-at", "yes"], CALLGRIND, options=options) as server:
         profiler = Profiler(server)
         seconds, micros = server.client.time()
-        for scene in scenes(seconds * 1_000_000 + micros):
-            if scene.listened != listened:
+        for case in cases(seconds * 1_000_000 + micros):
+            if case.with_aof != with_aof:
                 continue
-            if not re.search(only, scene.name):
+            if not re.search(only, case.name):
                 continue
-            profile = profiler.profile(scene)
-            counts[scene.name] = profile and round(total(profile) / len(scene.calls))
+            profile = profiler.profile(case)
+            counts[case.name] = profile and round(total(profile) / len(case.calls))
             if profile and profiles:
-                shutil.copy(profile, profiles / f"{re.sub('[^A-Za-z0-9]+', '-', scene.name)}.callgrind")
+                shutil.copy(profile, profiles / f"{re.sub('[^A-Za-z0-9]+', '-', case.name)}.callgrind")
         version = server.client.info("server")["redis_version"]
     return counts, version
 
 
 def least(rounds):
-    """The least count of each scene."""
+    """The least count of each case."""
     return {name: count and min(counts[name] for counts in rounds) for name, count in rounds[0].items()}
 
 

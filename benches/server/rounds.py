@@ -1,8 +1,8 @@
-"""Rounds: every row once and INCR several times, on servers started for the round, in an order of its own.
+"""Rounds: each measures every row once and INCR several times, on new servers, in a new random order.
 
-New servers, because a process has its luck with addresses and hash seeds; another order each time, because a row must
-not always pay for what its predecessor left in the caches. INCR, to which all others are compared, is measured several
-times a round, spread over it: of the rates of a machine that is shared, that of the shortest command wanders most.
+New servers, because addresses and hash seeds differ between processes, and with them the speed; a random order, because
+a row must not always follow the same row and find its caches. All rows are compared with INCR, so each round measures it
+several times, spread over the round: on a shared machine the rate of the shortest command varies most.
 """
 
 import random

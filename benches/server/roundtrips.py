@@ -44,7 +44,7 @@ def incr_then_expire(client, name):
 
 
 def sorted_set_in_multi(client, name):
-    """Adds before it knows: who is denied is counted all the same."""
+    """Adds before it decides, so denied requests are counted too."""
     now = time.time()
     pipe = client.pipeline(transaction=True)
     pipe.zremrangebyscore(name, 0, now - 1)

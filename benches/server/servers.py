@@ -1,7 +1,7 @@
-"""A server of one's own: on a free port of the loopback, in a folder of its own, on its core, gone with the `with` block.
+"""A server for a `with` block: on a free port of the loopback, in a new temporary folder, pinned to one core.
 
-A server starts in a session of its own, so that Ctrl-C reaches the benchmark alone, which then ends its servers in
-order. Where the system can, a server is told to end with the process that started it, should that be killed.
+A server starts in a new session, so that Ctrl-C reaches the benchmark alone, which then stops its servers in order.
+Where the system supports it, the kernel ends a server when the process that started it is killed.
 """
 
 import ctypes

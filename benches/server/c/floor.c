@@ -17,7 +17,7 @@
  * What is simple here need not be right: commands are replicated as they came, so replicas decide again by their own
  * clocks. Nor is it always the least: all but FLOOR.ADD set the expiry at every change, and the server pays for each
  * word that it reads, of which FLOOR.LOG takes ten. A module that moves an expiry only when it must, or takes rules in
- * fewer words, can be below these. None can be below FLOOR.ADD, which does not even tell who watches the key. */
+ * fewer words, can be below these. None can be below FLOOR.ADD, which does not even notify the clients that watch the key. */
 
 #include <assert.h>
 #include <stdint.h>
@@ -84,7 +84,7 @@ static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModu
     return NULL;
 }
 
-/* What every change asks for: an expiry, and word to replicas, files and whoever watches the key. */
+/* What every change needs: an expiry, propagation to replicas and files, and a signal to clients that watch the key. */
 static void changed(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, int64_t ttl_ms) {
     RedisModule_SetExpire(key, ttl_ms);
     RedisModule_SignalModifiedKey(ctx, name);
