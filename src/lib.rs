@@ -70,7 +70,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
         config::load(ctx, args)?;
-        server::commands::register(ctx, command::table(config::throttle_alias()))?;
+        server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);
         let sections = Sections { always: metrics::write, unless_crashing: policy::write };
         server::info::register(ctx, sections);

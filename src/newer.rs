@@ -93,16 +93,16 @@ pub fn is_from_primary() -> bool {
 pub fn on(event: ServerEvent) {
     let set = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
     match event {
-        ServerEvent::LoadsFromPrimary => {
+        ServerEvent::LoadingFromPrimary => {
             set(&FROM_PRIMARY, true);
             if !STAGED.load(Ordering::Relaxed) {
                 set(&SKIPPED, false);
             }
         }
-        ServerEvent::Loaded | ServerEvent::NotLoaded => set(&FROM_PRIMARY, false),
-        ServerEvent::StagingBegins => set(&STAGED, true),
-        ServerEvent::StagingFailed => set(&STAGED, false),
-        ServerEvent::StagingDone => {
+        ServerEvent::LoadingEnded | ServerEvent::LoadingFailed => set(&FROM_PRIMARY, false),
+        ServerEvent::StagingStarted => set(&STAGED, true),
+        ServerEvent::StagingAborted => set(&STAGED, false),
+        ServerEvent::StagingCompleted => {
             set(&STAGED, false);
             set(&SKIPPED, false);
         }
@@ -115,8 +115,8 @@ pub fn on(event: ServerEvent) {
             }
         }
         ServerEvent::Ready
-        | ServerEvent::WritesAof
-        | ServerEvent::HasWritten
-        | ServerEvent::AofRewriteBegan => {}
+        | ServerEvent::AofWriteStarted
+        | ServerEvent::WriteEnded
+        | ServerEvent::AofRewriteStarted => {}
     }
 }

@@ -325,16 +325,16 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
 /// What the server is about to do with its data.
 pub fn on(ctx: &EventContext, event: ServerEvent) {
     match event {
-        ServerEvent::LoadsFromPrimary => forget_unless_staged(),
-        ServerEvent::StagingBegins => drop(store_staged(Some(Names::default()))),
-        ServerEvent::StagingFailed => drop(store_staged(None)),
-        ServerEvent::StagingDone => {
+        ServerEvent::LoadingFromPrimary => forget_unless_staged(),
+        ServerEvent::StagingStarted => drop(store_staged(Some(Names::default()))),
+        ServerEvent::StagingAborted => drop(store_staged(None)),
+        ServerEvent::StagingCompleted => {
             if let Some(staged) = store_staged(None) {
                 let replaced = std::mem::replace(&mut store_to_change().in_force, staged);
                 drop(replaced);
             }
         }
-        ServerEvent::Loaded => {
+        ServerEvent::LoadingEnded => {
             if ctx.is_primary() && config::configured_policies_win() {
                 restore_configured();
             }
@@ -344,14 +344,14 @@ pub fn on(ctx: &EventContext, event: ServerEvent) {
                 propagate_to_replicas(ctx);
             }
         }
-        ServerEvent::WritesAof => DUE_IN_AOF.store(true, Ordering::Relaxed),
-        ServerEvent::HasWritten => DUE_IN_AOF.store(false, Ordering::Relaxed),
-        ServerEvent::AofRewriteBegan => {
+        ServerEvent::AofWriteStarted => DUE_IN_AOF.store(true, Ordering::Relaxed),
+        ServerEvent::WriteEnded => DUE_IN_AOF.store(false, Ordering::Relaxed),
+        ServerEvent::AofRewriteStarted => {
             for policy in all() {
                 propagate(ctx, ReplicateTo::Aof, &policy);
             }
         }
-        ServerEvent::NotLoaded | ServerEvent::Promoted => {}
+        ServerEvent::LoadingFailed | ServerEvent::Promoted => {}
     }
 }
 

@@ -18,10 +18,11 @@ pub(super) unsafe extern "C" fn rewrite(
     unsafe {
         io::guarded_save(aof, || {
             for policy in policy::due_in_aof() {
-                io::rewrite_policy(aof, policy.name().as_bytes(), policy.texts().args());
+                let name = policy.name().as_bytes();
+                io::emit_texts(aof, c"RL.POLICY", c"SET", name, policy.texts().args());
             }
             if let Some(limiter) = lend(value) {
-                io::rewrite(aof, key, &payload(limiter));
+                io::emit_payload(aof, c"RL.LOAD", key, &payload(limiter));
             }
         });
     }

@@ -23,10 +23,8 @@ use super::ENCODING;
 use crate::parse::{EFFECT_VERSION, digits};
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
+use crate::server::status::{ERROR, OK};
 use crate::{metrics, newer, policy};
-
-const OK: c_int = raw::REDISMODULE_OK as c_int;
-const ERROR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// How the line of the version begins. No policy has a space in its name.
 const EFFECTS: &[u8] = b"effects ";

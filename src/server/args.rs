@@ -1,5 +1,5 @@
-//! A command's arguments, borrowed from the server for as long as it runs; and
-//! strings of our own that can stand beside them.
+//! A command's arguments, borrowed from the server while the command runs; and
+//! server strings that the module makes, which can be used as arguments.
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
@@ -21,13 +21,13 @@ impl<'a> Arg<'a> {
         Self { string, lives: PhantomData }
     }
 
-    /// The bytes, any bytes at all.
+    /// The bytes. They need not be UTF-8.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         let mut len = 0;
-        // SAFETY: `Args::new` promised a live string for 'a; its bytes do not
-        // move or change while the command runs.
+        // SAFETY: the string lives for 'a; its bytes neither move nor change while
+        // the command runs.
         unsafe {
             let Some(bytes_of) = raw::RedisModule_StringPtrLen else { return &[] };
             let start = bytes_of(self.string, &raw mut len);
@@ -40,7 +40,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Several arguments in a row.
+/// Consecutive arguments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Args<'a> {
     strings: &'a [*mut raw::RedisModuleString],
@@ -73,30 +73,29 @@ impl<'a> Args<'a> {
         self.strings.get(index).map(|&string| Arg { string, lives: PhantomData })
     }
 
-    /// Those from `index` on; none if there are fewer.
+    /// The arguments from `index` on; empty if there are fewer.
     #[must_use]
     pub fn from(self, index: usize) -> Self {
         Self { strings: self.strings.get(index..).unwrap_or_default() }
     }
 
-    /// The last `count`, or all if there are fewer.
+    /// The last `count` arguments, or all if there are fewer.
     #[must_use]
     pub fn last(self, count: usize) -> Self {
         self.from(self.len().saturating_sub(count))
     }
 
-    /// The first `count`, or all if there are fewer.
+    /// The first `count` arguments, or all if there are fewer.
     #[must_use]
     pub fn first(self, count: usize) -> Self {
         Self { strings: self.strings.get(..count).unwrap_or(self.strings) }
     }
 
-    /// Each in order.
     pub fn iter(self) -> impl Iterator<Item = Arg<'a>> + Clone {
         self.strings.iter().map(|&string| Arg { string, lives: PhantomData })
     }
 
-    /// The bytes of each in order.
+    /// The bytes of each argument.
     pub fn bytes(self) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.iter().map(Arg::bytes)
     }
@@ -106,7 +105,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Arguments from here and there, in a row.
+/// Arguments joined from several places.
 #[derive(Debug, Default)]
 pub struct Joined<'a> {
     strings: Vec<*mut raw::RedisModuleString>,
@@ -128,22 +127,22 @@ impl<'a> Joined<'a> {
     }
 }
 
-/// Strings of our own, to be said as arguments again and again without being
-/// copied each time.
+/// Server strings that the module makes and owns, to be propagated many times
+/// without a copy each time.
 #[derive(Debug)]
 pub struct Texts {
     strings: Box<[*mut raw::RedisModuleString]>,
 }
 
-// SAFETY: the server counts a string's references without a lock of their own,
-// so all that touches them (making, replicating, freeing) happens under its one
-// lock, where commands, loading and events run. Elsewhere they are only kept.
+// SAFETY: the server counts a string's references without locking, so a string is
+// made, replicated and freed only under the server's lock, where commands, loading
+// and events run. Other threads only hold it.
 unsafe impl Send for Texts {}
-// SAFETY: as above.
+// SAFETY: see `Send`.
 unsafe impl Sync for Texts {}
 
 impl Texts {
-    /// Copies these.
+    /// Copies the texts.
     #[must_use]
     pub fn new<T: AsRef<[u8]>>(texts: impl Iterator<Item = T>) -> Self {
         let string = |text: T| {
@@ -168,7 +167,7 @@ impl Texts {
 impl Drop for Texts {
     fn drop(&mut self) {
         for &string in &self.strings {
-            // SAFETY: each was made by `new`, and is let go only here.
+            // SAFETY: `new` made the string, and it is freed only here.
             unsafe {
                 if let Some(free) = raw::RedisModule_FreeString {
                     free(ptr::null_mut(), string);

@@ -1,4 +1,4 @@
-//! A command being executed: its arguments, its key, its reply, its effect.
+//! A command being executed.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,16 +10,16 @@ use super::args::{Arg, Args};
 use super::log::c_string;
 use super::usage;
 
-/// Why a command replies with an error instead.
+/// Why a command replies with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// Too few or too many arguments: the answer is the usage.
+    /// Too few or too many arguments: the error shows the usage.
     WrongArity,
     /// The key holds a value of another type.
     WrongType,
-    /// What is wrong, without the leading `ERR`.
+    /// The error's text, without the leading `ERR`.
     Because(Cow<'static, str>),
-    /// A panic, or a call to the server that failed as it never should.
+    /// A panic, or a failed call of the module API that cannot fail.
     Internal,
 }
 
@@ -30,21 +30,23 @@ impl CommandError {
     }
 }
 
-/// The call of a command. Valid as long as the server waits for us.
+/// A command being executed: its arguments, flags, keyspace events and errors here;
+/// its keys, reply and propagation in `key`, `reply` and `replicate`.
 #[derive(Debug)]
 pub struct Call<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
     replied: Cell<bool>,
-    changed: Cell<bool>,
+    /// Whether the server has counted the call as a change.
+    counted: Cell<bool>,
 }
 
-/// What happened to a key, for those who subscribed to keyspace events.
+/// What happened to a key, for subscribers of keyspace events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyspaceEvent {
     /// An event of this module, by its name.
     Own(&'static CStr),
-    /// It held nothing any more.
+    /// The key was deleted because its value was empty.
     Deleted,
 }
 
@@ -52,7 +54,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The context is that of a command being executed, for all of 'a.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Self {
-        Self { ctx, args, replied: Cell::new(false), changed: Cell::new(false) }
+        Self { ctx, args, replied: Cell::new(false), counted: Cell::new(false) }
     }
 
     pub(super) const fn ctx(&self) -> *mut raw::RedisModuleCtx {
@@ -65,7 +67,7 @@ impl<'a> Call<'a> {
         self.args
     }
 
-    /// The key of a command that has its key first.
+    /// The key of a command whose first argument is its key.
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] if it is missing.
@@ -73,13 +75,13 @@ impl<'a> Call<'a> {
         self.args.get(1).ok_or(CommandError::WrongArity)
     }
 
-    /// What follows the key.
+    /// The arguments after the key.
     #[must_use]
     pub fn after_key(&self) -> Args<'a> {
         self.args.from(2)
     }
 
-    /// Whether the call comes from where it cannot be refused: this server's
+    /// Whether the call comes from a source that cannot be refused: this server's
     /// primary, a slot that migrates here, or the AOF being loaded.
     #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
@@ -90,20 +92,21 @@ impl<'a> Call<'a> {
     #[must_use]
     pub fn is_of_loader(&self) -> bool {
         // While a replica loads in the background (ASYNC_LOADING) it serves
-        // clients, so LOADING alone does not tell the loader then.
+        // clients, so LOADING alone does not identify the loader.
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
             && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
     }
 
-    /// Whether this server follows a primary.
+    /// Whether this server is a replica.
     #[must_use]
     pub fn is_on_replica(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
-    /// Whether this was asked before: once is enough for what nobody is told.
-    pub(super) fn replace_changed(&self) -> bool {
-        self.changed.replace(true)
+    /// Notes whether the server has counted the call as a change, and returns what
+    /// was noted before.
+    pub(super) fn replace_counted(&self, counted: bool) -> bool {
+        self.counted.replace(counted)
     }
 
     fn has_flag(&self, flag: u32) -> bool {
@@ -112,7 +115,7 @@ impl<'a> Call<'a> {
         flags.is_some_and(|flags| flags.cast_unsigned() & flag != 0)
     }
 
-    /// Tells `WATCH` and client-side caches that the key changed.
+    /// Invalidates the key for `WATCH` and client-side caches.
     pub fn signal_modified(&self, key: Arg<'_>) {
         // SAFETY: context and key name are alive.
         unsafe {
@@ -122,8 +125,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Publishes a keyspace event: one of the module's own (`rl.ban`), or one
-    /// that every type has (`del`).
+    /// Publishes a keyspace event: an own one (`rl.ban`) in the module class, or
+    /// `del` in the generic one.
     pub fn notify(&self, event: KeyspaceEvent, key: Arg<'_>) {
         let (class, name) = match event {
             KeyspaceEvent::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
@@ -137,12 +140,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Replies with the error, unless a reply was begun.
-    pub(super) fn fail(&self, failure: &CommandError) {
+    /// Replies with the error, unless a reply has begun.
+    pub(super) fn fail(&self, error: &CommandError) {
         if self.replied.get() {
             return;
         }
-        let text: Cow<'_, str> = match failure {
+        let text: Cow<'_, str> = match error {
             CommandError::WrongArity => {
                 let usage = usage::of(self.args).unwrap_or_default();
                 Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))

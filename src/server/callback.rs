@@ -1,4 +1,4 @@
-//! The edge: what the server calls, and where everything that unwinds ends.
+//! The functions that the server calls. No panic leaves them.
 
 use std::ffi::c_int;
 use std::mem::size_of;
@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::OK;
 use super::args::Args;
 use super::call::{Call, CommandError};
 use super::keys_request::KeysRequest;
+use super::status::OK;
 
-/// Runs the body of a callback; if it panics, `otherwise` is the result.
+/// Runs the body of a callback, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // Dropping a payload may panic in its turn.
@@ -21,8 +21,8 @@ pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What the server calls for a command handled by `handler`, which must be a
-/// function (or anything else without a value at run time).
+/// The callback of a command that is handled by `handler`, which must be a function
+/// (or anything else without a value at run time).
 #[must_use]
 pub const fn on_command<H>(handler: H) -> raw::RedisModuleCmdFunc
 where
@@ -33,7 +33,7 @@ where
     Some(trampoline::<H>)
 }
 
-/// The same for a command of which the server asks where its keys are.
+/// The callback of a command that also answers where its keys are.
 #[must_use]
 pub const fn on_command_or_keys<H, K>(handler: H, keys: K) -> raw::RedisModuleCmdFunc
 where
@@ -41,7 +41,7 @@ where
     K: Fn(&KeysRequest<'_>) + Copy + 'static,
 {
     const { assert!(size_of::<H>() == 0, "a command is handled by a function") };
-    const { assert!(size_of::<K>() == 0, "keys are told by a function") };
+    const { assert!(size_of::<K>() == 0, "keys are found by a function") };
     let _ = (handler, keys);
     Some(trampoline_or_keys::<H, K>)
 }
@@ -74,14 +74,14 @@ where
     unsafe {
         match KeysRequest::of(ctx, Args::new(argv, argc)) {
             None => execute::<H>(ctx, argv, argc),
-            Some(request) => guarded((), || again::<K>()(&request)),
+            Some(request) => guarded((), || recreate::<K>()(&request)),
         }
     }
     OK
 }
 
 /// # Safety
-/// The server executes a command with these, and there was an H.
+/// The server executes a command with these, and an H existed.
 #[inline]
 unsafe fn execute<H>(
     ctx: *mut raw::RedisModuleCtx,
@@ -91,18 +91,18 @@ unsafe fn execute<H>(
     H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
 {
     // SAFETY: the caller's promise.
-    let (call, handler) = unsafe { (Call::new(ctx, Args::new(argv, argc)), again::<H>()) };
+    let (call, handler) = unsafe { (Call::new(ctx, Args::new(argv, argc)), recreate::<H>()) };
     let outcome = guarded(Err(CommandError::Internal), || handler(&call));
-    if let Err(failure) = outcome {
-        guarded((), || call.fail(&failure));
+    if let Err(error) = outcome {
+        guarded((), || call.fail(&error));
     }
 }
 
-/// A function that was given before.
+/// Recreates a function from its type, which is all that a C callback can carry.
 ///
 /// # Safety
-/// There was an F. As it has no size and is Copy, this is that one again.
-const unsafe fn again<F: Copy + 'static>() -> F {
+/// An F existed. As F has no size and is Copy, this value equals it.
+const unsafe fn recreate<F: Copy + 'static>() -> F {
     const { assert!(size_of::<F>() == 0) };
     // SAFETY: the caller's promise.
     unsafe { NonNull::<F>::dangling().read() }

@@ -4,11 +4,11 @@ use std::mem::MaybeUninit;
 
 use redis_module::raw;
 
-/// Microseconds since 1970, by the wall clock; 0 before that.
+/// Unix microseconds of the wall clock; 0 before 1970.
 ///
-/// The time of the running command where the server has it (7.2 and later): a
-/// script or a transaction has one time, which is also the time by which the
-/// server expires keys. Before that, the kernel's clock.
+/// From 7.2 on it is the time of the running command: a script or a transaction
+/// has one time, by which the server expires keys as well. Older servers have no
+/// such call, and the kernel's clock is read.
 #[must_use]
 #[inline]
 pub fn now_us() -> u64 {
@@ -20,8 +20,8 @@ pub fn now_us() -> u64 {
     }
 }
 
-/// The kernel's clock, not `RedisModule_Microseconds`: an equal reading without
-/// a detour.
+/// Reads the kernel's clock, as `RedisModule_Microseconds` does, without the call
+/// into the server.
 fn kernel_us() -> u64 {
     let mut now = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes a timespec to the address given.
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_this_centurys() {
+    fn the_clock_shows_unix_microseconds() {
         assert!(now_us() > 1_700_000_000_000_000);
     }
 }

@@ -1,8 +1,8 @@
-//! What happens to the server's data as a whole.
+//! Server events: what happens to the data as a whole.
 //!
-//! What a module keeps beside the keys has to follow them: when a replica
-//! throws its data away for its primary's, when it loads the new beside the
-//! old, and when the AOF is rewritten as commands, for which there is no hook.
+//! The data that the module has outside of keys must follow them: a replica drops its
+//! data for its primary's, or loads the new data while it still serves the old, and a
+//! server rewrites its AOF as commands, where no callback saves such data.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -11,49 +11,49 @@ use std::{ptr, slice};
 
 use redis_module::{Context, raw};
 
-use super::OK;
 use super::args::Args;
 use super::callback::guarded;
 use super::propagation;
 use super::server_info::ServerInfo;
+use super::status::OK;
 
-/// What is about to happen.
+/// What happens to the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// What a primary sends is loaded from here on.
-    LoadsFromPrimary,
-    /// What is loaded from here on must not be in force yet.
-    StagingBegins,
-    /// What was loaded is in force.
-    StagingDone,
-    /// What was loaded is to be forgotten.
-    StagingFailed,
-    /// Loading, from wherever, came to its end.
-    Loaded,
-    /// Loading, from wherever, failed.
-    NotLoaded,
-    /// This server follows no primary any more.
+    /// This replica begins to load a snapshot of its primary.
+    LoadingFromPrimary,
+    /// Data loaded from here on must not take effect yet.
+    StagingStarted,
+    /// The data loaded since `StagingStarted` takes effect.
+    StagingCompleted,
+    /// The data loaded since `StagingStarted` must be dropped.
+    StagingAborted,
+    /// The server has loaded an RDB file, an AOF or a primary's snapshot.
+    LoadingEnded,
+    /// The server could not load an RDB file, an AOF or a primary's snapshot.
+    LoadingFailed,
+    /// This replica has become a primary.
     Promoted,
-    /// The module is loaded, and what the server loads at start; from here on it
-    /// can replicate.
+    /// The module and the data of a start are loaded; the module may replicate from
+    /// here on.
     Ready,
-    /// In a process that writes an AOF: it begins.
-    WritesAof,
-    /// In a process that wrote something: it is over.
-    HasWritten,
-    /// The AOF is being rewritten as commands; what is replicated from now on
-    /// comes after them.
-    AofRewriteBegan,
+    /// This process, a child as a rule, begins to write an AOF.
+    AofWriteStarted,
+    /// This process has written a file, or has failed to.
+    WriteEnded,
+    /// The AOF is being rewritten as commands. What the server replicates from here on
+    /// follows them in the file.
+    AofRewriteStarted,
 }
 
-/// Of those that a server tells what it does, one.
+/// A receiver of what the server propagates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicateTo {
     Aof,
     Replicas,
 }
 
-/// Where an event is told.
+/// What the handler of an event can ask of the server.
 #[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
@@ -61,7 +61,7 @@ pub struct EventContext {
 
 type OnTimer = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
 
-/// What to do then.
+/// Handles events.
 pub type OnServerEvent = fn(&EventContext, ServerEvent);
 
 static HANDLER: OnceLock<OnServerEvent> = OnceLock::new();
@@ -69,7 +69,7 @@ static HANDLER: OnceLock<OnServerEvent> = OnceLock::new();
 /// The version of each event's description.
 const VERSION: u64 = 1;
 
-/// Tells the function of each event.
+/// Registers the function that handles all events.
 pub fn register(ctx: &Context, handler: OnServerEvent) {
     // A module is loaded once.
     let _ = HANDLER.set(handler);
@@ -80,20 +80,21 @@ pub fn register(ctx: &Context, handler: OnServerEvent) {
             raw::RedisModule_SubscribeToServerEvent
                 .map(|subscribe| subscribe(ctx.ctx, event, Some(on_event)))
         };
-        status == Some(super::OK)
+        status == Some(OK)
     };
     subscribe(raw::REDISMODULE_EVENT_CRON_LOOP);
     subscribe(raw::REDISMODULE_EVENT_PERSISTENCE);
-    // Of these two each server knows one.
+    // Each server has one of these two.
     subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
     subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
-    let told_of_propagation = [
+    let reported = [
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ];
-    if told_of_propagation.map(subscribe) == [true; 3] {
-        // SAFETY: as above.
+    // Without these events a receiver could appear unnoticed.
+    if reported.map(subscribe) == [true; 3] {
+        // SAFETY: the context is the one the module is being loaded with.
         unsafe { propagation::refresh(ctx.ctx) };
     }
 }
@@ -107,65 +108,65 @@ unsafe extern "C" fn on_event(
     guarded((), || {
         let ctx = EventContext { ctx };
         match event.id {
-            // A module is not told that it was loaded itself; the next turn of the
-            // server's clock is after that.
             raw::REDISMODULE_EVENT_CRON_LOOP => {
+                // No event reports that the module was loaded. The first turn of the
+                // server's cron comes after that.
                 if !WAS_READY.load(Ordering::Relaxed) {
-                    ctx.soon_ready();
+                    ctx.dispatch_ready_soon();
                 }
             }
+            raw::REDISMODULE_EVENT_LOADING => ctx.on_loading(subevent),
+            raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 propagation::assume_needed();
                 if subevent == NOW_PRIMARY {
                     ctx.dispatch(ServerEvent::Promoted);
                 }
             }
-            // SAFETY: the context is that of this callback.
-            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == DIED => unsafe {
-                propagation::refresh(ctx.ctx);
+            raw::REDISMODULE_EVENT_PERSISTENCE => match subevent {
+                AOF_START | SYNC_AOF_START => ctx.dispatch(ServerEvent::AofWriteStarted),
+                SAVED | NOT_SAVED => ctx.dispatch(ServerEvent::WriteEnded),
+                _ => {}
             },
-            raw::REDISMODULE_EVENT_FORK_CHILD if subevent == BORN => {
-                propagation::assume_needed();
-                if ctx.rewrites_aof() && !ctx.rewrites_as_rdb() {
-                    ctx.dispatch_soon();
+            // 6.2 makes a backup of the old data, and discards or restores it. To the
+            // module both mean that the new data is complete, or that it is not.
+            raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP => {
+                match subevent {
+                    STARTED_OR_BACKED_UP => ctx.dispatch(ServerEvent::StagingStarted),
+                    ABORTED_OR_RESTORED => ctx.dispatch(ServerEvent::StagingAborted),
+                    COMPLETED_OR_DISCARDED => ctx.dispatch(ServerEvent::StagingCompleted),
+                    _ => {}
                 }
             }
-            id => {
-                if id == raw::REDISMODULE_EVENT_LOADING {
-                    // With the data may come a backlog, and replicas that go on
-                    // from it without a snapshot. Whether it is kept is known
-                    // when the server is back in its event loop.
-                    propagation::assume_needed();
-                    if [LOADED, NOT_LOADED].contains(&subevent) {
-                        ctx.soon_ready();
-                    }
-                }
-                if let Some(event) = server_event(id, subevent) {
-                    ctx.dispatch(event);
-                }
-            }
+            _ => {}
         }
     });
 }
 
-/// The events of a child.
+/// Subevents of `LOADING`.
+const FROM_PRIMARY: u64 = 2;
+const LOADED: u64 = 3;
+const NOT_LOADED: u64 = 4;
+/// Subevents of `FORK_CHILD`.
 const BORN: u64 = 0;
 const DIED: u64 = 1;
-/// The beginnings of an AOF, in a child and in the server, and the ends of saving.
+/// A subevent of `REPLICATION_ROLE_CHANGED`.
+const NOW_PRIMARY: u64 = 0;
+/// Subevents of `PERSISTENCE`: a child or the server itself begins to write an AOF;
+/// the writing of any file ends.
 const AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START;
 const SYNC_AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START;
 const SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED;
 const NOT_SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED;
-/// A change of role.
-const NOW_PRIMARY: u64 = 0;
-/// The ends of a loading.
-const LOADED: u64 = 3;
-const NOT_LOADED: u64 = 4;
+/// Subevents of `REPL_ASYNC_LOAD` or, on 6.2, of `REPL_BACKUP`.
+const STARTED_OR_BACKED_UP: u64 = 0;
+const ABORTED_OR_RESTORED: u64 = 1;
+const COMPLETED_OR_DISCARDED: u64 = 2;
 
-/// Whether the server was ready once.
+/// Whether `Ready` was dispatched before.
 static WAS_READY: AtomicBool = AtomicBool::new(false);
-/// Whether a timer is set for the moment when the server is ready.
-static IS_READY_SOON: AtomicBool = AtomicBool::new(false);
+/// Whether a timer is set that will dispatch `Ready`.
+static READY_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guarded((), || {
@@ -175,34 +176,11 @@ unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
         if must_not_replicate() {
             ctx.set_timer(PAUSED_MS, on_ready);
         } else {
-            IS_READY_SOON.store(false, Ordering::Relaxed);
+            READY_IS_DUE.store(false, Ordering::Relaxed);
             WAS_READY.store(true, Ordering::Relaxed);
             ctx.dispatch(ServerEvent::Ready);
         }
     });
-}
-
-fn server_event(event: u64, subevent: u64) -> Option<ServerEvent> {
-    match (event, subevent) {
-        (raw::REDISMODULE_EVENT_LOADING, 2) => Some(ServerEvent::LoadsFromPrimary),
-        (raw::REDISMODULE_EVENT_LOADING, LOADED) => Some(ServerEvent::Loaded),
-        (raw::REDISMODULE_EVENT_LOADING, NOT_LOADED) => Some(ServerEvent::NotLoaded),
-        (raw::REDISMODULE_EVENT_PERSISTENCE, AOF_START | SYNC_AOF_START) => {
-            Some(ServerEvent::WritesAof)
-        }
-        (raw::REDISMODULE_EVENT_PERSISTENCE, SAVED | NOT_SAVED) => Some(ServerEvent::HasWritten),
-        // 6.2 makes a backup, and restores or discards it: the same thing, told
-        // from the other side.
-        (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP, what) => {
-            match what {
-                0 => Some(ServerEvent::StagingBegins),
-                1 => Some(ServerEvent::StagingFailed),
-                2 => Some(ServerEvent::StagingDone),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
 }
 
 unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
@@ -211,44 +189,76 @@ unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
         if must_not_replicate() {
             ctx.set_timer(PAUSED_MS, on_rewrite);
         } else {
-            ctx.dispatch(ServerEvent::AofRewriteBegan);
+            ctx.dispatch(ServerEvent::AofRewriteStarted);
         }
     });
 }
 
-/// How long to wait before looking whether a pause is over.
+/// How long to wait before checking whether a pause is over.
 const PAUSED_MS: i64 = 10;
 
-/// Whether nothing is to be replicated, not even to the file alone: while
-/// clients are paused, and while a server hands over to its replica. The server
-/// would not survive it.
+/// Whether the module must not replicate, not even to the AOF alone: while clients are
+/// paused, and while a server hands over to its replica. The server would abort.
 fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.
     unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
 }
 
 impl EventContext {
+    fn on_loading(&self, subevent: u64) {
+        // The file may contain a backlog, from which replicas continue without a
+        // snapshot. The server decides whether to keep it before it is back in its
+        // event loop.
+        propagation::assume_needed();
+        match subevent {
+            FROM_PRIMARY => self.dispatch(ServerEvent::LoadingFromPrimary),
+            LOADED => {
+                self.dispatch_ready_soon();
+                self.dispatch(ServerEvent::LoadingEnded);
+            }
+            NOT_LOADED => {
+                self.dispatch_ready_soon();
+                self.dispatch(ServerEvent::LoadingFailed);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_child(&self, subevent: u64) {
+        match subevent {
+            BORN => {
+                propagation::assume_needed();
+                if self.rewrites_aof() && !self.rewrites_as_rdb() {
+                    self.dispatch_rewrite_soon();
+                }
+            }
+            // SAFETY: the context is that of this callback.
+            DIED => unsafe { propagation::refresh(self.ctx) },
+            _ => {}
+        }
+    }
+
     fn dispatch(&self, event: ServerEvent) {
         if let Some(handle) = HANDLER.get() {
             handle(self, event);
         }
     }
 
-    /// Tells of the rewriting when whatever began it is over. Were it a
-    /// `BGREWRITEAOF`, the server would take what is replicated meanwhile for
-    /// its effect, and replicate and save the command itself beside it.
-    fn dispatch_soon(&self) {
+    /// Dispatches `AofRewriteStarted` when the server is back in its event loop. During
+    /// a `BGREWRITEAOF`, the server would take what is replicated for the command's
+    /// effect, and propagate the command as well.
+    fn dispatch_rewrite_soon(&self) {
         self.set_timer(0, on_rewrite);
     }
 
-    /// Tells that the server is ready when it is back in its event loop.
-    fn soon_ready(&self) {
-        if !IS_READY_SOON.swap(true, Ordering::Relaxed) {
+    /// Dispatches `Ready` when the server is back in its event loop.
+    fn dispatch_ready_soon(&self) {
+        if !READY_IS_DUE.swap(true, Ordering::Relaxed) {
             self.set_timer(0, on_ready);
         }
     }
 
-    /// Whether this server follows no other.
+    /// Whether this server is a primary.
     #[must_use]
     pub fn is_primary(&self) -> bool {
         // SAFETY: the context is alive.
@@ -258,13 +268,13 @@ impl EventContext {
         is_master && !self.is_cluster_replica()
     }
 
-    /// Whether the cluster's description has this server as a replica. A replica
-    /// that was started again counts as a master until it has connected to its
-    /// own, which is after it has loaded its data.
+    /// Whether this server is a replica by the cluster's description. By its flags a
+    /// restarted replica is a master until it has connected to its own, which is after
+    /// it has loaded its data.
     fn is_cluster_replica(&self) -> bool {
         const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
-        // SAFETY: the context is alive; an id is `ID` bytes, without a NUL, which the
-        // other call wants; what is null is not asked for.
+        // SAFETY: the context is alive; an id is `ID` bytes without a NUL, which the
+        // other call needs; the results that are null here are not written.
         unsafe {
             let my_id = raw::RedisModule_GetMyClusterID.map_or(ptr::null(), |my_id| my_id());
             let Some(node_info) = raw::RedisModule_GetClusterNodeInfo else { return false };
@@ -275,9 +285,9 @@ impl EventContext {
             ptr::copy_nonoverlapping(my_id, id.as_mut_ptr(), ID);
             let none = ptr::null_mut::<c_char>();
             let mut flags: c_int = 0;
-            let told =
+            let status =
                 node_info(self.ctx, id.as_ptr(), none, none, ptr::null_mut(), &raw mut flags);
-            told == OK && flags.cast_unsigned() & raw::REDISMODULE_NODE_SLAVE != 0
+            status == OK && flags.cast_unsigned() & raw::REDISMODULE_NODE_SLAVE != 0
         }
     }
 
@@ -290,17 +300,16 @@ impl EventContext {
         }
     }
 
-    /// Whether the child that was just born rewrites the AOF.
+    /// Whether the child that has just started rewrites the AOF.
     fn rewrites_aof(&self) -> bool {
         // SAFETY: the context is alive.
         let persistence = unsafe { ServerInfo::of(self.ctx, c"persistence") };
-        let rewrites =
-            persistence.and_then(|server_info| server_info.number(c"aof_rewrite_in_progress"));
+        let rewrites = persistence.and_then(|info| info.number(c"aof_rewrite_in_progress"));
         rewrites == Some(1)
     }
 
-    /// Whether it writes an RDB file in front, which has a place for what lies
-    /// beside the keys.
+    /// Whether a rewritten AOF begins with an RDB file, which has auxiliary data for
+    /// what lies outside of keys.
     fn rewrites_as_rdb(&self) -> bool {
         // SAFETY: the context is alive, the format describes the arguments; the
         // reply is freed, once, and its text read before that.
@@ -328,8 +337,8 @@ impl EventContext {
         }
     }
 
-    /// Tells `command subcommand name texts...` to the append-only file or to the
-    /// replicas; the others have it.
+    /// Propagates `command subcommand name texts...` to the AOF or to the replicas
+    /// alone.
     pub fn replicate_only(
         &self,
         to: ReplicateTo,
@@ -343,8 +352,8 @@ impl EventContext {
             ReplicateTo::Replicas => c"cbvA",
         };
         let texts = texts.raw();
-        // SAFETY: the format describes the arguments after it (see
-        // `Call::replicate_effect`). All are alive.
+        // SAFETY: the format describes the arguments after it: C string, buffer with its
+        // length, vector of strings with its length. All are alive.
         unsafe {
             if let Some(replicate) = raw::RedisModule_Replicate {
                 replicate(

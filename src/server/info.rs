@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use redis_module::{Context, raw};
 
 use super::callback::guarded;
+use super::status::OK;
 
-/// Takes the fields of the section. Their names get the module's in front:
+/// A section to add fields to. The server prefixes their names with the module's:
 /// `checks` is shown as `ratelimit_checks`.
 #[derive(Debug)]
 pub struct Fields {
@@ -27,11 +28,12 @@ impl Fields {
 
     /// Two numbers in one field: `name:one=1,other=2`.
     pub fn add_pair(&self, name: &CStr, one: (&CStr, u64), other: (&CStr, u64)) {
-        // SAFETY: as above; a field that was begun is ended.
+        // SAFETY: the context is alive; the server copies the names; a field that was
+        // begun is ended.
         unsafe {
             if let (Some(begin), Some(end)) =
                 (raw::RedisModule_InfoBeginDictField, raw::RedisModule_InfoEndDictField)
-                && begin(self.ctx, name.as_ptr()) == super::OK
+                && begin(self.ctx, name.as_ptr()) == OK
             {
                 self.add(one.0, one.1);
                 self.add(other.0, other.1);
@@ -41,29 +43,29 @@ impl Fields {
     }
 }
 
-/// Where sections begin.
+/// The reply to `INFO` that is being written.
 #[derive(Debug)]
 pub struct Info {
     ctx: *mut raw::RedisModuleInfoCtx,
 }
 
 impl Info {
-    /// Begins the section with the module's name, or another; `None` if nobody
-    /// asked for it.
+    /// Begins the section with the module's name, or another; `None` if the client
+    /// did not ask for it.
     pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the context is alive; the server copies the name.
-        let wanted = unsafe { raw::RedisModule_InfoAddSection?(self.ctx, name) == super::OK };
+        let wanted = unsafe { raw::RedisModule_InfoAddSection?(self.ctx, name) == OK };
         wanted.then_some(Fields { ctx: self.ctx })
     }
 }
 
-/// What `INFO` shows of the module.
+/// The functions that write what `INFO` shows of the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections {
     /// Also shown while the server crashes: no locks, no allocation.
     pub always: fn(&Info),
-    /// What may take both.
+    /// Not shown while the server crashes: may lock and allocate.
     pub unless_crashing: fn(&Info),
 }
 

@@ -1,6 +1,6 @@
-//! What a value passes through to be saved, loaded, rewritten and digested.
+//! Payloads: saved to RDB files, loaded from them, written to the AOF, digested.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
 
 use redis_module::raw;
@@ -9,7 +9,7 @@ use super::args::Args;
 use super::callback::guarded;
 use super::log::{c_string, warning};
 
-/// A payload read from an RDB file, a `DUMP` or a primary's stream, freed by
+/// A payload read from an RDB file, a `DUMP` or a full synchronization, freed by
 /// Drop.
 #[derive(Debug)]
 pub struct Payload {
@@ -18,7 +18,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Reads one; `None` if the file ends too early.
+    /// Reads a payload; `None` if the file ends too early.
     ///
     /// # Safety
     /// `rdb` is what the server gave to the callback that is running.
@@ -55,8 +55,8 @@ impl Drop for Payload {
     }
 }
 
-/// Runs the body of a callback that saves or rewrites. If it panics, what is being
-/// written fails, so that the file from before is kept.
+/// Runs the body of a callback that saves or rewrites. If it panics, it makes the
+/// writing fail, so that the server keeps the old file.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.
@@ -71,12 +71,12 @@ pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
     }
 }
 
-/// Makes what is being written fail.
+/// Makes the writing of a file fail.
 ///
-/// The API has no function for that. But a load from what is being written cannot
-/// succeed, and because the module handles load errors itself
-/// (`declare_options`), the server only notes the error. It then gives up the
-/// file, in a child as well as in `SAVE`.
+/// The API has no function for that. But a load from a file that is being written
+/// fails, and as the module handles load errors itself (`declare_options`), the
+/// server only notes the error. It then gives up the file, in a child as well as in
+/// `SAVE`.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.
@@ -102,7 +102,7 @@ unsafe fn fail(io: *mut raw::RedisModuleIO) {
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.
 pub unsafe fn save(rdb: *mut raw::RedisModuleIO, payload: &[u8]) {
-    // 6.2 reads a first byte even where there is none.
+    // 6.2 reads a first byte even of an empty payload.
     let start = if payload.is_empty() { c"".as_ptr() } else { payload.as_ptr().cast() };
     // SAFETY: the caller's promise; the bytes are copied.
     unsafe {
@@ -112,12 +112,13 @@ pub unsafe fn save(rdb: *mut raw::RedisModuleIO, payload: &[u8]) {
     }
 }
 
-/// Writes `RL.LOAD key payload` to the AOF being rewritten.
+/// Writes `command key payload` to the AOF being rewritten.
 ///
 /// # Safety
 /// `aof` and `key` are what the server gave to the callback that is running.
-pub unsafe fn rewrite(
+pub unsafe fn emit_payload(
     aof: *mut raw::RedisModuleIO,
+    command: &CStr,
     key: *mut raw::RedisModuleString,
     payload: &[u8],
 ) {
@@ -125,29 +126,35 @@ pub unsafe fn rewrite(
     unsafe {
         if let Some(emit) = raw::RedisModule_EmitAOF {
             let start = payload.as_ptr().cast::<c_char>();
-            emit(aof, c"RL.LOAD".as_ptr(), c"sb".as_ptr(), key, start, payload.len());
+            emit(aof, command.as_ptr(), c"sb".as_ptr(), key, start, payload.len());
         }
     }
 }
 
-/// Writes `RL.POLICY SET name rules...` to the AOF being rewritten.
+/// Writes `command subcommand name texts...` to the AOF being rewritten.
 ///
 /// # Safety
 /// `aof` is what the server gave to the callback that is running.
-pub unsafe fn rewrite_policy(aof: *mut raw::RedisModuleIO, name: &[u8], rules: Args<'_>) {
-    let (start, rules) = (name.as_ptr().cast::<c_char>(), rules.raw());
-    let (command, set) = (c"RL.POLICY".as_ptr(), c"SET".as_ptr());
+pub unsafe fn emit_texts(
+    aof: *mut raw::RedisModuleIO,
+    command: &CStr,
+    subcommand: &CStr,
+    name: &[u8],
+    texts: Args<'_>,
+) {
+    let (start, texts) = (name.as_ptr().cast::<c_char>(), texts.raw());
+    let (command, subcommand) = (command.as_ptr(), subcommand.as_ptr());
     // SAFETY: the caller's promise; the format describes the arguments: a C string,
     // a buffer with its length, a vector of strings with its length.
     unsafe {
         if let Some(emit) = raw::RedisModule_EmitAOF {
             let format = c"cbv".as_ptr();
-            emit(aof, command, format, set, start, name.len(), rules.as_ptr(), rules.len());
+            emit(aof, command, format, subcommand, start, name.len(), texts.as_ptr(), texts.len());
         }
     }
 }
 
-/// Adds a payload to the digest of a value, and ends it.
+/// Adds a payload to the digest of a value, and ends the digest.
 ///
 /// # Safety
 /// `digest` is what the server gave to the callback that is running.

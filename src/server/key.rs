@@ -5,9 +5,8 @@
 //!  open_write -> WriteKey        .value() None: missing   .set() .delete() .expire_at()
 //! ```
 //!
-//! Opening compares the key's type with ours by address: the numbers of the
-//! built-in types grow with each server, and one that a binding does not know
-//! must not matter.
+//! Opening compares the key's type with ours by address and not by the number of a
+//! built-in type: newer servers have types that the bindings do not know.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
@@ -16,19 +15,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
-use super::OK;
 use super::args::Arg;
 use super::call::{Call, CommandError, KeyspaceEvent};
 use super::clock;
+use super::status::OK;
 
-/// What a key of ours holds.
+/// A value of a key.
 pub trait Value {
-    /// The block of memory that whoever opens the key will look at first, as
-    /// far as that can be said without looking there. It may be empty.
+    /// The block of memory that a command reads first, as far as it is known without
+    /// reading it. It may be empty.
     fn first_block(&self) -> *const [u8];
 }
 
-/// A data type of ours, whose values are boxes of `T`.
+/// A data type of the module, whose values are boxes of `T`.
 #[derive(Debug)]
 pub struct NativeType<T> {
     name: &'static CStr,
@@ -65,10 +64,10 @@ impl<T> NativeType<T> {
         }
     }
 
-    /// Makes the type known to the server. For `redis_module!`, while loading.
+    /// Registers the type. `redis_module!` calls it while the module is being loaded.
     ///
     /// # Errors
-    /// If the server does not take it.
+    /// If the server refuses the type.
     pub(crate) fn create_data_type(&self, ctx: *mut raw::RedisModuleCtx) -> Result<(), ()> {
         let mut methods = self.methods;
         // SAFETY: the server copies name and methods; it reads those fields
@@ -90,25 +89,26 @@ impl<T> NativeType<T> {
     }
 }
 
-/// An open key of ours or none.
+/// An open key, of the module's type or missing.
 #[derive(Debug)]
 struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
     name: Arg<'c>,
-    /// Null if the key is missing. It stays where it is while the key is open:
-    /// nothing is defragmented within a command, and modules must not write in
-    /// keyspace events, which opening another key can publish.
+    /// Null if the key is missing. It does not move while the key is open: the server
+    /// defragments nothing within a command, and modules must not write in keyspace
+    /// events, which opening another key can publish.
     value: *mut T,
-    done: Done,
+    change: KeyChange,
 }
 
-/// What was done to an open key.
+/// How a command changed an open key, as far as closing it and its expiry depend on
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Done {
-    Nothing,
-    /// It got a value, and with it no expiry.
-    Set,
+enum KeyChange {
+    None,
+    /// The key got a new value and has no expiry yet.
+    ValueSet,
     Deleted,
 }
 
@@ -120,8 +120,8 @@ impl<T> Drop for OpenKey<'_, T> {
                 close(self.key.as_ptr());
             }
         }
-        // Only now, for whoever listens may open the key.
-        if self.done == Done::Deleted {
+        // Only after closing: a subscriber may open the key.
+        if self.change == KeyChange::Deleted {
             self.call.notify(KeyspaceEvent::Deleted, self.name);
         }
     }
@@ -141,7 +141,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
                 .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
         };
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
-        let mut key = Self { key, call, name, value: ptr::null_mut(), done: Done::Nothing };
+        let mut key = Self { key, call, name, value: ptr::null_mut(), change: KeyChange::None };
         if !kind.is_type_of(key.key) {
             return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WrongType) };
         }
@@ -150,7 +150,8 @@ impl<'c, T: Value> OpenKey<'c, T> {
             raw::RedisModule_ModuleTypeGetValue
                 .map_or(ptr::null_mut(), |of| of(key.key.as_ptr()).cast())
         };
-        // SAFETY: as of `ReadKey::value`.
+        // SAFETY: a box of T by `NativeType::new`'s contract, which nothing else
+        // uses while the key is being opened.
         if let Some(value) = unsafe { key.value.as_ref() } {
             prefetch(value.first_block());
         }
@@ -177,34 +178,34 @@ impl<'c, T: Value> OpenKey<'c, T> {
     }
 }
 
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Begins to load what lies there, which will be looked at soon.
+/// Begins to fetch a block from memory, which a command will soon read.
 #[inline]
 fn prefetch(block: *const [u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..block.len().div_ceil(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = block.cast::<[i8; LINE]>().wrapping_add(line);
-        // SAFETY: any address will do, nothing is read from it.
+        // SAFETY: a prefetch accepts any address and reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = block;
 }
 
-/// A key of ours, to look at.
+/// An existing key, open for reading.
 #[derive(Debug)]
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
 impl<T: Value> ReadKey<'_, T> {
-    /// The value as the server keeps it; null if the key is missing.
+    /// The pointer that the server keeps as the value; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
         self.0.value
     }
 
-    /// When the key expires, unix milliseconds.
+    /// When the key expires, Unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.0.expires_at_ms()
@@ -218,7 +219,7 @@ impl<T: Value> ReadKey<'_, T> {
     }
 }
 
-/// A key of ours, or a missing one, to change.
+/// An existing or missing key, open for writing.
 #[derive(Debug)]
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
@@ -226,12 +227,12 @@ impl<T: Value> WriteKey<'_, T> {
     /// The value, if the key exists.
     #[must_use]
     pub fn value(&mut self) -> Option<&mut T> {
-        // SAFETY: a box of T by `NativeType::new`'s contract; the borrow of
-        // this handle, the only one, keeps it unique.
+        // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
+        // only one, and it is borrowed.
         unsafe { self.0.value.as_mut() }
     }
 
-    /// Makes this the key's value, which frees the one before.
+    /// Sets the key's value. The server frees the old one.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server refuses.
@@ -246,7 +247,7 @@ impl<T: Value> WriteKey<'_, T> {
         };
         if status == Some(OK) {
             self.0.value = value;
-            self.0.done = Done::Set;
+            self.0.change = KeyChange::ValueSet;
             return Ok(());
         }
         // SAFETY: the server did not take the box made above.
@@ -254,7 +255,7 @@ impl<T: Value> WriteKey<'_, T> {
         Err(CommandError::Internal)
     }
 
-    /// Deletes the key; the event `del` is published when it is closed.
+    /// Deletes the key. Closing it publishes the event `del`.
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing.
         unsafe {
@@ -263,19 +264,19 @@ impl<T: Value> WriteKey<'_, T> {
             }
         }
         self.0.value = ptr::null_mut();
-        self.0.done = Done::Deleted;
+        self.0.change = KeyChange::Deleted;
     }
 
-    /// When the key expires, unix milliseconds.
+    /// When the key expires, Unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
-        if self.0.done == Done::Set { None } else { self.0.expires_at_ms() }
+        if self.0.change == KeyChange::ValueSet { None } else { self.0.expires_at_ms() }
     }
 
-    /// Makes the key expire at a time, unix milliseconds, or never.
+    /// Sets when the key expires, Unix milliseconds; `None`: never.
     pub fn expire_at_ms(&mut self, at_ms: Option<u64>) {
-        if self.0.done == Done::Set {
-            self.0.done = Done::Nothing;
+        if self.0.change == KeyChange::ValueSet {
+            self.0.change = KeyChange::None;
         }
         let never = i64::from(raw::REDISMODULE_NO_EXPIRE);
         let clamp = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
@@ -284,7 +285,7 @@ impl<T: Value> WriteKey<'_, T> {
             if let Some(expire_at) = raw::RedisModule_SetAbsExpire {
                 expire_at(self.0.key.as_ptr(), at_ms.map_or(never, clamp));
             } else if let Some(expire_in) = raw::RedisModule_SetExpire {
-                // 6.2.0 and 6.2.1 know only what is left.
+                // 6.2.0 and 6.2.1 take only the time left.
                 let left = |at: u64| clamp(at.saturating_sub(now_ms()).max(1));
                 expire_in(self.0.key.as_ptr(), at_ms.map_or(never, left));
             }
@@ -297,10 +298,10 @@ fn now_ms() -> u64 {
 }
 
 impl Call<'_> {
-    /// Opens a key to look at it; `None` if it is missing.
+    /// Opens a key for reading; `None` if it is missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds a value of another type.
     pub fn open_read<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
@@ -309,10 +310,11 @@ impl Call<'_> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
     }
 
-    /// Opens a key to show it: as `open_read`, but it does not count as used.
+    /// Opens a key for reading without making it look used to eviction; `None` if it is
+    /// missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds a value of another type.
     pub fn open_shown<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
@@ -322,10 +324,10 @@ impl Call<'_> {
         Ok(OpenKey::open(self, name, kind, mode)?.map(ReadKey))
     }
 
-    /// Opens a key to change it, missing or not.
+    /// Opens a key for writing, existing or missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds something else.
+    /// [`CommandError::WrongType`] if it holds a value of another type.
     pub fn open_write<'c, T: Value>(
         &'c self,
         name: Arg<'c>,

@@ -1,6 +1,6 @@
-//! A request for where a command's keys are. The server may make it from a
-//! thread without its lock (Valkey 9.1 does so from those that read requests),
-//! so there is nothing here but the arguments.
+//! A request for the positions of a command's keys. The server may make it on a
+//! thread that does not hold its lock (Valkey 9.1: on those that read requests), so
+//! it gives access to the arguments alone.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::args::Args;
 
-/// The server asks for keys, and nothing is to be done.
+/// The server asks for the keys and does not want the command executed.
 #[derive(Debug)]
 pub struct KeysRequest<'a> {
     ctx: *mut raw::RedisModuleCtx,
@@ -16,7 +16,7 @@ pub struct KeysRequest<'a> {
 }
 
 impl<'a> KeysRequest<'a> {
-    /// The request, if a call of a command is one.
+    /// The request, if the server called the command's handler for one.
     ///
     /// # Safety
     /// Context and arguments are those the server called with, for all of 'a.
@@ -33,7 +33,7 @@ impl<'a> KeysRequest<'a> {
         self.args
     }
 
-    /// The argument at this position is a key.
+    /// Says that the argument at this position is a key.
     pub fn add(&self, position: usize) {
         // SAFETY: the context is alive, and asks for keys.
         unsafe {

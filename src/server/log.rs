@@ -19,16 +19,16 @@ pub fn warning(message: &str) {
     }
 }
 
-/// The text as C wants it, control characters (so also line ends, which the
-/// protocol gives a meaning, and NUL) replaced by spaces.
+/// The text as a C string, with control characters replaced by spaces: NUL ends a C
+/// string, and line ends have a meaning in the protocol.
 pub(super) fn c_string(text: &str) -> CString {
     let clean: Vec<u8> =
         text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }).collect();
     CString::new(clean).unwrap_or_default()
 }
 
-/// A panic, which must not happen, is told to the server's log with its place,
-/// in place of standard error, which a daemon has closed.
+/// Writes panics, with their place in the code, to the server's log instead of
+/// standard error, which a daemon has closed.
 pub fn log_panics() {
     panic::set_hook(Box::new(|info| warning(&format!("internal error, please report it: {info}"))));
 }

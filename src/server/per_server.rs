@@ -1,19 +1,20 @@
-//! State that commands share, behind the lock they hold anyway: the server's.
+//! State that commands share. It needs no lock, because commands run under the
+//! server's.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
 use super::call::Call;
 
-/// A value that whoever executes a command takes out, and puts back. What is
-/// here is never lent, so a command within a command (a module that reacts to a
-/// keyspace event) finds nothing here and gets a fresh one.
+/// A value that each command takes out while it runs and then puts back. No
+/// reference into it is ever handed out, so a command within a command (a module
+/// that reacts to a keyspace event) finds it missing and works on a new one.
 pub struct PerServer<T>(UnsafeCell<Option<Box<T>>>);
 
-// SAFETY: a call is made only for a command being executed, and for as long as
-// it is, so on the one thread that has the server's lock; what the server asks
-// without it, where a command's keys are, is no call (`KeysRequest`). The value
-// goes to the next thread that has the lock.
+// SAFETY: a `Call` exists only while a command is executed, so on the one thread
+// that has the server's lock; a request for a command's keys, which comes without
+// the lock, is no `Call` (`KeysRequest`). The value moves on to whichever thread
+// has the lock next.
 unsafe impl<T: Send> Sync for PerServer<T> {}
 
 impl<T> PerServer<T> {
@@ -22,7 +23,6 @@ impl<T> PerServer<T> {
         Self(UnsafeCell::new(None))
     }
 
-    /// Leaves something there, and gives what was.
     #[inline]
     fn replace(&self, _: &Call<'_>, value: Option<Box<T>>) -> Option<Box<T>> {
         // SAFETY: no other thread has a call, and on this one no reference to
@@ -32,7 +32,7 @@ impl<T> PerServer<T> {
 }
 
 impl<T: Default> PerServer<T> {
-    /// Runs a body with the value. One that panics loses it.
+    /// Runs a body with the value. If the body panics, the value is lost.
     #[inline]
     pub fn with<R>(&self, call: &Call<'_>, body: impl FnOnce(&mut T) -> R) -> R {
         let mut value = self.replace(call, None).unwrap_or_default();

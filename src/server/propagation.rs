@@ -1,27 +1,29 @@
-//! Whether anybody is told what commands do.
+//! Whether effects have to be propagated at all.
 //!
-//! `RedisModule_Replicate` builds its arguments before it asks, which is half of
-//! what a check costs. A server without replicas and without an append-only file
-//! drops them, so it pays to know that it will.
+//! `RedisModule_Replicate` builds its arguments before it looks for a receiver,
+//! and that is half of what a check costs. A server without replicas and without
+//! an append-only file then drops them, so it pays to know beforehand that
+//! nothing receives them.
 //!
-//! Nobody can begin to listen unnoticed. A replica begins with a snapshot, and
-//! so does an append-only file that is switched on; a snapshot is made by a
-//! child, and that it was born is told before another command runs. What a
-//! snapshot holds need not be told, and what comes after it is. Or a replica
-//! goes on from the backlog that its primary found in the RDB file when it was
-//! started again; that something is loaded is told too.
+//! No receiver can appear unnoticed. A replica starts from a snapshot, and so
+//! does an append-only file that is switched on. A child process writes the
+//! snapshot, and the server reports the fork before it runs another command: what
+//! happened before the fork is in the snapshot, what happens after it is
+//! propagated. The one other way is a restarted primary that finds its backlog in
+//! the RDB file, from which replicas continue without a snapshot; the server
+//! reports the loading of that file as well.
 //!
 //! ```text
-//!   nobody listens          | fork                   | child gone: asked again
-//!   ------------------------+------------------------+---------------------------
-//!   a replica asks, waits   | it listens from here   | backlog, replicas, AOF?
+//!   not needed              | fork                    | child exited
+//!   ------------------------+-------------------------+----------------------------
+//!   a replica asks, waits   | needed from here on     | backlog, replicas, AOF?
 //!
-//!                           | loading                | loaded: asked again
+//!                           | loading                 | loaded: backlog, replicas, AOF?
 //! ```
 //!
-//! Where that is not known to hold (a cluster, whose slots can migrate, and
-//! servers yet to come) somebody is taken to listen always. So is one when the
-//! server cannot tell, or would not tell of these events.
+//! Propagation counts as needed wherever this is not known to hold: in a cluster,
+//! whose slots can migrate, on versions of the server yet to come, and where the
+//! server does not answer the question or does not report these events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,33 +31,36 @@ use redis_module::raw;
 
 use super::server_info::ServerInfo;
 
-/// Read for each effect, written when something of the above happens.
+/// Read for each effect; written at the events described above.
 static NEEDED: AtomicBool = AtomicBool::new(true);
 
-/// Whether there may be somebody to tell.
+/// Whether there may be a receiver.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)
 }
 
-/// Somebody may listen from here on.
+/// Propagates from here on: there may soon be a receiver.
 pub fn assume_needed() {
     NEEDED.store(true, Ordering::Relaxed);
 }
 
-/// Asks the server whether somebody listens.
+/// Asks the server whether there is a receiver.
 ///
 /// # Safety
 /// The context is alive.
 pub unsafe fn refresh(ctx: *mut raw::RedisModuleCtx) {
     // SAFETY: the caller's promise.
-    let needed = unsafe { ask_server(ctx) };
+    let needed = unsafe { has_receiver(ctx) };
     NEEDED.store(needed.unwrap_or(true), Ordering::Relaxed);
 }
 
+/// Whether there is a receiver, or may be one unnoticed; `None` if the server
+/// does not say.
+///
 /// # Safety
 /// The context is alive.
-unsafe fn ask_server(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
+unsafe fn has_receiver(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     // SAFETY: the caller's promise.
     let section = |name| unsafe { ServerInfo::of(ctx, name) };
     let (replication, persistence) = (section(c"replication")?, section(c"persistence")?);
@@ -70,7 +75,7 @@ unsafe fn ask_server(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     )
 }
 
-/// Redis 6.2 to 8 and Valkey to 9 are known to.
+/// Redis 6.2 to 8 and Valkey up to 9 are known to.
 fn makes_snapshots_in_children(server: &ServerInfo) -> bool {
     let version = |field| {
         let version = std::str::from_utf8(server.text(field)?).ok()?;

@@ -60,7 +60,7 @@ impl Call<'_> {
     pub fn replicate_effect<'e>(&self, key: Arg<'_>, effect: impl FnOnce() -> Effect<'e>) {
         if propagation::is_needed() {
             self.replicate_as_apply(key, &effect());
-        } else if !self.replace_changed() {
+        } else if !self.replace_counted(true) {
             // The server drops it, but counts a change: after so and so many in
             // so many seconds it saves.
             self.replicate_verbatim();

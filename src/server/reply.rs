@@ -1,5 +1,5 @@
-//! Replies. A compound reply announces how many elements follow, so each
-//! writer of one takes them all, or a count and a closure that writes them.
+//! Replies. A compound reply begins with the number of its elements: a method takes
+//! all of them, or the number, and the caller then writes the elements.
 
 use std::ffi::{CStr, c_char, c_long, c_longlong};
 
@@ -9,13 +9,13 @@ use super::call::Call;
 use super::log::c_string;
 
 impl Call<'_> {
-    /// One integer.
+    /// Replies with an integer.
     pub fn reply_integer(&self, value: i64) {
         self.begin_reply();
         self.integer(value);
     }
 
-    /// Integers, such as the five of a check.
+    /// Replies with an array of integers.
     pub fn reply_integers(&self, values: &[i64]) {
         self.begin_reply();
         self.array(values.len());
@@ -28,13 +28,13 @@ impl Call<'_> {
         }
     }
 
-    /// The status `OK`.
+    /// Replies with the status `OK`.
     pub fn reply_ok(&self) {
         self.begin_reply();
         self.status(c"OK");
     }
 
-    /// A compound reply, written by `body` element by element.
+    /// Replies with what `body` writes, element by element.
     pub fn reply(&self, body: impl FnOnce(&Writer<'_>)) {
         self.begin_reply();
         body(&Writer { call: self });
@@ -68,8 +68,8 @@ impl Call<'_> {
     }
 }
 
-/// Writes the elements of a compound reply. Whoever announces a length writes
-/// that many elements after it; for a map, a name and a value each.
+/// Writes the elements of a compound reply. The caller of `array` or `map` writes as
+/// many elements after it; for a map, a name and a value each.
 #[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
@@ -80,8 +80,8 @@ impl Writer<'_> {
         self.call.array(len);
     }
 
-    /// A map where protocol and server know them (RESP3, 7.0), else an array of
-    /// names and values in turn.
+    /// A map where protocol and server have maps (RESP3, 7.0), else an array of names
+    /// and values in turn.
     pub fn map(&self, len: usize) {
         // SAFETY: the context is alive.
         unsafe {
@@ -127,13 +127,13 @@ impl Writer<'_> {
         }
     }
 
-    /// A map's entry.
+    /// The name and the integer of a map's entry.
     pub fn integer_field(&self, name: &str, value: i64) {
         self.text(name);
         self.integer(value);
     }
 
-    /// A map's entry.
+    /// The name and the text of a map's entry.
     pub fn text_field(&self, name: &str, value: impl AsRef<[u8]>) {
         self.text(name);
         self.text(value);

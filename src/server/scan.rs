@@ -1,5 +1,5 @@
-//! Scanning the keyspace for keys of ours: one step of the server's own `SCAN`,
-//! and so its cost and its guarantees.
+//! Scanning the keyspace for keys of the module's type: one step of the server's own
+//! `SCAN`, with its cost and its guarantees.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
@@ -16,16 +16,16 @@ use super::key::{NativeType, Value};
 pub struct Step<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
-    /// How much work a step is, roughly in keys.
+    /// About how many keys a step looks at.
     pub count: u64,
 }
 
-/// A reply of the server's, freed by Drop.
+/// A reply to a call of the server, freed by Drop.
 struct Reply(NonNull<raw::RedisModuleCallReply>);
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // SAFETY: the reply is ours, and freed once.
+        // SAFETY: the reply is ours, and freed only here.
         unsafe {
             if let Some(free) = raw::RedisModule_FreeCallReply {
                 free(self.0.as_ptr());
@@ -34,7 +34,7 @@ impl Drop for Reply {
     }
 }
 
-/// A string made for us, freed by Drop.
+/// A server string that the module owns, freed by Drop.
 struct Owned<'c> {
     call: &'c Call<'c>,
     string: NonNull<raw::RedisModuleString>,
@@ -42,7 +42,7 @@ struct Owned<'c> {
 
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
-        // SAFETY: the string is ours, and freed once.
+        // SAFETY: the string is ours, and freed only here.
         unsafe {
             if let Some(free) = raw::RedisModule_FreeString {
                 free(self.call.ctx(), self.string.as_ptr());
@@ -52,8 +52,8 @@ impl Drop for Owned<'_> {
 }
 
 impl<'c> Call<'c> {
-    /// Calls a function with the name and the value of each key of ours that a
-    /// step of the scan comes by; the cursor of the next step, 0 at the end.
+    /// Calls a function with the name and the value of each key that a step of the scan
+    /// finds. Returns the cursor of the next step, 0 at the end.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server does not scan.
@@ -70,13 +70,13 @@ impl<'c> Call<'c> {
         // SAFETY: the reply is alive.
         let len = unsafe { raw::RedisModule_CallReplyLength.map_or(0, |len| len(names.as_ptr())) };
         for index in 0..len {
-            let Some(name) = element_of(names, index).and_then(|name| self.own(name)) else {
+            let Some(name) = element_of(names, index).and_then(|name| self.string_of(name)) else {
                 continue;
             };
             // SAFETY: the string lives as long as `name`, longer than the key
             // that is opened by it here.
             let arg = unsafe { Arg::new(name.string.as_ptr()) };
-            // Gone or replaced since: not one of ours.
+            // An error or `None`: the key has expired or been replaced.
             if let Ok(Some(key)) = self.open_shown(arg, kind)
                 && let Some(value) = key.value()
             {
@@ -88,7 +88,7 @@ impl<'c> Call<'c> {
 
     fn scan_step<T>(&self, kind: &NativeType<T>, step: &Step<'_>) -> Option<Reply> {
         let (cursor, count) = (step.cursor.to_string(), step.count.to_string());
-        // Which the server knows to match everything, and does not try.
+        // The server skips the matching for this pattern.
         let pattern = step.pattern.unwrap_or(b"*");
         let start = |text: &[u8]| text.as_ptr().cast::<c_char>();
         // SAFETY: the format describes the arguments: `b` a buffer with its
@@ -113,7 +113,7 @@ impl<'c> Call<'c> {
         NonNull::new(reply).map(Reply)
     }
 
-    fn own(&'c self, name: NonNull<raw::RedisModuleCallReply>) -> Option<Owned<'c>> {
+    fn string_of(&'c self, name: NonNull<raw::RedisModuleCallReply>) -> Option<Owned<'c>> {
         // SAFETY: the reply is alive; the string made of it is ours.
         let string =
             unsafe { raw::RedisModule_CreateStringFromCallReply.map(|make| make(name.as_ptr()))? };
@@ -125,7 +125,7 @@ fn element(reply: &Reply, index: usize) -> Option<NonNull<raw::RedisModuleCallRe
     element_of(reply.0, index)
 }
 
-/// An element of an array; `None` if it is none or shorter.
+/// An element of a reply; `None` if the reply is no array or a shorter one.
 fn element_of(
     array: NonNull<raw::RedisModuleCallReply>,
     index: usize,
@@ -141,7 +141,7 @@ fn element_of(
     }
 }
 
-/// The bytes of a string, as long as the whole reply lives.
+/// The bytes of a string, valid as long as the whole reply lives.
 fn text<'r>(string: NonNull<raw::RedisModuleCallReply>) -> &'r [u8] {
     let mut len = 0;
     // SAFETY: the reply is alive; the caller copies the bytes while it is.

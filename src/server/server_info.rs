@@ -1,10 +1,12 @@
-//! What the server says of itself in `INFO`.
+//! The server's own `INFO`, field by field.
 
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-/// A section of `INFO`, freed by Drop.
+use super::status::OK;
+
+/// One section of the server's `INFO`, freed by Drop.
 pub struct ServerInfo {
     ctx: *mut raw::RedisModuleCtx,
     data: *mut raw::RedisModuleServerInfoData,
@@ -20,12 +22,12 @@ impl ServerInfo {
     }
 
     pub fn number(&self, field: &CStr) -> Option<u64> {
-        let mut error: c_int = super::OK;
+        let mut error: c_int = OK;
         // SAFETY: the section is alive; the field's name is read.
         let number = unsafe {
             raw::RedisModule_ServerInfoGetFieldUnsigned?(self.data, field.as_ptr(), &raw mut error)
         };
-        (error == super::OK).then_some(number)
+        (error == OK).then_some(number)
     }
 
     pub fn text(&self, field: &CStr) -> Option<&[u8]> {
@@ -39,7 +41,7 @@ impl ServerInfo {
 
 impl Drop for ServerInfo {
     fn drop(&mut self) {
-        // SAFETY: got once, freed once.
+        // SAFETY: the section is freed only here.
         unsafe {
             if let Some(free) = raw::RedisModule_FreeServerInfo {
                 free(self.ctx, self.data);

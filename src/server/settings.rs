@@ -1,9 +1,9 @@
-//! Settings: a name, bounds, and an atomic that the server and we share.
+//! Settings: a name, bounds, and an atomic that the server and the module share.
 //!
-//! A server with configurations for modules (7.0) gets each as
-//! `ratelimit.NAME`, for `CONFIG GET`, `SET`, `REWRITE` and the configuration
-//! file. Arguments of `loadmodule` set the defaults of these, so the file's
-//! own lines win; on servers without (6.2) they are all there is.
+//! Servers from 7.0 on know each as `ratelimit.NAME`: in `CONFIG GET`, `SET`,
+//! `REWRITE` and the configuration file. The arguments of `loadmodule` set the
+//! defaults, so lines of the file win. On 6.2, which has no configurations for
+//! modules, the arguments are the only way to change a setting.
 
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::fmt;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::{Context, raw};
 
-use super::OK;
 use super::args::Args;
 use super::call::Call;
 use super::callback::guarded;
+use super::status::OK;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -23,7 +23,7 @@ enum Kind {
         max: i64,
     },
     Switch,
-    /// One of these words; its value is the place of the word.
+    /// One of these words; the value is the word's index.
     Choice(&'static [&'static CStr]),
 }
 
@@ -35,7 +35,7 @@ pub struct Setting {
     /// The server's flags of a configuration.
     flags: u32,
     value: AtomicI64,
-    /// What is done, with the new value, once `CONFIG SET` has changed it.
+    /// Called with the new value after `CONFIG SET` has changed it.
     changed: Option<Changed>,
 }
 
@@ -63,7 +63,7 @@ impl Setting {
         Self { name, kind, flags, value: AtomicI64::new(default), changed: None }
     }
 
-    /// The same, but not to be changed once the module is loaded.
+    /// Forbids to change the setting once the module is loaded.
     #[must_use]
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
@@ -89,19 +89,19 @@ impl Setting {
         self.get() != 0
     }
 
-    /// Whether a choice fell on this word.
+    /// Whether this word of a choice is set.
     #[must_use]
     pub fn is(&self, word: &CStr) -> bool {
-        let place = usize::try_from(self.get()).ok();
+        let index = usize::try_from(self.get()).ok();
         matches!(self.kind, Kind::Choice(words)
-            if place.and_then(|place| words.get(place)).is_some_and(|chosen| **chosen == *word))
+            if index.and_then(|index| words.get(index)).is_some_and(|chosen| **chosen == *word))
     }
 
     fn set(&self, value: i64) {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    fn named(&self, name: &[u8]) -> bool {
+    fn has_name(&self, name: &[u8]) -> bool {
         self.name.to_bytes().eq_ignore_ascii_case(name)
     }
 
@@ -116,12 +116,12 @@ impl Setting {
             Kind::Switch => None,
             Kind::Choice(words) => {
                 let is_given = |word: &&CStr| word.to_bytes().eq_ignore_ascii_case(text);
-                words.iter().position(is_given).and_then(|place| i64::try_from(place).ok())
+                words.iter().position(is_given).and_then(|index| i64::try_from(index).ok())
             }
         }
     }
 
-    /// What a value can be, in words.
+    /// The values that the setting can have, in words.
     fn expected(&self) -> String {
         match self.kind {
             Kind::Number { min, max } => format!("{min}..{max}"),
@@ -133,14 +133,14 @@ impl Setting {
         }
     }
 
-    /// Makes the setting known to a server that has configurations; its value
-    /// now becomes the default.
+    /// Registers the setting with a server that has configurations for modules, with
+    /// its present value as the default.
     fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
         let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (name, default) = (self.name.as_ptr(), self.get());
         let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
-        // SAFETY: the server copies the name and words; the setting it is given
-        // lives for ever and is only read and written atomically.
+        // SAFETY: the server copies the name and words; the setting lives for ever,
+        // and is only read and written atomically.
         let status = unsafe {
             match (
                 self.kind,
@@ -173,14 +173,14 @@ impl Setting {
                 (Kind::Choice(words), _, _, Some(register)) => {
                     let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
                     let count = c_int::try_from(words.len()).unwrap_or(0);
-                    let places: Vec<c_int> = (0..count).collect();
+                    let indices: Vec<c_int> = (0..count).collect();
                     register(
                         ctx.ctx,
                         name,
                         c_int::try_from(default).unwrap_or(0),
                         self.flags,
                         words.as_mut_ptr(),
-                        places.as_ptr(),
+                        indices.as_ptr(),
                         count,
                         Some(get_index),
                         Some(set_index),
@@ -195,7 +195,7 @@ impl Setting {
     }
 }
 
-/// Why the settings could not be had; the module then refuses to load.
+/// Why the settings cannot be registered or loaded. The module then refuses to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingError {
     Unknown { given: String, known: Vec<&'static CStr> },
@@ -229,11 +229,11 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. One name is no
-/// setting, and may be given again and again: its values are the result.
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. The name `list` is no
+/// setting and may be given more than once; its values are returned.
 ///
 /// # Errors
-/// An unknown name, a value missing or out of bounds.
+/// An unknown name, or a value that is missing or out of bounds.
 pub fn apply<'a>(
     settings: &[&'static Setting],
     list: &'static CStr,
@@ -247,7 +247,7 @@ pub fn apply<'a>(
             listed.push(args.next().ok_or(SettingError::NoValue(list))?);
             continue;
         }
-        let setting = settings.iter().find(|setting| setting.named(name)).ok_or_else(|| {
+        let setting = settings.iter().find(|setting| setting.has_name(name)).ok_or_else(|| {
             SettingError::Unknown {
                 given: text(name),
                 known: settings.iter().map(|s| s.name).chain([list]).collect(),
@@ -263,11 +263,11 @@ pub fn apply<'a>(
     Ok(listed)
 }
 
-/// Makes the settings known to the server, where it has configurations, and
-/// takes from it what its own file says.
+/// Registers the settings with a server that has configurations for modules, and
+/// applies the lines of its configuration file.
 ///
 /// # Errors
-/// If the server refuses one, or its file has a value out of bounds.
+/// If the server refuses a setting, or its file has a value out of bounds.
 pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), SettingError> {
     settings.iter().try_for_each(|setting| setting.register(ctx))?;
     // SAFETY: the context is the one the module is being loaded with.
@@ -286,7 +286,7 @@ const unsafe fn setting<'a>(privdata: *mut c_void) -> &'a Setting {
 }
 
 unsafe extern "C" fn get_number(_name: *const c_char, privdata: *mut c_void) -> c_longlong {
-    // SAFETY: registered with this.
+    // SAFETY: `register` gave this `privdata`.
     guarded(0, || unsafe { setting(privdata) }.get())
 }
 
@@ -296,13 +296,13 @@ unsafe extern "C" fn set_number(
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: registered with this.
+    // SAFETY: `register` gave this `privdata`.
     guarded((), || unsafe { setting(privdata) }.set(value));
     OK
 }
 
 unsafe extern "C" fn get_index(_name: *const c_char, privdata: *mut c_void) -> c_int {
-    // SAFETY: registered with this.
+    // SAFETY: `register` gave this `privdata`.
     guarded(0, || c_int::try_from(unsafe { setting(privdata) }.get()).unwrap_or(0))
 }
 
@@ -312,20 +312,20 @@ unsafe extern "C" fn set_index(
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: registered with this.
+    // SAFETY: `register` gave this `privdata`.
     guarded((), || unsafe { setting(privdata) }.set(i64::from(value)));
     OK
 }
 
-/// `CONFIG SET` has set all that it was given.
+/// The server calls this after `CONFIG SET` has set everything it was given.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     guarded((), || {
-        // SAFETY: registered with this; the server executes `CONFIG SET`, and
-        // the context is alive until we return.
+        // SAFETY: `register` gave this `privdata`; the server executes `CONFIG SET`,
+        // and the context is alive until we return.
         let (setting, call) = unsafe { (setting(privdata), Call::new(ctx, Args::default())) };
         if let Some(changed) = setting.changed {
             changed(&call, setting.get());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_set_values_or_say_what_is_wrong() {
+    fn arguments_set_values_and_errors_say_what_was_expected() {
         let args = [&b"open"[..], b"yes", b"rule", b"1/s", b"RULES", b"64", b"Rule", b"2/s"];
         assert_eq!(apply(&ALL, c"rule", args), Ok(vec![&b"1/s"[..], b"2/s"]));
         assert!(OPEN.is_on());

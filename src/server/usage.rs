@@ -1,5 +1,5 @@
-//! How a command is used, in one line: what `COMMAND DOCS` says of its arguments,
-//! in the notation of redis-cli.
+//! How a command is used, in one line: the arguments that `COMMAND DOCS` shows, in
+//! the notation of redis-cli.
 //!
 //! ```text
 //! RL.BLOCK key [EX seconds|PX milliseconds] [REASON reason]
@@ -15,13 +15,13 @@ use super::commands::{Command, Param};
 
 static COMMANDS: OnceLock<Vec<&'static Command>> = OnceLock::new();
 
-/// Keeps the commands that were registered, for when one is called wrongly.
+/// Remembers the registered commands, for calls with a wrong number of arguments.
 pub(super) fn keep(commands: impl Iterator<Item = &'static Command>) {
-    // A server that loads the module again after a failed load brings the same ones.
+    // If the module is loaded again after a failed load, the commands are there already.
     let _ = COMMANDS.set(commands.collect());
 }
 
-/// The usage of the command that a call is of: of a subcommand if it names one.
+/// The usage of the command or subcommand that was called.
 pub(super) fn of(call: Args<'_>) -> Option<String> {
     let mut words = call.bytes();
     usage(COMMANDS.get()?, words.next()?, words.next())
@@ -41,7 +41,7 @@ fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<Strin
     Some(format!("{} {}", upper(name), lines.join(" | ")))
 }
 
-/// A command's last word and its arguments.
+/// The name, without a parent's, and the arguments.
 fn line(command: &Command) -> String {
     let (name, sub) = command.words();
     let args = command.args.iter().map(notation);
@@ -113,7 +113,7 @@ mod tests {
     static LIST: Command = command(c"rl.policy|list", &[]);
 
     #[test]
-    fn a_usage_reads_as_in_redis_cli() {
+    fn usage_has_the_notation_of_redis_cli() {
         let commands = [&CHECK, &BLOCK, &POLICY, &SET, &LIST];
         let check = "RL.CHECK key [COST cost] [FULL] rule [rule ...] \
                      [NEXT rule [rule ...] [NEXT rule [rule ...] ...]]";

@@ -1,0 +1,108 @@
+//! The module as a whole: how it loads, what it asks of the server, how it ends it.
+
+use std::error::Error;
+use std::ffi::{c_int, c_void};
+use std::process;
+use std::ptr;
+
+use redis_module::{Context, Status, raw};
+
+use super::{alloc, callback, log};
+
+/// Loads the module. On an error it logs it, and the server refuses the module.
+pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
+    log::log_panics();
+    if !alloc::counted_by_server() {
+        log::warning("the server does not count the memory of this module");
+    }
+    let loaded = callback::guarded(Err("a panic".into()), body);
+    match loaded {
+        Ok(()) => Status::Ok,
+        Err(why) => {
+            log::warning(&format!("cannot be loaded: {why}"));
+            Status::Err
+        }
+    }
+}
+
+/// Ends the server while it loads a file that the module cannot read. The server does
+/// so itself if a file has commands or types that it does not know.
+pub fn end(why: &str) -> ! {
+    log::warning(why);
+    process::exit(1)
+}
+
+/// The version as the module API has it: 0.1.0 is 100, 1.2.3 is 10203.
+#[must_use]
+pub const fn version(text: &str) -> c_int {
+    let mut rest = text.as_bytes();
+    let (mut total, mut part): (c_int, c_int) = (0, 0);
+    while let [byte, tail @ ..] = rest {
+        match *byte {
+            b'.' => {
+                total = total.saturating_add(part).saturating_mul(100);
+                part = 0;
+            }
+            digit @ b'0'..=b'9' => {
+                part = part.saturating_mul(10).saturating_add((digit & 15) as c_int);
+            }
+            _ => break,
+        }
+        rest = tail;
+    }
+    total.saturating_add(part)
+}
+
+/// Valkey from 9.0 on: the module copes with slots that migrate key by key.
+const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// Sets the module's options:
+///
+/// - The module handles I/O errors itself, so a truncated payload is an error and not
+///   the end of the server.
+/// - A key changes only when the module signals it, not by being opened for writing.
+/// - A replica may load new data while it serves the old: policies, the data outside
+///   of keys, are staged (see `events`).
+/// - A slot may migrate as a stream of commands (Valkey): a command on a limiter needs
+///   its key alone.
+pub fn declare_options(ctx: &Context) {
+    let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+        | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    if is_valkey() {
+        options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
+    }
+    // SAFETY: the context is the one the module is being loaded with.
+    unsafe {
+        if let Some(set_options) = raw::RedisModule_SetModuleOptions {
+            set_options(ctx.ctx, options as c_int);
+        }
+    }
+}
+
+/// Whether the server is Valkey. Its options since the fork from Redis have numbers of
+/// their own.
+fn is_valkey() -> bool {
+    let mut function: *mut c_void = ptr::null_mut();
+    // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;
+    // the pointer is never called.
+    unsafe {
+        if let Some(get_api) = raw::RedisModule_GetApi {
+            let name = c"ValkeyModule_SetModuleOptions";
+            get_api(name.as_ptr(), (&raw mut function).cast());
+        }
+    }
+    !function.is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_become_numbers() {
+        assert_eq!(version("0.1.0"), 100);
+        assert_eq!(version("1.2.3"), 10203);
+        assert_eq!(version("2.10.0-rc1"), 21000);
+    }
+}
