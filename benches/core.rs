@@ -3,7 +3,6 @@
 
 use divan::{Bencher, Divan, black_box};
 use redis_ratelimit::limit::{Check, Decision, Limiter, Verdict, decode, encode};
-use redis_ratelimit::parse;
 use redis_ratelimit::rule::Rule;
 use redis_ratelimit::top::Top;
 
@@ -32,7 +31,7 @@ fn main() {
 
 fn rules(texts: &str, limit: u32) -> Vec<Rule> {
     let texts = texts.replace("LIMIT", &limit.to_string());
-    texts.split(' ').map(|text| parse::rule(text.as_bytes()).expect("a rule")).collect()
+    texts.split(' ').map(|text| Rule::from_text(text.as_bytes()).expect("a rule")).collect()
 }
 
 /// A limiter as full as an hour's limit allows, and the rules that check it.
@@ -87,7 +86,7 @@ fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
     let mut rules = Vec::with_capacity(texts.len());
     bencher.bench_local(|| {
         rules.clear();
-        rules.extend(texts.iter().map(|text| parse::rule(black_box(text)).expect("a rule")));
+        rules.extend(texts.iter().map(|text| Rule::from_text(black_box(text)).expect("a rule")));
     });
 }
 

@@ -2,7 +2,6 @@
 //! No server: the pure limiter, so the worst case of the search is seen bare. `scripts/cargo run --release --example cost`
 
 use redis_ratelimit::limit::{Check, Limiter};
-use redis_ratelimit::parse;
 use redis_ratelimit::rule::Rule;
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,7 +16,7 @@ const HOUR_US: u64 = 3_600_000_000;
 fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
     let text = options.replace("LIMIT", &limit.to_string());
     let rules: Vec<Rule> =
-        text.split(' ').map(|rule| parse::rule(rule.as_bytes()).expect("a rule")).collect();
+        text.split(' ').map(|rule| Rule::from_text(rule.as_bytes()).expect("a rule")).collect();
     let mut limiter = Limiter::default();
     let mut decisions = Vec::new();
     let mut now_us = 1_700_000_000_000_000;

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config;
 use crate::limit::Verdict;
 use crate::metrics::Counter;
-use crate::parse::{self, ParseError, RuleTextError};
+use crate::parse::{self, ParseError, RuleArgError};
 use crate::rule::Name;
 use crate::rule::Rule;
 use crate::server::info::Info;
@@ -215,8 +215,8 @@ impl Named {
     /// The rules of a policy, which is named from here on.
     ///
     /// # Errors
-    /// [`RuleTextError::UnknownPolicy`]
-    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], RuleTextError> {
+    /// [`RuleArgError::UnknownPolicy`]
+    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
         let changes = CHANGES.load(Ordering::Relaxed);
         if self.named == 0 && self.changes != changes {
             self.kept.clear();
@@ -225,7 +225,7 @@ impl Named {
         let place = match self.kept.iter().position(|policy| policy.name.as_bytes() == name) {
             Some(place) => place,
             None => {
-                self.kept.push(get(name).ok_or(RuleTextError::UnknownPolicy)?);
+                self.kept.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
                 self.kept.len().saturating_sub(1)
             }
         };
@@ -402,7 +402,7 @@ mod tests {
         let mut named = Named::default();
         let name = |text: &str| Name::new(text.as_bytes()).unwrap();
         for text in ["kept", "other"] {
-            assert_eq!(named.find(text.as_bytes()), Err(RuleTextError::UnknownPolicy));
+            assert_eq!(named.find(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
             set(name(text), &rules("20/m"));
         }
         for line in ["20/m 800/d", "30/m", "30/m"] {
@@ -420,7 +420,7 @@ mod tests {
             named.clear();
         }
         delete(&name("kept"));
-        assert_eq!(named.find(b"kept"), Err(RuleTextError::UnknownPolicy));
+        assert_eq!(named.find(b"kept"), Err(RuleArgError::UnknownPolicy));
     }
 
     #[test]

@@ -14,7 +14,6 @@ use dump::{Dump, assert_calm, length, lies, unpacked};
 use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use redis_ratelimit::limit::{Change, Check, Limiter, encode};
-use redis_ratelimit::parse;
 use server::{Builder, Server};
 use values::{EVERY_RULE, values, words};
 
@@ -199,7 +198,7 @@ fn what_is_not_of_this_version_or_too_long_is_refused() {
 #[test]
 fn loading_a_log_takes_the_memory_of_the_log() {
     const ENTRIES: u64 = 1_000_000;
-    let rules = [parse::rule(format!("{ENTRIES}/h").as_bytes()).unwrap()];
+    let rules = [Rule::from_text(format!("{ENTRIES}/h").as_bytes()).unwrap()];
     let mut limiter = Limiter::default();
     for entry in 0..ENTRIES {
         let check = Check::new(&rules, 1, 1_700_000_000_000_000 + entry);

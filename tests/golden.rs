@@ -38,7 +38,6 @@ use redis::{Connection, cmd};
 use redis_ratelimit::limit::{
     Access, AccessEntry, Change, Check, Entry, History, Limiter, Meta, Verdict, decode, encode,
 };
-use redis_ratelimit::parse;
 use redis_ratelimit::rule::Rule;
 
 /// How many payloads there are of a version: none may get lost.
@@ -120,7 +119,7 @@ impl Ask {
     }
 
     fn of(&self, limiter: &Limiter) -> [i64; 5] {
-        let rule = |text: &String| parse::rule(text.as_bytes()).expect("a rule");
+        let rule = |text: &String| Rule::from_text(text.as_bytes()).expect("a rule");
         let rules: Vec<Rule> = self.rules.iter().map(rule).collect();
         let check = Check::new(&rules, self.cost, self.at_us);
         let summary = limiter.peek(&check, &mut Vec::new()).summary;
@@ -204,7 +203,7 @@ fn all() -> Vec<Golden> {
 
 /// The newest version that is written: for it, a limiter must have everything one can have.
 fn current() -> u8 {
-    let rules = [parse::rule(b"5/m").expect("a rule")];
+    let rules = [Rule::from_text(b"5/m").expect("a rule")];
     let meta = Some(Meta { text: b"who", keep: 1 });
     let mut limiter = Limiter::default();
     limiter.record(&Check { meta, ..Check::new(&rules, 1, 0) }, Change::Admitted);

@@ -7,8 +7,7 @@ use super::scratch::{self, Scratch};
 use super::top;
 use crate::datatype::{self, LIMITER};
 use crate::limit::{Check, Crowd, Decision, Limiter, Outcome, Verdict};
-use crate::parse::error::Excerpt;
-use crate::rule::Rule;
+use crate::rule::{Excerpt, Rule};
 use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, clock};
 use crate::{config, metrics, newer, parse};
 

@@ -13,7 +13,7 @@ use super::top;
 use crate::datatype::{Held, LIMITER};
 use crate::limit::{self, Check, KeyCheck};
 use crate::parse::{Group, MCheckRequest};
-use crate::rule::Rule;
+use crate::rule::{Rule, digits};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
 use crate::{config, metrics, parse};
 
@@ -102,7 +102,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 /// Where the keys are, for a server that cannot read it off the command's
 /// description.
 pub fn keys(request: &KeysRequest<'_>) {
-    let count = request.args().get(1).and_then(|count| parse::digits(count.bytes()));
+    let count = request.args().get(1).and_then(|count| digits(count.bytes()));
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     for position in 2..request.args().len().min(count.saturating_add(2)) {
         request.add(position);

@@ -40,14 +40,14 @@ fn slot(rule: &Rule) -> usize {
 mod tests {
     use super::*;
     use crate::parse::direct_mapped::SLOTS;
-    use crate::parse::rule;
 
     #[test]
     fn a_place_has_the_rule_that_came_last() {
         let mut rule_texts = RuleTextCache::default();
         for n in 1..200 {
             let rule =
-                rule(format!("bucket:{}/{}s,burst={n}", n % 3, n % 5 + 1).as_bytes()).unwrap();
+                Rule::from_text(format!("bucket:{}/{}s,burst={n}", n % 3, n % 5 + 1).as_bytes())
+                    .unwrap();
             for _ in 0..2 {
                 rule_texts.words(&rule);
                 let kept = rule_texts.entries.get(slot(&rule)).map(|entry| entry.rule);

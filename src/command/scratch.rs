@@ -5,9 +5,9 @@
 
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
-use crate::parse::{Buckets, Memo, ParseError, RuleResolver, RuleTextError};
+use crate::parse::{Buckets, Memo, RuleArgError, RuleResolver};
 use crate::policy::Named;
-use crate::rule::Rule;
+use crate::rule::{Rule, RuleTextError};
 use crate::server::{Call, PerServer};
 
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ pub struct Resolver {
 }
 
 impl RuleResolver for Resolver {
-    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleTextError> {
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
         self.named.find(name)
     }
 
     #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
         self.memo.rule(text, rules)
     }
 }

@@ -20,7 +20,8 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::ENCODING;
-use crate::parse::{EFFECT_VERSION, digits};
+use crate::parse::EFFECT_VERSION;
+use crate::rule::digits;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::server::status::{ERROR, OK};

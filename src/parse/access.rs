@@ -7,9 +7,7 @@
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::request::{Limits, once, text};
-use super::rule::span_us;
-use crate::rule::MAX_TIME_US;
-use crate::rule::{MS_US, SECOND_US};
+use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 
 /// When a block or an exemption ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +46,8 @@ pub fn access<'a>(
             once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", MS_US)?)))?;
         } else if args.keyword("FOR") {
             once(&mut ends, ENDS, || {
-                let text = args.take().ok_or(ParseError::NoSpan { option: "FOR" })?;
-                Ok(Ends::In(span_us("FOR", text)?))
+                let text = args.take().ok_or(ParseError::NoPeriod { option: "FOR" })?;
+                span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
             })?;
         } else if args.keyword("REASON") {
             once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;

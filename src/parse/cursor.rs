@@ -1,7 +1,8 @@
 //! A cursor over a command's arguments: one argument is in sight, and is taken
 //! by whoever knows what to do with it.
 
-use super::error::{Excerpt, ParseError};
+use super::error::ParseError;
+use crate::rule::{Excerpt, digits};
 use std::ops::RangeInclusive;
 
 /// Arguments not yet taken, the first of them in sight.
@@ -91,26 +92,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 }
 
-/// The number these decimal digits write: no sign, no blanks, no overflow.
-#[inline]
-#[must_use]
-pub fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    let digit = |byte: &u8| byte.is_ascii_digit().then_some(u64::from(byte & 0x0f));
-    let mut digits = text.iter();
-    if text.len() <= ALWAYS_FIT {
-        return digits.try_fold(0, |number: u64, byte| {
-            Some(number.wrapping_mul(10).wrapping_add(digit(byte)?))
-        });
-    }
-    digits.try_fold(0, |number: u64, byte| number.checked_mul(10)?.checked_add(digit(byte)?))
-}
-
-/// A number of so many digits is less than 2^64.
-const ALWAYS_FIT: usize = 19;
-
 #[inline]
 fn integer<T: TryFrom<u64>>(
     arg: &[u8],
@@ -135,30 +116,6 @@ mod tests {
 
     fn cursor<'a>(args: &'a [&'a str]) -> Cursor<'a, impl Iterator<Item = &'a [u8]>> {
         Cursor::new(args.iter().map(|arg| arg.as_bytes()))
-    }
-
-    #[test]
-    fn digits_are_digits_only() {
-        for (text, number) in [
-            ("0", Some(0)),
-            ("7", Some(7)),
-            ("0012", Some(12)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("99999999999999999999999999", None),
-            ("", None),
-            ("-1", None),
-            ("+1", None),
-            (" 1", None),
-            ("1 ", None),
-            ("1e3", None),
-            ("1_000", None),
-            ("1.0", None),
-            ("0x1f", None),
-            ("\u{661}", None),
-        ] {
-            assert_eq!(digits(text.as_bytes()), number, "{text:?}");
-        }
     }
 
     #[test]

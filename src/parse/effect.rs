@@ -35,13 +35,12 @@
 //! Version 1 names no version and has three forms, told apart by the colon in the
 //! first argument and the word in the second.
 
-use super::cursor::{Cursor, digits};
-use super::error::{Excerpt, ParseError};
+use super::cursor::Cursor;
+use super::error::ParseError;
 use super::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
 use super::resolver::NoPolicies;
 use crate::limit::{Access, Change, Expiry, Meta, Verdict};
-use crate::rule::MAX_PERIOD_US;
-use crate::rule::{MAX_TIME_US, Rule};
+use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
 use std::ops::RangeInclusive;
 
 /// What Redis can take as an absolute expiry in milliseconds.

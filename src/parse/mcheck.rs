@@ -8,10 +8,10 @@
 //! One group of rules for all keys, or one a key, in their order.
 
 use super::cursor::Cursor;
-use super::error::{Excerpt, ParseError};
+use super::error::ParseError;
 use super::request::{CheckRequest, Limits, expected, more_rules_of, options};
 use super::resolver::RuleResolver;
-use crate::rule::Rule;
+use crate::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
 /// How many keys one check can have.

@@ -22,19 +22,16 @@ pub mod mcheck;
 pub mod policy;
 pub mod request;
 pub mod resolver;
-pub mod rule;
 pub mod throttle;
 
 pub use access::{AccessRequest, Ends, access};
-pub use cursor::digits;
 pub use effect::{Action, EFFECT_VERSION, Effect, SetAccess, apply};
-pub use error::{ParseError, RuleTextError};
+pub use error::{ParseError, RuleArgError};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
 pub use mcheck::{Group, MCheckRequest, many};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
 pub use resolver::{Memo, NoPolicies, RuleResolver};
-pub use rule::rule;
 pub use throttle::{Buckets, Quantity, ThrottleRequest, throttle};
 
 /// The rules of a line, for the tests of other layers.

@@ -14,12 +14,10 @@
 //! which are looked up, not parsed.
 
 use super::cursor::Cursor;
-use super::error::{Excerpt, ParseError, RuleTextError};
+use super::error::{ParseError, RuleArgError};
 use super::request::{A_RULE, Limits, require_rule, rules_of};
 use super::resolver::RuleResolver;
-use super::rule::looks_like_rule;
-use crate::rule::Name;
-use crate::rule::Rule;
+use crate::rule::{Excerpt, Name, Rule, looks_like_rule};
 
 /// No setting lets a policy have more.
 pub const MOST_RULES: usize = 1_000;
@@ -29,8 +27,8 @@ pub const MOST_RULES: usize = 1_000;
 struct WithinPolicy;
 
 impl RuleResolver for WithinPolicy {
-    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleTextError> {
-        Err(RuleTextError::PolicyInPolicy)
+    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleArgError> {
+        Err(RuleArgError::PolicyInPolicy)
     }
 }
 
@@ -98,7 +96,8 @@ pub fn written_policy(
     let name = name(name_text)?;
     let list = list.strip_prefix(b"=").unwrap_or_default();
     let words = list.split(|&byte| byte == b';');
-    if let Some(word) = words.clone().find(|word| !looks_like_rule(word)) {
+    if let Some(word) = words.clone().find(|word| !word.starts_with(b"@") && !looks_like_rule(word))
+    {
         return Err(ParseError::Unexpected { given: Excerpt::new(word), expected: A_RULE });
     }
     if let Some(word) = words.clone().nth(MOST_RULES) {
@@ -117,8 +116,8 @@ pub fn written_policy(
 fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
     for (index, rule) in rules.iter().enumerate() {
         if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
-            let fault = RuleTextError::same_identity(other);
-            return Err(ParseError::rule(rule.to_string().as_bytes(), fault));
+            let error = RuleArgError::same_identity(other);
+            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
         }
     }
     Ok(())

@@ -14,11 +14,10 @@
 //! rule, since a rule has a `/` or starts with `@`.
 
 use super::cursor::Cursor;
-use super::error::{Excerpt, ParseError, RuleTextError};
+use super::error::{ParseError, RuleArgError};
 use super::resolver::RuleResolver;
 use crate::limit::Meta;
-use crate::rule::MAX_TIME_US;
-use crate::rule::{Kind, MAX_UNITS, Rule};
+use crate::rule::{Excerpt, Kind, MAX_TIME_US, MAX_UNITS, Rule};
 use std::ops::RangeInclusive;
 
 pub(super) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
@@ -300,11 +299,9 @@ pub(super) fn more_rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     while let Some(text) = args.peek() {
         let first_found = rules.len();
         if let Some(name) = text.strip_prefix(b"@") {
-            let found = known.policy(name).map_err(|fault| ParseError::rule(text, fault))?;
+            let found = known.policy(name).map_err(|error| ParseError::rule(text, error))?;
             rules.extend_from_slice(found);
-        } else if let Some(read) = known.rule(text, rules) {
-            read?;
-        } else {
+        } else if !known.rule(text, rules).map_err(|error| ParseError::rule(text, error))? {
             break;
         }
         if let Some(limits) = limits {
@@ -351,14 +348,14 @@ fn too_many(text: &[u8], limits: &Limits) -> ParseError {
 
 #[cold]
 fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
-    let fault = match before.iter().find(|other| other.same_identity(rule)) {
-        Some(other) if !is_too_long(rule, limits) => RuleTextError::same_identity(other),
-        _ => RuleTextError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
+    let error = match before.iter().find(|other| other.same_identity(rule)) {
+        Some(other) if !is_too_long(rule, limits) => RuleArgError::same_identity(other),
+        _ => RuleArgError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
     };
     if text.starts_with(b"@") {
-        ParseError::rule_of(text, rule, fault)
+        ParseError::rule_of(text, rule, error)
     } else {
-        ParseError::rule(text, fault)
+        ParseError::rule(text, error)
     }
 }
 

@@ -1,9 +1,8 @@
 //! What need not be read: policies, and rules that were read before.
 
 use super::direct_mapped::{DirectMapped, slot_of};
-use super::error::{ParseError, RuleTextError};
-use super::rule::{looks_like_rule, rule};
-use crate::rule::Rule;
+use super::error::RuleArgError;
+use crate::rule::{Rule, RuleTextError, looks_like_rule};
 use std::slice;
 
 /// What the words of a request may stand for.
@@ -12,12 +11,18 @@ pub trait RuleResolver {
     ///
     /// # Errors
     /// Why there are none.
-    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleTextError>;
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
-    /// Adds the rule that a text writes, or says what is wrong with it; `None`
-    /// if it is not meant as a rule.
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
-        looks_like_rule(text).then(|| rule(text).map(|rule| rules.push(rule)))
+    /// Adds the rule that a text writes; `false` if the text is not meant as one.
+    ///
+    /// # Errors
+    /// Why the text is no rule.
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+        let is_rule = looks_like_rule(text);
+        if is_rule {
+            rules.push(Rule::from_text(text)?);
+        }
+        Ok(is_rule)
     }
 }
 
@@ -26,8 +31,8 @@ pub trait RuleResolver {
 pub struct NoPolicies;
 
 impl RuleResolver for NoPolicies {
-    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleTextError> {
-        Err(RuleTextError::UnknownPolicy)
+    fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleArgError> {
+        Err(RuleArgError::UnknownPolicy)
     }
 }
 
@@ -50,23 +55,30 @@ struct Entry {
 
 impl Memo {
     /// As [`RuleResolver::rule`].
+    ///
+    /// # Errors
+    /// Why the text is no rule.
     #[inline(always)]
-    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
         let slot = slot(text);
         match self.entries.get(slot) {
             Some(entry) if entry.text() == Some(text) => {
                 // Not pushed: that would copy it twice.
                 rules.extend_from_slice(slice::from_ref(&entry.rule));
-                Some(Ok(()))
+                Ok(true)
             }
-            _ => looks_like_rule(text).then(|| self.read(text, slot).map(|rule| rules.push(rule))),
+            _ if looks_like_rule(text) => {
+                rules.push(self.read(text, slot)?);
+                Ok(true)
+            }
+            _ => Ok(false),
         }
     }
 
     /// Reads a rule, and keeps it in its slot.
     #[cold]
-    fn read(&mut self, text: &[u8], slot: usize) -> Result<Rule, ParseError> {
-        let rule = rule(text)?;
+    fn read(&mut self, text: &[u8], slot: usize) -> Result<Rule, RuleTextError> {
+        let rule = Rule::from_text(text)?;
         if let Some(entry) = Entry::new(text, rule) {
             self.entries.put(slot, entry);
         }
@@ -110,18 +122,18 @@ mod tests {
     }
 
     impl RuleResolver for Memo {
-        fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleTextError> {
-            Err(RuleTextError::UnknownPolicy)
+        fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleArgError> {
+            Err(RuleArgError::UnknownPolicy)
         }
 
-        fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Option<Result<(), ParseError>> {
+        fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
             self.rule(text, rules)
         }
     }
 
-    fn read(known: &mut impl RuleResolver, text: &str) -> Option<Result<Vec<Rule>, ParseError>> {
+    fn read(known: &mut impl RuleResolver, text: &str) -> (Result<bool, RuleTextError>, Vec<Rule>) {
         let mut rules = Vec::new();
-        known.rule(text.as_bytes(), &mut rules).map(|read| read.map(|()| rules))
+        (known.rule(text.as_bytes(), &mut rules), rules)
     }
 
     proptest! {
@@ -137,10 +149,10 @@ mod tests {
     #[test]
     fn a_rule_is_read_once() {
         let mut memo = Memo::default();
-        read(&mut memo, "20/m").unwrap().unwrap();
+        read(&mut memo, "20/m").0.unwrap();
         let entry = memo.entries.iter_mut().next().unwrap();
-        entry.rule = rule(b"30/m").unwrap();
-        let again = read(&mut memo, "20/m").unwrap();
-        assert_eq!(again, Ok(vec![rule(b"30/m").unwrap()]), "it was read again");
+        entry.rule = Rule::from_text(b"30/m").unwrap();
+        let again = read(&mut memo, "20/m").1;
+        assert_eq!(again, vec![Rule::from_text(b"30/m").unwrap()], "it was read again");
     }
 }

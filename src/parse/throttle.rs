@@ -10,12 +10,13 @@
 //! does: to it, all calls of a key are about one bucket. A negative quantity
 //! gives units back, which redis-cell does not document, but did.
 
-use super::cursor::{Cursor, digits};
+use super::cursor::Cursor;
 use super::direct_mapped::{DirectMapped, slot_of};
-use super::error::{Excerpt, ParseError, RuleTextError};
+use super::error::ParseError;
 use super::request::UNITS;
-use crate::rule::{Kind, Rule, RuleSpec};
-use crate::rule::{MAX_UNITS, Name, Period, THROTTLE, Unit};
+use crate::rule::{
+    Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
+};
 use std::ops::RangeInclusive;
 
 /// One less than the capacity.

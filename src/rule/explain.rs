@@ -31,17 +31,10 @@
 //! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
 //! `L*(W-1)/W` tokens come back.
 
+use super::memory;
 use super::{Algorithm, Align, Calendar, Refill, Rule};
 use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
-use crate::limit::series::entry_bytes;
 use std::fmt::{self, Display, Formatter};
-
-/// What a key with one state takes.
-const KEY_BYTES: u64 = 48;
-/// The same where the state is a log, without its entries.
-const LOG_KEY_BYTES: u64 = 52;
-/// The same where it is a window, without its counters.
-const WINDOW_KEY_BYTES: u64 = 36;
 
 /// What a rule means, does at worst and costs, in a few sentences.
 #[must_use]
@@ -73,7 +66,7 @@ pub fn explain(rule: &Rule) -> String {
 
 /// The most units that can pass within one period: the table above. Of a
 /// leaky bucket, those that are admitted, whenever their turn is.
-fn worst_in_period(rule: &Rule) -> u64 {
+pub(crate) fn worst_in_period(rule: &Rule) -> u64 {
     let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
     let capacity = rule.capacity();
     match rule.algorithm() {
@@ -119,16 +112,17 @@ fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
 
 fn log(rule: &Rule) -> String {
     let limit = u64::from(rule.limit());
-    let (least, most) = (entry_bytes(0), entry_bytes(rule.period_us()));
+    let (least, most) = (memory::log_entry(0), memory::log_entry(rule.period_us()));
     let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
         "at most {} in any {}, wherever it begins (sliding log, exact). \
          Worst burst: {}. \
-         Memory: {LOG_KEY_BYTES} bytes, and {entry} a request remembered, up to {}; 4 more a \
+         Memory: {} bytes, and {entry} a request remembered, up to {}; 4 more a \
          request once costs differ; one log serves all log rules of a key.",
         requests(limit),
         Per(rule.period_us()),
         at_worst(rule, |worst| worst.to_string()),
+        memory::LOG_KEY,
         limit.saturating_mul(most),
     )
 }
@@ -156,8 +150,10 @@ fn window(rule: &Rule, res: u8) -> String {
          the share of it that is still in reach, as if its requests had come evenly \
          (sliding window counter). \
          Worst burst: {worst}. \
-         Memory: {WINDOW_KEY_BYTES} bytes, and 6 for each of {counters} counters.",
+         Memory: {} bytes, and {} for each of {counters} counters.",
         requests(limit.into()),
+        memory::WINDOW_KEY,
+        memory::WINDOW_COUNTER,
     )
 }
 
@@ -184,11 +180,12 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
             requests(worst)
         )
     });
-    let kept = u64::from(keep).saturating_mul(16);
+    let kept = u64::from(keep).saturating_mul(memory::PAST_WINDOW);
     let memory = match keep {
         0 => constant(),
         _ => format!(
-            "{KEY_BYTES} bytes, and up to {} for {} kept for graphs",
+            "{} bytes, and up to {} for {} kept for graphs",
+            memory::KEY,
             Count(kept, "byte"),
             Count(keep.into(), "past window")
         ),
@@ -258,7 +255,7 @@ fn leaky(rule: &Rule, queue: u32) -> String {
 }
 
 fn constant() -> String {
-    format!("{KEY_BYTES} bytes, however many requests come")
+    format!("{} bytes, however many requests come", memory::KEY)
 }
 
 /// What the rule's state goes by, and so what may change without a loss.

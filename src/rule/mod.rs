@@ -10,12 +10,22 @@
 //! shape the state. The limit, the burst and the queue are no part of it, so
 //! they can change from call to call without forgetting anything.
 
+mod error;
 mod explain;
+pub(crate) mod memory;
+mod names;
 mod spec;
+mod text;
 
+pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
+#[cfg(test)]
+pub(crate) use explain::worst_in_period;
+pub use names::{Kind, RuleOption};
 pub use spec::{RuleError, RuleSpec};
 use std::fmt;
+pub(crate) use text::DisplayPeriod;
+pub use text::{digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -56,7 +66,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Every unit with a length of its own, longest first.
+    /// Every unit but the month, whose length varies; longest first.
     const PLAIN: [Self; 6] =
         [Self::Week, Self::Day, Self::Hour, Self::Minute, Self::Second, Self::Millisecond];
 
@@ -108,63 +118,6 @@ impl Period {
     #[must_use]
     pub fn plain_micros(self) -> Option<u64> {
         if self.unit == Unit::Month { None } else { self.micros() }
-    }
-}
-
-/// A length of time in the longest unit that divides it; in weeks only if asked.
-fn write_period(f: &mut fmt::Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
-    for unit in Unit::PLAIN {
-        if unit == Unit::Week && !weeks {
-            continue;
-        }
-        if us.checked_rem(unit.micros()) == Some(0) {
-            let count = us.checked_div(unit.micros()).unwrap_or(0);
-            write_number(f, count)?;
-            return f.write_str(unit.symbol());
-        }
-    }
-    write!(f, "{us}us")
-}
-
-/// `RL.THROTTLE` spells out the rules of its effects, and the standard library's
-/// way is several times slower.
-fn write_number(f: &mut fmt::Formatter<'_>, number: u64) -> fmt::Result {
-    f.write_str(itoa::Buffer::new().format(number))
-}
-
-/// A length of time as a rule spells it, microseconds.
-pub(crate) struct DisplayPeriod(pub u64);
-
-impl fmt::Display for DisplayPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_period(f, self.0, true)
-    }
-}
-
-/// The names of the algorithms, without their options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Log,
-    Window,
-    Fixed,
-    Bucket,
-    Leaky,
-}
-
-impl Kind {
-    /// All five, in the order the documentation lists them.
-    pub const ALL: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
-
-    /// The name as written in a rule.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Log => "log",
-            Self::Window => "window",
-            Self::Fixed => "fixed",
-            Self::Bucket => "bucket",
-            Self::Leaky => "leaky",
-        }
     }
 }
 
@@ -372,67 +325,5 @@ impl Rule {
                 ) => a == b && c == d && z == y,
                 _ => false,
             }
-    }
-}
-
-/// The canonical text: the algorithm always named, the period in its longest
-/// unit, options in one order and only where they differ from the default.
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind().name())?;
-        f.write_str(":")?;
-        write_number(f, self.limit.into())?;
-        f.write_str("/")?;
-        match self.algorithm {
-            Algorithm::Fixed { calendar: Calendar::Months, .. } => f.write_str("1month")?,
-            Algorithm::Fixed { calendar: Calendar::Epoch, .. } => {
-                write_period(f, self.period_us, false)?;
-            }
-            _ => write_period(f, self.period_us, true)?,
-        }
-        match self.algorithm {
-            Algorithm::Log => {}
-            Algorithm::Window { res } if res > 1 => write!(f, ",res={res}")?,
-            Algorithm::Window { .. } => {}
-            Algorithm::Fixed { align, tz_min, keep, .. } => {
-                if align == Align::First {
-                    f.write_str(",align=first")?;
-                }
-                if tz_min != 0 {
-                    let sign = if tz_min < 0 { '-' } else { '+' };
-                    let (h, m) = (tz_min.unsigned_abs() / 60, tz_min.unsigned_abs() % 60);
-                    write!(f, ",tz={sign}{h:02}:{m:02}")?;
-                }
-                if keep != 0 {
-                    write!(f, ",keep={keep}")?;
-                }
-            }
-            Algorithm::Bucket { burst, refill } => {
-                if burst != self.limit {
-                    f.write_str(",burst=")?;
-                    write_number(f, burst.into())?;
-                }
-                if refill == Refill::Interval {
-                    f.write_str(",refill=interval")?;
-                }
-            }
-            Algorithm::Leaky { queue } if queue != self.limit => write!(f, ",queue={queue}")?,
-            Algorithm::Leaky { .. } => {}
-        }
-        if let Some(name) = &self.name {
-            f.write_str(",name=")?;
-            f.write_str(name.as_str())?;
-        }
-        if self.count_all {
-            f.write_str(",count=all")?;
-        }
-        if let Some(ban_us) = self.ban_us {
-            f.write_str(",ban=")?;
-            write_period(f, ban_us, true)?;
-        }
-        if self.shadow {
-            f.write_str(",shadow")?;
-        }
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Algorithm, Align, Calendar, Kind, MAX_KEEP, MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period,
-    Refill, Rule, Unit,
+    Refill, Rule, RuleOption, Unit,
 };
 use std::fmt;
 
@@ -108,19 +108,29 @@ impl RuleSpec {
         })
     }
 
+    const fn has(&self, option: RuleOption) -> bool {
+        match option {
+            RuleOption::Res => self.res.is_some(),
+            RuleOption::Align => self.align.is_some(),
+            RuleOption::Tz => self.tz_min.is_some(),
+            RuleOption::Keep => self.keep.is_some(),
+            RuleOption::Burst => self.burst.is_some(),
+            RuleOption::Refill => self.refill.is_some(),
+            RuleOption::Queue => self.queue.is_some(),
+            RuleOption::Name => self.name.is_some(),
+            RuleOption::Count => self.count_all,
+            RuleOption::Ban => self.ban.is_some(),
+            RuleOption::Shadow => self.shadow,
+        }
+    }
+
     fn refuse_foreign_options(&self) -> Result<(), RuleError> {
-        let options = [
-            ("res", Kind::Window, self.res.is_some()),
-            ("align", Kind::Fixed, self.align.is_some()),
-            ("tz", Kind::Fixed, self.tz_min.is_some()),
-            ("keep", Kind::Fixed, self.keep.is_some()),
-            ("burst", Kind::Bucket, self.burst.is_some()),
-            ("refill", Kind::Bucket, self.refill.is_some()),
-            ("queue", Kind::Leaky, self.queue.is_some()),
-        ];
-        for (option, owner, given) in options {
-            if given && owner != self.kind {
-                return Err(RuleError::ForeignOption { option, owner, kind: self.kind });
+        for option in RuleOption::ALL {
+            match option.owner() {
+                Some(owner) if owner != self.kind && self.has(option) => {
+                    return Err(RuleError::ForeignOption { option, owner, kind: self.kind });
+                }
+                _ => {}
             }
         }
         match self.tz_min {
@@ -153,7 +163,7 @@ pub enum RuleError {
     SeveralMonths,
     MonthAlignFirst,
     TimeZone,
-    ForeignOption { option: &'static str, owner: Kind, kind: Kind },
+    ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
 }
 
 impl fmt::Display for RuleError {
@@ -173,7 +183,8 @@ impl fmt::Display for RuleError {
             }
             Self::TimeZone => f.write_str("tz is out of range, expected -14:00..+14:00"),
             Self::ForeignOption { option, owner, kind } => {
-                write!(f, "option '{option}' belongs to {}, not to {}", owner.name(), kind.name())
+                let (option, owner, kind) = (option.name(), owner.name(), kind.name());
+                write!(f, "option '{option}' belongs to {owner}, not to {kind}")
             }
         }
     }

@@ -46,11 +46,6 @@ use super::heap::HeapVisitor;
 use crate::header_slice::HeaderSlice;
 use std::ptr;
 
-/// Bytes of an entry where the oldest and the newest are this far apart.
-pub fn entry_bytes(span_us: u64) -> u64 {
-    Width::for_span(span_us).bytes().into()
-}
-
 /// Entries in time order, oldest first.
 #[derive(Clone, Debug)]
 pub struct Series {

@@ -1,5 +1,6 @@
 use super::layout::OVERHEAD;
 use super::*;
+use crate::rule::{MAX_PERIOD_US, memory};
 use proptest::prelude::*;
 
 #[test]
@@ -154,5 +155,12 @@ proptest! {
                 prop_assert_eq!(entry, naive.get(naive.len() - nth).copied());
             }
         }
+    }
+}
+
+#[test]
+fn entries_take_the_bytes_that_are_explained() {
+    for span_us in [0, (1 << 32) - 1, 1 << 32, (1 << 40) - 1, 1 << 40, MAX_PERIOD_US] {
+        assert_eq!(memory::log_entry(span_us), Width::for_span(span_us).bytes().into());
     }
 }

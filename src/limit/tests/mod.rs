@@ -1,4 +1,6 @@
-//! The laws, and the naive models that they compare with.
+//! The laws, the naive models that they compare with, and what `RL.EXPLAIN`
+//! promises.
 
+mod explained;
 mod laws;
 mod naive;

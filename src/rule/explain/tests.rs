@@ -1,8 +1,7 @@
 use super::*;
-use crate::limit::{Check, Limiter, Verdict};
 
 fn rule(text: &str) -> Rule {
-    crate::parse::rule(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
+    Rule::from_text(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -67,7 +66,7 @@ fn every_algorithm_is_explained() {
 }
 
 #[test]
-fn the_rest_is_worded_right() {
+fn options_bounds_and_plurals_are_explained() {
     for (text, part) in [
         ("0/m", "the limit 0 denies every request"),
         ("bucket:0/m,burst=5", "Worst burst: none. Memory: none"),
@@ -111,77 +110,7 @@ fn the_rest_is_worded_right() {
     }
 }
 
-/// What a limiter admits in `(first-1, first-1+W]` of a client that asks
-/// for all it can get at every microsecond, having taken one unit at
-/// `opened_us`.
-fn flood(rule: &Rule, opened_us: Option<u64>, first_us: u64) -> u64 {
-    let mut limiter = Limiter::default();
-    let mut decisions = Vec::new();
-    let mut ask = |now_us| {
-        let rules = std::slice::from_ref(rule);
-        let check = Check { rules, cost: 1, now_us, meta: None };
-        limiter.check(&check, &mut decisions).summary.verdict == Verdict::Allowed
-    };
-    assert!(opened_us.is_none_or(&mut ask));
-    let mut admitted = 0;
-    for now_us in first_us..first_us.saturating_add(rule.period_us()) {
-        while ask(now_us) {
-            admitted += 1;
-        }
-    }
-    admitted
-}
-
-/// The stated worst burst is reached, and by no such client exceeded.
-#[test]
-fn worst_bursts_are_those_of_the_limiter() {
-    for text in [
-        "4/ms",
-        "window:1/ms",
-        "window:4/ms",
-        "window:4/ms,res=2",
-        "window:4/ms,res=3",
-        "window:3/ms,res=7",
-        "window:700/ms",
-        "window:700/ms,res=6",
-        "fixed:1/ms",
-        "fixed:4/ms",
-        "fixed:4/ms,align=first",
-        "fixed:1/ms,align=first",
-        "bucket:1/ms",
-        "bucket:4/ms",
-        "bucket:3/ms,burst=7",
-        "bucket:1500/ms",
-        "bucket:4/ms,refill=interval",
-        "bucket:1/ms,refill=interval",
-        "bucket:9/ms,burst=2,refill=interval",
-        "leaky:4/ms,queue=2",
-    ] {
-        let rule = rule(text);
-        // Two windows: any phase of the clock, any distance to the opener.
-        let start = 10 * rule.period_us();
-        let phases = (start.saturating_add(1)..).take(1002);
-        let coarse = if rule.limit() > 99 { 83 } else { 7 };
-        let near_the_end = |us: &u64| us.is_multiple_of(coarse) || us % 1000 > 985 || us % 1000 < 2;
-        let worst = phases
-            .filter(near_the_end)
-            .chain(sub_interval_ends(&rule, start))
-            .flat_map(|first| [flood(&rule, None, first), flood(&rule, Some(start), first)])
-            .max();
-        assert_eq!(worst, Some(worst_in_period(&rule)), "{text}");
-    }
-}
-
-fn sub_interval_ends(rule: &Rule, start: u64) -> impl Iterator<Item = u64> {
-    let res = match rule.algorithm() {
-        Algorithm::Window { res } => u64::from(res),
-        _ => 1,
-    };
-    let period_us = rule.period_us();
-    (1..=res).flat_map(move |part| (0..4).map(move |us| start + part * period_us / res - us))
-}
-
-/// Every sequence of admissions there is, for windows of a few microseconds.
+/// Tries every sequence of admissions, for windows of a few microseconds.
 struct Brute {
     limit: u64,
     period: usize,
@@ -196,11 +125,11 @@ impl Brute {
     fn worst(limit: u64, period: usize, res: usize) -> (u64, u64) {
         let admitted = Vec::new();
         let mut brute = Self { limit, period, res, admitted, worst: 0, worst_short: 0 };
-        brute.go_on();
+        brute.extend();
         (brute.worst, brute.worst_short)
     }
 
-    /// The units in sight now, times `W`, times 1/res of a microsecond a tick.
+    /// The units in sight now, each times `W` in ticks of 1/res of a microsecond.
     fn load(&self) -> u64 {
         let now = self.admitted.len();
         let part_of = |t: usize| t * self.res / self.period;
@@ -213,7 +142,7 @@ impl Brute {
         self.admitted.iter().enumerate().map(counted).sum()
     }
 
-    fn go_on(&mut self) {
+    fn extend(&mut self) {
         let newest = |n: usize| self.admitted.iter().rev().take(n).sum();
         let (in_period, in_short) = (
             newest(self.period),
@@ -228,14 +157,14 @@ impl Brute {
         let room = (self.limit * self.period as u64).saturating_sub(self.load());
         for units in 0..=room / self.period as u64 {
             self.admitted.push(units);
-            self.go_on();
+            self.extend();
             self.admitted.pop();
         }
     }
 }
 
 #[test]
-fn no_sequence_does_worse_than_the_formula_for_windows() {
+fn no_sequence_of_admissions_exceeds_the_worst_burst_of_windows() {
     for (limit, period, res) in [
         (1, 4, 1),
         (2, 4, 1),

@@ -1,13 +1,13 @@
 use super::*;
-use crate::rule::{Algorithm, Calendar, RuleError};
+use crate::rule::RuleError;
 use proptest::prelude::*;
 
 fn error(text: &str) -> String {
-    rule(text.as_bytes()).expect_err(text).to_string()
+    Rule::from_text(text.as_bytes()).expect_err(text).to_string()
 }
 
 #[test]
-fn every_form_has_its_canonical_text() {
+fn rules_print_their_canonical_text() {
     for (text, canonical) in [
         ("20/m", "log:20/1m"),
         ("log:20/1m", "log:20/1m"),
@@ -59,14 +59,14 @@ fn every_form_has_its_canonical_text() {
         ("leaky:5/s", "leaky:5/1s"),
         ("leaky:5/s,queue=0", "leaky:5/1s,queue=0"),
     ] {
-        let read = rule(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        let read = Rule::from_text(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(read.to_string(), canonical, "{text}");
     }
 }
 
 #[test]
-fn every_fault_says_what_was_expected() {
-    for (text, fault) in [
+fn errors_name_what_was_given_and_expected() {
+    for (text, expected) in [
         ("", "the period is missing, expected limit/period such as 20/1m"),
         ("20", "the period is missing, expected limit/period such as 20/1m"),
         ("log:20", "the period is missing, expected limit/period such as 20/1m"),
@@ -146,25 +146,49 @@ fn every_fault_says_what_was_expected() {
         ("leaky:5/m,queue=1000000001", "queue is 1000000001, expected 0..1000000000"),
         ("leaky:5/m,queue=", "queue is '', expected an integer 0..1000000000"),
     ] {
-        assert_eq!(error(text), format!("rule '{text}': {fault}"));
+        assert_eq!(error(text), expected, "{text}");
     }
 }
 
 #[test]
-fn an_unknown_unit_is_answered_with_the_known_ones() {
-    const KNOWN: &str = "expected ms, s (sec, second), m (min, minute), h (hour), d (day)";
+fn errors_about_a_unit_list_the_units() {
+    const UNITS: &str = "expected ms, s (sec, second), m (min, minute), h (hour), d (day)";
     for period in ["60", "x", "2mi", "minutess", "Minute", "months", "M"] {
         let (text, end) = (format!("5/{period}"), ", w (week) or month");
-        let fault = format!("the period '{period}' has no known unit, {KNOWN}{end}");
-        assert_eq!(error(&text), format!("rule '{text}': {fault}"));
+        let fault = format!("the period '{period}' has no known unit, {UNITS}{end}");
+        assert_eq!(error(&text), fault, "{text}");
         let (text, end) = (format!("5/m,ban={period}"), " or w (week)");
-        let fault = format!("ban '{period}' has no known unit, {KNOWN}{end}");
-        assert_eq!(error(&text), format!("rule '{text}': {fault}"));
+        let fault = format!("ban '{period}' has no known unit, {UNITS}{end}");
+        assert_eq!(error(&text), fault, "{text}");
     }
 }
 
 #[test]
-fn an_option_may_be_given_once() {
+fn integers_are_digits_only() {
+    for (text, number) in [
+        ("0", Some(0)),
+        ("7", Some(7)),
+        ("0012", Some(12)),
+        ("18446744073709551615", Some(u64::MAX)),
+        ("18446744073709551616", None),
+        ("99999999999999999999999999", None),
+        ("", None),
+        ("-1", None),
+        ("+1", None),
+        (" 1", None),
+        ("1 ", None),
+        ("1e3", None),
+        ("1_000", None),
+        ("1.0", None),
+        ("0x1f", None),
+        ("\u{661}", None),
+    ] {
+        assert_eq!(digits(text.as_bytes()), number, "{text:?}");
+    }
+}
+
+#[test]
+fn options_may_be_given_once() {
     for (kind, options) in [
         ("log", &["name=a", "count=allowed", "count=all", "ban=1m", "shadow"][..]),
         ("window", &["res=2"]),
@@ -176,28 +200,28 @@ fn an_option_may_be_given_once() {
             let word = option.split('=').next().unwrap_or(option);
             let text = format!("{kind}:5/m,{option},{option}");
             let fault = format!("option '{word}' is given twice, expected once");
-            assert_eq!(error(&text), format!("rule '{text}': {fault}"));
+            assert_eq!(error(&text), fault, "{text}");
         }
     }
     assert!(error("5/m,count=all,count=allowed").ends_with("given twice, expected once"));
 }
 
 #[test]
-fn names_have_up_to_32_bytes() {
+fn names_have_at_most_32_bytes() {
     let name = "x".repeat(32);
-    let read = rule(format!("5/m,name={name}").as_bytes()).unwrap();
+    let read = Rule::from_text(format!("5/m,name={name}").as_bytes()).unwrap();
     assert_eq!(read.name().map(Name::as_str), Some(&*name));
-    assert!(rule(format!("5/m,name={name}x").as_bytes()).is_err());
+    assert!(Rule::from_text(format!("5/m,name={name}x").as_bytes()).is_err());
 }
 
 #[test]
-fn weeks_and_months_keep_their_calendar() {
+fn weeks_and_months_follow_the_calendar() {
     for (text, calendar) in [
         ("fixed:5/7d", Calendar::Epoch),
         ("fixed:5/2w", Calendar::Weeks),
         ("fixed:5/month", Calendar::Months),
     ] {
-        let read = rule(text.as_bytes()).unwrap().algorithm();
+        let read = Rule::from_text(text.as_bytes()).unwrap().algorithm();
         assert!(matches!(read, Algorithm::Fixed { calendar: c, .. } if c == calendar), "{text}");
     }
 }
@@ -241,18 +265,18 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
         |(kind, limit, period, own, common)| {
             let (res, align, tz_min, keep, burst, refill, queue) = own;
             let (name, count_all, ban, shadow) = common;
-            let of = |owner| owner == kind;
+            let of = |option: RuleOption| option.suits(kind);
             RuleSpec {
                 kind,
                 limit,
                 period,
-                res: res.filter(|_| of(Kind::Window)),
-                align: align.filter(|_| of(Kind::Fixed)),
-                tz_min: tz_min.filter(|_| of(Kind::Fixed)),
-                keep: keep.filter(|_| of(Kind::Fixed)),
-                burst: burst.filter(|_| of(Kind::Bucket)),
-                refill: refill.filter(|_| of(Kind::Bucket)),
-                queue: queue.filter(|_| of(Kind::Leaky)),
+                res: res.filter(|_| of(RuleOption::Res)),
+                align: align.filter(|_| of(RuleOption::Align)),
+                tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
+                keep: keep.filter(|_| of(RuleOption::Keep)),
+                burst: burst.filter(|_| of(RuleOption::Burst)),
+                refill: refill.filter(|_| of(RuleOption::Refill)),
+                queue: queue.filter(|_| of(RuleOption::Queue)),
                 name: name.and_then(|name| Name::new(name.as_bytes())),
                 count_all,
                 ban,
@@ -262,8 +286,8 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
     )
 }
 
-/// A spec as one would write it, every option spelt out.
-fn spelt(spec: &RuleSpec) -> String {
+/// The text of a spec with every option written out.
+fn written(spec: &RuleSpec) -> String {
     let period = |period: &Period| format!("{}{}", period.count, period.unit.symbol());
     let tz = |tz: i16| {
         let sign = if tz < 0 { '-' } else { '+' };
@@ -297,45 +321,43 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_spelt_spec_is_read_back(spec in specs()) {
-        let text = spelt(&spec);
+    fn written_specs_are_read_back(spec in specs()) {
+        let text = written(&spec);
         prop_assert_eq!(super::spec(text.as_bytes()), Ok(spec.clone()));
-        match (spec.validate(), rule(text.as_bytes())) {
+        match (spec.validate(), Rule::from_text(text.as_bytes())) {
             (Ok(valid), read) => prop_assert_eq!(read, Ok(valid)),
-            (Err(why), Err(ParseError::Rule { fault, .. })) => {
-                prop_assert_eq!(fault, RuleTextError::Invalid(why));
-            }
+            (Err(why), Err(error)) => prop_assert_eq!(error, RuleTextError::Invalid(why)),
             (why, read) => prop_assert!(false, "{:?} but {:?}", why, read),
         }
     }
 
     #[test]
-    fn canonical_text_is_read_back(spec in specs()) {
+    fn canonical_texts_are_read_back(spec in specs()) {
         if let Ok(valid) = spec.validate() {
             let text = valid.to_string();
-            prop_assert_eq!(rule(text.as_bytes()), Ok(valid));
+            prop_assert_eq!(Rule::from_text(text.as_bytes()), Ok(valid));
         }
     }
 
     #[test]
-    fn any_bytes_give_a_rule_or_a_printable_line(text: Vec<u8>) {
-        check_total(&text)?;
+    fn any_bytes_give_a_rule_or_a_printable_error(text: Vec<u8>) {
+        check_reading(&text)?;
     }
 
     #[test]
-    fn near_rules_give_a_rule_or_a_printable_line(
+    fn almost_rules_give_a_rule_or_a_printable_error(
         text in "((log|window|fixed|bucket|leaky|@)?:?[0-9+-]{0,12}/?[0-9]{0,21}\
                  (ms|s|m|h|d|w|month|x)?\
                  (,(res|align|tz|keep|burst|refill|queue|name|count|ban|shadow)\
                  (=([0-9a-z:+.\u{e4}-]{0,6}|all|first|interval))?){0,3})"
     ) {
-        check_total(text.as_bytes())?;
+        check_reading(text.as_bytes())?;
     }
 }
 
-fn check_total(text: &[u8]) -> Result<(), TestCaseError> {
-    match rule(text) {
-        Ok(read) => prop_assert_eq!(rule(read.to_string().as_bytes()), Ok(read)),
+fn check_reading(text: &[u8]) -> Result<(), TestCaseError> {
+    match Rule::from_text(text) {
+        Ok(read) => prop_assert_eq!(Rule::from_text(read.to_string().as_bytes()), Ok(read)),
         Err(error) => {
             let line = error.to_string();
             prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
@@ -346,12 +368,9 @@ fn check_total(text: &[u8]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn the_bounds_in_the_messages_are_the_bounds() {
-    let out_of_range = |text: &str| match rule(text.as_bytes()) {
-        Err(ParseError::Rule {
-            fault: RuleTextError::Invalid(RuleError::OutOfRange { min, max, .. }),
-            ..
-        }) => {
+fn errors_state_the_bounds_that_are_checked() {
+    let out_of_range = |text: &str| match Rule::from_text(text.as_bytes()) {
+        Err(RuleTextError::Invalid(RuleError::OutOfRange { min, max, .. })) => {
             format!("an integer {min}..{max}")
         }
         other => panic!("{other:?}"),
@@ -365,6 +384,6 @@ fn the_bounds_in_the_messages_are_the_bounds() {
     ] {
         let unreadable = text.replace("9999999999", "x");
         let expected = format!("{word} is 'x', expected {}", out_of_range(text));
-        assert_eq!(error(&unreadable), format!("rule '{unreadable}': {expected}"));
+        assert_eq!(error(&unreadable), expected);
     }
 }

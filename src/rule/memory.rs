@@ -1,0 +1,23 @@
+//! What a key's value takes in memory, in bytes, for the text that explains a
+//! rule. `limit/` lays values out; its tests hold these numbers to the layout.
+
+/// A key with one state of a fixed size.
+pub const KEY: u64 = 48;
+/// A key with a log, without the log's entries.
+pub const LOG_KEY: u64 = 52;
+/// A key with a sliding window counter, without its counters.
+pub const WINDOW_KEY: u64 = 36;
+/// A counter of a sliding window counter.
+pub const WINDOW_COUNTER: u64 = 6;
+/// A past window that `keep` keeps.
+pub const PAST_WINDOW: u64 = 16;
+
+/// An entry of a log whose oldest and newest entry are this far apart, up to
+/// the longest period.
+pub const fn log_entry(span_us: u64) -> u64 {
+    match span_us >> 32 {
+        0 => 4,
+        1..=0xFF => 5,
+        _ => 6,
+    }
+}

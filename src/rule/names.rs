@@ -1,0 +1,93 @@
+//! What has a name in the text of a rule: algorithms and options. Each list is
+//! written once, so reading, printing and errors cannot disagree.
+
+/// An enum, with the name of each value.
+macro_rules! named {
+    ($(#[$about:meta])* $type:ident { $($value:ident = $name:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type { $($value,)+ }
+
+        impl $type {
+            /// Every value, in the order the documentation lists them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+
+            /// The name as written in a rule.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name),+ }
+            }
+
+            /// The value with this name.
+            #[must_use]
+            pub fn of_name(name: &[u8]) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name().as_bytes() == name)
+            }
+        }
+    };
+}
+
+named! {
+    /// The algorithms, without their options.
+    Kind {
+        Log = "log",
+        Window = "window",
+        Fixed = "fixed",
+        Bucket = "bucket",
+        Leaky = "leaky",
+    }
+}
+
+named! {
+    /// The options of rules, in the order of the canonical text.
+    RuleOption {
+        Res = "res",
+        Align = "align",
+        Tz = "tz",
+        Keep = "keep",
+        Burst = "burst",
+        Refill = "refill",
+        Queue = "queue",
+        Name = "name",
+        Count = "count",
+        Ban = "ban",
+        Shadow = "shadow",
+    }
+}
+
+impl RuleOption {
+    /// The algorithm whose rules alone can have the option; `None`: all can.
+    #[must_use]
+    pub const fn owner(self) -> Option<Kind> {
+        match self {
+            Self::Res => Some(Kind::Window),
+            Self::Align | Self::Tz | Self::Keep => Some(Kind::Fixed),
+            Self::Burst | Self::Refill => Some(Kind::Bucket),
+            Self::Queue => Some(Kind::Leaky),
+            Self::Name | Self::Count | Self::Ban | Self::Shadow => None,
+        }
+    }
+
+    /// Whether rules of this algorithm can have the option.
+    #[must_use]
+    pub fn suits(self, kind: Kind) -> bool {
+        self.owner().is_none_or(|owner| owner == kind)
+    }
+
+    /// What errors say that its value must be; `None`: it takes no value.
+    pub(super) const fn value(self) -> Option<&'static str> {
+        match self {
+            Self::Res => Some("an integer 1..60"),
+            Self::Align => Some("epoch or first"),
+            Self::Tz => Some("+HH:MM or -HH:MM"),
+            Self::Keep => Some("an integer 0..366"),
+            Self::Burst => Some("an integer 1..1000000000"),
+            Self::Refill => Some("interval"),
+            Self::Queue => Some("an integer 0..1000000000"),
+            Self::Name => Some("1 to 32 of A-Z a-z 0-9 _ . -"),
+            Self::Count => Some("all or allowed"),
+            Self::Ban => Some("a period such as 10m"),
+            Self::Shadow => None,
+        }
+    }
+}
