@@ -5,35 +5,37 @@
 //! was computed by `limit/`.
 //!
 //! ```text
-//! check     RL.CHECK, RL.PEEK
-//! mcheck    RL.MCHECK
-//! giveback  RL.REFUND, RL.RESET
-//! access  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
-//! blocks    RL.BLOCKS
-//! look      RL.LOG, RL.INFO
-//! top       RL.TOP
-//! explain   RL.EXPLAIN
-//! throttle  RL.THROTTLE, CL.THROTTLE
-//! policy    RL.POLICY
-//! effect    RL.APPLY, RL.LOAD     internal: what a primary or the AOF says was done
+//! check, peek, mcheck, throttle       decide         answer    the reply of a check
+//! refund, reset, access               change a key   checked   what follows a decision
+//! blocks, log, info, top, explain     show           settle    what follows a change
+//! policy                              rules under a name
+//! apply, load                         internal: effects and values, replicated or saved
 //! ```
+//!
+//! Each file of the left column has the commands of its name; `access` has RL.BLOCK,
+//! RL.EXEMPT, RL.UNBLOCK and RL.UNEXEMPT.
 
 #![forbid(unsafe_code)]
 
 mod access;
 mod answer;
+mod apply;
 mod blocks;
 mod check;
-mod effect;
-mod expiry;
+mod checked;
 mod explain;
-mod giveback;
-mod look;
+mod info;
+mod load;
+mod log;
 mod mcheck;
+mod peek;
 mod policy;
+mod refund;
+mod reset;
 mod rule_args;
 mod rule_text_cache;
 mod scratch;
+mod settle;
 mod throttle;
 mod top;
 
@@ -115,7 +117,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.peek",
-        handler: on_command(check::peek),
+        handler: on_command(peek::peek),
         flags: c"readonly fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -146,7 +148,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.refund",
-        handler: on_command(giveback::refund),
+        handler: on_command(refund::refund),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Refund),
@@ -157,7 +159,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.reset",
-        handler: on_command(giveback::reset),
+        handler: on_command(reset::reset),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Refund),
@@ -227,7 +229,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.log",
-        handler: on_command(look::log),
+        handler: on_command(log::log),
         flags: c"readonly",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -238,7 +240,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.info",
-        handler: on_command(look::info),
+        handler: on_command(info::info),
         flags: c"readonly",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -249,7 +251,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.top",
-        handler: on_command(top::show),
+        handler: on_command(top::top),
         flags: c"readonly",
         audience: Audience::Operator,
         keys: Keys::None,
@@ -341,7 +343,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.apply",
-        handler: on_command(effect::apply),
+        handler: on_command(apply::apply),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Consume),
@@ -356,7 +358,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.load",
-        handler: on_command(effect::load),
+        handler: on_command(load::load),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Replace),

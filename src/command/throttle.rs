@@ -12,15 +12,18 @@
 //! Seconds are rounded up: who waits that long waits long enough. An exempt key
 //! looks like an untouched one.
 
+use super::checked::{Checked, crowded};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
-use super::{check, effect};
+use super::settle::Changed;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Access, Change, Check, Decision, Limiter, Outcome, Verdict};
+use crate::effect::Action;
+use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
 use crate::parse::{self, Quantity};
 use crate::rule::Rule;
-use crate::server::{Arg, Call, CommandError, Details, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
+use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
@@ -28,65 +31,58 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let now_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
-        // What the key holds comes from memory while the request is read.
+        // The key's value comes from memory while the request is parsed.
         let request = parse::throttle(call.after_key().bytes(), buckets)?;
-        let mut at =
-            At { call, name, key: key?, now_us, rule: &[request.rule], decisions, rule_texts };
+        let rule = &request.rule;
+        let mut bucket = Bucket { call, name, key: key?, now_us, rule, decisions, rule_texts };
         let outcome = match request.quantity {
-            Quantity::Take(cost) => at.take(cost)?,
-            Quantity::Refund(units) => at.give_back(units),
+            Quantity::Take(cost) => bucket.take(cost)?,
+            Quantity::Refund(units) => bucket.refund(units),
         };
         call.reply_integers(&reply(request.limit.into(), &outcome));
         Ok(())
     })
 }
 
-/// A key, opened, the time, and the rule.
-struct At<'c, 's> {
+/// The key of a call, opened, and the bucket rule that it is checked under.
+struct Bucket<'c, 's> {
     call: &'c Call<'c>,
     name: Arg<'c>,
     key: WriteKey<'c, Limiter>,
     now_us: u64,
-    rule: &'s [Rule; 1],
+    rule: &'s Rule,
     decisions: &'s mut Vec<Decision>,
     rule_texts: &'s mut RuleTextCache,
 }
 
-impl At<'_, '_> {
+impl Bucket<'_, '_> {
     /// Decides, and consumes if the answer says so.
     fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
-        let check = Check::new(self.rule, cost, self.now_us);
+        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
+        let check = Check::new(slice::from_ref(*rule), cost, *now_us);
         let max_states = config::max_states();
-        let outcome = datatype::try_update(&mut self.key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, self.decisions);
-            decided.map_err(|crowd| check::crowded(self.call.args().from(1), crowd))
+        let outcome = datatype::try_update(key, |limiter| {
+            let decided = limiter.check_within(max_states, &check, decisions);
+            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
         })?;
-        if outcome.change != Change::Nothing {
-            self.settle("admit", cost);
-        } else if outcome.ban_shortened {
-            effect::settle_ban(self.call, &mut self.key, self.name, self.now_us);
-        }
-        check::count(self.call, self.name, &outcome, self.rule, self.decisions, self.now_us);
+        metrics::checked(outcome.summary.verdict, *now_us);
+        let checked = Checked::new(check, &outcome, decisions);
+        checked.finish(call, key, *name, *now_us, || rule_texts.words(rule));
         Ok(outcome)
     }
 
-    /// Gives units back, and says what a quantity of 0 would then be told.
-    fn give_back(&mut self, units: u32) -> Outcome {
-        let (rules, now_us) = (self.rule, self.now_us);
-        let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, rules));
-        if given > 0 {
-            self.settle("refund", units);
-            metrics::refunded(given);
+    /// Gives units back, and then decides about a quantity of 0.
+    fn refund(&mut self, units: u32) -> Outcome {
+        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
+        let rules = slice::from_ref(*rule);
+        let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
+        if refunded > 0 {
+            let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
+            changed.settle(key, || (Action::Refund { units }, rule_texts.words(rule)));
+            metrics::refunded(refunded);
         }
-        let check = Check::new(rules, 0, now_us);
-        self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, self.decisions)
-    }
-
-    fn settle(&mut self, word: &'static str, units: u32) {
-        let Self { call, name, key, now_us, rule: [rule], rule_texts, .. } = self;
-        effect::settle(call, key, *name, *now_us, *now_us, || {
-            (word, Details::Units { units: units.into(), rules: rule_texts.words(rule) })
-        });
+        let check = Check::new(rules, 0, *now_us);
+        key.value().unwrap_or(&mut Limiter::default()).peek(&check, decisions)
     }
 }
 

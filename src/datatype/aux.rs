@@ -20,7 +20,8 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::ENCODING;
-use crate::parse::{EFFECT_VERSION, digits};
+use crate::effect::VERSION as EFFECT_VERSION;
+use crate::parse::digits;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::{metrics, newer, policy};

@@ -26,7 +26,6 @@ pub mod callback;
 pub mod clock;
 pub mod commands;
 pub mod events;
-mod head;
 pub mod info;
 pub mod io;
 pub mod key;
@@ -47,7 +46,6 @@ pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
 pub use keys_request::KeysRequest;
 pub use per_server::PerServer;
-pub use replicate::{Details, Effect};
 pub use reply::Writer;
 
 use std::error::Error;
