@@ -1,4 +1,4 @@
-//! The commands: what the server is told about each, and its handler.
+//! The commands: a table that describes each to the server, and their handlers.
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
 //! store, replicate, signal, reply. It does no arithmetic: what a reply says
@@ -48,7 +48,8 @@ use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
 /// Tips: a reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";
-/// Tips: to be sent to each primary of a cluster, and done when all have done it.
+/// Tips: a client sends it to each primary of a cluster, and it succeeds if all
+/// succeed.
 const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succeeded";
 
 const RULES: Param = Param::string(c"rule").repeated();
@@ -88,7 +89,7 @@ pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + C
 /// redis-cell's name of `RL.THROTTLE`.
 const CL_THROTTLE: &CStr = c"cl.throttle";
 
-/// One command, whatever it is called.
+/// `RL.THROTTLE` under either name.
 const fn throttle(name: &'static CStr) -> Command {
     Command {
         name,

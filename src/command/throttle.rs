@@ -1,5 +1,5 @@
-//! `RL.THROTTLE`, also called `CL.THROTTLE`: what redis-cell's command says, of
-//! a token bucket.
+//! `RL.THROTTLE`, also called `CL.THROTTLE`: redis-cell's command and replies, with
+//! this module's token bucket.
 //!
 //! ```text
 //! 1 limited       0 allowed, 1 limited or blocked
@@ -9,8 +9,8 @@
 //! 5 reset_after   seconds; -1: never
 //! ```
 //!
-//! Seconds are rounded up: who waits that long waits long enough. An exempt key
-//! looks like an untouched one.
+//! Seconds are rounded up, so that a client that waits them waits long enough. An
+//! exempt key looks like one that was never checked.
 
 use super::checked::{Checked, crowded};
 use super::rule_text_cache::RuleTextCache;
@@ -86,11 +86,11 @@ impl Bucket<'_, '_> {
     }
 }
 
-/// When a request can pass that never can: clients read -1 as allowed, or sleep
-/// for it. The largest number that each of them can hold.
+/// The wait of a request that can never pass: the largest number that every client
+/// can hold. Clients read -1 as allowed, or sleep for it.
 const NEVER_S: i64 = i32::MAX as i64;
 
-/// The five integers in redis-cell's words.
+/// The five integers in redis-cell's form.
 fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     let decision = outcome.summary;
     if outcome.access == Some(Access::Exempt) {
@@ -104,7 +104,7 @@ fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     [limited, limit, decision.remaining, retry_after, seconds(decision.reset_ms)]
 }
 
-/// Milliseconds in seconds, rounded up; never stays -1.
+/// Milliseconds as seconds, rounded up; -1 (never) stays -1.
 const fn seconds(ms: i64) -> i64 {
     let whole = ms / 1_000;
     if ms % 1_000 > 0 {

@@ -163,6 +163,10 @@ impl Word {
         Self::Unexempt,
     ];
 
+    fn read(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.text().as_bytes() == text)
+    }
+
     const fn text(self) -> &'static str {
         match self {
             Self::Check(Recorded::Admitted) => "admit",

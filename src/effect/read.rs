@@ -1,6 +1,6 @@
 //! Reading an effect of any version; `mod.rs` describes them.
 
-use super::{Action, Effect, VERSION, VERSION_FIELD, Word};
+use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{Expiry, Meta};
 use crate::parse::cursor::{Cursor, digits};
 use crate::parse::error::{Excerpt, ParseError};
@@ -156,8 +156,8 @@ fn separate<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<Effect<'a>, EffectError> {
     let at_us = args.integer("time", TIME_US)?;
-    let (expiry, action) = match args.peek() {
-        Some(b"admit" | b"charge" | b"refund") => {
+    let (expiry, action) = match args.peek().and_then(Word::read) {
+        Some(Word::Check(Recorded::Admitted | Recorded::Charged) | Word::Refund) => {
             let action = action(args, UNVERSIONED, |_| false)?;
             (expiry(args)?, action)
         }
@@ -174,8 +174,8 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
     has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, EffectError> {
     let given = fields.required()?;
-    let word = Word::ALL.into_iter().find(|word| word.text().as_bytes() == given);
-    let word = word.ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
+    let word =
+        Word::read(given).ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
     let reason = &b""[..];
     Ok(match word {
         Word::Check(recorded) => {
