@@ -50,6 +50,7 @@
 pub mod command;
 pub mod config;
 pub mod datatype;
+pub mod effect;
 pub mod header_slice;
 pub mod limit;
 pub mod metrics;

@@ -1,12 +1,14 @@
-//! `RL.BLOCK`, `RL.EXEMPT` and their ends: what stands above every rule.
+//! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: what stands above every
+//! rule of a key.
 
-use super::{effect, expiry};
+use super::settle::Changed;
 use crate::config;
 use crate::datatype::{self, LIMITER};
+use crate::effect::Action;
 use crate::limit::{Access, AccessEntry, Limiter};
 use crate::parse::{self, Ends};
 use crate::rule::MAX_TIME_US;
-use crate::server::{Call, CommandError, Details, KeyspaceEvent, clock};
+use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
@@ -28,7 +30,8 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     lift(call, Access::Exempt)
 }
 
-/// Replaces whatever block or exemption there is, and keeps the counts.
+/// Sets a block or an exemption, which replaces the one before. What the key
+/// consumed stays.
 fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let name = call.key_name()?;
     let request = parse::access(call.after_key().bytes(), &config::limits())?;
@@ -47,16 +50,8 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| limiter.set_access(Some(access.clone())))?;
-    let expiry = expiry::settle(&mut key, now_us, now_us);
-    let word = match kind {
-        Access::Block => "block",
-        Access::Exempt => "exempt",
-    };
-    effect::propagate_access(call, name, word, &access, now_us, expiry);
-    call.signal_modified(name);
     call.reply_ok();
-    drop(key);
-    call.notify(KeyspaceEvent::Own(effect::set_event(kind)), name);
+    settle(call, key, name, now_us, Action::set(&access));
     Ok(())
 }
 
@@ -75,13 +70,31 @@ fn lift(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
         return Ok(());
     };
     limiter.set_access(None);
-    let word = match kind {
-        Access::Block => "unblock",
-        Access::Exempt => "unexempt",
-    };
-    effect::settle(call, &mut key, name, now_us, now_us, || (word, Details::Nothing));
     call.reply_integer(1);
-    drop(key);
-    call.notify(KeyspaceEvent::Own(effect::lift_event(kind)), name);
+    settle(call, key, name, now_us, Action::lift(kind));
     Ok(())
+}
+
+/// Settles the change, closes the key, and publishes the event.
+fn settle(
+    call: &Call<'_>,
+    mut key: WriteKey<'_, Limiter>,
+    name: Arg<'_>,
+    now_us: u64,
+    action: Action<'_>,
+) {
+    let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
+    changed.settle(&mut key, || (action, Args::default()));
+    drop(key);
+    if let Some(event) = action.event() {
+        call.notify(KeyspaceEvent::Own(event), name);
+    }
+}
+
+/// The name of a block or an exemption in replies.
+pub const fn kind_name(kind: Access) -> &'static str {
+    match kind {
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
+    }
 }

@@ -1,7 +1,8 @@
 //! What a check replies: five integers, or with `FULL` a map.
 
-use crate::limit::{Access, AccessEntry, Decision, Limiter, Outlook};
+use crate::limit::{Access, AccessEntry, Check, Decision, Limiter, Outlook};
 use crate::rule::Rule;
+use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
 
 /// The short reply.
@@ -10,19 +11,34 @@ pub fn short(call: &Call<'_>, decision: Decision) {
     call.reply_integers(&[verdict.code(), limit, remaining, wait_ms, reset_ms]);
 }
 
-/// A key, as the long reply shows it. Behind a block or an exemption no rule
-/// was looked at, and there is none to show.
+/// A key in the long reply. It has no decisions if a block or an exemption
+/// answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
-    /// Its name, where there are several.
+    /// Its name, if the command takes several keys.
     pub name: Option<Arg<'a>>,
     pub rules: &'a [Rule],
     pub decisions: &'a [Decision],
     pub limiter: Option<&'a Limiter>,
 }
 
-/// The long reply: a map with one map a rule. Of several keys, it names the
-/// deciding one, and the one each rule belongs to.
+/// The long reply of a command with one key.
+pub fn full_of_key(
+    call: &Call<'_>,
+    summary: Decision,
+    check: &Check<'_>,
+    decisions: &mut [Decision],
+    limiter: Option<&Limiter>,
+) {
+    if let Some(limiter) = limiter {
+        limiter.fill_resets(check, decisions);
+    }
+    let key = Shown { name: None, rules: check.rules, decisions, limiter };
+    full(call, summary, check.now_us, &[key], None);
+}
+
+/// The long reply: a map with one map a rule. Of several keys it names the
+/// deciding one, and each rule's.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
@@ -31,36 +47,32 @@ pub fn full(
     decider: Option<usize>,
 ) {
     let several = keys.iter().any(|key| key.name.is_some());
+    let decider = decider.and_then(|decider| keys.get(decider)?.name);
+    let decider = decider.map_or(Null, |name| Text(name.bytes()));
+    let rules = |to: &Writer<'_>| show_rules(to, keys, now_us);
     let block = longest_block(keys, now_us);
+    let block =
+        block.map(|(name, block)| move |to: &Writer<'_>| show_block(to, name, block, now_us));
     call.reply(|to| {
-        let fields = [true, true, several, true, block.is_some()];
-        to.map(fields.into_iter().filter(|&field| field).count());
-        to.integer_field("verdict", summary.verdict.code());
-        to.integer_field("wait_ms", summary.wait_ms);
-        if several {
-            to.text("key");
-            match decider.and_then(|decider| keys.get(decider)?.name) {
-                Some(name) => to.text(name.bytes()),
-                None => to.null(),
-            }
-        }
-        to.text("rules");
-        to.array(keys.iter().map(|key| key.decisions.len()).sum());
-        for key in keys {
-            let untouched = Limiter::default();
-            let outlooks = key.limiter.unwrap_or(&untouched).outlooks(key.rules, now_us);
-            for ((rule, decision), outlook) in key.rules.iter().zip(key.decisions).zip(outlooks) {
-                show_rule(to, key.name, rule, decision, outlook);
-            }
-        }
-        if let Some((name, block)) = block {
-            to.text("block");
-            to.map(if name.is_some() { 3 } else { 2 });
-            show_key(to, name);
-            to.text_field("reason", &block.reason);
-            to.integer_field("ttl_ms", block.left_ms(now_us));
-        }
+        to.map([
+            Some(("verdict", Integer(summary.verdict.code()))),
+            Some(("wait_ms", Integer(summary.wait_ms))),
+            several.then_some(("key", decider)),
+            Some(("rules", Nested(&rules))),
+            block.as_ref().map(|block| ("block", Nested(block))),
+        ]);
     });
+}
+
+fn show_rules(to: &Writer<'_>, keys: &[Shown<'_>], now_us: u64) {
+    to.array(keys.iter().map(|key| key.decisions.len()).sum());
+    for key in keys {
+        let untouched = Limiter::default();
+        let outlooks = key.limiter.unwrap_or(&untouched).outlooks(key.rules, now_us);
+        for ((rule, decision), outlook) in key.rules.iter().zip(key.decisions).zip(outlooks) {
+            show_rule(to, key.name, rule, decision, outlook);
+        }
+    }
 }
 
 fn show_rule(
@@ -70,29 +82,29 @@ fn show_rule(
     decision: &Decision,
     outlook: Outlook,
 ) {
-    to.map(if key.is_some() { 12 } else { 11 });
-    show_key(to, key);
-    to.text_field("rule", rule.to_string());
-    to.text("name");
-    match rule.name() {
-        Some(name) => to.text(name.as_str()),
-        None => to.null(),
-    }
-    to.integer_field("verdict", decision.verdict.code());
-    to.integer_field("limit", decision.limit);
-    to.integer_field("quota", rule.limit().into());
-    to.integer_field("period_ms", outlook.period_ms);
-    to.integer_field("remaining", decision.remaining);
-    to.integer_field("wait_ms", decision.wait_ms);
-    to.integer_field("next_ms", outlook.next_ms);
-    to.integer_field("reset_ms", decision.reset_ms);
-    to.integer_field("shadow", i64::from(rule.is_shadow()));
+    let name = rule.name();
+    to.map([
+        key.map(|key| ("key", Text(key.bytes()))),
+        Some(("rule", Text(rule.to_string().as_bytes()))),
+        Some(("name", name.map_or(Null, |name| Text(name.as_str().as_bytes())))),
+        Some(("verdict", Integer(decision.verdict.code()))),
+        Some(("limit", Integer(decision.limit))),
+        Some(("quota", Integer(rule.limit().into()))),
+        Some(("period_ms", Integer(outlook.period_ms))),
+        Some(("remaining", Integer(decision.remaining))),
+        Some(("wait_ms", Integer(decision.wait_ms))),
+        Some(("next_ms", Integer(outlook.next_ms))),
+        Some(("reset_ms", Integer(decision.reset_ms))),
+        Some(("shadow", Integer(rule.is_shadow().into()))),
+    ]);
 }
 
-fn show_key(to: &Writer<'_>, name: Option<Arg<'_>>) {
-    if let Some(name) = name {
-        to.text_field("key", name.bytes());
-    }
+fn show_block(to: &Writer<'_>, key: Option<Arg<'_>>, block: &AccessEntry, now_us: u64) {
+    to.map([
+        key.map(|key| ("key", Text(key.bytes()))),
+        Some(("reason", Text(&block.reason))),
+        Some(("ttl_ms", Integer(block.left_ms(now_us)))),
+    ]);
 }
 
 /// The block in force that ends last, the first of equals.

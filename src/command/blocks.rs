@@ -1,10 +1,11 @@
-//! `RL.BLOCKS`: who is blocked, and who is exempt.
+//! `RL.BLOCKS`: the keys that are blocked or exempt.
 
-use super::look::kind_name;
+use super::access::kind_name;
 use crate::datatype::LIMITER;
 use crate::limit::Limiter;
+use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
-use crate::server::{Call, CommandError, clock};
+use crate::server::{Call, CommandError, Writer, clock};
 use crate::{newer, parse};
 
 /// A row of the reply.
@@ -31,17 +32,12 @@ pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
         }
     })?;
 
-    call.reply(|to| {
-        to.array(2);
-        to.text(next);
+    let rows = |to: &Writer<'_>| {
         to.array(rows.len());
         for Row { key, kind, ttl_ms, reason } in &rows {
-            to.array(4);
-            to.text(key);
-            to.text(kind);
-            to.integer(*ttl_ms);
-            to.text(reason);
+            to.row(&[Text(key), Text(kind.as_bytes()), Integer(*ttl_ms), Text(reason)]);
         }
-    });
+    };
+    call.reply(|to| to.row(&[Text(next.as_ref()), Nested(&rows)]));
     Ok(())
 }

@@ -1,15 +1,13 @@
 //! `RL.MCHECK`: may this request pass under several keys at once?
 //!
 //! All keys are opened before anything is decided, so a key of another type is
-//! an error that changes nothing. What a check did is told key by key; the
-//! server makes one transaction of it.
+//! an error that changes nothing. Each key that changed has its effect; the server
+//! makes one transaction of them.
 
 use super::answer::{self, Shown};
-use super::check;
-use super::effect::{self, Done};
+use super::checked::{Checked, crowded};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
-use super::top;
 use crate::datatype::{Held, LIMITER};
 use crate::limit::{self, Check, KeyCheck};
 use crate::parse::{Group, MCheckRequest};
@@ -26,7 +24,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let names = call.args().from(2).first(request.keys);
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
-        let asked = |index| Check {
+        let check_of = |index| Check {
             rules: rules_of(&request, rules, index),
             cost: request.check.cost,
             now_us,
@@ -35,64 +33,64 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 
         let open = |name| Ok(Held::new(call.open_write(name, &LIMITER)?));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
-        let parts = keys.iter_mut().enumerate();
-        let mut parts: Vec<_> =
-            parts.map(|(index, key)| KeyCheck::new(key.limiter(), asked(index))).collect();
-        let conclusion = limit::check(&mut parts, config::max_states(), decisions)
-            .map_err(|crowd| check::crowded(names, crowd))?;
+        let key_checks = keys.iter_mut().enumerate();
+        let mut key_checks: Vec<_> =
+            key_checks.map(|(index, key)| KeyCheck::new(key.limiter(), check_of(index))).collect();
+        let conclusion = limit::check(&mut key_checks, config::max_states(), decisions)
+            .map_err(|crowd| crowded(names, crowd))?;
 
         if request.check.full {
-            for part in &parts {
-                let decisions = decisions.get_mut(part.decisions().clone()).unwrap_or_default();
-                part.limiter().fill_resets(part.check(), decisions);
+            for key in &key_checks {
+                let decisions = decisions.get_mut(key.decisions().clone()).unwrap_or_default();
+                key.limiter().fill_resets(key.check(), decisions);
             }
-            let shown = |(part, name)| Shown {
+            let shown = |(key, name)| Shown {
                 name: Some(name),
-                rules: KeyCheck::check(part).rules,
-                decisions: decisions.get(part.decisions().clone()).unwrap_or_default(),
-                limiter: Some(part.limiter()),
+                rules: KeyCheck::check(key).rules,
+                decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
+                limiter: Some(key.limiter()),
             };
-            let shown: Vec<_> = parts.iter().zip(names.iter()).map(shown).collect();
+            let shown: Vec<_> = key_checks.iter().zip(names.iter()).map(shown).collect();
             answer::full(call, conclusion.summary, now_us, &shown, conclusion.decider);
         } else {
             answer::short(call, conclusion.summary);
         }
 
-        let verdict = conclusion.summary.verdict;
-        metrics::checked(verdict, clock_us);
-        resolver.named.count(verdict);
-        for (part, name) in parts.iter().zip(names.iter()) {
-            let decisions = decisions.get(part.decisions().clone()).unwrap_or_default();
-            metrics::looked_at(part.access(), part.ban().is_some(), part.check().rules, decisions);
-            if part.denied() {
-                top::denied(call, name, clock_us);
-            }
-        }
-
-        let done = |(index, part): (usize, &KeyCheck<'_>)| Done {
-            check: asked(index),
-            change: part.change(),
-            banned: part.ban().is_some() || part.ban_shortened(),
+        metrics::checked(conclusion.summary.verdict, clock_us);
+        resolver.named.count(conclusion.summary.verdict);
+        let checked = |key: &KeyCheck<'_>, check| Checked {
+            check,
+            decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
+            access: key.access(),
+            denied: key.denied(),
+            change: key.change(),
+            banned: key.ban().is_some(),
+            ban_shortened: key.ban_shortened(),
         };
-        let done: Vec<Done<'_>> = parts.iter().enumerate().map(done).collect();
-        drop(parts);
+        let checked: Vec<_> = key_checks
+            .iter()
+            .enumerate()
+            .map(|(index, key)| checked(key, check_of(index)))
+            .collect();
+        drop(key_checks);
         let written = call.args().last(request.check.rule_args);
-        for (index, ((key, name), done)) in keys.iter_mut().zip(names.iter()).zip(&done).enumerate()
+        for (index, ((key, name), checked)) in
+            keys.iter_mut().zip(names.iter()).zip(&checked).enumerate()
         {
-            if done.is_something() {
+            if checked.changed() {
                 key.keep()?;
-                let mut words = None;
-                let written = args_of(&request, written, index);
-                effect::settle_check(call, key.key(), name, done, clock_us, || {
-                    words.insert(RuleArgs::of(written, &resolver.named)).args()
-                });
             }
+            let mut rule_args = None;
+            checked.finish(call, key.key(), name, clock_us, || {
+                let written = args_of(&request, written, index);
+                rule_args.insert(RuleArgs::of(written, &resolver.named)).args()
+            });
         }
 
         drop(keys);
-        for (name, done) in names.iter().zip(&done) {
-            if done.banned {
-                call.notify(KeyspaceEvent::Own(c"rl.ban"), name);
+        for (name, checked) in names.iter().zip(&checked) {
+            if let Some(event) = checked.event() {
+                call.notify(KeyspaceEvent::Own(event), name);
             }
         }
         Ok(())
@@ -109,7 +107,7 @@ pub fn keys(request: &KeysRequest<'_>) {
     }
 }
 
-/// One group serves all keys, or each has its own.
+/// The group of rules of a key: one group serves all keys, or each has one.
 fn group_of<'r>(request: &'r MCheckRequest<'_>, index: usize) -> Option<&'r Group> {
     match request.groups.as_slice() {
         [group] => Some(group),

@@ -1,39 +1,41 @@
-//! The commands: what the server is told about each, and its handler.
+//! The commands: a table that describes each to the server, and their handlers.
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
 //! store, replicate, signal, reply. It does no arithmetic: what a reply says
 //! was computed by `limit/`.
 //!
 //! ```text
-//! check     RL.CHECK, RL.PEEK
-//! mcheck    RL.MCHECK
-//! giveback  RL.REFUND, RL.RESET
-//! access  RL.BLOCK, RL.UNBLOCK, RL.EXEMPT, RL.UNEXEMPT
-//! blocks    RL.BLOCKS
-//! look      RL.LOG, RL.INFO
-//! top       RL.TOP
-//! explain   RL.EXPLAIN
-//! throttle  RL.THROTTLE, CL.THROTTLE
-//! policy    RL.POLICY
-//! effect    RL.APPLY, RL.LOAD     internal: what a primary or the AOF says was done
+//! check, peek, mcheck, throttle       decide         answer    the reply of a check
+//! refund, reset, access               change a key   checked   what follows a decision
+//! blocks, log, info, top, explain     show           settle    what follows a change
+//! policy                              rules under a name
+//! apply, load                         internal: effects and values, replicated or saved
 //! ```
+//!
+//! Each file of the left column has the commands of its name; `access` has RL.BLOCK,
+//! RL.EXEMPT, RL.UNBLOCK and RL.UNEXEMPT.
 
 #![forbid(unsafe_code)]
 
 mod access;
 mod answer;
+mod apply;
 mod blocks;
 mod check;
-mod effect;
-mod expiry;
+mod checked;
 mod explain;
-mod giveback;
-mod look;
+mod info;
+mod load;
+mod log;
 mod mcheck;
+mod peek;
 mod policy;
+mod refund;
+mod reset;
 mod rule_args;
 mod rule_text_cache;
 mod scratch;
+mod settle;
 mod throttle;
 mod top;
 
@@ -46,7 +48,8 @@ use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
 /// Tips: a reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";
-/// Tips: to be sent to each primary of a cluster, and done when all have done it.
+/// Tips: a client sends it to each primary of a cluster, and it succeeds if all
+/// succeed.
 const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succeeded";
 
 const RULES: Param = Param::string(c"rule").repeated();
@@ -86,7 +89,7 @@ pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + C
 /// redis-cell's name of `RL.THROTTLE`.
 const CL_THROTTLE: &CStr = c"cl.throttle";
 
-/// One command, whatever it is called.
+/// `RL.THROTTLE` under either name.
 const fn throttle(name: &'static CStr) -> Command {
     Command {
         name,
@@ -115,7 +118,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.peek",
-        handler: on_command(check::peek),
+        handler: on_command(peek::peek),
         flags: c"readonly fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -146,7 +149,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.refund",
-        handler: on_command(giveback::refund),
+        handler: on_command(refund::refund),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Delete),
@@ -157,7 +160,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.reset",
-        handler: on_command(giveback::reset),
+        handler: on_command(reset::reset),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Delete),
@@ -227,7 +230,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.log",
-        handler: on_command(look::log),
+        handler: on_command(log::log),
         flags: c"readonly",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -238,7 +241,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.info",
-        handler: on_command(look::info),
+        handler: on_command(info::info),
         flags: c"readonly",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Read),
@@ -249,7 +252,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.top",
-        handler: on_command(top::show),
+        handler: on_command(top::top),
         flags: c"readonly",
         audience: Audience::Operator,
         keys: Keys::None,
@@ -341,7 +344,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.apply",
-        handler: on_command(effect::apply),
+        handler: on_command(apply::apply),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Update),
@@ -356,7 +359,7 @@ static TABLE: [Command; 24] = [
     },
     Command {
         name: c"rl.load",
-        handler: on_command(effect::load),
+        handler: on_command(load::load),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Overwrite),

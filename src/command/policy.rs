@@ -7,7 +7,7 @@ use crate::parse::{self, PolicyRequest};
 use crate::policy;
 use crate::server::{Call, CommandError};
 
-/// As the server's own commands with subcommands say it.
+/// In the form of the server's own `HELP` subcommands.
 const HELP: [&str; 11] = [
     "RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "SET <name> <rule> [<rule> ...]",
@@ -25,7 +25,8 @@ const HELP: [&str; 11] = [
 /// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
 pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
-        // What a primary or the AOF sets was judged when it was set.
+        // The primary, or this server before a restart, tested the limits when the policy
+        // was set.
         let obeyed = call.must_be_obeyed();
         let limits = (!obeyed).then(config::limits);
         let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
@@ -64,12 +65,13 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Whether help is asked for, which clients may do while the server loads.
+/// Whether the call is `RL.POLICY HELP`, which clients may send while the server
+/// loads.
 fn is_help(call: &Call<'_>) -> bool {
     call.args().get(1).is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"HELP"))
 }
 
-/// The rules of a policy, or nil.
+/// Replies with the rules of a policy, or null.
 fn show(call: &Call<'_>, policy: Option<&policy::Policy>) {
     call.reply(|to| match policy {
         Some(policy) => {

@@ -1,26 +1,29 @@
-//! The rules of a request in the words of an effect: as the caller wrote them,
-//! and for a policy its rules, so that whoever reads them needs no policy.
+//! The rules of a request as arguments of its effect: a rule as the caller wrote it,
+//! a policy as its rules, so that a replica needs no policy to read them.
 
 use crate::policy::Named;
 use crate::server::{Args, Joined};
 
-/// The arguments that say the rules.
+/// The rules, an argument each.
 #[derive(Debug)]
 pub enum RuleArgs<'a> {
-    AsTheyAre(Args<'a>),
+    /// Consecutive arguments of the request, or the rules of one policy.
+    Borrowed(Args<'a>),
+    /// Both, put together.
     Joined(Joined<'a>),
 }
 
 impl<'a> RuleArgs<'a> {
-    /// Of the arguments that are rules, and the policies that some of them name.
+    /// `written` are the arguments that are rules or name policies; `named` holds these
+    /// policies.
     pub fn of(written: Args<'a>, named: &'a Named) -> Self {
         if named.is_empty() {
-            return Self::AsTheyAre(written);
+            return Self::Borrowed(written);
         }
         let rules_of = |text: &[u8]| Some(named.get(text.strip_prefix(b"@")?)?.texts().args());
         let only = written.get(0).filter(|_| written.len() == 1);
         if let Some(rules) = only.and_then(|only| rules_of(only.bytes())) {
-            return Self::AsTheyAre(rules);
+            return Self::Borrowed(rules);
         }
         let mut joined = Joined::default();
         for arg in written.iter() {
@@ -34,7 +37,7 @@ impl<'a> RuleArgs<'a> {
 
     pub fn args(&self) -> Args<'_> {
         match self {
-            Self::AsTheyAre(args) => *args,
+            Self::Borrowed(args) => *args,
             Self::Joined(joined) => joined.args(),
         }
     }

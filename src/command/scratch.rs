@@ -1,7 +1,6 @@
-//! Buffers that calls reuse, so that a check allocates nothing of its own.
+//! Buffers and caches that calls reuse, so that a check does not allocate them.
 //!
-//! A call within a call (a module that reacts to a keyspace event) simply gets
-//! fresh ones.
+//! A call within a call (a module that reacts to a keyspace event) gets new ones.
 
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
@@ -19,10 +18,10 @@ pub struct Scratch {
     pub rule_texts: RuleTextCache,
 }
 
-/// What the words of a call stand for.
+/// Resolves the arguments of a call that are rules or name policies.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    /// The policies that the call names.
+    /// The policies that the call named.
     pub named: Named,
     memo: Memo,
 }
@@ -40,7 +39,7 @@ impl RuleResolver for Resolver {
 
 static SCRATCH: PerServer<Scratch> = PerServer::empty();
 
-/// Runs a call with the buffers, whatever the last call left in them.
+/// Runs a call with the buffers, which hold what the last call left in them.
 #[inline]
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(call, |scratch| {

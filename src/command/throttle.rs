@@ -1,5 +1,5 @@
-//! `RL.THROTTLE`, also called `CL.THROTTLE`: what redis-cell's command says, of
-//! a token bucket.
+//! `RL.THROTTLE`, also called `CL.THROTTLE`: redis-cell's command and replies, with
+//! this module's token bucket.
 //!
 //! ```text
 //! 1 limited       0 allowed, 1 limited or blocked
@@ -9,18 +9,21 @@
 //! 5 reset_after   seconds; -1: never
 //! ```
 //!
-//! Seconds are rounded up: who waits that long waits long enough. An exempt key
-//! looks like an untouched one.
+//! Seconds are rounded up, so that a client that waits them waits long enough. An
+//! exempt key looks like one that was never checked.
 
+use super::checked::{Checked, crowded};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
-use super::{check, effect};
+use super::settle::Changed;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Access, Change, Check, Decision, Limiter, Outcome, Verdict};
+use crate::effect::Action;
+use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
 use crate::parse::{self, Quantity};
 use crate::rule::Rule;
-use crate::server::{Arg, Call, CommandError, Details, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
+use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
@@ -28,73 +31,66 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let now_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
-        // What the key holds comes from memory while the request is read.
+        // The key's value comes from memory while the request is parsed.
         let request = parse::throttle(call.after_key().bytes(), buckets)?;
-        let mut at =
-            At { call, name, key: key?, now_us, rule: &[request.rule], decisions, rule_texts };
+        let rule = &request.rule;
+        let mut bucket = Bucket { call, name, key: key?, now_us, rule, decisions, rule_texts };
         let outcome = match request.quantity {
-            Quantity::Take(cost) => at.take(cost)?,
-            Quantity::Refund(units) => at.give_back(units),
+            Quantity::Take(cost) => bucket.take(cost)?,
+            Quantity::Refund(units) => bucket.refund(units),
         };
         call.reply_integers(&reply(request.limit.into(), &outcome));
         Ok(())
     })
 }
 
-/// A key, opened, the time, and the rule.
-struct At<'c, 's> {
+/// The key of a call, opened, and the bucket rule that it is checked under.
+struct Bucket<'c, 's> {
     call: &'c Call<'c>,
     name: Arg<'c>,
     key: WriteKey<'c, Limiter>,
     now_us: u64,
-    rule: &'s [Rule; 1],
+    rule: &'s Rule,
     decisions: &'s mut Vec<Decision>,
     rule_texts: &'s mut RuleTextCache,
 }
 
-impl At<'_, '_> {
+impl Bucket<'_, '_> {
     /// Decides, and consumes if the answer says so.
     fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
-        let check = Check::new(self.rule, cost, self.now_us);
+        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
+        let check = Check::new(slice::from_ref(*rule), cost, *now_us);
         let max_states = config::max_states();
-        let outcome = datatype::try_update(&mut self.key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, self.decisions);
-            decided.map_err(|crowd| check::crowded(self.call.args().from(1), crowd))
+        let outcome = datatype::try_update(key, |limiter| {
+            let decided = limiter.check_within(max_states, &check, decisions);
+            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
         })?;
-        if outcome.change != Change::Nothing {
-            self.settle("admit", cost);
-        } else if outcome.ban_shortened {
-            effect::settle_ban(self.call, &mut self.key, self.name, self.now_us);
-        }
-        check::count(self.call, self.name, &outcome, self.rule, self.decisions, self.now_us);
+        metrics::checked(outcome.summary.verdict, *now_us);
+        let checked = Checked::new(check, &outcome, decisions);
+        checked.finish(call, key, *name, *now_us, || rule_texts.words(rule));
         Ok(outcome)
     }
 
-    /// Gives units back, and says what a quantity of 0 would then be told.
-    fn give_back(&mut self, units: u32) -> Outcome {
-        let (rules, now_us) = (self.rule, self.now_us);
-        let given = self.key.value().map_or(0, |limiter| limiter.refund(units, now_us, rules));
-        if given > 0 {
-            self.settle("refund", units);
-            metrics::refunded(given);
+    /// Gives units back, and then decides about a quantity of 0.
+    fn refund(&mut self, units: u32) -> Outcome {
+        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
+        let rules = slice::from_ref(*rule);
+        let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
+        if refunded > 0 {
+            let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
+            changed.settle(key, || (Action::Refund { units }, rule_texts.words(rule)));
+            metrics::refunded(refunded);
         }
-        let check = Check::new(rules, 0, now_us);
-        self.key.value().unwrap_or(&mut Limiter::default()).peek(&check, self.decisions)
-    }
-
-    fn settle(&mut self, word: &'static str, units: u32) {
-        let Self { call, name, key, now_us, rule: [rule], rule_texts, .. } = self;
-        effect::settle(call, key, *name, *now_us, *now_us, || {
-            (word, Details::Units { units: units.into(), rules: rule_texts.words(rule) })
-        });
+        let check = Check::new(rules, 0, *now_us);
+        key.value().unwrap_or(&mut Limiter::default()).peek(&check, decisions)
     }
 }
 
-/// When a request can pass that never can: clients read -1 as allowed, or sleep
-/// for it. The largest number that each of them can hold.
+/// The wait of a request that can never pass: the largest number that every client
+/// can hold. Clients read -1 as allowed, or sleep for it.
 const NEVER_S: i64 = i32::MAX as i64;
 
-/// The five integers in redis-cell's words.
+/// The five integers in redis-cell's form.
 fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     let decision = outcome.summary;
     if outcome.access == Some(Access::Exempt) {
@@ -108,7 +104,7 @@ fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     [limited, limit, decision.remaining, retry_after, seconds(decision.reset_ms)]
 }
 
-/// Milliseconds in seconds, rounded up; never stays -1.
+/// Milliseconds as seconds, rounded up; -1 (never) stays -1.
 const fn seconds(ms: i64) -> i64 {
     let whole = ms / 1_000;
     if ms % 1_000 > 0 {

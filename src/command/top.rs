@@ -1,11 +1,12 @@
-//! `RL.TOP`: the keys of this server most often denied direct_mapped.
+//! `RL.TOP`: the keys of this server that were denied most often.
 
 use crate::config;
 use crate::parse;
+use crate::server::reply::Value::{Count, Text};
 use crate::server::{Arg, Call, CommandError, clock};
 use crate::top::shared;
 
-/// A check of this key was denied.
+/// Counts a denied check of a key.
 #[inline]
 pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
     let size = config::top_size();
@@ -15,17 +16,14 @@ pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
 }
 
 /// `RL.TOP [COUNT n] [RESET]`
-pub fn show(call: &Call<'_>) -> Result<(), CommandError> {
+pub fn top(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::top(call.args().from(1).bytes())?;
     shared::with(call, config::top_size(), |top| {
         let rows = top.largest(clock::now_us(), request.count);
         call.reply(|to| {
             to.array(rows.len());
             for row in rows {
-                to.array(3);
-                to.text(row.shown());
-                to.count(row.count);
-                to.count(row.since_us / 1_000);
+                to.row(&[Text(&row.shown()), Count(row.count), Count(row.since_us / 1_000)]);
             }
         });
         if request.reset {

@@ -20,7 +20,7 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::ENCODING;
-use crate::parse::EFFECT_VERSION;
+use crate::effect::VERSION as EFFECT_VERSION;
 use crate::rule::digits;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};

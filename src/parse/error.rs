@@ -1,7 +1,6 @@
 //! What can be wrong with arguments: what was given and what was expected, in
 //! one printable line.
 
-use super::effect::EFFECT_VERSION;
 use crate::rule::{Excerpt, Rule, RuleTextError};
 use std::fmt;
 
@@ -48,10 +47,6 @@ pub enum ParseError {
         max: usize,
     },
     AtRefused,
-    /// An effect of a version that this module cannot read.
-    NewerEffect {
-        version: u64,
-    },
     TooManyRules {
         given: Excerpt,
         max: usize,
@@ -137,11 +132,6 @@ impl fmt::Display for ParseError {
             Self::LongText { option, bytes, max } => write!(
                 f,
                 "{option} is {bytes} bytes long, expected at most {max} (ratelimit.max-meta)"
-            ),
-            Self::NewerEffect { version } => write!(
-                f,
-                "an effect of version {version} was written by a newer version of the module, \
-                 expected version {EFFECT_VERSION} or older; upgrade this server first"
             ),
             Self::AtRefused => {
                 f.write_str("AT is refused here, expected no AT unless 'ratelimit.allow-at yes'")

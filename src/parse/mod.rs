@@ -1,7 +1,7 @@
 //! Arguments to typed requests.
 //!
 //! ```text
-//! [&[u8]] --cursor--> words, integers --request--> CheckRequest, Effect ...
+//! [&[u8]] --cursor--> words, integers --request--> CheckRequest ...
 //!                      rule text -------rule-----> RuleSpec -> Rule
 //! ```
 //!
@@ -15,7 +15,6 @@
 pub mod access;
 pub mod cursor;
 pub mod direct_mapped;
-pub mod effect;
 pub mod error;
 pub mod look;
 pub mod mcheck;
@@ -25,7 +24,6 @@ pub mod resolver;
 pub mod throttle;
 
 pub use access::{AccessRequest, Ends, access};
-pub use effect::{Action, EFFECT_VERSION, Effect, SetAccess, apply};
 pub use error::{ParseError, RuleArgError};
 pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
 pub use mcheck::{Group, MCheckRequest, many};

@@ -20,9 +20,9 @@ use crate::limit::Meta;
 use crate::rule::{Excerpt, Kind, MAX_TIME_US, MAX_UNITS, Rule};
 use std::ops::RangeInclusive;
 
-pub(super) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
-pub(super) const TIME_US: RangeInclusive<u64> = 0..=MAX_TIME_US;
-pub(super) const A_RULE: &str = "a rule such as 20/1m";
+pub(crate) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
+pub(crate) const TIME_US: RangeInclusive<u64> = 0..=MAX_TIME_US;
+pub(crate) const A_RULE: &str = "a rule such as 20/1m";
 
 /// What the configuration lets a request ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +275,7 @@ fn at<'a, I: Iterator<Item = &'a [u8]>>(
 
 /// Takes arguments as long as they look like rules, and says how many it took.
 /// Without limits any rules will do: they were judged elsewhere.
-pub(super) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
+pub(crate) fn rules_of<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
     known: &mut impl RuleResolver,
@@ -359,7 +359,7 @@ fn inadmissible(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> P
     }
 }
 
-pub(super) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
+pub(crate) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
     if rules.is_empty() { Err(ParseError::Arity) } else { Ok(()) }
 }
 

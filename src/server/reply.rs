@@ -1,5 +1,5 @@
-//! Replies. A compound reply begins with the number of its elements: a method takes
-//! all of them, or the number, and the caller then writes the elements.
+//! Replies. A compound reply announces how many elements follow: maps and rows
+//! count them, for other arrays the caller does.
 
 use std::ffi::{CStr, c_char, c_long, c_longlong};
 
@@ -68,8 +68,23 @@ impl Call<'_> {
     }
 }
 
-/// Writes the elements of a compound reply. The caller of `array` or `map` writes as
-/// many elements after it; for a map, a name and a value each.
+/// A value in a compound reply.
+#[derive(Clone, Copy)]
+pub enum Value<'v> {
+    Integer(i64),
+    /// An integer that is never negative.
+    Count(u64),
+    Text(&'v [u8]),
+    Null,
+    /// A compound value, written by a function.
+    Nested(&'v dyn Fn(&Writer<'_>)),
+}
+
+/// A map's entry: its name and its value.
+pub type Field<'v> = (&'static str, Value<'v>);
+
+/// Writes the elements of a compound reply. Who announces the length of an array
+/// writes that many elements after it.
 #[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
@@ -80,9 +95,26 @@ impl Writer<'_> {
         self.call.array(len);
     }
 
-    /// A map where protocol and server have maps (RESP3, 7.0), else an array of names
-    /// and values in turn.
-    pub fn map(&self, len: usize) {
+    /// An array of these values.
+    pub fn row(&self, values: &[Value<'_>]) {
+        self.array(values.len());
+        for &value in values {
+            self.value(value);
+        }
+    }
+
+    /// A map of those fields that are there.
+    pub fn map<'v, const N: usize>(&self, fields: [Option<Field<'v>>; N]) {
+        self.begin_map(fields.iter().flatten().count());
+        for (name, value) in fields.into_iter().flatten() {
+            self.text(name);
+            self.value(value);
+        }
+    }
+
+    /// A map where protocol and server know them (RESP3, 7.0), else an array of
+    /// names and values in turn.
+    fn begin_map(&self, len: usize) {
         // SAFETY: the context is alive.
         unsafe {
             match raw::RedisModule_ReplyWithMap {
@@ -94,13 +126,14 @@ impl Writer<'_> {
         }
     }
 
-    pub fn integer(&self, value: i64) {
-        self.call.integer(value);
-    }
-
-    /// A number that is never negative.
-    pub fn count(&self, value: u64) {
-        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    fn value(&self, value: Value<'_>) {
+        match value {
+            Value::Integer(value) => self.call.integer(value),
+            Value::Count(value) => self.call.integer(i64::try_from(value).unwrap_or(i64::MAX)),
+            Value::Text(text) => self.text(text),
+            Value::Null => self.null(),
+            Value::Nested(write) => write(self),
+        }
     }
 
     pub fn text(&self, text: impl AsRef<[u8]>) {
@@ -125,17 +158,5 @@ impl Writer<'_> {
                 reply(self.call.ctx());
             }
         }
-    }
-
-    /// The name and the integer of a map's entry.
-    pub fn integer_field(&self, name: &str, value: i64) {
-        self.text(name);
-        self.integer(value);
-    }
-
-    /// The name and the text of a map's entry.
-    pub fn text_field(&self, name: &str, value: impl AsRef<[u8]>) {
-        self.text(name);
-        self.text(value);
     }
 }

@@ -241,8 +241,7 @@ fn explanations_are_read_or_refused() {
 /// Arguments that get past the first test now and then.
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let argument = prop_oneof![
-        "(?i)cost|at|full|meta|next|admit|charge|refund|block|ex|reason|count|match"
-            .prop_map(String::into_bytes),
+        "(?i)cost|at|full|meta|next|ex|reason|count|match".prop_map(String::into_bytes),
         "-?[0-9]{1,20}".prop_map(String::into_bytes),
         "(window:|fixed:)?[0-9]{1,4}/[0-9]{0,3}[smhd](,name=[a-c])?".prop_map(String::into_bytes),
         any::<Vec<u8>>(),
@@ -261,7 +260,6 @@ proptest! {
             check(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             refund(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             explain(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
-            crate::parse::apply(slices(), &mut rules).err(),
             crate::parse::access(slices(), &LIMITS).err(),
             crate::parse::top(slices()).err(),
             crate::parse::scan(slices()).err(),

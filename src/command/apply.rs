@@ -1,0 +1,48 @@
+//! `RL.APPLY`, internal: does what a command did on a primary or before a restart.
+
+use super::scratch::{self, Scratch};
+use super::settle::set_expiry;
+use crate::datatype::{self, LIMITER};
+use crate::effect::{self, EffectError};
+use crate::newer;
+use crate::server::{Call, CommandError, KeyspaceEvent};
+
+/// `RL.APPLY key effect ...`, as `effect/` describes it
+pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
+    require_obedience(
+        call,
+        "RL.APPLY is internal: only a primary's link and the loader may use it",
+    )?;
+    scratch::with(call, |Scratch { rules, .. }| {
+        let name = call.key_name()?;
+        let effect =
+            effect::read(call.after_key().bytes(), rules).map_err(|error| match error {
+                EffectError::Newer { .. } => newer::refuse(call, error.to_string()),
+                EffectError::Parse(error) => error.into(),
+                EffectError::UnknownWord { .. } => CommandError::Because(error.to_string().into()),
+            })?;
+
+        let mut key = call.open_write(name, &LIMITER)?;
+        datatype::update(&mut key, |limiter| effect.perform(rules, limiter))?;
+        if key.value().is_some_and(|limiter| limiter.is_empty()) {
+            key.delete();
+        }
+        set_expiry(&mut key, effect.expiry);
+        call.replicate_verbatim();
+        call.signal_modified(name);
+        call.reply_ok();
+        drop(key);
+        if let Some(event) = effect.action.event() {
+            call.notify(KeyspaceEvent::Own(event), name);
+        }
+        Ok(())
+    })
+}
+
+/// Refuses an internal command to clients, which could forge states with it.
+///
+/// # Errors
+/// The refusal, to all but the primary's link, a migrating slot and the loader.
+pub fn require_obedience(call: &Call<'_>, refusal: &'static str) -> Result<(), CommandError> {
+    if call.must_be_obeyed() { Ok(()) } else { Err(CommandError::because(refusal)) }
+}

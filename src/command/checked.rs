@@ -1,0 +1,95 @@
+//! What follows the decision of `RL.CHECK`, `RL.MCHECK` and `RL.THROTTLE`, key by
+//! key: metrics, `RL.TOP`, expiry, effects.
+
+use super::settle::Changed;
+use super::top;
+use crate::effect::{self, Action};
+use crate::limit::{Access, Change, Check, Crowd, Decision, Limiter, Outcome, Verdict};
+use crate::metrics;
+use crate::rule::Excerpt;
+use crate::server::{Arg, Args, Call, CommandError, WriteKey};
+use std::ffi::CStr;
+
+/// What a check decided about a key and did to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<'a> {
+    pub check: Check<'a>,
+    /// One a rule; none where a block or an exemption answered.
+    pub decisions: &'a [Decision],
+    /// The block or exemption that answered.
+    pub access: Option<Access>,
+    pub denied: bool,
+    pub change: Change,
+    /// A rule's `ban=` blocked the key.
+    pub banned: bool,
+    /// The clock stepped back, so the key's ban now ends earlier.
+    pub ban_shortened: bool,
+}
+
+impl<'a> Checked<'a> {
+    /// Of a check of one key.
+    pub fn new(check: Check<'a>, outcome: &Outcome, decisions: &'a [Decision]) -> Self {
+        Self {
+            check,
+            decisions,
+            access: outcome.access,
+            denied: outcome.summary.verdict != Verdict::Allowed,
+            change: outcome.change,
+            banned: outcome.ban.is_some(),
+            ban_shortened: outcome.ban_shortened,
+        }
+    }
+
+    /// Whether the key's value changed.
+    pub fn changed(&self) -> bool {
+        self.change != Change::Nothing || self.ban_changed()
+    }
+
+    /// The keyspace event, to be published when the key is closed: who receives it
+    /// may open the key.
+    pub fn event(&self) -> Option<&'static CStr> {
+        self.ban_changed().then_some(effect::BAN_EVENT)
+    }
+
+    fn ban_changed(&self) -> bool {
+        self.banned || self.ban_shortened
+    }
+
+    /// Counts the check of this key, and settles what it changed. `rules` gives the
+    /// texts of its rules; it is called only if somebody needs them.
+    #[inline]
+    pub fn finish(
+        &self,
+        call: &Call<'_>,
+        key: &mut WriteKey<'_, Limiter>,
+        name: Arg<'_>,
+        clock_us: u64,
+        rules: impl FnOnce() -> Args<'a>,
+    ) {
+        metrics::looked_at(self.access, self.banned, self.check.rules, self.decisions);
+        if self.denied {
+            top::denied(call, name, clock_us);
+        }
+        if !self.changed() {
+            return;
+        }
+        let changed = Changed { call, name, at_us: self.check.now_us, clock_us };
+        let expiry = changed.move_expiry(key);
+        if let Some(action) = Action::of_check(&self.check, self.change) {
+            changed.propagate(expiry, || (action, rules()));
+        }
+        if self.ban_changed()
+            && let Some(ban) = key.value().and_then(|limiter| limiter.access())
+        {
+            changed.propagate(expiry, || (Action::set(ban), Args::default()));
+        }
+        call.signal_modified(name);
+    }
+}
+
+/// The error of a check after which one of its keys would hold too many states.
+#[cold]
+pub fn crowded(keys: Args<'_>, crowd: Crowd) -> CommandError {
+    let key = keys.get(crowd.part).map_or(&[][..], Arg::bytes);
+    CommandError::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
+}

@@ -1,0 +1,75 @@
+//! `RL.INFO`: what a key holds.
+
+use super::access::kind_name;
+use crate::datatype::{self, LIMITER};
+use crate::limit::{Limiter, StateReport};
+use crate::server::reply::Value::{Count, Integer, Nested, Text};
+use crate::server::{Call, CommandError, Writer, clock};
+use crate::{newer, parse};
+
+/// `RL.INFO key`
+pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
+    newer::require_nothing_skipped(call)?;
+    let name = call.key_name()?;
+    parse::nothing(call.after_key().bytes())?;
+    let mut key = call.open_shown(name, &LIMITER)?;
+    let bytes = key.as_mut().map_or(0, datatype::bytes);
+    let Some((key, limiter)) = key.as_ref().and_then(|key| key.value().map(|value| (key, value)))
+    else {
+        call.reply(|to| to.null());
+        return Ok(());
+    };
+    let now_us = clock::now_us();
+    let ttl_ms = key.expires_at_ms().map(|at_ms| at_ms.saturating_sub(now_us / 1_000));
+    let states = limiter.report(now_us);
+    let history = limiter.history().map_or(0, |history| history.entries.len());
+    let states = |to: &Writer<'_>| {
+        to.array(states.len());
+        states.iter().for_each(|state| show_state(to, state));
+    };
+    call.reply(|to| {
+        to.map([
+            Some(("states", Nested(&states))),
+            Some(("access", Nested(&|to| show_access(to, limiter, now_us)))),
+            Some(("history", Count(history as u64))),
+            Some(("ttl_ms", ttl_ms.map_or(Integer(-1), Count))),
+            Some(("bytes", Count(bytes as u64))),
+        ]);
+    });
+    Ok(())
+}
+
+fn show_state(to: &Writer<'_>, state: &StateReport) {
+    let StateReport { rule, consumed, last_ms, reset_ms, log, window, windows } = state;
+    let (log, window) = (log.as_ref(), window.as_ref());
+    let windows = windows.as_ref().map(|windows| {
+        move |to: &Writer<'_>| {
+            to.array(windows.len());
+            for &(start_ms, count) in windows {
+                to.row(&[Integer(start_ms), Count(count)]);
+            }
+        }
+    });
+    to.map([
+        Some(("rule", Text(rule.as_bytes()))),
+        Some(("consumed", Count(*consumed))),
+        Some(("last_ms", Count(*last_ms))),
+        Some(("reset_ms", Integer(*reset_ms))),
+        log.map(|log| ("entries", Count(log.entries))),
+        log.map(|log| ("denied", Count(log.denied))),
+        log.map(|log| ("span_ms", Count(log.span_ms))),
+        window.map(|window| ("current", Count(window.current))),
+        window.map(|window| ("previous", Count(window.previous))),
+        windows.as_ref().map(|windows| ("windows", Nested(windows))),
+    ]);
+}
+
+/// The block or exemption in force, or null.
+fn show_access(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
+    let Some(access) = limiter.access_at(now_us) else { return to.null() };
+    to.map([
+        Some(("kind", Text(kind_name(access.kind).as_bytes()))),
+        Some(("reason", Text(&access.reason))),
+        Some(("ttl_ms", Integer(access.left_ms(now_us)))),
+    ]);
+}

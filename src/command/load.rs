@@ -1,0 +1,28 @@
+//! `RL.LOAD`, internal: sets a key to a saved value, in a rewritten append-only file.
+
+use super::apply::require_obedience;
+use crate::datatype::{self, LIMITER};
+use crate::server::{Call, CommandError};
+use crate::{limit, newer};
+
+/// `RL.LOAD key payload`: replaces the value, and leaves the key's expiry.
+pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
+    require_obedience(
+        call,
+        "RL.LOAD is internal: only a primary's link and the loader may use it",
+    )?;
+    let name = call.key_name()?;
+    let payload = call.args().get(2).ok_or(CommandError::WrongArity)?;
+    if call.args().len() != 3 {
+        return Err(CommandError::WrongArity);
+    }
+    let loaded =
+        limit::decode(payload.bytes()).map_err(|error| newer::refuse_value(call, &error))?;
+
+    let mut key = call.open_write(name, &LIMITER)?;
+    datatype::update(&mut key, |limiter| *limiter = loaded)?;
+    call.replicate_verbatim();
+    call.signal_modified(name);
+    call.reply_ok();
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! `RL.LOG`: the last checks of a key.
+
+use crate::datatype::LIMITER;
+use crate::limit::{Entry, Limiter};
+use crate::server::reply::Value::{Count, Integer, Null, Text};
+use crate::server::{Call, CommandError};
+use crate::{newer, parse};
+
+/// `RL.LOG key [COUNT n]`
+pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
+    newer::require_nothing_skipped(call)?;
+    let name = call.key_name()?;
+    let count = parse::log(call.after_key().bytes())?;
+    let key = call.open_shown(name, &LIMITER)?;
+    let limiter = key.as_ref().and_then(|key| key.value());
+    let last_checks = limiter.into_iter().flat_map(Limiter::last_checks);
+    let entries: Vec<Entry> = last_checks.take(count).collect();
+    call.reply(|to| {
+        to.array(entries.len());
+        for entry in &entries {
+            to.row(&[
+                Count(entry.time_us / 1_000),
+                Count(entry.cost.into()),
+                Integer(entry.verdict.code()),
+                entry.meta.as_deref().map_or(Null, Text),
+            ]);
+        }
+    });
+    Ok(())
+}

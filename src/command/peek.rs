@@ -1,0 +1,31 @@
+//! `RL.PEEK`: would this request pass?
+
+use super::answer;
+use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
+use crate::limit::{Check, Limiter};
+use crate::server::{Call, CommandError, clock};
+use crate::{config, metrics, newer, parse};
+
+/// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
+pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
+    newer::require_nothing_skipped(call)?;
+    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
+        let name = call.key_name()?;
+        let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let now_us = request.at_us.unwrap_or_else(clock::now_us);
+        let check = Check::new(rules, request.cost, now_us);
+
+        let key = call.open_read(name, &LIMITER)?;
+        let limiter = key.as_ref().and_then(|key| key.value());
+        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
+
+        if request.full {
+            answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
+        } else {
+            answer::short(call, outcome.summary);
+        }
+        metrics::peeked();
+        Ok(())
+    })
+}

@@ -1,0 +1,31 @@
+//! `RL.REFUND`: gives units back.
+
+use super::rule_args::RuleArgs;
+use super::scratch::{self, Scratch};
+use super::settle::Changed;
+use crate::datatype::LIMITER;
+use crate::effect::Action;
+use crate::server::{Call, CommandError, clock};
+use crate::{config, metrics, parse};
+
+/// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
+pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
+    scratch::with(call, |Scratch { rules, resolver, .. }| {
+        let name = call.key_name()?;
+        let request = parse::refund(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let clock_us = clock::now_us();
+        let at_us = request.at_us.unwrap_or(clock_us);
+        let units = request.units;
+
+        let mut key = call.open_write(name, &LIMITER)?;
+        let refunded = key.value().map_or(0, |limiter| limiter.refund(units, at_us, rules));
+        if refunded > 0 {
+            let rule_args = RuleArgs::of(call.args().last(request.rule_args), &resolver.named);
+            let changed = Changed { call, name, at_us, clock_us };
+            changed.settle(&mut key, || (Action::Refund { units }, rule_args.args()));
+            metrics::refunded(refunded);
+        }
+        call.reply_integer(i64::try_from(refunded).unwrap_or(i64::MAX));
+        Ok(())
+    })
+}

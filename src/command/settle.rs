@@ -1,0 +1,67 @@
+//! After a change of a key: its expiry moves if it must, an empty key goes,
+//! replicas and the append-only file get the effect, and `WATCH` hears of it.
+
+use crate::effect::{Action, Effect, Head};
+use crate::limit::{Expiry, Limiter};
+use crate::server::{Arg, Args, Call, WriteKey};
+use std::ffi::CStr;
+
+/// The command that carries an effect.
+const APPLY: &CStr = c"RL.APPLY";
+
+/// A change of a key, decided as of `at_us` when the server's clock showed
+/// `clock_us`.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'c> {
+    pub call: &'c Call<'c>,
+    pub name: Arg<'c>,
+    pub at_us: u64,
+    pub clock_us: u64,
+}
+
+impl Changed<'_> {
+    /// Settles a change of one action. `effect` gives the action and the texts of
+    /// its rules; it is called only if somebody needs them.
+    pub fn settle<'e>(
+        self,
+        key: &mut WriteKey<'_, Limiter>,
+        effect: impl FnOnce() -> (Action<'e>, Args<'e>),
+    ) {
+        let expiry = self.move_expiry(key);
+        self.propagate(expiry, effect);
+        self.call.signal_modified(self.name);
+    }
+
+    /// Deletes the key if it is empty, else moves its expiry if that must move.
+    pub fn move_expiry(self, key: &mut WriteKey<'_, Limiter>) -> Expiry {
+        let Some(limiter) = key.value() else { return Expiry::Keep };
+        if limiter.is_empty() {
+            key.delete();
+            return Expiry::Keep;
+        }
+        let deadline = limiter.deadline();
+        let expiry = deadline.expiry(self.at_us, self.clock_us, key.expires_at_ms());
+        set_expiry(key, expiry);
+        expiry
+    }
+
+    /// Sends an effect to the replicas and the append-only file.
+    #[inline]
+    pub fn propagate<'e>(self, expiry: Expiry, effect: impl FnOnce() -> (Action<'e>, Args<'e>)) {
+        let Self { call, name, at_us, .. } = self;
+        call.propagate(|| {
+            let (action, rules) = effect();
+            let head = Head::of(&Effect { at_us, expiry, action });
+            call.replicate(APPLY, name, head.text(), action.text(), rules);
+        });
+    }
+}
+
+/// Moves the key's expiry as decided.
+pub fn set_expiry(key: &mut WriteKey<'_, Limiter>, expiry: Expiry) {
+    match expiry {
+        Expiry::Keep => {}
+        Expiry::At(at_ms) => key.expire_at_ms(Some(at_ms)),
+        Expiry::Never => key.expire_at_ms(None),
+    }
+}

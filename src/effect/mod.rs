@@ -1,0 +1,296 @@
+//! What a command did to a key: the effect that replicas and the append-only
+//! file get.
+//!
+//! Replication and the append-only file carry effects, not decisions. A replica
+//! decides nothing and reads no clock: it records what its primary did, and so
+//! ends up with the same bytes.
+//!
+//! ```text
+//! RL.APPLY key v2:at-us:expiry:WORD...    ...
+//!
+//! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
+//! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    history only
+//! refund                  :units                  [rule [rule ...]]         none: every state
+//! block, exempt           :until-us               reason                    -1: no end
+//! ban                     :until-us:length-us     reason                    a block by a rule
+//! reset, unblock, unexempt
+//! ```
+//!
+//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0
+//! that its expiry stays. `keep` is how many checks the history keeps; where it is
+//! given, the text of `META` follows. The server makes, sends and frees each
+//! argument separately, so numbers and word are one argument, the head.
+//!
+//! # Versions
+//!
+//! Append-only files and replication streams outlive the module that wrote them,
+//! so every version is read for good; `tests/fixtures/effects` holds files of each.
+//! A change of this text, and every addition to the text of rules, is a new
+//! version: an older module must stop at it, not misread it.
+//!
+//! ```text
+//! 2   v2:at-us:expiry:WORD...                                   a ban has its length
+//! 1   at-us:expiry:WORD...                                      a ban lacks it
+//!     at-us expiry WORD units [META keep text] rule ...         an argument each
+//!     at-us admit|charge|refund units expiry [rule ...]
+//! ```
+//!
+//! Version 1 names no version. The colon in the first argument and the word in
+//! the second tell its three forms apart.
+//!
+//! [`Head`] writes the newest version, [`read`] reads all. Both take the words
+//! from [`Word`], and a property test holds them together.
+
+#![forbid(unsafe_code)]
+
+mod read;
+mod write;
+
+pub use read::{EffectError, read};
+pub use write::Head;
+
+use crate::limit::{Access, AccessEntry, Change, Check, Expiry, Limiter, Meta, Verdict};
+use crate::rule::Rule;
+use std::ffi::CStr;
+
+macro_rules! newest_version {
+    () => {
+        2
+    };
+}
+
+/// The newest version of effects, which is the one that is written.
+pub const VERSION: u64 = newest_version!();
+/// The field of a head that names the newest version.
+const VERSION_FIELD: &str = concat!("v", newest_version!());
+
+/// An effect. The rules of a check or a refund lie beside it: the writer has their
+/// texts, the reader needs them parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect<'a> {
+    /// The time it was decided as of, Unix microseconds.
+    pub at_us: u64,
+    /// What happened to the key's expiry.
+    pub expiry: Expiry,
+    pub action: Action<'a>,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    Check {
+        recorded: Recorded,
+        cost: u32,
+        meta: Option<Meta<'a>>,
+    },
+    Refund {
+        units: u32,
+    },
+    Reset,
+    /// No `until_us` is a block without an end.
+    Block {
+        until_us: Option<u64>,
+        reason: &'a [u8],
+    },
+    /// No `until_us` is an exemption without an end.
+    Exempt {
+        until_us: Option<u64>,
+        reason: &'a [u8],
+    },
+    /// A block by a rule's `ban=`. Only a ban of version 1 lacks its length.
+    Ban {
+        until_us: Option<u64>,
+        length_us: Option<u64>,
+        reason: &'a [u8],
+    },
+    Unblock,
+    Unexempt,
+}
+
+/// What a check did: a [`Change`] that is not nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    Admitted,
+    Charged,
+    HistoryOnly(Verdict),
+}
+
+impl Recorded {
+    const fn of(change: Change) -> Option<Self> {
+        match change {
+            Change::Nothing => None,
+            Change::Admitted => Some(Self::Admitted),
+            Change::Charged => Some(Self::Charged),
+            Change::HistoryOnly(verdict) => Some(Self::HistoryOnly(verdict)),
+        }
+    }
+
+    const fn change(self) -> Change {
+        match self {
+            Self::Admitted => Change::Admitted,
+            Self::Charged => Change::Charged,
+            Self::HistoryOnly(verdict) => Change::HistoryOnly(verdict),
+        }
+    }
+}
+
+/// An action's word in the text of effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Check(Recorded),
+    Refund,
+    Reset,
+    Block,
+    Ban,
+    Exempt,
+    Unblock,
+    Unexempt,
+}
+
+impl Word {
+    const ALL: [Self; 12] = [
+        Self::Check(Recorded::Admitted),
+        Self::Check(Recorded::Charged),
+        Self::Check(Recorded::HistoryOnly(Verdict::Allowed)),
+        Self::Check(Recorded::HistoryOnly(Verdict::Limited)),
+        Self::Check(Recorded::HistoryOnly(Verdict::Blocked)),
+        Self::Refund,
+        Self::Reset,
+        Self::Block,
+        Self::Ban,
+        Self::Exempt,
+        Self::Unblock,
+        Self::Unexempt,
+    ];
+
+    fn read(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.text().as_bytes() == text)
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Check(Recorded::Admitted) => "admit",
+            Self::Check(Recorded::Charged) => "charge",
+            Self::Check(Recorded::HistoryOnly(Verdict::Allowed)) => "pass",
+            Self::Check(Recorded::HistoryOnly(Verdict::Limited)) => "deny",
+            Self::Check(Recorded::HistoryOnly(Verdict::Blocked)) => "refuse",
+            Self::Refund => "refund",
+            Self::Reset => "reset",
+            Self::Block => "block",
+            Self::Ban => "ban",
+            Self::Exempt => "exempt",
+            Self::Unblock => "unblock",
+            Self::Unexempt => "unexempt",
+        }
+    }
+}
+
+/// The keyspace event of a ban.
+pub const BAN_EVENT: &CStr = c"rl.ban";
+
+impl<'a> Action<'a> {
+    /// The action of a check, if it changed states or history.
+    #[inline]
+    #[must_use]
+    pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
+        let recorded = Recorded::of(change)?;
+        Some(Self::Check { recorded, cost: check.cost, meta: check.meta })
+    }
+
+    /// The action that gives a key this block, ban or exemption.
+    #[must_use]
+    pub fn set(access: &'a AccessEntry) -> Self {
+        let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
+        match (kind, ban_us) {
+            (Access::Block, None) => Self::Block { until_us, reason },
+            (Access::Block, length_us) => Self::Ban { until_us, length_us, reason },
+            (Access::Exempt, _) => Self::Exempt { until_us, reason },
+        }
+    }
+
+    /// The action that ends a block or an exemption.
+    #[must_use]
+    pub const fn lift(kind: Access) -> Self {
+        match kind {
+            Access::Block => Self::Unblock,
+            Access::Exempt => Self::Unexempt,
+        }
+    }
+
+    const fn word(&self) -> Word {
+        match self {
+            Self::Check { recorded, .. } => Word::Check(*recorded),
+            Self::Refund { .. } => Word::Refund,
+            Self::Reset => Word::Reset,
+            Self::Block { .. } => Word::Block,
+            Self::Exempt { .. } => Word::Exempt,
+            Self::Ban { .. } => Word::Ban,
+            Self::Unblock => Word::Unblock,
+            Self::Unexempt => Word::Unexempt,
+        }
+    }
+
+    /// The text that follows the head: a `META` or a reason.
+    #[inline]
+    #[must_use]
+    pub const fn text(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::Check { meta: Some(meta), .. } => Some(meta.text),
+            Self::Block { reason, .. } | Self::Exempt { reason, .. } | Self::Ban { reason, .. } => {
+                Some(reason)
+            }
+            Self::Check { meta: None, .. }
+            | Self::Refund { .. }
+            | Self::Reset
+            | Self::Unblock
+            | Self::Unexempt => None,
+        }
+    }
+
+    /// The keyspace event, on a primary and on its replicas.
+    #[must_use]
+    pub const fn event(&self) -> Option<&'static CStr> {
+        match self {
+            Self::Ban { .. } => Some(BAN_EVENT),
+            Self::Block { .. } => Some(c"rl.block"),
+            Self::Exempt { .. } => Some(c"rl.exempt"),
+            Self::Unblock => Some(c"rl.unblock"),
+            Self::Unexempt => Some(c"rl.unexempt"),
+            Self::Check { .. } | Self::Refund { .. } | Self::Reset => None,
+        }
+    }
+}
+
+impl Effect<'_> {
+    /// Does to a limiter what was done on the primary.
+    pub fn perform(&self, rules: &[Rule], limiter: &mut Limiter) {
+        let set = |kind, until_us, ban_us, reason: &[u8]| {
+            Some(AccessEntry { kind, until_us, ban_us, reason: reason.into() })
+        };
+        match self.action {
+            Action::Check { recorded, cost, meta } => {
+                let check = Check { rules, cost, now_us: self.at_us, meta };
+                limiter.record(&check, recorded.change());
+            }
+            Action::Refund { units } => {
+                limiter.refund(units, self.at_us, rules);
+            }
+            Action::Reset => {
+                limiter.reset(self.at_us);
+            }
+            Action::Block { until_us, reason } => {
+                limiter.set_access(set(Access::Block, until_us, None, reason));
+            }
+            Action::Exempt { until_us, reason } => {
+                limiter.set_access(set(Access::Exempt, until_us, None, reason));
+            }
+            Action::Ban { until_us, length_us, reason } => {
+                limiter.set_access(set(Access::Block, until_us, length_us, reason));
+            }
+            Action::Unblock | Action::Unexempt => limiter.set_access(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

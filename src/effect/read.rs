@@ -1,0 +1,222 @@
+//! Reading an effect of any version; `mod.rs` describes them.
+
+use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
+use crate::limit::{Expiry, Meta};
+use crate::parse::cursor::Cursor;
+use crate::parse::error::ParseError;
+use crate::parse::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
+use crate::parse::resolver::NoPolicies;
+use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The absolute expiry that Redis can take, in milliseconds.
+const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
+/// When a block can end: a ban set at the latest time lasts a period more.
+const END_US: RangeInclusive<u64> = 0..=MAX_TIME_US.saturating_add(MAX_PERIOD_US);
+/// How many checks a history can keep.
+const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
+/// How long a ban can be.
+const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
+/// What an effect that ends too early lacks.
+const FIELDS: &str = "time:expiry:word and the word's numbers";
+/// What an effect with too many fields should do instead.
+const NO_FIELD: &str = "the effect to end before it";
+
+/// The version of effects that name none.
+const UNVERSIONED: u64 = 1;
+
+/// Why an effect cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EffectError {
+    /// It has a version newer than [`VERSION`].
+    Newer {
+        version: u64,
+    },
+    UnknownWord {
+        given: Excerpt,
+    },
+    Parse(ParseError),
+}
+
+impl From<ParseError> for EffectError {
+    fn from(error: ParseError) -> Self {
+        Self::Parse(error)
+    }
+}
+
+impl fmt::Display for EffectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { version } => write!(
+                f,
+                "an effect of version {version} was written by a newer version of the module, \
+                 expected version {VERSION} or older; upgrade this server first"
+            ),
+            Self::UnknownWord { given } => {
+                write!(f, "effect is {given}, expected ")?;
+                let [first, middle @ .., last] = Word::ALL.map(Word::text);
+                f.write_str(first)?;
+                for word in middle {
+                    write!(f, ", {word}")?;
+                }
+                write!(f, " or {last}")
+            }
+            Self::Parse(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EffectError {}
+
+/// Reads the arguments of an `RL.APPLY` after its key. The rules of a check, of
+/// which there is at least one, or of a refund go to `rules`. The primary decided
+/// what its configuration allows, so only the text itself is tested here.
+///
+/// # Errors
+/// Whatever is wrong first, from left to right.
+pub fn read<'a>(
+    args: impl Iterator<Item = &'a [u8]>,
+    rules: &mut Vec<Rule>,
+) -> Result<Effect<'a>, EffectError> {
+    let mut args = Cursor::new(args);
+    rules.clear();
+    let mut effect = match args.peek() {
+        Some(first) if first.contains(&b':') || first.starts_with(b"v") => head(args.required()?)?,
+        _ => separate(&mut args)?,
+    };
+    match &mut effect.action {
+        Action::Check { meta, .. } => {
+            if let Some(meta) = meta {
+                meta.text = args.required()?;
+            }
+            rules_of(&mut args, None, &mut NoPolicies, rules)?;
+            if args.peek().is_none() {
+                require_rule(rules)?;
+            }
+        }
+        Action::Refund { .. } => {
+            rules_of(&mut args, None, &mut NoPolicies, rules)?;
+        }
+        Action::Block { reason, .. }
+        | Action::Exempt { reason, .. }
+        | Action::Ban { reason, .. } => *reason = args.required()?,
+        Action::Reset | Action::Unblock | Action::Unexempt => {}
+    }
+    args.finish(A_RULE)?;
+    Ok(effect)
+}
+
+/// Reads a head. The texts of its action are read later.
+fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
+    let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
+    let effect = fields_of_head(&mut fields).map_err(|error| match error {
+        EffectError::Parse(ParseError::Arity) => {
+            let given = Excerpt::new(given);
+            EffectError::Parse(ParseError::Word { what: "effect", given, expected: FIELDS })
+        }
+        error => error,
+    })?;
+    fields.finish(NO_FIELD)?;
+    Ok(effect)
+}
+
+fn fields_of_head<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<Effect<'a>, EffectError> {
+    let version = version(fields)?;
+    let at_us = fields.integer("time", TIME_US)?;
+    let expiry = expiry(fields)?;
+    let action = action(fields, version, |fields| fields.peek().is_some())?;
+    Ok(Effect { at_us, expiry, action })
+}
+
+/// The version that a head names.
+fn version<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<u64, EffectError> {
+    let Some(number) = fields.peek().and_then(|field| field.strip_prefix(b"v")) else {
+        return Ok(UNVERSIONED);
+    };
+    let given = fields.required()?;
+    match digits(number) {
+        Some(VERSION) => Ok(VERSION),
+        Some(version) if version > VERSION => Err(EffectError::Newer { version }),
+        _ => Err(EffectError::Parse(ParseError::Word {
+            what: "the version of an effect",
+            given: Excerpt::new(given),
+            expected: VERSION_FIELD,
+        })),
+    }
+}
+
+/// Reads an effect of version 1 whose numbers and word are an argument each. The
+/// texts of its action are read later.
+fn separate<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+) -> Result<Effect<'a>, EffectError> {
+    let at_us = args.integer("time", TIME_US)?;
+    let (expiry, action) = match args.peek().and_then(Word::read) {
+        Some(Word::Check(Recorded::Admitted | Recorded::Charged) | Word::Refund) => {
+            let action = action(args, UNVERSIONED, |_| false)?;
+            (expiry(args)?, action)
+        }
+        _ => (expiry(args)?, action(args, UNVERSIONED, |args| args.keyword("META"))?),
+    };
+    Ok(Effect { at_us, expiry, action })
+}
+
+/// Reads the word and its numbers. Each form says in another way whether `META` was
+/// given.
+fn action<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+    version: u64,
+    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
+) -> Result<Action<'a>, EffectError> {
+    let given = fields.required()?;
+    let word =
+        Word::read(given).ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
+    let reason = &b""[..];
+    Ok(match word {
+        Word::Check(recorded) => {
+            let cost = fields.integer("units", UNITS)?;
+            let meta = match has_meta(fields) {
+                true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
+                false => None,
+            };
+            Action::Check { recorded, cost, meta }
+        }
+        Word::Refund => Action::Refund { units: fields.integer("units", UNITS)? },
+        Word::Reset => Action::Reset,
+        Word::Block => Action::Block { until_us: end(fields)?, reason },
+        Word::Exempt => Action::Exempt { until_us: end(fields)?, reason },
+        Word::Ban => {
+            let until_us = end(fields)?;
+            let length_us = match version {
+                UNVERSIONED => None,
+                _ => Some(fields.integer("the length", LENGTH_US)?),
+            };
+            Action::Ban { until_us, length_us, reason }
+        }
+        Word::Unblock => Action::Unblock,
+        Word::Unexempt => Action::Unexempt,
+    })
+}
+
+fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<Expiry, ParseError> {
+    if fields.keyword("-1") {
+        return Ok(Expiry::Never);
+    }
+    Ok(match fields.integer("expiry", EXPIRY_MS)? {
+        0 => Expiry::Keep,
+        unix_ms => Expiry::At(unix_ms),
+    })
+}
+
+fn end<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<Option<u64>, ParseError> {
+    if fields.keyword("-1") { Ok(None) } else { fields.integer("the end", END_US).map(Some) }
+}

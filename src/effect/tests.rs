@@ -1,0 +1,326 @@
+use super::*;
+use crate::parse::rules_of_line;
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
+use proptest::prelude::*;
+
+fn words(line: &str) -> impl Iterator<Item = &[u8]> {
+    line.split_whitespace().map(str::as_bytes)
+}
+
+fn texts(rules: &[Rule]) -> String {
+    rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_action_is_read_and_written() {
+    let mut rules = Vec::new();
+    let check = |recorded, cost, meta| Action::Check { recorded, cost, meta };
+    let history_only = |verdict| Recorded::HistoryOnly(verdict);
+    let meta = Some(Meta { text: b"user:7", keep: 128 });
+    let reason = &b"why"[..];
+    for (line, expiry, action, read_rules) in [
+        ("v2:5:0:admit:2 20/m", Expiry::Keep, check(Recorded::Admitted, 2, None), "log:20/1m"),
+        ("v2:5:-1:charge:2 20/m", Expiry::Never, check(Recorded::Charged, 2, None), "log:20/1m"),
+        (
+            "v2:5:9:admit:2:128 user:7 20/m",
+            Expiry::At(9),
+            check(Recorded::Admitted, 2, meta),
+            "log:20/1m",
+        ),
+        (
+            "v2:5:9:deny:2:128 user:7 20/m 1/s",
+            Expiry::At(9),
+            check(history_only(Verdict::Limited), 2, meta),
+            "log:20/1m log:1/1s",
+        ),
+        (
+            "v2:5:9:pass:0:128 user:7 20/m",
+            Expiry::At(9),
+            check(history_only(Verdict::Allowed), 0, meta),
+            "log:20/1m",
+        ),
+        (
+            "v2:5:9:refuse:1:128 user:7 20/m",
+            Expiry::At(9),
+            check(history_only(Verdict::Blocked), 1, meta),
+            "log:20/1m",
+        ),
+        ("v2:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
+        ("v2:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
+        ("v2:5:99:block:77 why", Expiry::At(99), Action::Block { until_us: Some(77), reason }, ""),
+        ("v2:5:-1:block:-1 why", Expiry::Never, Action::Block { until_us: None, reason }, ""),
+        (
+            "v2:5:99:ban:77:9 why",
+            Expiry::At(99),
+            Action::Ban { until_us: Some(77), length_us: Some(9), reason },
+            "",
+        ),
+        (
+            "v2:5:99:exempt:77 why",
+            Expiry::At(99),
+            Action::Exempt { until_us: Some(77), reason },
+            "",
+        ),
+        ("v2:5:0:reset", Expiry::Keep, Action::Reset, ""),
+        ("v2:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
+        ("v2:5:0:unexempt", Expiry::Keep, Action::Unexempt, ""),
+        // A primary may allow more rules and longer logs than this server.
+        (
+            "v2:5:9:admit:2 5000000/m 1/s 2/s,name=a 3/h",
+            Expiry::At(9),
+            check(Recorded::Admitted, 2, None),
+            "log:5000000/1m log:1/1s log:2/1s,name=a log:3/1h",
+        ),
+    ] {
+        let effect = Effect { at_us: 5, expiry, action };
+        assert_eq!(read(words(line), &mut rules), Ok(effect), "{line}");
+        assert_eq!(texts(&rules), read_rules, "{line}");
+        let text = action.text().map(|text| format!(" {}", text.escape_ascii()));
+        let written = head(&effect) + &text.unwrap_or_default();
+        assert!(line.starts_with(&written), "{line} is written as {written}");
+    }
+}
+
+fn head(effect: &Effect<'_>) -> String {
+    String::from_utf8(Head::of(effect).text().to_vec()).unwrap()
+}
+
+#[test]
+fn the_longest_head_is_whole() {
+    for (action, end) in [
+        (
+            Action::Check {
+                recorded: Recorded::HistoryOnly(Verdict::Blocked),
+                cost: u32::MAX,
+                meta: Some(Meta { keep: u32::MAX, text: b"" }),
+            },
+            format!("refuse:{0}:{0}", u32::MAX),
+        ),
+        (
+            Action::Ban { until_us: Some(u64::MAX), length_us: Some(u64::MAX), reason: b"" },
+            format!("ban:{0}:{0}", u64::MAX),
+        ),
+        (Action::Unexempt, String::from("unexempt")),
+    ] {
+        let effect = Effect { at_us: u64::MAX, expiry: Expiry::At(u64::MAX), action };
+        assert_eq!(head(&effect), format!("v2:{}:{}:{end}", u64::MAX, i64::MAX));
+    }
+}
+
+/// Any action that is written, with rules that fit it.
+fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
+    const RULES: [&str; 8] = [
+        "20/m",
+        "window:9/h,res=60",
+        "fixed:5/d,align=first",
+        "fixed:3/month",
+        "bucket:100/s,burst=200",
+        "leaky:10/s,queue=5",
+        "1/s,count=all,ban=1h",
+        "7/h,shadow,name=x",
+    ];
+    let text = prop::sample::select(vec![
+        &b""[..],
+        b"why",
+        b"v2:1:0:reset",
+        b"\0:\r\n\xff",
+        b"20/m",
+        b"META",
+    ]);
+    let until_us = prop::option::of(0..=MAX_TIME_US + MAX_PERIOD_US);
+    let verdict = prop::sample::select(vec![Verdict::Allowed, Verdict::Limited, Verdict::Blocked]);
+    let recorded = prop_oneof![
+        Just(Recorded::Admitted),
+        Just(Recorded::Charged),
+        verdict.prop_map(Recorded::HistoryOnly),
+    ];
+    let meta =
+        prop::option::of((text.clone(), 1..=u32::MAX).prop_map(|(text, keep)| Meta { text, keep }));
+    let units = 0..=MAX_UNITS;
+    let rules = |count| prop::sample::subsequence(RULES.to_vec(), count);
+    let none = Just(Vec::new());
+    prop_oneof![
+        ((recorded, units.clone(), meta), rules(1..=RULES.len())).prop_map(
+            |((recorded, cost, meta), rules)| (Action::Check { recorded, cost, meta }, rules)
+        ),
+        (units, rules(0..=RULES.len()))
+            .prop_map(|(units, rules)| (Action::Refund { units }, rules)),
+        ((until_us.clone(), text.clone()), none.clone())
+            .prop_map(|((until_us, reason), none)| (Action::Block { until_us, reason }, none)),
+        ((until_us.clone(), text.clone()), none.clone())
+            .prop_map(|((until_us, reason), none)| (Action::Exempt { until_us, reason }, none)),
+        ((until_us, 0..=MAX_PERIOD_US, text), none.clone()).prop_map(
+            |((until_us, length_us, reason), none)| {
+                (Action::Ban { until_us, length_us: Some(length_us), reason }, none)
+            }
+        ),
+        (prop::sample::select(vec![Action::Reset, Action::Unblock, Action::Unexempt]), none),
+    ]
+}
+
+fn expiries() -> impl Strategy<Value = Expiry> {
+    prop_oneof![
+        Just(Expiry::Keep),
+        Just(Expiry::Never),
+        (1..=i64::MAX.unsigned_abs()).prop_map(Expiry::At),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_written_effect_is_read_back(
+        at_us in 0..=MAX_TIME_US,
+        expiry in expiries(),
+        (action, rule_texts) in actions(),
+    ) {
+        let effect = Effect { at_us, expiry, action };
+        let head = Head::of(&effect);
+        let rule_args = rule_texts.iter().map(|text| text.as_bytes());
+        let args = std::iter::once(head.text()).chain(action.text()).chain(rule_args);
+        let mut rules = Vec::new();
+        prop_assert_eq!(read(args, &mut rules), Ok(effect));
+        let written = if rule_texts.is_empty() { Vec::new() } else { rules_of_line(&rule_texts.join(" ")) };
+        prop_assert_eq!(rules, written);
+    }
+
+    #[test]
+    fn any_arguments_give_an_effect_or_a_printable_line(args in arguments()) {
+        if let Err(error) = read(args.iter().map(Vec::as_slice), &mut Vec::new()) {
+            let line = error.to_string();
+            prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
+        }
+    }
+}
+
+/// Arguments that begin like an effect now and then.
+fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let word = prop::sample::select(Word::ALL.map(Word::text).to_vec());
+    let argument = prop_oneof![
+        ("(v2:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,3}").prop_map(
+            |(version, at, expiry, word, numbers)| format!(
+                "{version}{at}:{expiry}:{word}{numbers}"
+            )
+            .into_bytes()
+        ),
+        word.prop_map(|word| word.as_bytes().to_vec()),
+        "META|v[0-9]{0,20}|-?[0-9]{1,20}".prop_map(String::into_bytes),
+        "(window:|fixed:)?[0-9]{1,4}/[0-9]{0,3}[smhd](,name=[a-c])?".prop_map(String::into_bytes),
+        any::<Vec<u8>>(),
+    ];
+    prop::collection::vec(argument, 0..8)
+}
+
+#[test]
+fn errors_name_what_was_given_and_expected() {
+    let mut rules = Vec::new();
+    for (line, error) in [
+        ("", "wrong number of arguments"),
+        ("5:0:admit:1", "wrong number of arguments"),
+        ("5:0:deny:1:5", "wrong number of arguments"),
+        ("5:0:deny:1:5 x", "wrong number of arguments"),
+        ("5:0:block:7", "wrong number of arguments"),
+        ("5", "wrong number of arguments"),
+        ("5 admit", "wrong number of arguments"),
+        ("5 0 admit", "wrong number of arguments"),
+        ("5:0", "effect is '5:0', expected time:expiry:word and the word's numbers"),
+        (
+            "5:0:admit 20/m",
+            "effect is '5:0:admit', expected time:expiry:word and the word's numbers",
+        ),
+        (
+            "5:0:refund 20/m",
+            "effect is '5:0:refund', expected time:expiry:word and the word's numbers",
+        ),
+        ("5:0:block x", "effect is '5:0:block', expected time:expiry:word and the word's numbers"),
+        ("5 0 admit 1", "wrong number of arguments"),
+        ("5 0 deny 1 META 5", "wrong number of arguments"),
+        ("5 0 deny 1 META 5 x", "wrong number of arguments"),
+        ("5 0 block 7", "wrong number of arguments"),
+        ("5 charge 1 x 20/m", "expiry is 'x', expected an integer 0..9223372036854775807"),
+        ("5 admit 1 0 META 5 x 20/m", "unexpected 'META', expected a rule such as 20/1m"),
+        ("5 deny 1 0 20/m", "expiry is 'deny', expected an integer 0..9223372036854775807"),
+        ("v1:5:0:admit:1 20/m", "the version of an effect is 'v1', expected v2"),
+        ("v:5:0:admit:1 20/m", "the version of an effect is 'v', expected v2"),
+        ("V2:5:0:admit:1 20/m", "time is 'V2', expected an integer 0..253402300799999999"),
+        (
+            "v2:5:0:ban:7 why",
+            "effect is 'v2:5:0:ban:7', expected time:expiry:word and the word's numbers",
+        ),
+        ("v2:5:0:ban:7:x why", "the length is 'x', expected an integer 0..31622400000000"),
+        ("v2:5:0:block:7:8 why", "unexpected '8', expected the effect to end before it"),
+        ("5:0:ban:7:8 why", "unexpected '8', expected the effect to end before it"),
+        ("x:0:admit:1 20/m", "time is 'x', expected an integer 0..253402300799999999"),
+        (":0:admit:1 20/m", "time is '', expected an integer 0..253402300799999999"),
+        ("5::admit:1 20/m", "expiry is '', expected an integer 0..9223372036854775807"),
+        (
+            "5:0:ADMIT:1 20/m",
+            "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, refund, reset, block, \
+             ban, exempt, unblock or unexempt",
+        ),
+        ("5:0:admit:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
+        ("5:0:refund:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
+        ("5:-2:admit:1 20/m", "expiry is '-2', expected an integer 0..9223372036854775807"),
+        ("5:0:admit:1:0 x 20/m", "keep is '0', expected an integer 1..4294967295"),
+        ("5:0:admit:1: x 20/m", "keep is '', expected an integer 1..4294967295"),
+        ("5:0:block:-2 x", "the end is '-2', expected an integer 0..253433923199999999"),
+        ("5:0:admit:1:5:6 x 20/m", "unexpected '6', expected the effect to end before it"),
+        ("5:0:refund:1:5 20/m", "unexpected '5', expected the effect to end before it"),
+        ("5:0:block:7:why", "unexpected 'why', expected the effect to end before it"),
+        ("5:0:reset:1", "unexpected '1', expected the effect to end before it"),
+        ("5:0:unblock:", "unexpected '', expected the effect to end before it"),
+        ("5:0:admit:1 20/m x", "unexpected 'x', expected a rule such as 20/1m"),
+        ("5:0:admit:1 x", "unexpected 'x', expected a rule such as 20/1m"),
+        ("5:0:admit:1 META 5 x 20/m", "unexpected 'META', expected a rule such as 20/1m"),
+        ("5:0:unblock 20/m", "unexpected '20/m', expected a rule such as 20/1m"),
+        ("5:0:admit:1 @x", "rule '@x': unknown policy, expected one that RL.POLICY LIST shows"),
+    ] {
+        let error_given = read(words(line), &mut rules);
+        assert_eq!(error_given.expect_err(line).to_string(), error, "{line}");
+    }
+}
+
+/// The effect of a line, and its rules.
+fn effect_of(line: &str) -> (Effect<'_>, String) {
+    let mut rules = Vec::new();
+    let effect = read(words(line), &mut rules).unwrap_or_else(|error| panic!("{line}: {error}"));
+    (effect, texts(&rules))
+}
+
+#[test]
+fn every_form_of_version_1_is_read_as_version_2_says_it() {
+    for (newest, older) in [
+        ("v2:5:9:admit:2 20/m 1/s", &["5:9:admit:2 20/m 1/s", "5 9 admit 2 20/m 1/s"][..]),
+        ("v2:5:9:admit:2 20/m 1/s", &["5 admit 2 9 20/m 1/s"]),
+        ("v2:5:-1:charge:2 20/m", &["5:-1:charge:2 20/m", "5 -1 charge 2 20/m"]),
+        ("v2:5:-1:charge:2 20/m", &["5 charge 2 -1 20/m"]),
+        ("v2:5:0:refund:2", &["5:0:refund:2", "5 0 refund 2", "5 refund 2 0"]),
+        ("v2:5:0:refund:2 20/m", &["5:0:refund:2 20/m", "5 0 refund 2 20/m", "5 refund 2 0 20/m"]),
+        ("v2:5:9:deny:2:8 who 20/m", &["5:9:deny:2:8 who 20/m", "5 9 deny 2 META 8 who 20/m"]),
+        ("v2:5:9:block:7 why", &["5:9:block:7 why", "5 9 block 7 why"]),
+        ("v2:5:-1:exempt:-1 why", &["5:-1:exempt:-1 why", "5 -1 exempt -1 why"]),
+        ("v2:5:0:reset", &["5:0:reset", "5 0 reset"]),
+        ("v2:5:0:unblock", &["5:0:unblock", "5 0 unblock"]),
+    ] {
+        for line in older {
+            assert_eq!(effect_of(line), effect_of(newest), "{line}");
+        }
+    }
+    let ban = Action::Ban { until_us: Some(7), length_us: None, reason: b"why" };
+    for line in ["5:9:ban:7 why", "5 9 ban 7 why"] {
+        assert_eq!(effect_of(line).0.action, ban, "{line}");
+    }
+}
+
+#[test]
+fn an_effect_of_a_newer_version_is_refused_with_the_remedy() {
+    for line in ["v3:5:0:admit:2 20/m", "v3:nothing:known", "v3 x", "v3", "v18446744073709551615:"]
+    {
+        let error = read(words(line), &mut Vec::new()).expect_err(line);
+        let version = line[1..].split([':', ' ']).next().expect("a version");
+        let expected = format!(
+            "an effect of version {version} was written by a newer version of the module, \
+             expected version 2 or older; upgrade this server first"
+        );
+        assert_eq!(error.to_string(), expected, "{line}");
+    }
+}

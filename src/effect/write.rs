@@ -1,0 +1,84 @@
+//! The head of an effect: its version, time, expiry, word and numbers, which are
+//! one argument.
+//!
+//! ```text
+//! v2:1700000000000000:1700000060000:admit:1
+//! ```
+
+use super::{Action, Effect, VERSION_FIELD};
+use crate::limit::Expiry;
+
+/// A head's text, in place.
+#[derive(Debug)]
+pub struct Head {
+    text: [u8; Self::ROOM],
+    len: usize,
+}
+
+impl Head {
+    /// The version, a word, and four numbers of at most 20 characters, each with
+    /// a colon.
+    const ROOM: usize = 99;
+
+    #[must_use]
+    pub fn of(effect: &Effect<'_>) -> Self {
+        let mut head = Self { text: [0; Self::ROOM], len: 0 };
+        head.field(VERSION_FIELD);
+        head.number(effect.at_us);
+        head.number(expiry_ms(effect.expiry));
+        head.field(effect.action.word().text());
+        match effect.action {
+            Action::Check { cost, meta, .. } => {
+                head.number(cost);
+                if let Some(meta) = meta {
+                    head.number(meta.keep);
+                }
+            }
+            Action::Refund { units } => head.number(units),
+            Action::Block { until_us, .. } | Action::Exempt { until_us, .. } => head.end(until_us),
+            Action::Ban { until_us, length_us, .. } => {
+                head.end(until_us);
+                if let Some(length_us) = length_us {
+                    head.number(length_us);
+                }
+            }
+            Action::Reset | Action::Unblock | Action::Unexempt => {}
+        }
+        head
+    }
+
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        // Without the last colon.
+        self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()
+    }
+
+    /// When a block or an exemption ends; -1 if it does not.
+    fn end(&mut self, until_us: Option<u64>) {
+        match until_us {
+            Some(until_us) => self.number(until_us),
+            None => self.field("-1"),
+        }
+    }
+
+    fn number(&mut self, number: impl itoa::Integer) {
+        self.field(itoa::Buffer::new().format(number));
+    }
+
+    fn field(&mut self, text: &str) {
+        let end = self.len.saturating_add(text.len());
+        if let Some([field @ .., colon]) = self.text.get_mut(self.len..=end) {
+            field.copy_from_slice(text.as_bytes());
+            *colon = b':';
+            self.len = end.saturating_add(1);
+        }
+    }
+}
+
+fn expiry_ms(expiry: Expiry) -> i64 {
+    match expiry {
+        Expiry::Keep => 0,
+        Expiry::At(unix_ms) => i64::try_from(unix_ms).unwrap_or(i64::MAX),
+        Expiry::Never => -1,
+    }
+}
