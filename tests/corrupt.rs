@@ -14,6 +14,7 @@ use dump::{Dump, assert_calm, length, lies, unpacked};
 use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use redis_ratelimit::limit::{Change, Check, Limiter, encode};
+use redis_ratelimit::rule::Rule;
 use server::{Builder, Server};
 use values::{EVERY_RULE, values, words};
 

@@ -58,7 +58,7 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
 /// Ends a block or an exemption that is in force, and nothing else.
 fn lift(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let name = call.key_name()?;
-    parse::nothing(call.after_key().bytes())?;
+    parse::no_arguments(call.after_key().bytes())?;
     let now_us = clock::now_us();
 
     let mut key = call.open_write(name, &LIMITER)?;

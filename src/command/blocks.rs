@@ -19,7 +19,7 @@ struct Row {
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
 pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
-    let request = parse::scan(call.args().from(1).bytes())?;
+    let request = parse::blocks(call.args().from(1).bytes())?;
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
     let now_us = clock::now_us();
 

@@ -11,7 +11,7 @@ use crate::{newer, parse};
 pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
     let name = call.key_name()?;
-    parse::nothing(call.after_key().bytes())?;
+    parse::no_arguments(call.after_key().bytes())?;
     let mut key = call.open_shown(name, &LIMITER)?;
     let bytes = key.as_mut().map_or(0, datatype::bytes);
     let Some((key, limiter)) = key.as_ref().and_then(|key| key.value().map(|value| (key, value)))

@@ -20,7 +20,7 @@ use crate::{config, metrics, parse};
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let args = call.args().from(1).bytes();
-        let request = parse::many(args, &config::limits(), resolver, rules)?;
+        let request = parse::mcheck(args, &config::limits(), resolver, rules)?;
         let names = call.args().from(2).first(request.keys);
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);

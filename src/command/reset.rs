@@ -9,7 +9,7 @@ use crate::server::{Args, Call, CommandError, clock};
 /// `RL.RESET key`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let name = call.key_name()?;
-    parse::nothing(call.after_key().bytes())?;
+    parse::no_arguments(call.after_key().bytes())?;
     let now_us = clock::now_us();
 
     let mut key = call.open_write(name, &LIMITER)?;

@@ -3,9 +3,9 @@
 use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{Expiry, Meta};
 use crate::parse::cursor::Cursor;
-use crate::parse::error::ParseError;
-use crate::parse::request::{A_RULE, TIME_US, UNITS, require_rule, rules_of};
-use crate::parse::resolver::NoPolicies;
+use crate::parse::options::{TIME_US, UNITS};
+use crate::parse::rules::{A_RULE, require_rule, rules as rules_of};
+use crate::parse::{NoPolicies, ParseError};
 use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -6,19 +6,21 @@
 
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::request::{Limits, once, text};
+use super::limits::Limits;
+use super::options::{once, text};
 use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 
 /// When a block or an exemption ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
     Never,
-    /// So many microseconds from now.
+    /// This many microseconds from now.
     In(u64),
     /// At this time, Unix microseconds.
     At(u64),
 }
 
+/// An `RL.BLOCK` or an `RL.EXEMPT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessRequest<'a> {
     pub ends: Ends,
@@ -26,9 +28,6 @@ pub struct AccessRequest<'a> {
 }
 
 /// The request of an `RL.BLOCK` or an `RL.EXEMPT`.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right.
 pub fn access<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
@@ -50,7 +49,7 @@ pub fn access<'a>(
                 span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
             })?;
         } else if args.keyword("REASON") {
-            once(&mut reason, "REASON", || text(&mut args, "REASON", limits))?;
+            once(&mut reason, "REASON", || short_text(&mut args, "REASON", limits))?;
         } else {
             break;
         }
@@ -59,9 +58,23 @@ pub fn access<'a>(
     Ok(AccessRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
 }
 
+/// What errors call the options of which one may be given.
 const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
-/// The time behind an option, at least 1 of its unit, in microseconds.
+/// The text that follows an option's name, of at most `max-meta` bytes.
+fn short_text<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+    limits: &Limits,
+) -> Result<&'a [u8], ParseError> {
+    let text = text(args, option)?;
+    if text.len() > limits.max_meta {
+        return Err(ParseError::LongText { option, bytes: text.len(), max: limits.max_meta });
+    }
+    Ok(text)
+}
+
+/// The time that follows an option's name, at least 1 of its unit, in microseconds.
 fn time<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     option: &'static str,
@@ -84,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_say_when() {
+    fn every_option_for_the_end_is_read() {
         for (args, ends, reason) in [
             ("", Ends::Never, ""),
             ("EX 5", Ends::In(5_000_000), ""),
@@ -102,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_what_was_given_and_expected() {
         for (args, error) in [
             ("EX", "EX has no value, expected an integer 1..253402300799"),
             ("EX 0", "EX is '0', expected an integer 1..253402300799"),

@@ -1,59 +1,59 @@
-//! A cursor over a command's arguments: one argument is in sight, and is taken
-//! by whoever knows what to do with it.
+//! A cursor over a command's arguments: a parser sees the next argument, and
+//! takes it if it can read it.
 
 use super::error::ParseError;
 use crate::rule::{Excerpt, digits};
 use std::ops::RangeInclusive;
 
-/// Arguments not yet taken, the first of them in sight.
+/// The arguments not yet taken.
 pub struct Cursor<'a, I> {
-    sight: Option<&'a [u8]>,
+    next: Option<&'a [u8]>,
     rest: I,
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     pub fn new(mut args: I) -> Self {
-        Self { sight: args.next(), rest: args }
+        Self { next: args.next(), rest: args }
     }
 
-    /// The argument in sight, left where it is.
+    /// The next argument, without taking it.
     #[must_use]
     pub fn peek(&self) -> Option<&'a [u8]> {
-        self.sight
+        self.next
     }
 
-    /// Takes the argument in sight.
+    /// Takes the next argument.
     pub fn take(&mut self) -> Option<&'a [u8]> {
-        let taken = self.sight;
+        let taken = self.next;
         if taken.is_some() {
-            self.sight = self.rest.next();
+            self.next = self.rest.next();
         }
         taken
     }
 
-    /// Takes the argument in sight if it is this word, in whatever case.
-    pub fn keyword(&mut self, word: &str) -> bool {
-        let found = self.sight.is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    /// Takes the next argument if it is this keyword, in upper or lower case.
+    pub fn keyword(&mut self, keyword: &str) -> bool {
+        let found = self.next.is_some_and(|arg| arg.eq_ignore_ascii_case(keyword.as_bytes()));
         if found {
-            self.sight = self.rest.next();
+            self.next = self.rest.next();
         }
         found
     }
 
-    /// Takes an argument the command cannot do without.
+    /// Takes an argument that the command requires.
     ///
     /// # Errors
-    /// [`ParseError::Arity`] if there is none.
+    /// [`ParseError::Arity`] if no argument is left.
     pub fn required(&mut self) -> Result<&'a [u8], ParseError> {
         let Some(arg) = self.take() else { return Err(ParseError::Arity) };
         Ok(arg)
     }
 
-    /// Takes an integer the command cannot do without.
+    /// Takes an integer that the command requires.
     ///
     /// # Errors
-    /// [`ParseError::Arity`] if there is none, [`ParseError::Number`] if it is
-    /// no integer within bounds.
+    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Number`] if it
+    /// is no integer within bounds.
     #[inline]
     pub fn integer<T: TryFrom<u64>>(
         &mut self,
@@ -63,11 +63,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         integer(self.required()?, what, bounds)
     }
 
-    /// Takes the integer that follows an option's word.
+    /// Takes the integer that follows an option's name.
     ///
     /// # Errors
-    /// [`ParseError::NoValue`] if there is none, [`ParseError::Number`] if it
-    /// is no integer within bounds.
+    /// [`ParseError::NoValue`] if no argument is left, [`ParseError::Number`] if
+    /// it is no integer within bounds.
     pub fn value<T: TryFrom<u64>>(
         &mut self,
         option: &'static str,
@@ -79,17 +79,21 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         }
     }
 
-    /// The check that nothing is left over.
+    /// Tests that no argument is left.
     ///
     /// # Errors
-    /// [`ParseError::Unexpected`] naming what is, and what could have stood in
-    /// its place.
+    /// [`ParseError::Unexpected`], with the argument and what was expected.
     pub fn finish(self, expected: &'static str) -> Result<(), ParseError> {
-        match self.sight {
+        match self.next {
             None => Ok(()),
             Some(arg) => Err(ParseError::Unexpected { given: Excerpt::new(arg), expected }),
         }
     }
+}
+
+/// Tests that a command without arguments was given none.
+pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Result<(), ParseError> {
+    if args.next().is_some() { Err(ParseError::Arity) } else { Ok(()) }
 }
 
 #[inline]
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn words_match_in_any_case_and_only_whole() {
+    fn keywords_match_whole_and_in_any_case() {
         let mut args = cursor(&["fUlL", "FULLY", "x"]);
         assert!(!args.keyword("COST"));
         assert!(args.keyword("FULL"));
@@ -150,11 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_may_be_left_over() {
+    fn no_argument_may_be_left() {
         let mut args = cursor(&["a", "b"]);
         args.take();
         let error = args.finish("the end").unwrap_err();
         assert_eq!(error.to_string(), "unexpected 'b', expected the end");
         assert_eq!(cursor(&[]).finish("the end"), Ok(()));
+        assert_eq!(no_arguments(std::iter::empty()), Ok(()));
+        assert_eq!(no_arguments([&b"x"[..]].into_iter()), Err(ParseError::Arity));
     }
 }

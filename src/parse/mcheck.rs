@@ -5,12 +5,14 @@
 //!           [NEXT rule [rule ...]] ...
 //! ```
 //!
-//! One group of rules for all keys, or one a key, in their order.
+//! One group of rules for all keys, or one group a key, in the order of the keys.
 
+use super::check::{CheckRequest, expected, options};
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::request::{CheckRequest, Limits, expected, more_rules_of, options};
+use super::limits::Limits;
 use super::resolver::RuleResolver;
+use super::rules::one_key;
 use crate::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
@@ -21,41 +23,38 @@ const KEYS: RangeInclusive<u64> = 1..=64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MCheckRequest<'a> {
     pub keys: usize,
-    /// What is asked of each of them.
+    /// What is asked of each key.
     pub check: CheckRequest<'a>,
-    /// One for all keys, or one a key.
+    /// One for all keys, or one a key in their order.
     pub groups: Vec<Group>,
 }
 
-/// Rules that belong together.
+/// Rules that are asked of the same keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Which of the rules read.
+    /// Positions among the rules read.
     pub rules: Range<usize>,
-    /// Which of the arguments that are rules, `NEXT` counted in.
+    /// Positions among the arguments from the first rule on, `NEXT` included.
     pub args: Range<usize>,
 }
 
-/// The request of an `RL.MCHECK`, the number of its keys first.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right; that the keys are as many as
-/// the groups is looked at last.
-pub fn many<'a>(
+/// The request of an `RL.MCHECK`, the number of its keys first. That there are as
+/// many groups of rules as keys is tested last.
+pub fn mcheck<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-    known: &mut impl RuleResolver,
+    resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<MCheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
     rules.clear();
     let keys: usize = args.integer("numkeys", KEYS)?;
-    each_once((0..keys).map(|_| args.required()).collect::<Result<_, _>>()?)?;
+    require_different((0..keys).map(|_| args.required()).collect::<Result<_, _>>()?)?;
     let mut check = options(&mut args, limits, true)?;
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = more_rules_of(&mut args, Some(limits), known, rules)?;
+        let taken = one_key(&mut args, Some(limits), resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;
@@ -74,9 +73,10 @@ pub fn many<'a>(
     Ok(MCheckRequest { keys, check, groups })
 }
 
+/// What errors expect after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
-fn each_once(mut keys: Vec<&[u8]>) -> Result<(), ParseError> {
+fn require_different(mut keys: Vec<&[u8]>) -> Result<(), ParseError> {
     keys.sort_unstable();
     match keys.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
         Some(pair) => Err(ParseError::SameKey {
@@ -96,7 +96,7 @@ mod tests {
     fn read(line: &str) -> Result<(MCheckRequest<'_>, String), String> {
         let mut rules = Vec::new();
         let args = line.split_whitespace().map(str::as_bytes);
-        let request = many(args, &LIMITS, &mut NoPolicies, &mut rules);
+        let request = mcheck(args, &LIMITS, &mut NoPolicies, &mut rules);
         let request = request.map_err(|error| error.to_string())?;
         let text = |group: &Group| {
             let texts = rules[group.rules.clone()].iter().map(Rule::to_string);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_share_rules_or_have_their_own() {
+    fn keys_share_a_group_or_have_one_each() {
         for (line, keys, args, texts) in [
             ("1 a 20/m", 1, "0..1", "log:20/1m"),
             ("2 a b 20/m 1/s", 2, "0..2", "log:20/1m log:1/1s"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_what_was_given_and_expected() {
         for (line, error) in [
             ("", "wrong number of arguments"),
             ("x a 20/m", "numkeys is 'x', expected an integer 1..64"),

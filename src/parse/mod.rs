@@ -1,36 +1,53 @@
-//! Arguments to typed requests.
+//! Arguments to typed requests: a file a command, by the same name as in
+//! `command/`.
 //!
 //! ```text
-//! [&[u8]] --cursor--> words, integers --request--> CheckRequest ...
-//!                      rule text -------rule-----> RuleSpec -> Rule
+//! [&[u8]] --cursor--> arguments, integers --check, refund, ...--> CheckRequest, ...
+//!                     rule text --resolver, rules--> Rule         tested against Limits
 //! ```
 //!
-//! Bytes are borrowed, never copied, and nothing is allocated while all is
-//! well: rules go to a `Vec` the caller reuses. Parsing is total: any bytes
-//! give a request or a [`ParseError`] that says what was given and what was
-//! expected, in one line fit for a RESP error. It opens no key and knows no
-//! server; what a rule may be in itself is [`crate::rule`]'s business,
-//! what the server's configuration lets it be is [`Limits`]' here.
+//! Bytes are borrowed, never copied, and a request that can be read allocates
+//! nothing: rules go to a `Vec` that the caller reuses. A parser clears it first,
+//! and it means something only if the parser returns `Ok`.
+//!
+//! Parsing is total: any bytes give a request or a [`ParseError`], in one line
+//! fit for a RESP error. The error is about the first wrong argument, from left
+//! to right, and says what was given and what was expected. Parsing opens no key
+//! and knows no server: [`crate::rule`] says what a rule may be, and [`Limits`]
+//! what the settings let it be.
 
-pub mod access;
+mod access;
+mod blocks;
+mod check;
 pub mod cursor;
 pub mod direct_mapped;
-pub mod error;
-pub mod look;
-pub mod mcheck;
-pub mod policy;
-pub mod request;
-pub mod resolver;
-pub mod throttle;
+mod error;
+mod explain;
+mod limits;
+mod log;
+mod mcheck;
+pub mod options;
+mod policy;
+mod refund;
+mod resolver;
+pub mod rules;
+mod throttle;
+mod top;
 
 pub use access::{AccessRequest, Ends, access};
+pub use blocks::{BlocksRequest, blocks};
+pub use check::{CheckRequest, check, peek};
+pub use cursor::no_arguments;
 pub use error::{ParseError, RuleArgError};
-pub use look::{ScanRequest, TopRequest, log, nothing, scan, top};
-pub use mcheck::{Group, MCheckRequest, many};
+pub use explain::explain;
+pub use limits::Limits;
+pub use log::log;
+pub use mcheck::{Group, MCheckRequest, mcheck};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
-pub use request::{CheckRequest, Limits, RefundRequest, check, explain, peek, refund};
+pub use refund::{RefundRequest, refund};
 pub use resolver::{Memo, NoPolicies, RuleResolver};
 pub use throttle::{Buckets, Quantity, ThrottleRequest, throttle};
+pub use top::{TopRequest, top};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(test)]
@@ -39,3 +56,31 @@ pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut NoPolicies, &mut rules).unwrap();
     rules
 }
+
+/// Arguments for the tests of this layer, and what they give.
+#[cfg(test)]
+mod test_lines {
+    use super::Limits;
+    use crate::rule::Rule;
+
+    pub const LIMITS: Limits = Limits {
+        max_rules: 3,
+        max_log_entries: 1000,
+        allow_at: true,
+        max_meta: 8,
+        log_entries: 128,
+    };
+    pub const UNTIMED: Limits = Limits { allow_at: false, ..LIMITS };
+
+    /// The words of a line as arguments; `''` is an empty one.
+    pub fn args(line: &str) -> impl Iterator<Item = &[u8]> {
+        line.split_whitespace().map(|word| if word == "''" { b"" } else { word.as_bytes() })
+    }
+
+    pub fn texts_of(rules: &[Rule]) -> String {
+        rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests;

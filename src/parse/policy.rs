@@ -7,7 +7,7 @@
 //! RL.POLICY LIST
 //! RL.POLICY HELP
 //!
-//! name=rule[;rule ...]     as an argument of loadmodule, and a line of what is saved
+//! name=rule[;rule ...]     in an argument of loadmodule, and in saved policies
 //! ```
 //!
 //! A name is 1 to 32 of `A-Z a-z 0-9 _ . -`. A `@name` stands for its rules,
@@ -15,14 +15,15 @@
 
 use super::cursor::Cursor;
 use super::error::{ParseError, RuleArgError};
-use super::request::{A_RULE, Limits, require_rule, rules_of};
+use super::limits::Limits;
 use super::resolver::RuleResolver;
+use super::rules::{self, A_RULE, require_rule};
 use crate::rule::{Excerpt, Name, Rule, looks_like_rule};
 
-/// No setting lets a policy have more.
+/// The most rules of a policy, whatever the settings.
 pub const MOST_RULES: usize = 1_000;
 
-/// None may be named: these are the rules of one.
+/// Resolves the rules of a policy, which may not name another.
 #[derive(Clone, Copy, Debug)]
 struct WithinPolicy;
 
@@ -32,7 +33,7 @@ impl RuleResolver for WithinPolicy {
     }
 }
 
-/// What an `RL.POLICY` asks for.
+/// An `RL.POLICY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyRequest {
     Set(Name),
@@ -42,22 +43,19 @@ pub enum PolicyRequest {
     Help,
 }
 
-/// The request of an `RL.POLICY`, its subcommand first. Without limits any
-/// rules will do: they were judged elsewhere.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right.
+/// The request of an `RL.POLICY`, its subcommand first. Without limits any rules
+/// pass: the primary has tested them.
 pub fn policy<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: Option<&Limits>,
     rules: &mut Vec<Rule>,
 ) -> Result<PolicyRequest, ParseError> {
     let mut args = Cursor::new(args);
-    let word = args.required()?;
-    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let subcommand = args.required()?;
+    let is = |name: &str| subcommand.eq_ignore_ascii_case(name.as_bytes());
     let request = if is("SET") {
         let name = name(args.required()?)?;
-        rules_of(&mut args, limits, &mut WithinPolicy, rules)?;
+        rules::rules(&mut args, limits, &mut WithinPolicy, rules)?;
         args.finish(A_RULE)?;
         require_rule(rules)?;
         return Ok(PolicyRequest::Set(name));
@@ -72,7 +70,7 @@ pub fn policy<'a>(
     } else {
         return Err(ParseError::Word {
             what: "subcommand",
-            given: Excerpt::new(word),
+            given: Excerpt::new(subcommand),
             expected: "SET, GET, DEL, LIST or HELP",
         });
     };
@@ -82,10 +80,8 @@ pub fn policy<'a>(
     }
 }
 
-/// A policy in one word, `name=rule[;rule ...]`.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right.
+/// The policy that one argument writes, `name=rule[;rule ...]`. Without limits
+/// any rules pass, since the settings may have changed since they were saved.
 pub fn written_policy(
     text: &[u8],
     limits: Option<&Limits>,
@@ -95,25 +91,25 @@ pub fn written_policy(
     let (name_text, list) = text.split_at_checked(middle).unwrap_or_default();
     let name = name(name_text)?;
     let list = list.strip_prefix(b"=").unwrap_or_default();
-    let words = list.split(|&byte| byte == b';');
-    if let Some(word) = words.clone().find(|word| !word.starts_with(b"@") && !looks_like_rule(word))
+    let texts = list.split(|&byte| byte == b';');
+    if let Some(text) = texts.clone().find(|text| !text.starts_with(b"@") && !looks_like_rule(text))
     {
-        return Err(ParseError::Unexpected { given: Excerpt::new(word), expected: A_RULE });
+        return Err(ParseError::Unexpected { given: Excerpt::new(text), expected: A_RULE });
     }
-    if let Some(word) = words.clone().nth(MOST_RULES) {
-        let given = Excerpt::new(word);
+    if let Some(text) = texts.clone().nth(MOST_RULES) {
+        let given = Excerpt::new(text);
         return Err(ParseError::TooManyRules { given, max: MOST_RULES });
     }
-    rules_of(&mut Cursor::new(words), limits, &mut WithinPolicy, rules)?;
+    rules::rules(&mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
     if limits.is_none() {
-        each_its_own(rules)?;
+        require_different(rules)?;
     }
     Ok(name)
 }
 
-/// Whether no two are the same. Who reads without limits does not ask: what was
-/// saved may be damaged all the same.
-fn each_its_own(rules: &[Rule]) -> Result<(), ParseError> {
+/// Tests that no two rules have the same identity. Reading without limits skips
+/// this test, but saved policies may be damaged.
+fn require_different(rules: &[Rule]) -> Result<(), ParseError> {
     for (index, rule) in rules.iter().enumerate() {
         if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
             let error = RuleArgError::same_identity(other);
@@ -134,19 +130,10 @@ fn name(text: &[u8]) -> Result<Name, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LIMITS: Limits = Limits { max_rules: 3, max_log_entries: 1000, ..Limits::ANY };
-
-    fn texts(rules: &[Rule]) -> String {
-        rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(" ")
-    }
-
-    fn words(line: &str) -> impl Iterator<Item = &[u8]> {
-        line.split_whitespace().map(str::as_bytes)
-    }
+    use crate::parse::test_lines::*;
 
     #[test]
-    fn policies_are_asked_for() {
+    fn subcommands_are_read() {
         let free = Name::new(b"free").unwrap();
         for (line, request, read) in [
             ("SET free 20/m bucket:5/s", PolicyRequest::Set(free), "log:20/1m bucket:5/1s"),
@@ -157,13 +144,13 @@ mod tests {
             ("HELP", PolicyRequest::Help, ""),
         ] {
             let mut rules = Vec::new();
-            assert_eq!(policy(words(line), Some(&LIMITS), &mut rules), Ok(request), "{line}");
-            assert_eq!(texts(&rules), read, "{line}");
+            assert_eq!(policy(args(line), Some(&LIMITS), &mut rules), Ok(request), "{line}");
+            assert_eq!(texts_of(&rules), read, "{line}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_what_was_given_and_expected() {
         const NAME: &str = "expected 1 to 32 of A-Z a-z 0-9 _ . -";
         for (line, error) in [
             ("", "wrong number of arguments"),
@@ -185,22 +172,22 @@ mod tests {
             ("GET free x", "wrong number of arguments"),
             ("LIST x", "wrong number of arguments"),
         ] {
-            let given = policy(words(line), Some(&LIMITS), &mut Vec::new());
+            let given = policy(args(line), Some(&LIMITS), &mut Vec::new());
             assert_eq!(given.unwrap_err().to_string(), error, "{line}");
         }
-        assert!(policy(words("SET free 1/s 2/m 3/h 4/d"), None, &mut Vec::new()).is_ok());
+        assert!(policy(args("SET free 1/s 2/m 3/h 4/d"), None, &mut Vec::new()).is_ok());
     }
 
     #[test]
-    fn a_policy_can_be_one_word() {
+    fn policies_in_one_argument_are_read() {
         let mut rules = Vec::new();
         let name =
             written_policy(b"free=20/m,name=a;bucket:5/s,burst=9", Some(&LIMITS), &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
-        assert_eq!(texts(&rules), "log:20/1m,name=a bucket:5/1s,burst=9");
+        assert_eq!(texts_of(&rules), "log:20/1m,name=a bucket:5/1s,burst=9");
         let name = written_policy(b"free=100/minute;bucket:5/2hours", Some(&LIMITS), &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
-        assert_eq!(texts(&rules), "log:100/1m bucket:5/2h");
+        assert_eq!(texts_of(&rules), "log:100/1m bucket:5/2h");
         for (text, error) in [
             ("", "the policy's name is '', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
             ("free", "unexpected '', expected a rule such as 20/1m"),

@@ -6,20 +6,20 @@
 //! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
 //! ```
 //!
-//! The name is why the state outlives a change of the period, as redis-cell's
-//! does: to it, all calls of a key are about one bucket. A negative quantity
-//! gives units back, which redis-cell does not document, but did.
+//! The name lets the state outlive a change of the period, as in redis-cell, where
+//! all calls of a key use one bucket. A negative quantity gives units back:
+//! redis-cell does so without documenting it.
 
 use super::cursor::Cursor;
 use super::direct_mapped::{DirectMapped, slot_of};
 use super::error::ParseError;
-use super::request::UNITS;
+use super::options::UNITS;
 use crate::rule::{
     Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
 };
 use std::ops::RangeInclusive;
 
-/// One less than the capacity.
+/// The capacity less one.
 const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
@@ -27,25 +27,23 @@ const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 /// What is asked of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// 0 ..= [`MAX_UNITS`] units, if there are as many.
+    /// 0 ..= [`MAX_UNITS`] units, if the bucket holds as many.
     Take(u32),
-    /// 1 ..= [`MAX_UNITS`] units, or as many as are owed.
+    /// 1 ..= [`MAX_UNITS`] units, or as many as the bucket lacks.
     Refund(u32),
 }
 
+/// An `RL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleRequest {
     /// A token bucket.
     pub rule: Rule,
-    /// What it holds, max_burst + 1, even if no token ever comes back.
+    /// The bucket's capacity, max_burst + 1, even if its tokens never come back.
     pub limit: u32,
     pub quantity: Quantity,
 }
 
-/// The request of a `CL.THROTTLE`.
-///
-/// # Errors
-/// Whatever is wrong first, from left to right.
+/// The request of an `RL.THROTTLE` or `CL.THROTTLE`.
 pub fn throttle<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     buckets: &mut Buckets,
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn four_numbers_make_a_bucket() {
+    fn numbers_give_a_bucket_and_a_quantity() {
         for (args, rule, limit, quantity) in [
             ("15 30 60", "bucket:30/1m,burst=16,name=throttle", 16, Take(1)),
             ("15 30 60 0", "bucket:30/1m,burst=16,name=throttle", 16, Take(0)),
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_what_was_given_and_expected() {
         const ARITY: &str = "wrong number of arguments";
         for (args, error) in [
             ("", ARITY),

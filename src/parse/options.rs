@@ -1,0 +1,45 @@
+//! Options that several commands have.
+
+use super::cursor::Cursor;
+use super::error::ParseError;
+use super::limits::Limits;
+use crate::rule::{MAX_TIME_US, MAX_UNITS};
+use std::ops::RangeInclusive;
+
+pub(crate) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
+pub(crate) const TIME_US: RangeInclusive<u64> = 0..=MAX_TIME_US;
+pub(super) const COUNT: RangeInclusive<u64> = 1..=1_000_000_000;
+/// How many items `RL.LOG` and `RL.TOP` show without a `COUNT`.
+pub(super) const DEFAULT_COUNT: usize = 10;
+
+/// Reads an option's value; an error if it was given before.
+pub(super) fn once<T>(
+    value: &mut Option<T>,
+    option: &'static str,
+    read: impl FnOnce() -> Result<T, ParseError>,
+) -> Result<(), ParseError> {
+    if value.is_some() {
+        return Err(ParseError::Repeated { option });
+    }
+    *value = Some(read()?);
+    Ok(())
+}
+
+/// The time that follows an `AT`.
+pub(super) fn at<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+) -> Result<u64, ParseError> {
+    if !limits.allow_at {
+        return Err(ParseError::AtRefused);
+    }
+    args.value("AT", TIME_US)
+}
+
+/// The text that follows an option's name.
+pub(super) fn text<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+) -> Result<&'a [u8], ParseError> {
+    args.take().ok_or(ParseError::NoText { option })
+}

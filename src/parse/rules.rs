@@ -1,0 +1,104 @@
+//! The rules of a request: resolved one by one, and tested against the settings
+//! and each other.
+
+use super::cursor::Cursor;
+use super::error::{ParseError, RuleArgError};
+use super::limits::Limits;
+use super::resolver::RuleResolver;
+use crate::rule::{Excerpt, Kind, Rule};
+
+/// What errors call a rule.
+pub(crate) const A_RULE: &str = "a rule such as 20/1m";
+/// What errors expect after a rule.
+pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";
+
+/// Takes arguments as long as they look like rules, and returns how many it
+/// took. Without limits any rules pass: the primary or `RL.POLICY SET` has
+/// tested them.
+pub(crate) fn rules<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: Option<&Limits>,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+) -> Result<usize, ParseError> {
+    rules.clear();
+    one_key(args, limits, resolver, rules)
+}
+
+/// [`rules`] of one key, which follow those of other keys. Inlined, as most
+/// checks have one rule, and the resolver's cache has it.
+#[inline(always)]
+pub(super) fn one_key<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: Option<&Limits>,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+) -> Result<usize, ParseError> {
+    let start = rules.len();
+    let mut taken: usize = 0;
+    while let Some(text) = args.peek() {
+        let first_found = rules.len();
+        if let Some(name) = text.strip_prefix(b"@") {
+            let found = resolver.policy(name).map_err(|error| ParseError::rule(text, error))?;
+            rules.extend_from_slice(found);
+        } else if !resolver.rule(text, rules).map_err(|error| ParseError::rule(text, error))? {
+            break;
+        }
+        if let Some(limits) = limits {
+            let (before, found) = rules.split_at_checked(first_found).unwrap_or_default();
+            test_bounds(text, found, limits, before.get(start..).unwrap_or_default())?;
+        }
+        args.take();
+        taken = taken.saturating_add(1);
+    }
+    Ok(taken)
+}
+
+/// Tests the rules that a text stands for against the settings and the rules
+/// before them.
+#[inline(always)]
+fn test_bounds(
+    text: &[u8],
+    found: &[Rule],
+    limits: &Limits,
+    before: &[Rule],
+) -> Result<(), ParseError> {
+    if before.len().saturating_add(found.len()) > limits.max_rules {
+        return Err(too_many_rules(text, limits));
+    }
+    for rule in found {
+        // The first rule, which most often is the only one, is not compared.
+        let is_repeated =
+            !before.is_empty() && before.iter().any(|other| other.same_identity(rule));
+        if is_repeated || is_too_long(rule, limits) {
+            return Err(out_of_bounds(text, rule, limits, before));
+        }
+    }
+    Ok(())
+}
+
+fn is_too_long(rule: &Rule, limits: &Limits) -> bool {
+    rule.kind() == Kind::Log && rule.limit() > limits.max_log_entries
+}
+
+#[cold]
+fn too_many_rules(text: &[u8], limits: &Limits) -> ParseError {
+    ParseError::TooManyRules { given: Excerpt::new(text), max: limits.max_rules }
+}
+
+#[cold]
+fn out_of_bounds(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
+    let error = match before.iter().find(|other| other.same_identity(rule)) {
+        Some(other) if !is_too_long(rule, limits) => RuleArgError::same_identity(other),
+        _ => RuleArgError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
+    };
+    if text.starts_with(b"@") {
+        ParseError::rule_of(text, rule, error)
+    } else {
+        ParseError::rule(text, error)
+    }
+}
+
+pub(crate) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
+    if rules.is_empty() { Err(ParseError::Arity) } else { Ok(()) }
+}
