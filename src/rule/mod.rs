@@ -258,19 +258,6 @@ pub enum Shape {
     Leaky,
 }
 
-impl Shape {
-    #[must_use]
-    pub const fn kind(self) -> Kind {
-        match self {
-            Self::Log => Kind::Log,
-            Self::Window { .. } => Kind::Window,
-            Self::Fixed { .. } => Kind::Fixed,
-            Self::Bucket { .. } => Kind::Bucket,
-            Self::Leaky => Kind::Leaky,
-        }
-    }
-}
-
 impl Algorithm {
     #[inline]
     #[must_use]

@@ -73,38 +73,35 @@ impl Meter {
         }
     }
 
-    #[inline]
-    pub fn shape(&self) -> Shape {
-        match self {
-            Self::Log(_) => Shape::Log,
-            Self::Window(window) => Shape::Window { res: window.res() },
-            Self::Fixed(fixed) => fixed.shape(),
-            Self::FixedWithPast(past) => past.fixed.shape(),
-            Self::Debt(debt) if debt.is_leaky() => Shape::Leaky,
-            Self::Debt(_) => Shape::Bucket { refill: Refill::Even },
-            Self::Interval(_) => Shape::Bucket { refill: Refill::Interval },
-        }
-    }
-
     /// Whether a rule can read this as it is. A log fits log rules of any period:
     /// each reads it through its own window.
     #[inline]
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
+        let fits = |shape: Shape, period_us: u64| {
+            period_us == rule.period_us() && shape == rule.algorithm().shape()
+        };
         match self {
             Self::Log(_) => rule.kind() == Kind::Log,
-            Self::Window(_)
-            | Self::Fixed(_)
-            | Self::FixedWithPast(_)
-            | Self::Debt(_)
-            | Self::Interval(_) => {
-                self.shape() == rule.algorithm().shape() && self.period_us() == rule.period_us()
+            Self::Window(window) => fits(Shape::Window { res: window.res() }, window.period_us()),
+            Self::Fixed(fixed) => fits(fixed.shape(), fixed.period_us()),
+            Self::FixedWithPast(past) => fits(past.fixed.shape(), past.fixed.period_us()),
+            Self::Debt(debt) if debt.is_leaky() => fits(Shape::Leaky, debt.period_us()),
+            Self::Debt(debt) => fits(Shape::Bucket { refill: Refill::Even }, debt.period_us()),
+            Self::Interval(interval) => {
+                fits(Shape::Bucket { refill: Refill::Interval }, interval.period_us())
             }
         }
     }
 
-    /// Whether it was made for a rule of the same kind, whatever its options.
+    /// Whether it was made for a rule of this kind, whatever its options.
     pub fn is_of_kind(&self, kind: Kind) -> bool {
-        self.shape().kind() == kind
+        kind == match self {
+            Self::Log(_) => Kind::Log,
+            Self::Window(_) => Kind::Window,
+            Self::Fixed(_) | Self::FixedWithPast(_) => Kind::Fixed,
+            Self::Debt(debt) if debt.is_leaky() => Kind::Leaky,
+            Self::Debt(_) | Self::Interval(_) => Kind::Bucket,
+        }
     }
 
     /// What it holds, as a rule of its kind keeps it: a debt exactly, anything else

@@ -137,6 +137,13 @@ impl State {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
     }
 
+    /// Whether a rule that this state belongs to reads it as it is. Without a name, it
+    /// belongs to the rule because it has its shape.
+    #[inline]
+    fn suits(&self, rule: &Rule) -> bool {
+        rule.name().is_none() || self.meter().has_shape_of(rule)
+    }
+
     /// Whether the state's name now belongs to a rule of another algorithm.
     pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().is_of_kind(rule.kind())
@@ -146,7 +153,7 @@ impl State {
     /// another algorithm.
     fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
-        if meter.has_shape_of(rule) {
+        if self.suits(rule) {
             Some(Cow::Borrowed(meter))
         } else if meter.is_of_kind(rule.kind()) {
             Some(Cow::Owned(meter.reshaped(rule)))
@@ -180,7 +187,7 @@ impl State {
                 now_us
             }
         };
-        if !self.meter().has_shape_of(rule) {
+        if !self.suits(rule) {
             *self = Self::named(rule.name(), self.meter().reshaped(rule));
         }
         self.meter_mut().consume(rule, at_us, cost);
@@ -204,7 +211,7 @@ impl State {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
         if let Some(rule) = rule
-            && !self.meter().has_shape_of(rule)
+            && !self.suits(rule)
         {
             if !self.meter().is_of_kind(rule.kind()) {
                 return 0;
