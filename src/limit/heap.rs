@@ -6,6 +6,7 @@
 
 use crate::header_slice::{Count, HeaderSlice};
 use std::collections::VecDeque;
+use std::ptr;
 
 /// Whoever is shown a value's blocks. It may move a block's place in memory,
 /// never what is in it.
@@ -22,4 +23,10 @@ pub trait HeapVisitor {
         self.vec(&mut elements);
         *owner = VecDeque::from(elements);
     }
+}
+
+/// Where a block lies, for a prefetch.
+#[inline]
+pub fn block_of<T>(block: &T) -> *const [u8] {
+    ptr::slice_from_raw_parts(ptr::from_ref(block).cast(), size_of::<T>())
 }

@@ -32,7 +32,9 @@
 //! `L*(W-1)/W` tokens come back.
 
 use super::memory;
-use super::{Algorithm, Align, Calendar, Refill, Rule};
+use super::{
+    Algorithm, BucketParams, Calendar, FixedParams, LeakyParams, Refill, Rule, WindowParams,
+};
 use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
 use std::fmt::{self, Display, Formatter};
 
@@ -46,18 +48,18 @@ pub fn explain(rule: &Rule) -> String {
     } else {
         match rule.algorithm() {
             Algorithm::Log => log(rule),
-            Algorithm::Window { res } => window(rule, res),
-            Algorithm::Fixed { align, calendar, tz_min, keep } => {
-                let windows = match align {
-                    Align::Epoch => calendar_windows(rule, calendar, tz_min),
-                    Align::First => {
+            Algorithm::Window(WindowParams { res }) => window(rule, res),
+            Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+                let windows = match calendar {
+                    Some(calendar) => calendar_windows(rule, calendar, tz_min),
+                    None => {
                         format!("window of {}, opened by the first request", Span(rule.period_us()))
                     }
                 };
                 fixed(rule, &windows, keep)
             }
-            Algorithm::Bucket { burst, refill } => bucket(rule, burst, refill),
-            Algorithm::Leaky { queue } => leaky(rule, queue),
+            Algorithm::Bucket(BucketParams { burst, refill }) => bucket(rule, burst, refill),
+            Algorithm::Leaky(LeakyParams { queue }) => leaky(rule, queue),
         }
     };
     let options = [identity(rule), denials(rule), ban(rule), trial(rule)].concat();
@@ -72,13 +74,13 @@ pub(crate) fn worst_in_period(rule: &Rule) -> u64 {
     match rule.algorithm() {
         _ if limit == 0 => 0,
         Algorithm::Log => limit,
-        Algorithm::Window { res } => worst_of_window(limit, period_us, res),
-        Algorithm::Fixed { align: Align::Epoch, .. } => limit.saturating_mul(2),
-        Algorithm::Fixed { align: Align::First, .. }
-        | Algorithm::Bucket { refill: Refill::Interval, .. } => {
+        Algorithm::Window(WindowParams { res }) => worst_of_window(limit, period_us, res),
+        Algorithm::Fixed(FixedParams { calendar: Some(_), .. }) => limit.saturating_mul(2),
+        Algorithm::Fixed(FixedParams { calendar: None, .. })
+        | Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
             capacity.saturating_mul(2).saturating_sub(1)
         }
-        Algorithm::Bucket { refill: Refill::Even, .. } | Algorithm::Leaky { .. } => {
+        Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }) | Algorithm::Leaky(_) => {
             capacity.saturating_add(limit).saturating_sub(limit.div_ceil(period_us))
         }
     }
@@ -275,10 +277,10 @@ fn identity(rule: &Rule) -> String {
             );
         }
         (Algorithm::Log, None) => return String::new(),
-        (Algorithm::Window { .. }, None) => ("algorithm, period and res", "limit"),
-        (Algorithm::Fixed { .. }, None) => ("algorithm, period, align and tz", "limit and keep"),
-        (Algorithm::Bucket { .. }, None) => ("algorithm, period and refill", "limit and burst"),
-        (Algorithm::Leaky { .. }, None) => ("algorithm and period", "limit and queue"),
+        (Algorithm::Window(_), None) => ("algorithm, period and res", "limit"),
+        (Algorithm::Fixed(_), None) => ("algorithm, period, align and tz", "limit and keep"),
+        (Algorithm::Bucket(_), None) => ("algorithm, period and refill", "limit and burst"),
+        (Algorithm::Leaky(_), None) => ("algorithm and period", "limit and queue"),
     };
     format!(" Identity: the {shape}, so the {free} may change and what was consumed is kept.")
 }

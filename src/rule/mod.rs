@@ -84,6 +84,17 @@ impl Unit {
         }
     }
 
+    /// What the windows of `fixed` count from if their period is in this unit.
+    const fn calendar(self) -> Calendar {
+        match self {
+            Self::Millisecond | Self::Second | Self::Minute | Self::Hour | Self::Day => {
+                Calendar::Epoch
+            }
+            Self::Week => Calendar::Weeks,
+            Self::Month => Calendar::Months,
+        }
+    }
+
     /// The unit as written in a rule.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
@@ -132,7 +143,7 @@ pub enum Calendar {
     Months,
 }
 
-/// When a window of `fixed` opens.
+/// When a window of `fixed` opens, as an option says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// By the calendar.
@@ -150,14 +161,68 @@ pub enum Refill {
     Interval,
 }
 
-/// An algorithm with the options of its own.
+/// An algorithm with its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     Log,
+    Window(WindowParams),
+    Fixed(FixedParams),
+    Bucket(BucketParams),
+    Leaky(LeakyParams),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowParams {
+    /// Sub-intervals a window, 1 ..= [`MAX_RES`].
+    pub res: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedParams {
+    /// `None`: a window opens at the first request (`align=first`).
+    pub calendar: Option<Calendar>,
+    /// Minutes ahead of UTC, up to [`MAX_TZ_MIN`] either way.
+    pub tz_min: i16,
+    /// How many past windows to keep, up to [`MAX_KEEP`].
+    pub keep: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketParams {
+    /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
+    pub burst: u32,
+    pub refill: Refill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakyParams {
+    /// How many requests can wait for their turn, 0 ..= [`MAX_UNITS`].
+    pub queue: u32,
+}
+
+/// The algorithm and the options that shape its state. Two rules without a name
+/// read one state if their shapes and their periods are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Log,
     Window { res: u8 },
-    Fixed { align: Align, calendar: Calendar, tz_min: i16, keep: u16 },
-    Bucket { burst: u32, refill: Refill },
-    Leaky { queue: u32 },
+    Fixed { calendar: Option<Calendar>, tz_min: i16 },
+    Bucket { refill: Refill },
+    Leaky,
+}
+
+impl Algorithm {
+    #[inline]
+    #[must_use]
+    pub const fn shape(self) -> Shape {
+        match self {
+            Self::Log => Shape::Log,
+            Self::Window(WindowParams { res }) => Shape::Window { res },
+            Self::Fixed(FixedParams { calendar, tz_min, .. }) => Shape::Fixed { calendar, tz_min },
+            Self::Bucket(BucketParams { refill, .. }) => Shape::Bucket { refill },
+            Self::Leaky(_) => Shape::Leaky,
+        }
+    }
 }
 
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
@@ -240,10 +305,10 @@ impl Rule {
     pub const fn kind(&self) -> Kind {
         match self.algorithm {
             Algorithm::Log => Kind::Log,
-            Algorithm::Window { .. } => Kind::Window,
-            Algorithm::Fixed { .. } => Kind::Fixed,
-            Algorithm::Bucket { .. } => Kind::Bucket,
-            Algorithm::Leaky { .. } => Kind::Leaky,
+            Algorithm::Window(_) => Kind::Window,
+            Algorithm::Fixed(_) => Kind::Fixed,
+            Algorithm::Bucket(_) => Kind::Bucket,
+            Algorithm::Leaky(_) => Kind::Leaky,
         }
     }
 
@@ -285,11 +350,13 @@ impl Rule {
     /// The most units the rule can ever let pass at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
+        if self.limit == 0 {
+            return 0;
+        }
         match self.algorithm {
-            _ if self.limit == 0 => 0,
-            Algorithm::Bucket { burst, .. } => u64::from(burst),
-            Algorithm::Leaky { queue } => u64::from(queue).saturating_add(1),
-            _ => u64::from(self.limit),
+            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => u64::from(self.limit),
+            Algorithm::Bucket(BucketParams { burst, .. }) => u64::from(burst),
+            Algorithm::Leaky(LeakyParams { queue }) => u64::from(queue).saturating_add(1),
         }
     }
 
@@ -300,30 +367,17 @@ impl Rule {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 
-    /// Whether two rules look at the same state, or would.
+    /// Whether two rules are one and the same to a check: they read one state,
+    /// or one window of the log.
     #[must_use]
     pub fn same_identity(&self, other: &Self) -> bool {
         match (&self.name, &other.name) {
             (Some(a), Some(b)) => a == b,
-            (None, None) => self.same_shape(other),
-            _ => false,
-        }
-    }
-
-    fn same_shape(&self, other: &Self) -> bool {
-        self.period_us == other.period_us
-            && match (self.algorithm, other.algorithm) {
-                (Algorithm::Log, Algorithm::Log)
-                | (Algorithm::Leaky { .. }, Algorithm::Leaky { .. }) => true,
-                (Algorithm::Window { res: a }, Algorithm::Window { res: b }) => a == b,
-                (Algorithm::Bucket { refill: a, .. }, Algorithm::Bucket { refill: b, .. }) => {
-                    a == b
-                }
-                (
-                    Algorithm::Fixed { align: a, calendar: c, tz_min: z, .. },
-                    Algorithm::Fixed { align: b, calendar: d, tz_min: y, .. },
-                ) => a == b && c == d && z == y,
-                _ => false,
+            (None, None) => {
+                self.period_us == other.period_us
+                    && self.algorithm.shape() == other.algorithm.shape()
             }
+            (Some(_), None) | (None, Some(_)) => false,
+        }
     }
 }

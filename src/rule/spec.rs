@@ -1,8 +1,8 @@
 //! From what was written to a [`Rule`]: every bound, and whose option is whose.
 
 use super::{
-    Algorithm, Align, Calendar, Kind, MAX_KEEP, MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period,
-    Refill, Rule, RuleOption, Unit,
+    Algorithm, Align, BucketParams, FixedParams, Kind, LeakyParams, MAX_KEEP, MAX_RES, MAX_TZ_MIN,
+    MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
 };
 use std::fmt;
 
@@ -68,33 +68,30 @@ impl RuleSpec {
         }
         let algorithm = match self.kind {
             Kind::Log => Algorithm::Log,
-            Kind::Window => {
-                Algorithm::Window { res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)? }
-            }
-            Kind::Fixed => Algorithm::Fixed {
-                align: self.align.unwrap_or(Align::Epoch),
-                calendar: match self.period.unit {
-                    // A window opened by a request knows no Monday.
-                    Unit::Week if self.align != Some(Align::First) => Calendar::Weeks,
-                    Unit::Month => Calendar::Months,
-                    _ => Calendar::Epoch,
+            Kind::Window => Algorithm::Window(WindowParams {
+                res: bounded("res", self.res.unwrap_or(1), 1, MAX_RES)?,
+            }),
+            Kind::Fixed => Algorithm::Fixed(FixedParams {
+                calendar: match self.align.unwrap_or(Align::Epoch) {
+                    Align::Epoch => Some(self.period.unit.calendar()),
+                    Align::First => None,
                 },
                 tz_min: self.tz_min.unwrap_or(0),
                 keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
-            },
-            Kind::Bucket => Algorithm::Bucket {
+            }),
+            Kind::Bucket => Algorithm::Bucket(BucketParams {
                 burst: match self.burst {
                     Some(burst) => bounded("burst", burst, 1, MAX_UNITS)?,
                     None => limit,
                 },
                 refill: self.refill.unwrap_or(Refill::Even),
-            },
-            Kind::Leaky => Algorithm::Leaky {
+            }),
+            Kind::Leaky => Algorithm::Leaky(LeakyParams {
                 queue: match self.queue {
                     Some(queue) => bounded("queue", queue, 0, MAX_UNITS)?,
                     None => limit,
                 },
-            },
+            }),
         };
         let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {

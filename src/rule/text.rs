@@ -18,7 +18,8 @@
 
 use super::error::{Excerpt, PeriodOf, RuleTextError};
 use super::{
-    Algorithm, Align, Calendar, Kind, Name, Period, Refill, Rule, RuleOption, RuleSpec, Unit,
+    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, Name, Period, Refill,
+    Rule, RuleOption, RuleSpec, Unit, WindowParams,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -220,31 +221,33 @@ impl Display for Rule {
         Number(limit).fmt(f)?;
         f.write_str("/")?;
         match algorithm {
-            Algorithm::Fixed { calendar: Calendar::Months, .. } => f.write_str("1month")?,
-            Algorithm::Fixed { calendar: Calendar::Epoch, .. } => {
+            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Months), .. }) => {
+                f.write_str("1month")?;
+            }
+            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Epoch), .. }) => {
                 write_period(f, period_us, false)?;
             }
-            Algorithm::Fixed { calendar: Calendar::Weeks, .. }
+            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Weeks) | None, .. })
             | Algorithm::Log
-            | Algorithm::Window { .. }
-            | Algorithm::Bucket { .. }
-            | Algorithm::Leaky { .. } => write_period(f, period_us, true)?,
+            | Algorithm::Window(_)
+            | Algorithm::Bucket(_)
+            | Algorithm::Leaky(_) => write_period(f, period_us, true)?,
         }
         match algorithm {
             Algorithm::Log => {}
-            Algorithm::Window { res } => {
+            Algorithm::Window(WindowParams { res }) => {
                 write_unless(f, RuleOption::Res, res == 1, Number(res.into()))?;
             }
-            Algorithm::Fixed { align, calendar: _, tz_min, keep } => {
-                write_unless(f, RuleOption::Align, align == Align::Epoch, "first")?;
+            Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+                write_unless(f, RuleOption::Align, calendar.is_some(), "first")?;
                 write_unless(f, RuleOption::Tz, tz_min == 0, TimeZone(tz_min))?;
                 write_unless(f, RuleOption::Keep, keep == 0, Number(keep.into()))?;
             }
-            Algorithm::Bucket { burst, refill } => {
+            Algorithm::Bucket(BucketParams { burst, refill }) => {
                 write_unless(f, RuleOption::Burst, burst == limit, Number(burst))?;
                 write_unless(f, RuleOption::Refill, refill == Refill::Even, "interval")?;
             }
-            Algorithm::Leaky { queue } => {
+            Algorithm::Leaky(LeakyParams { queue }) => {
                 write_unless(f, RuleOption::Queue, queue == limit, Number(queue))?;
             }
         }

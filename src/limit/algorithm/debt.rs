@@ -24,7 +24,7 @@
 use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use crate::rule::{Algorithm, Name, Refill, Rule};
+use crate::rule::Rule;
 
 /// 32 bytes: half a line of the cache, and of the size of the server's own
 /// entry for a key, beside which it comes to lie.
@@ -54,26 +54,13 @@ impl Room {
     const THROTTLE: u32 = 1 << 30;
     const UNITS: u32 = Self::THROTTLE.wrapping_sub(1);
 
-    /// Of the bucket of a rule, or of one that holds the limit.
-    fn of(rule: &Rule) -> Self {
-        match rule.algorithm() {
-            Algorithm::Bucket { burst, refill: Refill::Even } => {
-                let room = Self::new(burst, false);
-                if rule.name().is_some_and(Name::is_throttle) { room.of_throttle() } else { room }
-            }
-            Algorithm::Leaky { queue } => Self::new(queue, true),
-            _ => Self::new(rule.limit(), false),
-        }
-    }
-
+    /// The burst of a token bucket, or the queue of a leaky one.
     pub fn new(units: u32, leaky: bool) -> Self {
-        let units = units.min(Self::UNITS);
-        Self(if leaky { units | Self::LEAKY } else { units })
+        Self(if leaky { Self::LEAKY } else { 0 }).with_units(units)
     }
 
-    /// The same, of a bucket that is named `throttle`.
-    pub const fn of_throttle(self) -> Self {
-        Self(self.0 | Self::THROTTLE)
+    fn with_units(self, units: u32) -> Self {
+        Self(self.0 & !Self::UNITS | units.min(Self::UNITS))
     }
 
     pub const fn units(self) -> u32 {
@@ -82,17 +69,6 @@ impl Room {
 }
 
 impl Debt {
-    pub fn new(rule: &Rule, now_us: u64) -> Self {
-        Self {
-            last_us: now_us,
-            period: Uint48::saturating(rule.period_us()),
-            rem: Uint48::default(),
-            units: 0,
-            limit: rule.limit().max(1),
-            room: Room::of(rule),
-        }
-    }
-
     pub const fn period_us(&self) -> u64 {
         self.period.get()
     }
@@ -107,10 +83,20 @@ impl Debt {
         self.room.0 & Room::THROTTLE != 0
     }
 
-    /// A debt of whole units at a time, for a state that changes its shape.
-    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
-        Self { units, ..Self::new(rule, last_us) }
+    pub const fn mark_as_throttle(&mut self) {
+        self.room.0 |= Room::THROTTLE;
+    }
+
+    /// A debt of whole units at a time.
+    pub fn of_units(rule: &Rule, room: Room, last_us: u64, units: u64) -> Self {
+        Self {
+            last_us,
+            period: Uint48::saturating(rule.period_us()),
+            rem: Uint48::default(),
+            units: u32::try_from(units).unwrap_or(u32::MAX),
+            limit: rule.limit().max(1),
+            room,
+        }
     }
 
     /// The same debt in fractions of another period, rounded up.
@@ -168,13 +154,14 @@ impl Debt {
         }
     }
 
-    /// Adds to the debt, but never takes it beyond the capacity.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+    /// Adds to the debt, but never takes it beyond the capacity. `room` is the rule's
+    /// burst or queue.
+    pub fn consume(&mut self, rule: &Rule, room: u32, at_us: u64, cost: u32) {
         let owed = self.drained(rule.limit(), at_us);
         let free = product(rule.capacity(), self.period_us()).saturating_sub(owed);
         self.set(owed.wrapping_add(product(u64::from(cost), self.period_us()).min(free)));
         self.last_us = at_us;
-        self.room = Room::of(rule);
+        self.room = self.room.with_units(room);
         if rule.limit() > 0 {
             self.limit = rule.limit();
         }

@@ -12,7 +12,7 @@ use super::calendar::{self, Bounds};
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use crate::rule::{Algorithm, Align, Calendar, Rule};
+use crate::rule::{Calendar, FixedParams, Rule, Shape};
 use std::collections::VecDeque;
 
 /// 32 bytes, for the reason that a debt is.
@@ -43,17 +43,6 @@ impl Anchor {
             None => 3,
         };
         Self((tz_min << 2) | calendar)
-    }
-
-    /// Of the windows of a rule.
-    fn of(rule: &Rule) -> Self {
-        match rule.algorithm() {
-            Algorithm::Fixed { align: Align::First, tz_min, .. } => Self::new(None, tz_min),
-            Algorithm::Fixed { align: Align::Epoch, calendar, tz_min, .. } => {
-                Self::new(Some(calendar), tz_min)
-            }
-            _ => Self::new(Some(Calendar::Epoch), 0),
-        }
     }
 
     pub const fn calendar(self) -> Option<Calendar> {
@@ -90,9 +79,9 @@ impl Fixed {
         Self { open, count: Uint48::saturating(count), anchor, limit }
     }
 
-    /// Units consumed at a time, for a state that changes its shape.
-    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
-        let anchor = Anchor::of(rule);
+    /// Units consumed at a time.
+    pub fn of_units(rule: &Rule, params: FixedParams, last_us: u64, units: u64) -> Self {
+        let anchor = Anchor::new(params.calendar, params.tz_min);
         Self::new(anchor.opened(rule.period_us(), last_us), units, anchor, rule.limit())
     }
 
@@ -122,8 +111,8 @@ impl Fixed {
         self.anchor.tz_min()
     }
 
-    pub fn has_shape_of(&self, rule: &Rule) -> bool {
-        self.period_us() == rule.period_us() && self.anchor == Anchor::of(rule)
+    pub const fn shape(&self) -> Shape {
+        Shape::Fixed { calendar: self.calendar(), tz_min: self.tz_min() }
     }
 
     /// When the window is over.
@@ -131,6 +120,12 @@ impl Fixed {
         let Some(calendar) = self.calendar() else { return self.open.end_us() };
         let bounds = self.anchor.bounds(calendar, self.period_us());
         u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
+    }
+
+    /// The length of the window. A start before the epoch wraps, and the difference
+    /// wraps back.
+    pub fn window_us(&self) -> u64 {
+        self.end_us().wrapping_sub(self.start_us().cast_unsigned())
     }
 
     pub fn count_at(&self, at_us: u64) -> u64 {
@@ -187,7 +182,7 @@ pub struct Past {
 /// A fixed window that keeps the counts of past ones (`keep=N`), for graphs.
 /// They decide nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct FixedWithPast {
     pub fixed: Fixed,
     /// How many windows back counts matter.
     pub keep: u16,
@@ -195,11 +190,20 @@ pub struct Kept {
     pub past: VecDeque<Past>,
 }
 
-impl Kept {
+impl FixedWithPast {
+    /// A window that has no past yet.
+    pub const fn new(fixed: Fixed) -> Self {
+        Self { fixed, keep: 0, past: VecDeque::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fixed.count() == 0 && self.past.is_empty()
+    }
+
     /// Counts units, and moves a window that closed to the past.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+    pub fn consume(&mut self, rule: &Rule, keep: u16, at_us: u64, cost: u32) {
         self.past.extend(self.fixed.consume(rule, at_us, cost));
-        self.keep = keep(rule);
+        self.keep = keep;
         let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
         while self.past.front().is_some_and(|window| window.start_us < oldest)
             || self.past.len() > usize::from(self.keep)
@@ -216,22 +220,6 @@ impl Kept {
     pub fn matters_until_us(&self) -> u64 {
         self.fixed.end_us().saturating_add(self.kept_us())
     }
-}
-
-/// How many past windows a rule wants kept.
-pub fn keep(rule: &Rule) -> u16 {
-    match rule.algorithm() {
-        Algorithm::Fixed { keep, .. } => keep,
-        _ => 0,
-    }
-}
-
-/// The length of the window of a rule that holds a time: of any rule its period,
-/// but of a calendar month the days that it has.
-pub fn window_us(rule: &Rule, at_us: u64) -> u64 {
-    let window = Fixed::of_units(rule, at_us, 0);
-    // A start before the epoch wraps, and the difference wraps back.
-    window.end_us().wrapping_sub(window.start_us().cast_unsigned())
 }
 
 #[cfg(test)]
@@ -261,7 +249,8 @@ mod tests {
         let day = Period { count: 1, unit: Unit::Day };
         let rule = RuleSpec::new(Kind::Fixed, MAX_UNITS.into(), day).validate().expect("a rule");
         for units in [Uint48::MAX - 2, Uint48::MAX, u64::MAX] {
-            let mut fixed = Fixed::of_units(&rule, 0, units);
+            let params = FixedParams { calendar: Some(Calendar::Epoch), tz_min: 0, keep: 0 };
+            let mut fixed = Fixed::of_units(&rule, params, 0, units);
             assert_eq!(fixed.count(), units.min(Uint48::MAX));
             fixed.consume(&rule, 1, MAX_UNITS);
             assert_eq!(fixed.count(), Uint48::MAX);

@@ -11,7 +11,7 @@
 
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
-use crate::rule::{Algorithm, Rule};
+use crate::rule::Rule;
 
 /// 32 bytes, for the reason that a debt is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,18 +24,14 @@ pub struct Interval {
 }
 
 impl Interval {
-    pub fn new(rule: &Rule, now_us: u64) -> Self {
+    /// Tokens taken at a time.
+    pub fn of_units(rule: &Rule, burst: u32, last_us: u64, units: u64) -> Self {
         Self {
-            open: OpenWindow::opened_by_count(rule.period_us(), now_us),
-            used: 0,
+            open: OpenWindow::opened_by_count(rule.period_us(), last_us),
+            used: u32::try_from(units).unwrap_or(u32::MAX),
             limit: rule.limit(),
-            burst: burst(rule),
+            burst,
         }
-    }
-
-    /// Units taken at a time, for a state that changes its shape.
-    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
-        Self { used: u32::try_from(units).unwrap_or(u32::MAX), ..Self::new(rule, last_us) }
     }
 
     pub const fn period_us(&self) -> u64 {
@@ -66,7 +62,7 @@ impl Interval {
     }
 
     /// Takes tokens, but never more than the capacity.
-    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+    pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
         let used = self.used_at(at_us);
         if used > 0 {
             self.open.reach(at_us);
@@ -76,7 +72,7 @@ impl Interval {
         let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
         self.used = used.max(used.saturating_add(cost).min(full));
         self.limit = rule.limit();
-        self.burst = burst(rule);
+        self.burst = burst;
     }
 
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
@@ -90,13 +86,5 @@ impl Interval {
 
     pub fn clears(&self) -> Moment {
         Moment::At(if self.used == 0 { 0 } else { self.open.end_us() })
-    }
-}
-
-/// The most tokens that can be taken at once.
-fn burst(rule: &Rule) -> u32 {
-    match rule.algorithm() {
-        Algorithm::Bucket { burst, .. } => burst,
-        _ => rule.limit(),
     }
 }

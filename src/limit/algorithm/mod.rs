@@ -1,7 +1,8 @@
 //! What a rule consumed, in the form of its algorithm: a file an algorithm.
 //!
 //! ```text
-//! state         one state: that of any algorithm, and the name of its rule
+//! state         what a rule finds by its identity: a meter, and its name
+//! meter         what a rule consumed, of whatever algorithm
 //! log           sliding log, over a series
 //! window        sliding window counter
 //! fixed         fixed window, over a calendar
@@ -19,6 +20,7 @@ pub mod exact;
 pub mod fixed;
 pub mod interval;
 pub mod log;
+pub mod meter;
 pub mod open_window;
 pub mod reading;
 pub mod state;

@@ -23,7 +23,7 @@ use super::uint48::Uint48;
 use crate::header_slice::HeaderSlice;
 use crate::limit::heap::HeapVisitor;
 use crate::limit::value::report::WindowReport;
-use crate::rule::{Algorithm, MAX_RES, Rule};
+use crate::rule::{MAX_RES, Rule};
 use std::ptr;
 
 /// Counts of the sub-interval of the last one counted and the `res` before it,
@@ -100,13 +100,13 @@ impl Window {
         window
     }
 
-    /// Units consumed at a time, for a state that changes its shape.
-    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+    /// Units consumed at a time.
+    pub fn of_units(rule: &Rule, res: u8, last_us: u64, units: u64) -> Self {
         let mut counts = [0; MAX_RES as usize + 1];
         if let Some(newest) = counts.first_mut() {
             *newest = units;
         }
-        let counts = counts.get(..=usize::from(res(rule))).unwrap_or_default();
+        let counts = counts.get(..=usize::from(res)).unwrap_or_default();
         Self::new(last_us, rule.period_us(), rule.limit(), counts)
     }
 
@@ -139,8 +139,8 @@ impl Window {
     }
 
     /// Sub-intervals a window.
-    pub fn res(&self) -> u64 {
-        u64::from(self.counts.count()).saturating_sub(1).max(1)
+    pub fn res(&self) -> u8 {
+        u8::try_from(self.counts.count().saturating_sub(1)).unwrap_or(MAX_RES).max(1)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -150,14 +150,14 @@ impl Window {
     /// A time in ticks: for 60 of them in a microsecond, 64 bits last until the
     /// end of the year 9999.
     fn ticks(&self, at_us: u64) -> u64 {
-        at_us.saturating_mul(self.res())
+        at_us.saturating_mul(self.res().into())
     }
 
     /// Ticks in microseconds, rounded up.
     fn micros(&self, ticks: u64) -> u64 {
         match self.res() {
             1 => ticks,
-            res => ticks.div_ceil(res),
+            res => ticks.div_ceil(res.into()),
         }
     }
 
@@ -279,11 +279,4 @@ impl Window {
 
 fn sum(counts: &[Uint48]) -> u64 {
     counts.iter().fold(0, |total, count| total.saturating_add(count.get()))
-}
-
-fn res(rule: &Rule) -> u8 {
-    match rule.algorithm() {
-        Algorithm::Window { res } => res,
-        _ => 1,
-    }
 }

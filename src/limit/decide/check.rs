@@ -448,7 +448,7 @@ impl Limiter {
         if needs.window_us == 0 {
             return None;
         }
-        let log = self.states().iter().find_map(State::log_part)?;
+        let log = self.states().iter().find_map(State::log)?;
         let last_us = log.last_us();
         let at_us = effective_time(now_us, last_us, needs.window_us);
         *forgot |= at_us.is_none() && last_us > now_us;
@@ -459,7 +459,7 @@ impl Limiter {
     fn reading(&self, rule: &Rule, check: &Check<'_>, forgot: &mut bool) -> Option<Reading> {
         let state = self.state_of(rule)?;
         let reading = state.read(rule, rule.period_us(), check.now_us, check.cost);
-        *forgot |= reading.is_none() && state.last_us() > check.now_us;
+        *forgot |= reading.is_none() && state.meter().last_us() > check.now_us;
         reading
     }
 

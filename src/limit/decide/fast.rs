@@ -83,7 +83,7 @@ impl Limiter {
     ) -> Option<Outcome> {
         let state = self.only_state()?;
         let [rule] = check.rules else {
-            let found = Evaluation::of(state.log_part()?, check, decisions)?;
+            let found = Evaluation::of(state.log()?, check, decisions)?;
             return found.conclude(state, check, Change::Nothing, decisions);
         };
         let (at_us, decision) = look(state, rule, check)?;
@@ -118,7 +118,7 @@ fn decide_by(
     }
     let change = change(check, denied);
     if change == Change::Admitted {
-        state.plain_mut().consume_at(rule, at_us, check.cost);
+        state.meter_mut().consume(rule, at_us, check.cost);
         decision.take(check.cost);
     }
     decisions.clear();
@@ -132,7 +132,7 @@ fn decide_on_log(
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Option<Outcome> {
-    let log = state.log_part_mut()?;
+    let log = state.log_mut()?;
     let found = Evaluation::of(log, check, decisions)?;
     let denied = found.denier.is_some();
     if denied && check.rules.iter().any(does_more) {
@@ -164,11 +164,12 @@ fn does_more(rule: &Rule) -> bool {
 /// forgotten.
 #[inline(always)]
 fn look(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decision)> {
-    if rule.is_shadow() || !state.is_just_of(rule) {
+    if rule.is_shadow() || !state.fits(rule) {
         return None;
     }
-    let at_us = effective_time(check.now_us, state.last_us(), rule.period_us())?;
-    let reading = state.plain().read_at(rule, at_us, check.cost)?;
+    let meter = state.meter();
+    let at_us = effective_time(check.now_us, meter.last_us(), rule.period_us())?;
+    let reading = meter.read(rule, at_us, check.cost);
     Some((at_us, Decision::of(rule, reading, check)))
 }
 
@@ -224,8 +225,8 @@ fn outcome(
     change: Change,
     decision: Decision,
 ) -> Outcome {
-    debug_assert!(change == Change::Nothing || !state.is_empty(), "nothing was consumed");
-    let clears = state.plain().clears_at(rule, at_us);
+    debug_assert!(change == Change::Nothing || !state.meter().is_empty(), "nothing was consumed");
+    let clears = state.meter().clears(rule, at_us);
     let summary = Decision { reset_ms: clears.after(check.now_us).millis(), ..decision };
     Outcome { summary, change, ban: None, ban_shortened: false, access: None }
 }

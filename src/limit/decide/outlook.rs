@@ -5,11 +5,11 @@
 //! of `r + 1`. So the algorithms need no second formula: each is asked for that
 //! cost, and says when.
 
-use crate::limit::algorithm::fixed;
+use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::limiter::Limiter;
-use crate::rule::{MS_US, Rule};
+use crate::rule::{Algorithm, MS_US, Rule};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
@@ -25,7 +25,7 @@ impl Limiter {
     pub fn outlooks(&self, rules: &[Rule], now_us: u64) -> impl Iterator<Item = Outlook> {
         let needs = Needs::of(rules);
         rules.iter().map(move |rule| Outlook {
-            period_ms: i64::try_from(fixed::window_us(rule, now_us) / MS_US).unwrap_or(i64::MAX),
+            period_ms: i64::try_from(window_us(rule, now_us) / MS_US).unwrap_or(i64::MAX),
             next_ms: self.next(rule, needs, now_us).after(now_us).millis(),
         })
     }
@@ -42,6 +42,17 @@ impl Limiter {
         };
         let cost = u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX);
         read(cost).map_or(Moment::At(now_us), |reading| reading.admits)
+    }
+}
+
+/// The length of a rule's window at a time: its period, but of a calendar month the
+/// days that it has.
+fn window_us(rule: &Rule, at_us: u64) -> u64 {
+    match rule.algorithm() {
+        Algorithm::Fixed(params) => Fixed::of_units(rule, params, at_us, 0).window_us(),
+        Algorithm::Log | Algorithm::Window(_) | Algorithm::Bucket(_) | Algorithm::Leaky(_) => {
+            rule.period_us()
+        }
     }
 }
 

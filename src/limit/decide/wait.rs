@@ -56,7 +56,7 @@ impl Limiter {
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.state_of(rule) else { continue };
             let window_us = needs.window_us_of(rule);
-            let back_us = state.last_us().saturating_sub(window_us);
+            let back_us = state.meter().last_us().saturating_sub(window_us);
             if back_us <= check.now_us {
                 continue;
             }

@@ -130,7 +130,7 @@ fn worst_bursts_are_reached_and_never_exceeded() {
 
 fn sub_interval_ends(rule: &Rule, start: u64) -> impl Iterator<Item = u64> {
     let res = match rule.algorithm() {
-        Algorithm::Window { res } => u64::from(res),
+        Algorithm::Window(window) => u64::from(window.res),
         _ => 1,
     };
     let period_us = rule.period_us();

@@ -13,9 +13,9 @@ use super::access::AccessEntry;
 use super::deadline::Deadline;
 use super::history::{Entry, History, Meta};
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::algorithm::state::{State, block_of};
+use crate::limit::algorithm::state::State;
 use crate::limit::decide::decision::Verdict;
-use crate::limit::heap::HeapVisitor;
+use crate::limit::heap::{HeapVisitor, block_of};
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
@@ -202,8 +202,8 @@ impl Limiter {
     /// another limit than the one they were consumed under they may matter yet.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state| {
-            let grace_us = state.period_us().saturating_mul(2);
-            state.matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
+            let grace_us = state.meter().period_us().saturating_mul(2);
+            state.meter().matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
                 || check.rules.iter().any(|rule| state.belongs_to(rule))
         });
     }
@@ -239,7 +239,7 @@ impl Limiter {
         if let Some(rule) = log_rule
             && let Some(state) = self.state_for(rule, check)
         {
-            state.log(needs, check.now_us, check.cost, denied);
+            state.consume_log(needs, check.now_us, check.cost, denied);
         }
         self.drop_emptied();
     }
@@ -268,7 +268,7 @@ impl Limiter {
     }
 
     fn drop_emptied(&mut self) {
-        self.retain(|state| !state.is_empty());
+        self.retain(|state| !state.meter().is_empty());
     }
 
     /// Gives units back, newest first, to the states of these rules, or to
@@ -281,7 +281,7 @@ impl Limiter {
             let rule = rules.iter().find(|rule| state.belongs_to(rule));
             let window_us = match rule {
                 Some(rule) => needs.window_us_of(rule),
-                None if rules.is_empty() => state.period_us(),
+                None if rules.is_empty() => state.meter().period_us(),
                 None => continue,
             };
             most = most.max(state.refund(rule, window_us, now_us, units));
@@ -344,7 +344,8 @@ impl Limiter {
     /// Until when the value matters.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
-        let of_state = |state: &State| Deadline::new(state.matters_until(), state.period_us());
+        let of_state =
+            |state: &State| Deadline::new(state.meter().matters_until(), state.meter().period_us());
         match &self.parts {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => of_state(state),
@@ -382,12 +383,14 @@ mod tests {
     use crate::limit::algorithm::debt::Debt;
     use crate::limit::algorithm::fixed::Fixed;
     use crate::limit::algorithm::interval::Interval;
+    use crate::limit::algorithm::meter::Meter;
     use crate::limit::algorithm::state::Named;
     use crate::limit::value::access::Access;
 
     #[test]
     fn a_limiter_with_one_state_is_two_small_blocks() {
         assert_eq!(size_of::<Limiter>(), 16);
+        assert_eq!(size_of::<Meter>(), 16);
         assert_eq!(size_of::<State>(), 16);
         assert_eq!(size_of::<Debt>(), 32);
         assert_eq!(size_of::<Named>(), 48);

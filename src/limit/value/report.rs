@@ -3,12 +3,16 @@
 
 use super::history::Entry;
 use super::limiter::Limiter;
-use crate::limit::algorithm::fixed::Fixed;
+use crate::limit::algorithm::fixed::{Fixed, FixedWithPast};
 use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
 use crate::limit::decide::decision::Verdict;
-use crate::rule::{Algorithm, Align, Calendar, DisplayPeriod, MS_US, Refill, Rule};
+use crate::rule::{
+    Algorithm, BucketParams, DisplayPeriod, FixedParams, LeakyParams, MS_US, Refill, Rule,
+    WindowParams,
+};
 
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Limiter {
     /// none, what the sliding log holds.
     pub fn last_checks(&self) -> impl Iterator<Item = Entry> + '_ {
         let remembered = self.history().map(|history| history.entries.iter().rev().cloned());
-        let log = self.states().iter().find_map(State::log_part);
+        let log = self.states().iter().find_map(State::log);
         let entries = log.filter(|_| remembered.is_none()).map(newest_first);
         remembered.into_iter().flatten().chain(entries.into_iter().flatten())
     }
@@ -89,88 +93,68 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
 
 impl State {
     fn report(&self, now_us: u64) -> StateReport {
-        let at_us = effective_time(now_us, self.last_us(), self.period_us());
-        let clears = self.clears_by_itself();
+        let meter = self.meter();
+        let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
+        let (mut log, mut window, mut windows) = (None, None, None);
+        match meter {
+            Meter::Log(state) => log = Some(state.report(at_us)),
+            Meter::Window(state) => {
+                window = Some(at_us.map_or_else(WindowReport::default, |us| state.report(us)));
+            }
+            Meter::FixedWithPast(state) => windows = Some(windows_of(state)),
+            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}
+        }
         StateReport {
             rule: self.last_rule(),
-            consumed: at_us.map_or(0, |at_us| self.consumed(at_us)),
-            last_ms: self.last_us() / MS_US,
-            reset_ms: clears.after(now_us).millis(),
-            log: self.log_part().map(|log| log.report(at_us)),
-            window: match self.plain() {
-                Self::Window(window) => {
-                    Some(at_us.map_or_else(WindowReport::default, |at_us| window.report(at_us)))
-                }
-                _ => None,
-            },
-            windows: self.windows(),
+            consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
+            last_ms: meter.last_us() / MS_US,
+            reset_ms: meter.clears_by_itself().after(now_us).millis(),
+            log,
+            window,
+            windows,
         }
     }
 
     /// The text of the rule that consumed last, as far as the state knows it.
     fn last_rule(&self) -> String {
-        let plain = Rule {
-            algorithm: Algorithm::Log,
-            limit: 0,
-            period_us: self.period_us(),
+        let meter = self.meter();
+        let fixed = |fixed: &Fixed, keep| {
+            let (calendar, tz_min) = (fixed.calendar(), fixed.tz_min());
+            (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
+        };
+        let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
+        let (algorithm, limit) = match meter {
+            Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
+            Meter::Window(window) => {
+                (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
+            }
+            Meter::Fixed(state) => fixed(state, 0),
+            Meter::FixedWithPast(state) => fixed(&state.fixed, state.keep),
+            Meter::Debt(debt) if debt.is_leaky() => {
+                (Algorithm::Leaky(LeakyParams { queue: debt.room.units() }), debt.limit)
+            }
+            Meter::Debt(debt) => (bucket(debt.room.units(), Refill::Even), debt.limit),
+            Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
+        };
+        let rule = Rule {
+            algorithm,
+            limit,
+            period_us: meter.period_us(),
             name: self.name(),
             count_all: false,
             ban_us: None,
             shadow: false,
         };
-        let fixed = |fixed: &Fixed, keep| Rule {
-            algorithm: Algorithm::Fixed {
-                align: if fixed.calendar().is_none() { Align::First } else { Align::Epoch },
-                calendar: fixed.calendar().unwrap_or(Calendar::Epoch),
-                tz_min: fixed.tz_min(),
-                keep,
-            },
-            limit: fixed.limit,
-            ..plain
-        };
-        let rule = match self.plain() {
-            Self::Log(_) => return format!("log/{}", DisplayPeriod(self.period_us())),
-            Self::Window(window) => Rule {
-                algorithm: Algorithm::Window { res: u8::try_from(window.res()).unwrap_or(1) },
-                limit: window.limit(),
-                ..plain
-            },
-            Self::Fixed(state) => fixed(state, 0),
-            Self::Kept(kept) => fixed(&kept.fixed, kept.keep),
-            Self::Debt(debt) if debt.is_leaky() => Rule {
-                algorithm: Algorithm::Leaky { queue: debt.room.units() },
-                limit: debt.limit,
-                ..plain
-            },
-            Self::Debt(debt) => Rule {
-                algorithm: Algorithm::Bucket { burst: debt.room.units(), refill: Refill::Even },
-                limit: debt.limit,
-                ..plain
-            },
-            Self::Interval(interval) => Rule {
-                algorithm: Algorithm::Bucket { burst: interval.burst, refill: Refill::Interval },
-                limit: interval.limit,
-                ..plain
-            },
-            Self::Named(_) => plain,
-        };
         rule.to_string()
     }
+}
 
-    /// The counts of past windows, and the present one's.
-    fn windows(&self) -> Option<Vec<(i64, u64)>> {
-        match self.plain() {
-            Self::Kept(kept) => {
-                let present = (kept.fixed.start_us(), kept.fixed.count());
-                let past = kept.past.iter().map(|past| (past.start_us, past.count));
-                let in_ms = |(start_us, count): (i64, u64)| {
-                    (start_us.div_euclid(MS_US.cast_signed()), count)
-                };
-                Some(past.chain([present]).map(in_ms).collect())
-            }
-            _ => None,
-        }
-    }
+/// The counts of past windows, and the present one's.
+fn windows_of(state: &FixedWithPast) -> Vec<(i64, u64)> {
+    let past = state.past.iter().map(|past| (past.start_us, past.count));
+    let present = (state.fixed.start_us(), state.fixed.count());
+    let in_ms = |(start_us, count): (i64, u64)| (start_us.div_euclid(MS_US.cast_signed()), count);
+    past.chain([present]).map(in_ms).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, steady};
 use super::{cases, check, peek};
 use crate::limit::{Expiry, Limiter};
-use crate::rule::{Algorithm, Rule, SECOND_US};
+use crate::rule::{Algorithm, FixedParams, Rule, SECOND_US};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -44,7 +44,7 @@ impl Key {
 /// longest window whoever sees its newest entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.algorithm() {
-        Algorithm::Fixed { keep: 1.., .. } => true,
+        Algorithm::Fixed(FixedParams { keep: 1.., .. }) => true,
         Algorithm::Log if rule.counts_all() => true,
         _ => rule.limit() == 0,
     };

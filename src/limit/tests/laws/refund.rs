@@ -21,7 +21,7 @@ fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
 /// replace for good.
 fn remembers_all(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
-    limiter.states().iter().all(|state| state.last_us() <= now_us + shortest_us)
+    limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
 }
 
 /// A check that every rule admitted, undone: of the rules it named, or of

@@ -1,8 +1,8 @@
 //! Rules to try: every algorithm, every option.
 
 use crate::rule::{
-    Algorithm, Align, Calendar, Kind, MAX_UNITS, Name, Period, Refill, Rule, RuleSpec, THROTTLE,
-    Unit, WEEK_US,
+    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MAX_UNITS, Name,
+    Period, Refill, Rule, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -237,25 +237,26 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
     };
     match rule.algorithm() {
         Algorithm::Log => {}
-        Algorithm::Window { res } => spec.res = Some(res.into()),
-        Algorithm::Fixed { align, calendar, tz_min, keep } => {
+        Algorithm::Window(WindowParams { res }) => spec.res = Some(res.into()),
+        Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
+            spec.align = Some(Align::Epoch);
             match calendar {
-                Calendar::Epoch => {}
-                Calendar::Weeks => {
+                Some(Calendar::Epoch) => {}
+                Some(Calendar::Weeks) => {
                     spec.period = Period { count: rule.period_us() / WEEK_US, unit: Unit::Week };
                 }
-                Calendar::Months => spec.period = Period { count: 1, unit: Unit::Month },
+                Some(Calendar::Months) => spec.period = Period { count: 1, unit: Unit::Month },
+                None => spec.align = Some(Align::First),
             }
-            spec.align = Some(align);
             spec.tz_min = Some(tz_min);
             spec.keep = Some(keep.into());
         }
-        Algorithm::Bucket { burst, refill } => {
+        Algorithm::Bucket(BucketParams { burst, refill }) => {
             // A limit of 0 may have no burst.
             spec.burst = Some(burst.max(1).into());
             spec.refill = Some(refill);
         }
-        Algorithm::Leaky { queue } => spec.queue = Some(queue.into()),
+        Algorithm::Leaky(LeakyParams { queue }) => spec.queue = Some(queue.into()),
     }
     spec
 }

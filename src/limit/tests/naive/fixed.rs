@@ -1,14 +1,13 @@
 //! `n + c <= L`, on a count a window.
 
 use super::Micros;
-use crate::rule::{Algorithm, Align, Calendar, DAY_US, MINUTE_US, Rule};
+use crate::rule::{Algorithm, Calendar, DAY_US, FixedParams, MINUTE_US, Rule};
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]
 pub struct Fixed {
     period: i128,
-    align: Align,
-    calendar: Calendar,
+    calendar: Option<Calendar>,
     tz: Micros,
     keep: i128,
     /// Starts and counts, the present window last.
@@ -17,12 +16,11 @@ pub struct Fixed {
 
 impl Fixed {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
-        let Algorithm::Fixed { align, calendar, tz_min, .. } = rule.algorithm() else {
+        let Algorithm::Fixed(FixedParams { calendar, tz_min, .. }) = rule.algorithm() else {
             unreachable!()
         };
         let mut fixed = Self {
             period: rule.period_us().into(),
-            align,
             calendar,
             tz: i128::from(tz_min) * i128::from(MINUTE_US),
             keep: 0,
@@ -33,12 +31,10 @@ impl Fixed {
     }
 
     fn opens(&self, at: Micros) -> Micros {
-        if self.align == Align::First {
-            return at;
-        }
+        let Some(calendar) = self.calendar else { return at };
         let local = at + self.tz;
         let monday = 4 * i128::from(DAY_US);
-        let local_start = match self.calendar {
+        let local_start = match calendar {
             Calendar::Epoch => local.div_euclid(self.period) * self.period,
             Calendar::Weeks => (local - monday).div_euclid(self.period) * self.period + monday,
             Calendar::Months => month(local).0,
@@ -54,7 +50,7 @@ impl Fixed {
     fn has_ended(&self, at: Micros) -> bool {
         let (start, _) = self.present();
         let end = match self.calendar {
-            Calendar::Months => month(start + self.tz).1 - self.tz,
+            Some(Calendar::Months) => month(start + self.tz).1 - self.tz,
             _ => start + self.period,
         };
         at >= end
@@ -74,7 +70,7 @@ impl Fixed {
     }
 
     pub fn take(&mut self, rule: &Rule, at: Micros, cost: i128) {
-        let Algorithm::Fixed { keep, .. } = rule.algorithm() else { unreachable!() };
+        let Algorithm::Fixed(FixedParams { keep, .. }) = rule.algorithm() else { unreachable!() };
         self.keep = keep.into();
         if self.has_ended(at) || self.present().1 == 0 {
             self.windows.push((self.opens(at), 0));

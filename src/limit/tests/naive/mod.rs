@@ -13,7 +13,7 @@ pub mod model;
 pub mod search;
 pub mod window;
 
-use crate::rule::{Algorithm, Kind, Name, Refill, Rule};
+use crate::rule::{Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Name, Refill, Rule};
 use debt::Debt;
 use fixed::Fixed;
 use interval::Interval;
@@ -42,12 +42,10 @@ pub struct Shape(u64, Algorithm);
 impl Shape {
     pub fn of(rule: &Rule) -> Self {
         let algorithm = match rule.algorithm() {
-            Algorithm::Bucket { refill, .. } => Algorithm::Bucket { burst: 0, refill },
-            Algorithm::Leaky { .. } => Algorithm::Leaky { queue: 0 },
-            Algorithm::Fixed { align, calendar, tz_min, .. } => {
-                Algorithm::Fixed { align, calendar, tz_min, keep: 0 }
-            }
-            algorithm => algorithm,
+            Algorithm::Bucket(bucket) => Algorithm::Bucket(BucketParams { burst: 0, ..bucket }),
+            Algorithm::Leaky(_) => Algorithm::Leaky(LeakyParams { queue: 0 }),
+            Algorithm::Fixed(fixed) => Algorithm::Fixed(FixedParams { keep: 0, ..fixed }),
+            Algorithm::Log | Algorithm::Window(_) => rule.algorithm(),
         };
         Self(rule.period_us(), algorithm)
     }
@@ -57,9 +55,9 @@ impl Shape {
 pub fn capacity(rule: &Rule) -> i128 {
     match rule.algorithm() {
         _ if rule.limit() == 0 => 0,
-        Algorithm::Bucket { burst, .. } => burst.into(),
-        Algorithm::Leaky { queue } => i128::from(queue) + 1,
-        _ => rule.limit().into(),
+        Algorithm::Bucket(bucket) => bucket.burst.into(),
+        Algorithm::Leaky(leaky) => i128::from(leaky.queue) + 1,
+        Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => rule.limit().into(),
     }
 }
 
@@ -88,12 +86,12 @@ impl Meter {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
             Algorithm::Log => unreachable!("the log is not a rule's own"),
-            Algorithm::Window { .. } => Self::Window(Window::of_units(rule, at, units)),
-            Algorithm::Fixed { .. } => Self::Fixed(Fixed::of_units(rule, at, units)),
-            Algorithm::Bucket { refill: Refill::Interval, .. } => {
+            Algorithm::Window(_) => Self::Window(Window::of_units(rule, at, units)),
+            Algorithm::Fixed(_) => Self::Fixed(Fixed::of_units(rule, at, units)),
+            Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
                 Self::Interval(Interval::of_units(rule, at, units))
             }
-            _ => Self::Debt(Debt::of_units(rule, units)),
+            Algorithm::Bucket(_) | Algorithm::Leaky(_) => Self::Debt(Debt::of_units(rule, units)),
         }
     }
 
@@ -102,7 +100,7 @@ impl Meter {
         match (self, rule.algorithm()) {
             (
                 Self::Debt(debt),
-                Algorithm::Leaky { .. } | Algorithm::Bucket { refill: Refill::Even, .. },
+                Algorithm::Leaky(_) | Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }),
             ) => Self::Debt(debt.with_period(rule.period_us().into())),
             _ => Self::of_units(rule, last, self.whole_units(last)),
         }

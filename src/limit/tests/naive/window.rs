@@ -1,7 +1,7 @@
 //! `old*(w-e) + (cur+c)*w <= L*w`, on a count a sub-interval.
 
 use super::Micros;
-use crate::rule::{Algorithm, Rule};
+use crate::rule::{Algorithm, Rule, WindowParams};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Window {
 
 impl Window {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
-        let Algorithm::Window { res } = rule.algorithm() else { unreachable!() };
+        let Algorithm::Window(WindowParams { res }) = rule.algorithm() else { unreachable!() };
         let (res, period) = (i128::from(res), i128::from(rule.period_us()));
         let mut window = Self { res, period, counts: BTreeMap::new() };
         window.take(at, units);

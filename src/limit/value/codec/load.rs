@@ -6,9 +6,10 @@ use super::form::{
     each_item, load_items, load_text, within,
 };
 use crate::limit::algorithm::debt::{Debt, Room};
-use crate::limit::algorithm::fixed::{Anchor, Fixed, Kept, Past};
+use crate::limit::algorithm::fixed::{Anchor, Fixed, FixedWithPast, Past};
 use crate::limit::algorithm::interval::Interval;
 use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::open_window::OpenWindow;
 use crate::limit::algorithm::state::State;
 use crate::limit::algorithm::uint48::Uint48;
@@ -87,19 +88,14 @@ pub fn load_access(
 }
 
 fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
-    let state = load_meter(saved.meter)?;
-    let Some(text) = saved.name else { return busy(state) };
-    let name = Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"))?;
-    within(!matches!(state, State::Log(_)), "the name of a log")?;
-    busy(State::named(Some(&name), state))
+    let meter = load_meter(saved.meter)?;
+    let named = |text: &str| Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"));
+    let name = saved.name.map(named).transpose()?;
+    within(name.is_none() || !matches!(meter, Meter::Log(_)), "the name of a log")?;
+    if meter.is_empty() { Err(DecodeError::Idle) } else { Ok(State::named(name.as_ref(), meter)) }
 }
 
-/// Refuses a state that holds nothing.
-fn busy(state: State) -> Result<State, DecodeError> {
-    if state.is_empty() { Err(DecodeError::Idle) } else { Ok(state) }
-}
-
-pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
+pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
     match saved {
         SavedMeter::LogOfWindow { window_us, admitted, charged } => {
             check_window(window_us)?;
@@ -117,7 +113,7 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             let most = usize::from(MAX_RES).saturating_add(1);
             let counts: Vec<u64> = load_items(&counts, most, COUNTERS, Ok)?;
             within(counts.len() >= 2, COUNTERS)?;
-            Ok(State::Window(Window::new(last_us, period_us, limit, &counts)))
+            Ok(Meter::Window(Window::new(last_us, period_us, limit, &counts)))
         }
         SavedMeter::Fixed {
             last_us,
@@ -140,14 +136,18 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             };
             let open = load_open_window(last_us, period_us, start_us)?;
             let fixed = Fixed::new(open, count, Anchor::new(calendar, tz_min), limit);
-            let Some(saved) = past else { return Ok(State::Fixed(Box::new(fixed))) };
+            let Some(saved) = past else { return Ok(Meter::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
             let (most, what) = (usize::from(saved.keep), "the past windows' number");
             let past: Vec<Past> = load_items(&saved.windows, most, what, |(start_us, count)| {
                 check_start(start_us)?;
                 Ok(Past { start_us, count })
             })?;
-            Ok(State::Kept(Box::new(Kept { fixed, keep: saved.keep, past: past.into() })))
+            Ok(Meter::FixedWithPast(Box::new(FixedWithPast {
+                fixed,
+                keep: saved.keep,
+                past: past.into(),
+            })))
         }
         SavedMeter::Debt { last_us, period_us, rem, units, limit, room, leaky } => {
             check_time(last_us)?;
@@ -158,7 +158,7 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             within(rem < period_us, "a remainder")?;
             let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
             let room = Room::new(room, leaky);
-            Ok(State::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
+            Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
         }
         SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
             check_time(start_us)?;
@@ -166,7 +166,7 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<State, DecodeError> {
             check_units(burst)?;
             let open = load_open_window(last_us, period_us, start_us.cast_signed())?;
             let interval = Interval { open, used, limit, burst };
-            Ok(State::Interval(Box::new(interval)))
+            Ok(Meter::Interval(Box::new(interval)))
         }
     }
 }
@@ -194,12 +194,12 @@ fn load_log(
     past: &[u8],
     admitted: &[u8],
     charged: &[u8],
-) -> Result<State, DecodeError> {
+) -> Result<Meter, DecodeError> {
     let past = load_items(past, MOST_PAST, "a number of needs", |past: SavedPastNeeds| {
         within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
         Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
     })?;
-    Ok(State::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
+    Ok(Meter::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
 }
 
 fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<Needs, DecodeError> {

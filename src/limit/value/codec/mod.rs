@@ -82,7 +82,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     for state in limiter.states() {
         let name = state.name();
         let name = name.as_ref().map(Name::as_str);
-        put(&mut states, &SavedState { name, meter: save_meter(state) });
+        put(&mut states, &SavedState { name, meter: save_meter(state.meter()) });
     }
     let access = limiter.access().map(|access| SavedAccess {
         exempt: access.kind == Access::Exempt,
@@ -92,7 +92,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let ban_us = limiter.access().and_then(|access| access.ban_us);
     let history = limiter.history().map(save_history);
     let states = Bytes::from(states);
-    let knows_needs = limiter.states().iter().filter_map(State::log_part).any(Log::knows_needs);
+    let knows_needs = limiter.states().iter().filter_map(State::log).any(Log::knows_needs);
     let mut payload = Vec::new();
     if knows_needs || ban_us.is_some() {
         payload.push(WITH_NEEDS);
@@ -130,7 +130,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         return Err(DecodeError::Trailing(left.len()));
     }
     let states = load_states(&saved.states)?;
-    let log_of_later = |state: &State| state.log_part().is_some_and(Log::knows_needs);
+    let log_of_later = |state: &State| state.log().is_some_and(Log::knows_needs);
     if version < WITH_NEEDS && states.iter().any(log_of_later) {
         return Err(DecodeError::Malformed(UNKNOWN_KIND));
     }

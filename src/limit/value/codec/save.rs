@@ -5,7 +5,7 @@ use super::form::{
 };
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::log::Log;
-use crate::limit::algorithm::state::State;
+use crate::limit::algorithm::meter::Meter;
 use crate::limit::decide::decision::Verdict;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::history::History;
@@ -25,21 +25,21 @@ pub fn save_history(history: &History) -> SavedHistory<'static> {
     SavedHistory { keep: history.keep, until_us: history.until_us, entries }
 }
 
-pub fn save_meter(state: &State) -> SavedMeter<'static> {
-    match state {
-        State::Log(log) => save_log(log),
-        State::Window(window) => SavedMeter::Window {
+pub fn save_meter(meter: &Meter) -> SavedMeter<'static> {
+    match meter {
+        Meter::Log(log) => save_log(log),
+        Meter::Window(window) => SavedMeter::Window {
             last_us: window.last_us(),
             period_us: window.period_us(),
             limit: window.limit(),
             counts: save_items(window.counts()),
         },
-        State::Fixed(fixed) => save_fixed(fixed, None),
-        State::Kept(kept) => {
+        Meter::Fixed(fixed) => save_fixed(fixed, None),
+        Meter::FixedWithPast(kept) => {
             let windows = save_items(kept.past.iter().map(|past| (past.start_us, past.count)));
             save_fixed(&kept.fixed, Some(SavedPast { keep: kept.keep, windows }))
         }
-        State::Debt(debt) => SavedMeter::Debt {
+        Meter::Debt(debt) => SavedMeter::Debt {
             last_us: debt.last_us,
             period_us: debt.period_us(),
             rem: debt.rem.get(),
@@ -48,7 +48,7 @@ pub fn save_meter(state: &State) -> SavedMeter<'static> {
             room: debt.room.units(),
             leaky: debt.is_leaky(),
         },
-        State::Interval(interval) => SavedMeter::Interval {
+        Meter::Interval(interval) => SavedMeter::Interval {
             last_us: interval.last_us(),
             period_us: interval.period_us(),
             start_us: interval.open.start_us().cast_unsigned(),
@@ -56,7 +56,6 @@ pub fn save_meter(state: &State) -> SavedMeter<'static> {
             limit: interval.limit,
             burst: interval.burst,
         },
-        State::Named(named) => save_meter(&named.state),
     }
 }
 

@@ -1,0 +1,288 @@
+//! What one rule consumed, in the form in which its algorithm keeps it.
+//!
+//! The only file that knows all algorithms: it passes each question on to the
+//! one whose meter it is. A new algorithm is a variant here and a file beside.
+//!
+//! A meter is read and consumed from by rules of its *shape*: its algorithm, and
+//! the options and the period that it was made for. [`Meter::reshaped`] converts
+//! it for a rule of another.
+
+use super::debt::{Debt, Room};
+use super::fixed::{Fixed, FixedWithPast};
+use super::interval::Interval;
+use super::log::Log;
+use super::reading::{Moment, Reading};
+use super::window::Window;
+use crate::limit::heap::{HeapVisitor, block_of};
+use crate::limit::series::needs::Needs;
+use crate::rule::{
+    Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Refill, Rule, Shape, WindowParams,
+};
+use std::slice;
+
+/// 16 bytes: which algorithm, and where its block lies. Each block is no larger
+/// than that algorithm needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meter {
+    Log(Log),
+    Window(Window),
+    Fixed(Box<Fixed>),
+    /// `fixed` with `keep`.
+    FixedWithPast(Box<FixedWithPast>),
+    /// `bucket` and `leaky`.
+    Debt(Box<Debt>),
+    /// `bucket` with `refill=interval`.
+    Interval(Box<Interval>),
+}
+
+impl Meter {
+    /// A meter of a rule's shape, in which units were consumed at a time.
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        match rule.algorithm() {
+            Algorithm::Log => Self::Log(Log::default()),
+            Algorithm::Window(WindowParams { res }) => {
+                Self::Window(Window::of_units(rule, res, last_us, units))
+            }
+            Algorithm::Fixed(params) => {
+                Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
+            }
+            Algorithm::Bucket(BucketParams { burst, refill: Refill::Even }) => {
+                let room = Room::new(burst, false);
+                Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
+            }
+            Algorithm::Bucket(BucketParams { burst, refill: Refill::Interval }) => {
+                Self::Interval(Box::new(Interval::of_units(rule, burst, last_us, units)))
+            }
+            Algorithm::Leaky(LeakyParams { queue }) => {
+                let room = Room::new(queue, true);
+                Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
+            }
+        }
+    }
+
+    /// The first block to read, for a prefetch.
+    #[inline]
+    pub fn block(&self) -> *const [u8] {
+        match self {
+            Self::Log(log) => log.block(),
+            Self::Window(window) => window.block(),
+            Self::Fixed(fixed) => block_of(&**fixed),
+            Self::FixedWithPast(fixed) => block_of(&**fixed),
+            Self::Debt(debt) => block_of(&**debt),
+            Self::Interval(interval) => block_of(&**interval),
+        }
+    }
+
+    /// Whether a rule can read this as it is. A log fits log rules of any period:
+    /// each reads it through its own window.
+    #[inline]
+    pub fn has_shape_of(&self, rule: &Rule) -> bool {
+        let fits = |shape: Shape, period_us: u64| {
+            period_us == rule.period_us() && shape == rule.algorithm().shape()
+        };
+        match self {
+            Self::Log(_) => rule.kind() == Kind::Log,
+            Self::Window(window) => fits(Shape::Window { res: window.res() }, window.period_us()),
+            Self::Fixed(fixed) => fits(fixed.shape(), fixed.period_us()),
+            Self::FixedWithPast(past) => fits(past.fixed.shape(), past.fixed.period_us()),
+            Self::Debt(debt) if debt.is_leaky() => fits(Shape::Leaky, debt.period_us()),
+            Self::Debt(debt) => fits(Shape::Bucket { refill: Refill::Even }, debt.period_us()),
+            Self::Interval(interval) => {
+                fits(Shape::Bucket { refill: Refill::Interval }, interval.period_us())
+            }
+        }
+    }
+
+    /// Whether it was made for a rule of this kind, whatever its options.
+    pub fn is_of_kind(&self, kind: Kind) -> bool {
+        kind == match self {
+            Self::Log(_) => Kind::Log,
+            Self::Window(_) => Kind::Window,
+            Self::Fixed(_) | Self::FixedWithPast(_) => Kind::Fixed,
+            Self::Debt(debt) if debt.is_leaky() => Kind::Leaky,
+            Self::Debt(_) | Self::Interval(_) => Kind::Bucket,
+        }
+    }
+
+    /// What it holds, as a rule of its kind keeps it: a debt exactly, anything else
+    /// as the units that still count, consumed when the last of them was.
+    pub fn reshaped(&self, rule: &Rule) -> Self {
+        match (self, Self::of_units(rule, self.last_us(), self.consumed(self.last_us()))) {
+            (Self::Debt(debt), Self::Debt(_)) => {
+                Self::Debt(Box::new(debt.with_period(rule.period_us())))
+            }
+            (_, of_units) => of_units,
+        }
+    }
+
+    /// Units that still count at a time not before `last_us`, rounded up.
+    pub fn consumed(&self, at_us: u64) -> u64 {
+        match self {
+            Self::Log(log) => log.consumed(at_us),
+            Self::Window(window) => window.consumed(at_us),
+            Self::Fixed(fixed) => fixed.count_at(at_us),
+            Self::FixedWithPast(past) => past.fixed.count_at(at_us),
+            Self::Debt(debt) => debt.consumed(at_us),
+            Self::Interval(interval) => u64::from(interval.used_at(at_us)),
+        }
+    }
+
+    /// When it was last added to.
+    #[inline]
+    pub fn last_us(&self) -> u64 {
+        match self {
+            Self::Log(log) => log.last_us(),
+            Self::Window(window) => window.last_us(),
+            Self::Fixed(fixed) => fixed.last_us(),
+            Self::FixedWithPast(past) => past.fixed.last_us(),
+            Self::Debt(debt) => debt.last_us,
+            Self::Interval(interval) => interval.last_us(),
+        }
+    }
+
+    /// The length of its window.
+    pub fn period_us(&self) -> u64 {
+        match self {
+            Self::Log(log) => log.window_us(),
+            Self::Window(window) => window.period_us(),
+            Self::Fixed(fixed) => fixed.period_us(),
+            Self::FixedWithPast(past) => past.fixed.period_us(),
+            Self::Debt(debt) => debt.period_us(),
+            Self::Interval(interval) => interval.period_us(),
+        }
+    }
+
+    /// Whether it holds nothing that could matter.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Log(log) => log.is_empty(),
+            Self::Window(window) => window.is_empty(),
+            Self::Fixed(fixed) => fixed.count() == 0,
+            Self::FixedWithPast(past) => past.is_empty(),
+            Self::Debt(debt) => debt.is_empty(),
+            Self::Interval(interval) => interval.is_empty(),
+        }
+    }
+
+    /// What a rule of its shape reads, at a time not before `last_us`.
+    #[inline(always)]
+    pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
+        match self {
+            Self::Log(log) => log.read(rule, at_us, cost),
+            Self::Window(window) => window.read(rule, at_us, cost),
+            Self::Fixed(fixed) => fixed.read(rule, at_us, cost),
+            Self::FixedWithPast(past) => past.fixed.read(rule, at_us, cost),
+            Self::Debt(debt) => debt.read(rule, at_us, cost),
+            Self::Interval(interval) => interval.read(rule, at_us, cost),
+        }
+    }
+
+    /// When a rule of its shape has nothing consumed any more; in the past if that
+    /// is so at `at_us`, the time it is read at, which may be ahead of the clock.
+    #[inline(always)]
+    pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
+        let clears = match self {
+            Self::Log(log) => log.clears(rule),
+            Self::Window(window) => window.clears(),
+            Self::Fixed(fixed) => fixed.clears(),
+            Self::FixedWithPast(past) => past.fixed.clears(),
+            Self::Debt(debt) => debt.clears(rule.limit()),
+            Self::Interval(interval) => interval.clears(),
+        };
+        if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
+    }
+
+    /// When it clears under the rule that consumed last; a log, under all that did.
+    pub fn clears_by_itself(&self) -> Moment {
+        match self {
+            Self::Log(log) => Moment::At(log.matters_until_us()),
+            Self::Window(window) => window.clears(),
+            Self::Fixed(fixed) => fixed.clears(),
+            Self::FixedWithPast(past) => past.fixed.clears(),
+            Self::Debt(debt) => debt.clears(debt.limit),
+            Self::Interval(interval) => interval.clears(),
+        }
+    }
+
+    /// Until when it matters, to a decision or to a reader.
+    pub fn matters_until(&self) -> Moment {
+        match self {
+            Self::FixedWithPast(past) => Moment::At(past.matters_until_us()),
+            Self::Log(_) | Self::Window(_) | Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {
+                self.clears_by_itself()
+            }
+        }
+    }
+
+    /// Consumes for a rule of its shape, at a time not before `last_us`. A log must
+    /// have no other reader: it keeps what this rule needs.
+    #[inline(always)]
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        match (&mut *self, rule.algorithm()) {
+            (Self::Log(log), Algorithm::Log) => {
+                log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false);
+            }
+            (Self::Window(window), Algorithm::Window(_)) => window.consume(rule, at_us, cost),
+            (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep: 0, .. })) => {
+                fixed.consume(rule, at_us, cost);
+            }
+            (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep, .. })) => {
+                let mut past = FixedWithPast::new(**fixed);
+                past.consume(rule, keep, at_us, cost);
+                *self = Self::FixedWithPast(Box::new(past));
+            }
+            (Self::FixedWithPast(past), Algorithm::Fixed(FixedParams { keep, .. })) => {
+                past.consume(rule, keep, at_us, cost);
+            }
+            (Self::Debt(debt), Algorithm::Bucket(BucketParams { burst, .. })) => {
+                debt.consume(rule, burst, at_us, cost);
+            }
+            (Self::Debt(debt), Algorithm::Leaky(LeakyParams { queue })) => {
+                debt.consume(rule, queue, at_us, cost);
+            }
+            (Self::Interval(interval), Algorithm::Bucket(BucketParams { burst, .. })) => {
+                interval.consume(rule, burst, at_us, cost);
+            }
+            (
+                Self::Log(_)
+                | Self::Window(_)
+                | Self::Fixed(_)
+                | Self::FixedWithPast(_)
+                | Self::Debt(_)
+                | Self::Interval(_),
+                _,
+            ) => debug_assert!(false, "a rule of another shape"),
+        }
+    }
+
+    /// Gives units back, newest first, and says how many there were. Changes nothing
+    /// if there were none: a refund is replicated only if it gave something back.
+    ///
+    /// A debt drains at the rate of the rule, or of the rule that consumed last if
+    /// there is none. Of a log, entries older than the window stay.
+    pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
+        match self {
+            Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
+            Self::Window(window) => window.refund(at_us, units),
+            Self::Fixed(fixed) => fixed.refund(at_us, units),
+            Self::FixedWithPast(past) => past.fixed.refund(at_us, units),
+            Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
+            Self::Interval(interval) => interval.refund(at_us, units),
+        }
+    }
+
+    /// Shows each heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        match self {
+            Self::Log(log) => log.visit_heap(to),
+            Self::Window(window) => window.visit_heap(to),
+            Self::Fixed(fixed) => to.boxed(fixed),
+            Self::FixedWithPast(past) => {
+                to.boxed(past);
+                to.ring(&mut past.past);
+            }
+            Self::Debt(debt) => to.boxed(debt),
+            Self::Interval(interval) => to.boxed(interval),
+        }
+    }
+}
