@@ -69,7 +69,7 @@ pub fn count(
 ) {
     let verdict = outcome.summary.verdict;
     metrics::checked(verdict, clock_us);
-    metrics::looked_at(outcome.access, outcome.ban.is_some(), rules, decisions);
+    metrics::key_checked(outcome.access, outcome.ban.is_some(), rules, decisions);
     if verdict != Verdict::Allowed {
         top::denied(call, name, clock_us);
     }

@@ -10,7 +10,7 @@ use super::effect::{self, Done};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use super::top;
-use crate::datatype::{Held, LIMITER};
+use crate::datatype::{KeyEntry, LIMITER};
 use crate::limit::{self, Check, KeyCheck};
 use crate::parse::{Group, MCheckRequest};
 use crate::rule::Rule;
@@ -33,7 +33,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             meta: request.check.meta,
         };
 
-        let open = |name| Ok(Held::new(call.open_write(name, &LIMITER)?));
+        let open = |name| Ok(KeyEntry::new(call.open_write(name, &LIMITER)?));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
         let parts = keys.iter_mut().enumerate();
         let mut parts: Vec<_> =
@@ -63,7 +63,12 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         resolver.named.count(verdict);
         for (part, name) in parts.iter().zip(names.iter()) {
             let decisions = decisions.get(part.decisions().clone()).unwrap_or_default();
-            metrics::looked_at(part.access(), part.ban().is_some(), part.check().rules, decisions);
+            metrics::key_checked(
+                part.access(),
+                part.ban().is_some(),
+                part.check().rules,
+                decisions,
+            );
             if part.denied() {
                 top::denied(call, name, clock_us);
             }
@@ -80,7 +85,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         for (index, ((key, name), done)) in keys.iter_mut().zip(names.iter()).zip(&done).enumerate()
         {
             if done.is_something() {
-                key.keep()?;
+                key.store()?;
                 let mut words = None;
                 let written = args_of(&request, written, index);
                 effect::settle_check(call, key.key(), name, done, clock_us, || {

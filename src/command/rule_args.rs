@@ -1,7 +1,7 @@
 //! The rules of a request in the words of an effect: as the caller wrote them,
 //! and for a policy its rules, so that whoever reads them needs no policy.
 
-use crate::policy::Named;
+use crate::policy::UsedPolicies;
 use crate::server::{Args, Joined};
 
 /// The arguments that say the rules.
@@ -13,7 +13,7 @@ pub enum RuleArgs<'a> {
 
 impl<'a> RuleArgs<'a> {
     /// Of the arguments that are rules, and the policies that some of them name.
-    pub fn of(written: Args<'a>, named: &'a Named) -> Self {
+    pub fn of(written: Args<'a>, named: &'a UsedPolicies) -> Self {
         if named.is_empty() {
             return Self::AsTheyAre(written);
         }

@@ -6,7 +6,7 @@
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
 use crate::parse::{Buckets, Memo, ParseError, RuleResolver, RuleTextError};
-use crate::policy::Named;
+use crate::policy::UsedPolicies;
 use crate::rule::Rule;
 use crate::server::{Call, PerServer};
 
@@ -23,7 +23,7 @@ pub struct Scratch {
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// The policies that the call names.
-    pub named: Named,
+    pub named: UsedPolicies,
     memo: Memo,
 }
 
