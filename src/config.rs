@@ -3,38 +3,36 @@
 
 #![forbid(unsafe_code)]
 
-use std::error::Error;
 use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
 use crate::parse::{Limits, MOST_RULES};
-use crate::policy;
 use crate::rule::MAX_UNITS;
-use crate::server::settings::{self, Setting};
+use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
 
-/// Rules of one key in a request.
+/// The most rules of one key in a request.
 static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
 /// The largest limit of a `log` rule.
 static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
-/// States of a key, beyond which a check makes no more.
+/// The most states of a key.
 static MAX_STATES: Setting = Setting::number(c"max-states", 256, 1, 10_000);
-/// Checks with `META` that a key keeps; 0: none.
+/// The most entries in the history of a key; 0: no history.
 static LOG_ENTRIES: Setting = Setting::number(c"log-entries", 128, 0, 1_000_000);
-/// Bytes of a `META` or a `REASON`.
+/// The most bytes of a `META` or a `REASON`.
 static MAX_META: Setting = Setting::number(c"max-meta", 256, 0, 65_536);
-/// Keys in the sketch of those most often denied; 0: none is kept.
+/// The most keys that `RL.TOP` follows; 0: none.
 static TOP_SIZE: Setting =
     Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
-/// Whether a request may say what time it is.
+/// Whether a request may give its time with `AT`.
 static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
 
-/// Whose policies are in force after a restart, of those that have one name: those
-/// saved, or those of the server's file.
+/// Which policy is in effect after a restart, of two with the same name: the saved or
+/// the configured one.
 static POLICIES: Setting = Setting::choice(c"policies", &[c"saved", c"config"]);
 
-/// Whether `RL.THROTTLE` is called `CL.THROTTLE` too.
+/// Whether `RL.THROTTLE` is registered as `CL.THROTTLE` as well.
 static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at_load();
 
 static ALL: [&Setting; 9] = [
@@ -49,26 +47,21 @@ static ALL: [&Setting; 9] = [
     &THROTTLE_ALIAS,
 ];
 
-/// The argument of `loadmodule` that sets a policy, once or more.
+/// The argument of `loadmodule` that sets a policy. It may be given more than once.
 const POLICY: &CStr = c"policy";
 
-/// Takes the arguments of `loadmodule`, then what the server's file says, and
-/// then sets the policies, whose rules depend on both.
+/// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns
+/// the policies among the arguments, whose bounds are settings.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
-pub fn load(ctx: &Context, args: &[RedisString]) -> Result<(), Box<dyn Error>> {
+pub fn load<'a>(ctx: &Context, args: &'a [RedisString]) -> Result<Vec<&'a [u8]>, SettingError> {
     let policies = settings::apply(&ALL, POLICY, args.iter().map(RedisString::as_slice))?;
     settings::register(&ALL, ctx)?;
-    for text in policies {
-        let given = String::from_utf8_lossy(text);
-        policy::configure(text, &limits())
-            .map_err(|error| format!("argument 'policy {given}': {error}"))?;
-    }
-    Ok(())
+    Ok(policies)
 }
 
-/// What requests may ask for, as of now.
+/// The bounds of requests, by the present settings.
 #[inline]
 #[must_use]
 pub fn limits() -> Limits {
@@ -81,33 +74,33 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether there is to be a `CL.THROTTLE`. RuleResolver once [`load`] has returned.
+/// Whether to register `CL.THROTTLE`. To be asked after [`load`].
 #[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
-/// How many states a key may hold.
+/// The most states that a key may hold.
 #[inline]
 #[must_use]
 pub fn max_states() -> usize {
     number(&MAX_STATES).unwrap_or(usize::MAX)
 }
 
-/// Whether the policies of the server's file replace those that were saved.
+/// Whether configured policies replace saved ones of the same name.
 #[must_use]
 pub fn configured_policies_win() -> bool {
     POLICIES.is(c"config")
 }
 
-/// How many keys the sketch of those most often denied follows.
+/// The most keys that `RL.TOP` follows.
 #[inline]
 #[must_use]
 pub fn top_size() -> usize {
     number(&TOP_SIZE).unwrap_or(0)
 }
 
-/// No number that can be set here is negative.
+/// The value of a number, none of which can be negative.
 fn number<T: TryFrom<u64>>(setting: &Setting) -> Option<T> {
     T::try_from(setting.get().cast_unsigned()).ok()
 }

@@ -70,10 +70,12 @@ use server::{EventContext, ServerEvent};
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
-        config::load(ctx, args)?;
+        let policies = config::load(ctx, args)?;
+        policy::configure(&policies)?;
         server::register_commands(ctx, command::table(config::throttle_alias()))?;
         server::events::register(ctx, on_server_event);
-        let sections = Sections { always: metrics::write, unless_crashing: policy::write };
+        let sections =
+            Sections { always: metrics::write_info, unless_crashing: policy::write_info };
         server::info::register(ctx, sections);
         Ok(())
     })
@@ -81,8 +83,8 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
 
 /// What lies beside the keys follows them.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
-    newer::on(event);
-    policy::on(ctx, event);
+    newer::on_server_event(event);
+    policy::on_server_event(ctx, event);
 }
 
 redis_module! {

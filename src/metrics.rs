@@ -1,7 +1,7 @@
-//! What the module did since it was loaded, for `INFO ratelimit`.
+//! Counters since the module was loaded, for `INFO ratelimit`.
 //!
-//! Commands run one at a time, so a counter has one writer: it is loaded and
-//! stored, without the price of an atomic addition. Whoever reads, may.
+//! Commands run one at a time, so a counter has one writer and needs no atomic addition:
+//! a load and a store are cheaper. Any thread may read it.
 
 #![forbid(unsafe_code)]
 
@@ -49,14 +49,14 @@ static FIXED_RULES: Counter = Counter::new();
 static BUCKET_RULES: Counter = Counter::new();
 static LEAKY_RULES: Counter = Counter::new();
 
-/// The latest time seen, to notice a clock that steps back.
+/// The clock at the last check, to notice when it steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
 
-/// Values in memory, those included that are yet to be freed. The server's
-/// threads free them too, so this one is added to atomically.
+/// The number of values in memory, including those yet to be freed. The server's
+/// threads free values too, so this counter needs atomic additions.
 static VALUES: AtomicU64 = AtomicU64::new(0);
 
-/// A check was decided, at this reading of the clock.
+/// Counts a check, decided at this reading of the clock.
 #[inline]
 pub fn checked(verdict: Verdict, clock_us: u64) {
     CHECKS.add(1);
@@ -68,9 +68,9 @@ pub fn checked(verdict: Verdict, clock_us: u64) {
     saw_clock(clock_us);
 }
 
-/// A key was looked at in a check.
+/// Counts one key of a check: its exemption, its ban and its rules.
 #[inline]
-pub fn looked_at(access: Option<Access>, banned: bool, rules: &[Rule], decisions: &[Decision]) {
+pub fn key_checked(access: Option<Access>, banned: bool, rules: &[Rule], decisions: &[Decision]) {
     if access == Some(Access::Exempt) {
         EXEMPT.add(1);
     }
@@ -98,41 +98,41 @@ fn saw_clock(now_us: u64) {
     LATEST_US.store(now_us, Ordering::Relaxed);
 }
 
-/// A check was asked for that counts nothing.
+/// Counts a peek.
 pub fn peeked() {
     PEEKS.add(1);
 }
 
-/// Units were given back.
+/// Counts a refund.
 pub fn refunded(units: u64) {
     REFUNDS.add(1);
     REFUNDED_UNITS.add(units);
 }
 
-/// A command of a newer version of the module was skipped.
+/// Counts a skipped command that a newer version of the module wrote.
 pub fn unreadable() {
     UNREADABLE.add(1);
 }
 
-/// Values in memory, those included that are yet to be freed.
+/// The number of values in memory, including those yet to be freed.
 #[must_use]
 pub fn values() -> u64 {
     VALUES.load(Ordering::Relaxed)
 }
 
-/// A value came into memory.
+/// Counts a new value in memory.
 pub fn value_made() {
     VALUES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A value was freed.
+/// Counts a freed value.
 pub fn value_freed() {
     VALUES.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Writes the section. May be called while the server crashes, so it takes no
+/// Writes the `INFO` section. It may be called while the server crashes, so it takes no
 /// lock and allocates nothing.
-pub fn write(info: &Info) {
+pub fn write_info(info: &Info) {
     let Some(fields) = info.section(None) else { return };
     fields.add(c"checks", CHECKS.get());
     fields.add(c"allowed", ALLOWED.get());
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_back_of_the_clock_counts_once() {
+    fn each_step_back_of_the_clock_is_counted_once() {
         for (now_us, steps) in [(5, 0), (5, 0), (9, 0), (7, 1), (8, 1), (2, 2), (9, 2)] {
             saw_clock(now_us);
             assert_eq!(CLOCK_STEPS.get(), steps, "at {now_us}");

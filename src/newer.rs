@@ -1,16 +1,16 @@
-//! What a newer version of the module wrote, and this one cannot read.
+//! Data that a newer version of the module wrote, and that this one cannot read.
 //!
-//! It must not be lost in silence, so each way by which it comes has its stop:
+//! It must not be lost silently, so each way it can arrive has a rule:
 //!
 //! ```text
-//! AOF at start             the server does not start, and the file stays as it is
+//! AOF at start             the server does not start, and the file stays unchanged
 //! full synchronization     refused before the first key, by the version in the snapshot
 //! stream of a primary      skipped and counted; until the next full synchronization or its
 //!                          promotion the replica answers no question about keys
 //! ```
 //!
-//! A replica cannot make its primary wait, and must not end for the sake of one
-//! module while it serves other data. `docs/upgrade.md` says what operators see.
+//! A replica cannot make its primary wait, and should not end because of one module
+//! while it serves other data. `docs/upgrade.md` says what operators see.
 
 #![forbid(unsafe_code)]
 
@@ -22,14 +22,14 @@ use crate::metrics;
 use crate::parse::ParseError;
 use crate::server::{Call, CommandError, ServerEvent, end, log};
 
-/// Whether this replica skipped what its primary did.
+/// Whether this replica skipped an effect of its primary.
 static SKIPPED: AtomicBool = AtomicBool::new(false);
-/// Whether a snapshot of a primary is being loaded.
+/// Whether a primary's snapshot is being loaded.
 static FROM_PRIMARY: AtomicBool = AtomicBool::new(false);
-/// Whether the data loaded is beside the data in force.
+/// Whether the data that is being loaded is staged: the old data still serves.
 static STAGED: AtomicBool = AtomicBool::new(false);
 
-/// A replicated or saved command cannot be read.
+/// Refuses a replicated or saved command that cannot be read.
 pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     if call.is_of_loader() {
         end(&format!("the append-only file cannot be loaded: {why}"));
@@ -43,37 +43,38 @@ pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     CommandError::Because(why.into())
 }
 
-/// Whether a value cannot be read as it is of a newer version. Version 0 never was,
-/// and all others up to the newest are read.
+/// Whether a value cannot be read because its version is newer. There was no version
+/// 0, and all later ones up to the present are read.
 const fn is_newer(error: &DecodeError) -> bool {
     matches!(error, DecodeError::Version(1..))
 }
 
-/// Why a value cannot be read, and what to do about it where something can be done.
+/// Why a value cannot be read and, if its version is newer, what to do about it.
 pub fn explain(error: &DecodeError) -> String {
     if is_newer(error) { of_newer(error) } else { error.to_string() }
 }
 
-/// A replicated or saved value cannot be read.
+/// Refuses a replicated or saved value that cannot be read.
 pub fn refuse_value(call: &Call<'_>, error: &DecodeError) -> CommandError {
     let why = explain(error);
     if is_newer(error) { refuse(call, why) } else { CommandError::Because(why.into()) }
 }
 
-/// A replicated or saved policy cannot be read.
+/// Refuses a replicated or saved policy that cannot be read.
 pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> CommandError {
     refuse(call, of_newer(error))
 }
 
-/// Every version is read up to this one, so what cannot be read is of a newer one.
+/// Explains an error of data that can only be of a newer version, because all others
+/// are read.
 fn of_newer(error: &impl Display) -> String {
     format!("{error}; it was written by a newer version of the module; upgrade this server first")
 }
 
-/// Refuses a question about keys on a replica that skipped something.
+/// Refuses a question about keys on a replica that skipped an effect.
 ///
 /// # Errors
-/// What is to be done.
+/// Why, and what to do about it.
 pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), CommandError> {
     if SKIPPED.load(Ordering::Relaxed) && call.is_on_replica() {
         return Err(CommandError::because(
@@ -84,13 +85,13 @@ pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether a primary sends what is being loaded.
+/// Whether the data that is being loaded comes from a primary.
 pub fn is_from_primary() -> bool {
     FROM_PRIMARY.load(Ordering::Relaxed)
 }
 
-/// What the server is about to do with its data.
-pub fn on(event: ServerEvent) {
+/// Follows what happens to the server's data.
+pub fn on_server_event(event: ServerEvent) {
     let set = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
     match event {
         ServerEvent::LoadingFromPrimary => {

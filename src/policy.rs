@@ -5,26 +5,26 @@
 //! RL.CHECK user:42 @free               looked up: nothing is parsed
 //! ```
 //!
-//! They are the server's, not a key's: like functions they lie in the RDB file
-//! beside the keys, and travel in the replication stream and the AOF as the
-//! commands that set them. What checks consume under them is told in their
-//! rules' own words, so neither replicas nor a saved key ever depend on them.
+//! Policies belong to the server, not to a key. Like functions they are saved in the
+//! RDB file outside of keys, and propagated as the commands that set them. An effect
+//! names a policy's rules and not the policy, so neither a replica nor a saved key
+//! depends on policies.
 //!
 //! ```text
 //! loaded with the module      from its arguments
-//! then from RDB or AOF        those saved replace those of the same name, or with
-//!                             the setting `policies config` the other way round
-//! from a primary              those of the primary replace all
-//!   loaded in the background  staged, and put in force when all is loaded
+//! then from RDB or AOF        saved policies replace those of the same name; with the
+//!                             setting `policies config` it is the other way round
+//! from a primary              the primary's policies replace all
+//!   loaded in the background  staged, and in effect once everything is loaded
 //! ```
 //!
-//! An AOF without an RDB file in front has no place for them, and only keys are
-//! asked to write to it: the first limiter that is rewritten writes them before
-//! itself. Where there is no limiter the server appends them when the rewriting
-//! child was born, if it has an AOF to append to.
+//! An AOF that does not begin with an RDB file has no auxiliary data, and the server
+//! calls the module only for keys: the process that rewrites the AOF writes the
+//! policies before the first limiter. If there is no limiter, the server appends them
+//! to the AOF once the rewrite has started.
 //!
-//! The lock is held for a moment only, never while the server is called (but for
-//! memory), so a call within a call finds it free.
+//! The lock is held briefly and never during a call of the server (except to allocate
+//! memory), so a command within a command finds it free.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ use crate::rule::Rule;
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 
-/// Rules under a name.
+/// A policy: rules under a name.
 #[derive(Debug)]
 pub struct Policy {
     name: Name,
@@ -54,43 +54,43 @@ pub struct Policy {
     counts: Arc<Counts>,
 }
 
-/// The checks that named a policy. They go on when its rules change.
+/// Counters of the checks that named a policy. They outlive a change of its rules.
 #[derive(Debug)]
 struct Counts {
-    /// As `INFO` shows it.
+    /// The name of the field in `INFO`.
     field: CString,
     allowed: Counter,
     limited: Counter,
 }
 
-type Names = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
+type Policies = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
 
 #[derive(Debug, Default)]
 struct Store {
-    in_force: Names,
-    /// What comes from a primary while the old data still serves.
-    staged: Option<Names>,
-    /// Those of the arguments of `loadmodule`.
-    configured: Names,
+    in_effect: Policies,
+    /// The policies of a snapshot that is being loaded while the old data still serves.
+    staged: Option<Policies>,
+    /// The policies of the arguments of `loadmodule`.
+    configured: Policies,
 }
 
 lazy_static! {
     static ref STORE: Mutex<Store> = Mutex::default();
 }
 
-/// How often the policies in force may have changed. It is counted under the
-/// lock, so that who sees the new count waits for the change.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
+/// How often the policies in effect may have changed. It is incremented under the
+/// lock, so a reader of the new number waits for the lock until the change is made.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// The store, to change.
+/// Locks the store for a change of the policies in effect.
 fn store_to_change() -> MutexGuard<'static, Store> {
     let store = store();
-    CHANGES.fetch_add(1, Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
     store
 }
 
 fn store() -> MutexGuard<'static, Store> {
-    // A map is whole whatever happened to the call that had it last.
+    // A call that panicked under the lock cannot have left a map incomplete.
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -124,30 +124,35 @@ pub fn set(name: Name, rules: &[Rule]) {
     let mut policy = Policy::new(name, rules);
     let replaced = {
         let mut store = store_to_change();
-        if let Some(before) = store.in_force.get(name.as_bytes()) {
+        if let Some(before) = store.in_effect.get(name.as_bytes()) {
             policy.counts = Arc::clone(&before.counts);
         }
-        store.in_force.insert(name.as_bytes().into(), Arc::new(policy))
+        store.in_effect.insert(name.as_bytes().into(), Arc::new(policy))
     };
     drop(replaced);
 }
 
-/// Sets a policy written in one word, `name=rule[;rule ...]`.
+/// Sets the policies of the arguments of `loadmodule`, each `name=rule[;rule ...]`.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn configure(text: &[u8], limits: &parse::Limits) -> Result<(), ParseError> {
+/// The first argument that is no policy, and why.
+pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
+    let limits = config::limits();
     let mut rules = Vec::new();
-    let name = parse::written_policy(text, Some(limits), &mut rules)?;
-    set(name, &rules);
-    if let Some(policy) = get(name.as_bytes()) {
-        let replaced = store().configured.insert(name.as_bytes().into(), policy);
-        drop(replaced);
+    for text in texts {
+        let name = parse::written_policy(text, Some(&limits), &mut rules).map_err(|error| {
+            format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
+        })?;
+        set(name, &rules);
+        if let Some(policy) = get(name.as_bytes()) {
+            let replaced = store().configured.insert(name.as_bytes().into(), policy);
+            drop(replaced);
+        }
     }
     Ok(())
 }
 
-/// Puts those of the arguments in force again, where others of their names were
+/// Sets the configured policies again, in case saved ones of the same names were
 /// loaded.
 fn restore_configured() {
     let configured: Vec<_> = store().configured.values().cloned().collect();
@@ -156,8 +161,8 @@ fn restore_configured() {
     }
 }
 
-/// Tells replicas of those that this server brought with it. A full
-/// synchronization has them, but a replica may go on without one.
+/// Propagates the configured policies to replicas. A full synchronization contains
+/// them, but a replica of a restarted primary may continue without one.
 fn propagate_to_replicas(ctx: &EventContext) {
     let names: Vec<_> = store().configured.keys().cloned().collect();
     for policy in names.iter().filter_map(|name| get(name)) {
@@ -173,103 +178,104 @@ fn propagate(ctx: &EventContext, to: ReplicateTo, policy: &Policy) {
 /// A policy, if there is one of this name.
 #[must_use]
 pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
-    store().in_force.get(name).cloned()
+    store().in_effect.get(name).cloned()
 }
 
-/// Whether there was one to delete.
+/// Deletes a policy. Whether there was one.
 pub fn delete(name: &Name) -> bool {
-    let removed = store_to_change().in_force.remove(name.as_bytes());
+    let removed = store_to_change().in_effect.remove(name.as_bytes());
     removed.is_some()
 }
 
-/// Whether there is one.
+/// Whether there is any policy.
 #[must_use]
 pub fn any() -> bool {
-    !store().in_force.is_empty()
+    !store().in_effect.is_empty()
 }
 
-/// All of them, by name.
+/// All policies, sorted by name.
 #[must_use]
 pub fn all() -> Vec<Arc<Policy>> {
-    let mut all: Vec<_> = store().in_force.values().cloned().collect();
+    let mut all: Vec<_> = store().in_effect.values().cloned().collect();
     all.sort_unstable_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
     all
 }
 
-/// The policies that a request names. They are kept for the next ones, which
-/// name the same few again, until any policy changes.
+/// The policies that a request names, and a cache of them for the next requests, which
+/// name the same few again. Any change of a policy empties the cache.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct UsedPolicies {
     /// Those that the request names come first.
-    kept: Vec<Arc<Policy>>,
-    named: usize,
-    /// Of when they are.
-    changes: u64,
+    cache: Vec<Arc<Policy>>,
+    /// How many the request names.
+    used: usize,
+    /// The `GENERATION` that the cache is of.
+    generation: u64,
 }
 
-impl Named {
-    /// So many at most are kept for the next request: enough for those an
-    /// application names all the time, few enough to be looked through.
-    const KEPT: usize = 8;
+impl UsedPolicies {
+    /// The most policies that the cache keeps for the next request: enough for what an
+    /// application uses regularly, few enough for a linear search.
+    const CACHED: usize = 8;
 
-    /// The rules of a policy, which is named from here on.
+    /// The rules of a policy, which from here on counts as named by the request.
     ///
     /// # Errors
     /// [`RuleArgError::UnknownPolicy`]
     pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
-        let changes = CHANGES.load(Ordering::Relaxed);
-        if self.named == 0 && self.changes != changes {
-            self.kept.clear();
-            self.changes = changes;
+        let generation = GENERATION.load(Ordering::Relaxed);
+        if self.used == 0 && self.generation != generation {
+            self.cache.clear();
+            self.generation = generation;
         }
-        let place = match self.kept.iter().position(|policy| policy.name.as_bytes() == name) {
-            Some(place) => place,
+        let index = match self.cache.iter().position(|policy| policy.name.as_bytes() == name) {
+            Some(index) => index,
             None => {
-                self.kept.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
-                self.kept.len().saturating_sub(1)
+                self.cache.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
+                self.cache.len().saturating_sub(1)
             }
         };
-        let place = self.put_first(place);
-        Ok(self.kept.get(place).map_or(&[], |policy| policy.rules()))
+        let index = self.mark_used(index);
+        Ok(self.cache.get(index).map_or(&[], |policy| policy.rules()))
     }
 
-    /// Makes one of those kept one that is named. Where it is then.
-    fn put_first(&mut self, place: usize) -> usize {
-        if place < self.named {
-            return place;
+    /// Moves a cached policy to those that the request names. Its new index.
+    fn mark_used(&mut self, index: usize) -> usize {
+        if index < self.used {
+            return index;
         }
-        let last = self.named;
-        self.kept.swap(last, place);
-        self.named = last.saturating_add(1);
+        let last = self.used;
+        self.cache.swap(last, index);
+        self.used = last.saturating_add(1);
         last
     }
 
-    /// Whether any is named.
+    /// Whether the request names no policy.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.named == 0
+        self.used == 0
     }
 
-    /// Names none.
+    /// Prepares for the next request.
     #[inline]
     pub fn clear(&mut self) {
-        if self.named > 0 {
-            self.named = 0;
-            self.kept.truncate(Self::KEPT);
+        if self.used > 0 {
+            self.used = 0;
+            self.cache.truncate(Self::CACHED);
         }
     }
 
     fn all(&self) -> &[Arc<Policy>] {
-        self.kept.get(..self.named).unwrap_or_default()
+        self.cache.get(..self.used).unwrap_or_default()
     }
 
-    /// One of them.
+    /// A policy that the request names.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&Policy> {
         self.all().iter().find(|policy| policy.name.as_bytes() == name).map(|policy| &**policy)
     }
 
-    /// Counts a check that named them.
+    /// Counts a check for each policy that it named.
     pub fn count(&self, verdict: Verdict) {
         for policy in self.all() {
             match verdict {
@@ -281,9 +287,9 @@ impl Named {
     }
 }
 
-/// All policies as they are saved: a line each, as [`configure`] reads it.
+/// The saved form of all policies: a line each, `name=rule[;rule ...]`.
 #[must_use]
-pub fn saved() -> Vec<u8> {
+pub fn save() -> Vec<u8> {
     let mut lines = Vec::new();
     for policy in all() {
         lines.extend_from_slice(policy.name.as_bytes());
@@ -296,14 +302,14 @@ pub fn saved() -> Vec<u8> {
     lines
 }
 
-/// Loads policies that were saved: all of them, or none if there is an error.
+/// Loads saved policies: all of them, or none if there is an error.
 ///
 /// # Errors
-/// What is wrong with the first line that is no policy.
+/// Why the first line that is no policy is none.
 pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     let mut loaded = Vec::new();
     let mut rules = Vec::new();
-    // Each line ends with a line feed: what follows the last is empty.
+    // Each line ends with a line feed, so nothing follows the last one.
     for line in saved.strip_suffix(b"\n").unwrap_or(saved).split(|&byte| byte == b'\n') {
         if !saved.is_empty() {
             let name = parse::written_policy(line, None, &mut rules)?;
@@ -312,25 +318,25 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     }
     let mut replaced = Vec::new();
     let mut store = store_to_change();
-    let Store { in_force, staged, .. } = &mut *store;
-    let names = staged.as_mut().unwrap_or(in_force);
+    let Store { in_effect, staged, .. } = &mut *store;
+    let policies = staged.as_mut().unwrap_or(in_effect);
     for policy in loaded {
-        replaced.extend(names.insert(policy.name.as_bytes().into(), policy));
+        replaced.extend(policies.insert(policy.name.as_bytes().into(), policy));
     }
     drop(store);
     drop(replaced);
     Ok(())
 }
 
-/// What the server is about to do with its data.
-pub fn on(ctx: &EventContext, event: ServerEvent) {
+/// Makes the policies follow the server's data.
+pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     match event {
-        ServerEvent::LoadingFromPrimary => forget_unless_staged(),
-        ServerEvent::StagingStarted => drop(store_staged(Some(Names::default()))),
-        ServerEvent::StagingAborted => drop(store_staged(None)),
+        ServerEvent::LoadingFromPrimary => drop_unless_staging(),
+        ServerEvent::StagingStarted => drop(replace_staged(Some(Policies::default()))),
+        ServerEvent::StagingAborted => drop(replace_staged(None)),
         ServerEvent::StagingCompleted => {
-            if let Some(staged) = store_staged(None) {
-                let replaced = std::mem::replace(&mut store_to_change().in_force, staged);
+            if let Some(staged) = replace_staged(None) {
+                let replaced = std::mem::replace(&mut store_to_change().in_effect, staged);
                 drop(replaced);
             }
         }
@@ -355,30 +361,32 @@ pub fn on(ctx: &EventContext, event: ServerEvent) {
     }
 }
 
-/// Whether this process writes an AOF that has no policies yet.
+/// Whether this process writes an AOF and has not yet written the policies to it.
 static DUE_IN_AOF: AtomicBool = AtomicBool::new(false);
 
-/// The policies to write to the AOF before the first key: none before others.
+/// The policies to write to the AOF before a key: all before the first key, none before
+/// the others.
 #[must_use]
-pub fn due_in_aof() -> Vec<Arc<Policy>> {
+pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
     if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
 }
 
-fn store_staged(staged: Option<Names>) -> Option<Names> {
+fn replace_staged(staged: Option<Policies>) -> Option<Policies> {
     std::mem::replace(&mut store().staged, staged)
 }
 
-fn forget_unless_staged() {
+/// Drops the policies before a primary's are loaded, unless those are staged.
+fn drop_unless_staging() {
     let mut store = store_to_change();
     if store.staged.is_none() {
-        let forgotten = std::mem::take(&mut store.in_force);
+        let dropped = std::mem::take(&mut store.in_effect);
         drop(store);
-        drop(forgotten);
+        drop(dropped);
     }
 }
 
-/// Writes a line a policy, in a section of their own.
-pub fn write(info: &Info) {
+/// Writes the `INFO` section of the policies, a line each.
+pub fn write_info(info: &Info) {
     if any()
         && let Some(fields) = info.section(Some(c"policies"))
     {
@@ -398,43 +406,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_the_next_request_is_in_force() {
-        let mut named = Named::default();
+    fn cached_policies_follow_changes_between_requests_only() {
+        let mut used = UsedPolicies::default();
         let name = |text: &str| Name::new(text.as_bytes()).unwrap();
-        for text in ["kept", "other"] {
-            assert_eq!(named.find(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
+        for text in ["cached", "other"] {
+            assert_eq!(used.find(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
             set(name(text), &rules("20/m"));
         }
         for line in ["20/m 800/d", "30/m", "30/m"] {
-            set(name("kept"), &rules(line));
-            assert_eq!(named.find(b"other"), Ok(&rules("20/m")[..]));
-            assert_eq!(named.find(b"kept"), Ok(&rules(line)[..]));
-            // A request sees one policy under a name, whatever happens meanwhile.
-            set(name("kept"), &rules("1/s"));
-            assert_eq!(named.find(b"kept"), Ok(&rules(line)[..]));
-            assert!(named.get(b"kept").is_some_and(|policy| policy.rules() == rules(line)));
-            named.clear();
-            assert!(named.is_empty() && named.get(b"kept").is_none());
-            assert_eq!(named.find(b"kept"), Ok(&rules("1/s")[..]));
-            assert!(named.get(b"other").is_none(), "it was named before");
-            named.clear();
+            set(name("cached"), &rules(line));
+            assert_eq!(used.find(b"other"), Ok(&rules("20/m")[..]));
+            assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
+            // A request sees one policy under a name, whatever changes meanwhile.
+            set(name("cached"), &rules("1/s"));
+            assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
+            assert!(used.get(b"cached").is_some_and(|policy| policy.rules() == rules(line)));
+            used.clear();
+            assert!(used.is_empty() && used.get(b"cached").is_none());
+            assert_eq!(used.find(b"cached"), Ok(&rules("1/s")[..]));
+            assert!(used.get(b"other").is_none(), "the request before named it");
+            used.clear();
         }
-        delete(&name("kept"));
-        assert_eq!(named.find(b"kept"), Err(RuleArgError::UnknownPolicy));
+        delete(&name("cached"));
+        assert_eq!(used.find(b"cached"), Err(RuleArgError::UnknownPolicy));
     }
 
     #[test]
-    fn few_are_kept() {
-        let mut named = Named::default();
-        for n in 0..3 * Named::KEPT {
+    fn the_cache_is_bounded() {
+        let mut used = UsedPolicies::default();
+        for n in 0..3 * UsedPolicies::CACHED {
             let text = format!("few{n}");
             set(Name::new(text.as_bytes()).unwrap(), &rules(&format!("{n}/m")));
         }
-        for n in 0..3 * Named::KEPT {
-            let found = named.find(format!("few{n}").as_bytes());
+        for n in 0..3 * UsedPolicies::CACHED {
+            let found = used.find(format!("few{n}").as_bytes());
             assert_eq!(found, Ok(&rules(&format!("{n}/m"))[..]));
         }
-        named.clear();
-        assert_eq!(named.kept.len(), Named::KEPT);
+        used.clear();
+        assert_eq!(used.cache.len(), UsedPolicies::CACHED);
     }
 }

@@ -66,7 +66,7 @@ impl<'a> Checked<'a> {
         clock_us: u64,
         rules: impl FnOnce() -> Args<'a>,
     ) {
-        metrics::looked_at(self.access, self.banned, self.check.rules, self.decisions);
+        metrics::key_checked(self.access, self.banned, self.check.rules, self.decisions);
         if self.denied {
             top::denied(call, name, clock_us);
         }

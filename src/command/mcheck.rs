@@ -8,7 +8,7 @@ use super::answer::{self, Shown};
 use super::checked::{Checked, crowded};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
-use crate::datatype::{Held, LIMITER};
+use crate::datatype::{KeyEntry, LIMITER};
 use crate::limit::{self, Check, KeyCheck};
 use crate::parse::{Group, MCheckRequest};
 use crate::rule::{Rule, digits};
@@ -31,7 +31,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             meta: request.check.meta,
         };
 
-        let open = |name| Ok(Held::new(call.open_write(name, &LIMITER)?));
+        let open = |name| Ok(KeyEntry::new(call.open_write(name, &LIMITER)?));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
         let key_checks = keys.iter_mut().enumerate();
         let mut key_checks: Vec<_> =
@@ -78,7 +78,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             keys.iter_mut().zip(names.iter()).zip(&checked).enumerate()
         {
             if checked.changed() {
-                key.keep()?;
+                key.store()?;
             }
             let mut rule_args = None;
             checked.finish(call, key.key(), name, clock_us, || {

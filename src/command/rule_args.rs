@@ -1,7 +1,7 @@
 //! The rules of a request as arguments of its effect: a rule as the caller wrote it,
 //! a policy as its rules, so that a replica needs no policy to read them.
 
-use crate::policy::Named;
+use crate::policy::UsedPolicies;
 use crate::server::{Args, Joined};
 
 /// The rules, an argument each.
@@ -16,7 +16,7 @@ pub enum RuleArgs<'a> {
 impl<'a> RuleArgs<'a> {
     /// `written` are the arguments that are rules or name policies; `named` holds these
     /// policies.
-    pub fn of(written: Args<'a>, named: &'a Named) -> Self {
+    pub fn of(written: Args<'a>, named: &'a UsedPolicies) -> Self {
         if named.is_empty() {
             return Self::Borrowed(written);
         }

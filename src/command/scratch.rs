@@ -5,7 +5,7 @@
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
 use crate::parse::{Buckets, Memo, RuleArgError, RuleResolver};
-use crate::policy::Named;
+use crate::policy::UsedPolicies;
 use crate::rule::{Rule, RuleTextError};
 use crate::server::{Call, PerServer};
 
@@ -22,7 +22,7 @@ pub struct Scratch {
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// The policies that the call named.
-    pub named: Named,
+    pub named: UsedPolicies,
     memo: Memo,
 }
 

@@ -1,11 +1,11 @@
-//! Rewriting the AOF: a value is one `RL.LOAD key payload`. The server adds
-//! the expiry itself. The first value of a file comes after the policies.
+//! Rewriting the AOF: a value is one `RL.LOAD key payload`. The server adds the expiry
+//! itself. The policies come before the first value.
 
 use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::{lend, payload};
+use super::value::{borrow, payload};
 use crate::policy;
 use crate::server::io;
 
@@ -14,14 +14,14 @@ pub(super) unsafe extern "C" fn rewrite(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    // SAFETY: the server gave us `aof`, the key's name and a value of ours.
+    // SAFETY: the server gave `aof`, the key's name and a value of this type.
     unsafe {
         io::guarded_save(aof, || {
-            for policy in policy::due_in_aof() {
+            for policy in policy::take_due_in_aof() {
                 let name = policy.name().as_bytes();
                 io::emit_texts(aof, c"RL.POLICY", c"SET", name, policy.texts().args());
             }
-            if let Some(limiter) = lend(value) {
+            if let Some(limiter) = borrow(value) {
                 io::emit_payload(aof, c"RL.LOAD", key, &payload(limiter));
             }
         });

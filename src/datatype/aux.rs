@@ -1,25 +1,25 @@
-//! What the RDB file holds beside the keys, before any of them: the version of
-//! effects, and the policies.
+//! What an RDB file has before the keys, as auxiliary data: the version of effects, and
+//! the policies.
 //!
 //! ```text
 //! effects 2
 //! free=log:20/1m;log:800/1d
 //! ```
 //!
-//! A snapshot for a replica is followed by effects of the version it names, so a
-//! replica that cannot read them refuses the snapshot. A file that is loaded at
-//! start is followed by nothing, or by an AOF that names its versions itself.
-//! Files of before this line was introduced have the policies alone.
+//! A snapshot for a replica is followed by effects of the version that it names, so a
+//! replica that cannot read them refuses the snapshot. A file that is loaded at start
+//! is followed by nothing, or by an AOF whose effects name their versions. Files of
+//! earlier modules lack the first line.
 //!
-//! Servers that know how (Redis 7.2, Valkey 8) write nothing where there is neither
-//! a policy nor a limiter, so that such a file can be loaded without the module;
-//! the others always write.
+//! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there is neither
+//! a policy nor a limiter, so such a file loads without the module. Older servers
+//! always write.
 
 use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::ENCODING;
+use super::value::ENCODING;
 use crate::effect::VERSION as EFFECT_VERSION;
 use crate::rule::digits;
 use crate::server::callback::guarded;
@@ -27,7 +27,7 @@ use crate::server::io::{self, Payload};
 use crate::server::status::{ERROR, OK};
 use crate::{metrics, newer, policy};
 
-/// How the line of the version begins. No policy has a space in its name.
+/// The beginning of the first line. No policy has a space in its name.
 const EFFECTS: &[u8] = b"effects ";
 
 pub(super) unsafe extern "C" fn load(
@@ -48,7 +48,7 @@ pub(super) unsafe extern "C" fn load(
         match loaded {
             Ok(()) => OK,
             Err(why) => {
-                // SAFETY: as above.
+                // SAFETY: `rdb` is what the server gave to this callback.
                 unsafe { io::log_error(rdb, &why) };
                 ERROR
             }
@@ -68,7 +68,7 @@ fn read(payload: &[u8]) -> Result<(), String> {
     policy::load(policies).map_err(|error| format!("a saved policy cannot be read: {error}"))
 }
 
-/// The version of effects, and the policies.
+/// Splits a payload into the version of effects and the policies.
 fn split(payload: &[u8]) -> Result<(Option<u64>, &[u8]), String> {
     let Some(rest) = payload.strip_prefix(EFFECTS) else { return Ok((None, payload)) };
     let end = rest.iter().position(|&byte| byte == b'\n');
@@ -79,27 +79,27 @@ fn split(payload: &[u8]) -> Result<(Option<u64>, &[u8]), String> {
     }
 }
 
-fn saved() -> Vec<u8> {
-    let policies = policy::saved();
+fn payload() -> Vec<u8> {
+    let policies = policy::save();
     [EFFECTS, EFFECT_VERSION.to_string().as_bytes(), b"\n", &policies].concat()
 }
 
-/// For servers that take nothing for an answer.
+/// For servers that let a module write nothing.
 pub(super) unsafe extern "C" fn save_if_any(rdb: *mut raw::RedisModuleIO, _when: c_int) {
-    // SAFETY: the server gave us `rdb`.
+    // SAFETY: the server gave `rdb`.
     unsafe {
         io::guarded_save(rdb, || {
             if metrics::values() > 0 || policy::any() {
-                io::save(rdb, &saved());
+                io::save(rdb, &payload());
             }
         });
     }
 }
 
-/// For the others.
+/// For older servers.
 pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, _when: c_int) {
-    // SAFETY: the server gave us `rdb`.
-    unsafe { io::guarded_save(rdb, || io::save(rdb, &saved())) };
+    // SAFETY: the server gave `rdb`.
+    unsafe { io::guarded_save(rdb, || io::save(rdb, &payload())) };
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
     use super::split;
 
     #[test]
-    fn the_version_of_effects_comes_before_the_policies() {
+    fn a_payload_is_split_into_version_and_policies() {
         for (payload, parts) in [
             (&b""[..], (None, &b""[..])),
             (b"free=5/h\n", (None, b"free=5/h\n")),

@@ -1,5 +1,5 @@
-//! Active defragmentation: the server says of each block whether it lies well,
-//! and gives it a better place if not.
+//! Active defragmentation: the server decides for each block of memory whether to move
+//! it, and where to.
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -8,30 +8,30 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use super::heap::EachBlock;
-use super::{give_back, take_back};
+use super::value::{from_raw, into_raw};
 use crate::server::alloc;
 use crate::server::callback::guarded;
 
-/// Nothing is left to do.
+/// What a defragmentation returns that has nothing left to do.
 const DONE: c_int = 0;
 
-/// Moves a value's blocks. All at once: a value has few blocks, and a large
-/// one, such as a long log's, the server's allocator leaves where it is.
+/// Moves a value's blocks, all in one call: there are few, and the server's allocator
+/// does not move large ones, such as that of a long log.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
     guarded((), || {
-        // SAFETY: the server gave us `ctx`, and the place where it keeps a value
-        // of ours, which is the server's own again when we return.
+        // SAFETY: the server gave `ctx` and the pointer where it keeps a value of this
+        // type, which is the server's again when this returns.
         unsafe {
-            let (Some(place), Some(move_block)) = (value.as_mut(), raw::RedisModule_DefragAlloc)
+            let (Some(value), Some(move_block)) = (value.as_mut(), raw::RedisModule_DefragAlloc)
             else {
                 return;
             };
-            // Whatever happens, the value is the server's, and not dropped here.
-            let Some(mut limiter) = take_back(*place).map(ManuallyDrop::new) else { return };
+            // The value is the server's: it must not be dropped here, not even by a panic.
+            let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
             if alloc::counted_by_server() {
                 EachBlock::new(|start: *mut u8| {
                     NonNull::new(move_block(ctx, start.cast()).cast())
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn defrag(
                 })
                 .of_value(&mut limiter);
             }
-            *place = give_back(ManuallyDrop::into_inner(limiter));
+            *value = into_raw(ManuallyDrop::into_inner(limiter));
         }
     });
     DONE

@@ -1,4 +1,4 @@
-//! What is done with a value's heap blocks: counted, measured, moved.
+//! Visiting the heap blocks of a value, to count, measure or move them.
 
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
@@ -6,26 +6,26 @@ use std::ptr;
 use crate::header_slice::{Count, HeaderSlice};
 use crate::limit::{HeapVisitor, Limiter};
 
-/// What a block's start must be to an allocator: see `server::alloc`.
+/// The alignment up to which `server::alloc` passes the server's blocks on as they are.
 const MAX_ALIGN: usize = 8;
 
 const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 
-/// Calls a function with the start of each block; what it returns is the
+/// Calls a function with the start of each block. What the function returns is the
 /// block's start from then on.
 pub(super) struct EachBlock<F> {
-    at: F,
+    visit: F,
 }
 
 impl<F: FnMut(*mut u8) -> *mut u8> EachBlock<F> {
     /// # Safety
-    /// The function returns the start of a block of the same size and content
-    /// that takes the old one's place (or the same), and does not unwind.
-    pub(super) const unsafe fn new(at: F) -> Self {
-        Self { at }
+    /// The function returns the start of the same block, or of one of the same size and
+    /// content that replaces it. It does not unwind.
+    pub(super) const unsafe fn new(visit: F) -> Self {
+        Self { visit }
     }
 
-    /// The block of the value itself, then those it owns.
+    /// Visits the block of the value itself, then those it owns.
     pub(super) fn of_value(&mut self, value: &mut Box<Limiter>) {
         self.boxed(value);
         value.visit_heap(self);
@@ -35,27 +35,28 @@ impl<F: FnMut(*mut u8) -> *mut u8> EachBlock<F> {
 impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
     fn boxed<T>(&mut self, owner: &mut Box<T>) {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= MAX_ALIGN) };
-        // SAFETY: the owner is read out and written again before anyone sees
-        // it; `new` promises a block that takes the old one's place.
+        // SAFETY: nothing uses the owner between reading it out and writing it back;
+        // `new` promises a block that replaces the old one.
         unsafe {
             let start = Box::into_raw(ptr::read(owner));
-            ptr::write(owner, Box::from_raw((self.at)(start.cast()).cast()));
+            ptr::write(owner, Box::from_raw((self.visit)(start.cast()).cast()));
         }
     }
 
     fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>) {
         const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
-        // SAFETY: as of a box.
+        // SAFETY: nothing uses the owner between reading it out and writing it back;
+        // `new` promises a block that replaces the old one.
         unsafe {
             let start = ptr::read(owner).into_raw();
-            ptr::write(owner, HeaderSlice::from_raw((self.at)(start)));
+            ptr::write(owner, HeaderSlice::from_raw((self.visit)(start)));
         }
     }
 
     fn slice<T>(&mut self, owner: &mut Box<[T]>) {
         let mut elements = mem::take(owner).into_vec();
         self.vec(&mut elements);
-        // As long as its capacity, as it was: this moves nothing.
+        // Its capacity equals its length, so this moves nothing.
         *owner = elements.into_boxed_slice();
     }
 
@@ -66,9 +67,9 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
         }
         let mut parts = ManuallyDrop::new(mem::take(owner));
         let (len, capacity) = (parts.len(), parts.capacity());
-        let start = (self.at)(parts.as_mut_ptr().cast());
-        // SAFETY: the parts are those of the vector just taken apart, its block
-        // replaced as `new` promises.
+        let start = (self.visit)(parts.as_mut_ptr().cast());
+        // SAFETY: the parts are those of the vector, and `new` promises a block that
+        // replaces the old one.
         *owner = unsafe { Vec::from_raw_parts(start.cast(), len, capacity) };
     }
 }
@@ -81,7 +82,7 @@ mod tests {
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 
-    /// A value with blocks of every kind, many of them.
+    /// A value with many blocks, of every kind.
     fn value() -> Box<Limiter> {
         let mut limiter = Box::<Limiter>::default();
         let rules = rules(
@@ -100,25 +101,25 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_shown_once_and_can_be_moved() {
+    fn every_block_is_visited_once() {
         let mut limiter = value();
         let twin = limiter.clone();
-        let mut shown = HashMap::new();
+        let mut visits = HashMap::new();
         // SAFETY: the blocks stay where they are.
         let mut count = unsafe {
             EachBlock::new(|start| {
-                *shown.entry(start).or_insert(0) += 1;
+                *visits.entry(start).or_insert(0) += 1;
                 start
             })
         };
         count.of_value(&mut limiter);
-        assert!(shown.len() > 15, "{} blocks", shown.len());
-        assert!(shown.values().all(|&times| times == 1), "a block was shown twice");
+        assert!(visits.len() > 15, "{} blocks", visits.len());
+        assert!(visits.values().all(|&times| times == 1), "a block was visited twice");
         assert!(*limiter == *twin);
     }
 
     #[test]
-    fn a_moved_value_is_the_same_value() {
+    fn a_value_is_unchanged_after_its_blocks_moved() {
         let mut limiter = value();
         let twin = limiter.clone();
         let moved = |old: *mut u8| {

@@ -1,17 +1,18 @@
 //! The data type `ratelimit`: how a [`Limiter`] lives as a key's value.
 //!
 //! ```text
-//! rdb      RDB files, DUMP and RESTORE, a replica's first synchronisation
+//! rdb      RDB files, DUMP and RESTORE, full synchronizations
 //! aof      rewriting the AOF
-//! aux      policies, which lie beside the keys
+//! aux      policies, the data outside of keys
 //! upkeep   freeing, measuring, copying, digesting
-//! defrag   moving
-//! blocks   the heap blocks of a value, for the last two
+//! defrag   moving blocks of memory
+//! heap     visiting a value's blocks of memory, for upkeep and defrag
+//! value    the pointer that the server keeps
 //! ```
 //!
-//! A value is a `Box<Limiter>`. All that leaves the process is the one payload
-//! of `limit::encode`, whose first byte is its version; the encoding version
-//! the server keeps per value only says that there is one payload.
+//! A value is a `Box<Limiter>`. Outside of the process it is one payload, made by
+//! `limit::encode`, whose first byte is its version. The encoding version that the
+//! server saves with each value only says that there is one payload.
 
 mod aof;
 mod aux;
@@ -19,22 +20,17 @@ mod defrag;
 mod heap;
 mod rdb;
 mod upkeep;
-
-use std::ffi::c_void;
-use std::ptr;
+mod value;
 
 use redis_module::raw;
 
-use crate::limit::{self, Limiter};
+use crate::limit::Limiter;
 use crate::metrics;
 use crate::server::{CommandError, NativeType, ReadKey, Value, WriteKey};
 
-/// How values are laid out in an RDB file: 1, one payload.
-const ENCODING: i32 = 1;
-
-// SAFETY: every method takes and gives a value as `Box<Limiter>`.
+// SAFETY: every method takes and gives values as `value::into_raw` makes them.
 pub static LIMITER: NativeType<Limiter> =
-    unsafe { NativeType::new(c"ratelimit", ENCODING, METHODS) };
+    unsafe { NativeType::new(c"ratelimit", value::ENCODING, METHODS) };
 
 const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     version: raw::REDISMODULE_TYPE_METHOD_VERSION as u64,
@@ -65,8 +61,8 @@ impl Value for Limiter {
     }
 }
 
-/// Changes a key's value. Where there is none, one is made, and kept if it then
-/// holds something.
+/// Changes a key's value. For a missing key it changes an empty value, and stores it
+/// if it is no longer empty.
 ///
 /// # Errors
 /// [`CommandError::Internal`] if the server does not take the value.
@@ -78,7 +74,8 @@ pub fn update<T>(
     try_update(key, |limiter| Ok(change(limiter)))
 }
 
-/// As [`update`], of a change that may fail and then changes nothing.
+/// Changes a key's value like [`update`], by a function that may fail and then has
+/// changed nothing.
 ///
 /// # Errors
 /// The change's, or [`CommandError::Internal`] if the server does not take the value.
@@ -99,87 +96,47 @@ pub fn try_update<T>(
     Ok(result)
 }
 
-/// A key's value to change, made first where there is none: as [`update`], but
-/// for changes that are not over before something else is done.
+/// A key's value to change. For a missing key it is an empty value, which `store`
+/// stores: unlike [`update`], it can wait until other keys are decided as well.
 #[derive(Debug)]
-pub struct Held<'k> {
+pub struct KeyEntry<'k> {
     key: WriteKey<'k, Limiter>,
-    made: Limiter,
+    /// For a missing key.
+    new: Limiter,
 }
 
-impl<'k> Held<'k> {
+impl<'k> KeyEntry<'k> {
     #[must_use]
     pub fn new(key: WriteKey<'k, Limiter>) -> Self {
-        Self { key, made: Limiter::default() }
+        Self { key, new: Limiter::default() }
     }
 
     pub fn limiter(&mut self) -> &mut Limiter {
-        self.key.value().unwrap_or(&mut self.made)
+        self.key.value().unwrap_or(&mut self.new)
     }
 
     pub const fn key(&mut self) -> &mut WriteKey<'k, Limiter> {
         &mut self.key
     }
 
-    /// Makes what was made the key's value, if it holds something.
+    /// Stores the value of a missing key if it is no longer empty.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server does not take the value.
-    pub fn keep(&mut self) -> Result<(), CommandError> {
-        if !self.made.is_empty() {
-            self.key.set(&LIMITER, std::mem::take(&mut self.made))?;
+    pub fn store(&mut self) -> Result<(), CommandError> {
+        if !self.new.is_empty() {
+            self.key.set(&LIMITER, std::mem::take(&mut self.new))?;
             metrics::value_made();
         }
         Ok(())
     }
 }
 
-/// The memory of a key's value, in bytes; 0 if it has none. Measuring walks
-/// through the value as its owner would, so nobody may be looking at it.
+/// The memory of a key's value in bytes, 0 if the key is missing. Measuring visits the
+/// value's blocks as their owner, so it needs the key's only borrow.
 #[must_use]
 pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
-    // SAFETY: a value of ours or null, which the server leaves alone while the
-    // key is open; the borrow of the handle rules out any other reference.
+    // SAFETY: the value is the module's or null, and the server does not touch it while
+    // the key is open; the borrow of the handle rules out any other reference.
     unsafe { upkeep::mem_usage(key.raw_value().cast_const().cast()) }
 }
-
-/// What is saved of a value.
-fn payload(limiter: &Limiter) -> Vec<u8> {
-    #[cfg(feature = "fault-injection")]
-    assert!(
-        limiter.access().is_none_or(|access| &*access.reason != b"panic-while-saved"),
-        "the panic that a test asked for"
-    );
-    limit::encode(limiter)
-}
-
-/// A value for the server to own.
-fn give(limiter: Limiter) -> *mut c_void {
-    metrics::value_made();
-    give_back(Box::new(limiter))
-}
-
-fn give_back(limiter: Box<Limiter>) -> *mut c_void {
-    Box::into_raw(limiter).cast()
-}
-
-/// A value the server owns, to look at.
-///
-/// # Safety
-/// `value` came from [`give`] and stays as it is for all of 'a.
-const unsafe fn lend<'a>(value: *const c_void) -> Option<&'a Limiter> {
-    // SAFETY: the caller's promise.
-    unsafe { value.cast::<Limiter>().as_ref() }
-}
-
-/// A value the server gives back.
-///
-/// # Safety
-/// `value` came from [`give`] and is not used again.
-unsafe fn take_back(value: *mut c_void) -> Option<Box<Limiter>> {
-    // SAFETY: the caller's promise.
-    (!value.is_null()).then(|| unsafe { Box::from_raw(value.cast()) })
-}
-
-/// "No value": the server takes it for a failure.
-const NOTHING: *mut c_void = ptr::null_mut();

@@ -1,17 +1,17 @@
-//! To and from RDB files, `DUMP` payloads and a primary's first stream.
+//! Values in RDB files, `DUMP` payloads and full synchronizations.
 
 use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::{ENCODING, NOTHING, give, lend, payload};
+use super::value::{ENCODING, NULL, borrow, new_value, payload};
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::{limit, newer};
 
-/// Any bytes give a value, or an error that the server reports.
+/// Loads a value. Any bytes give a value or an error that the server reports.
 pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
-    guarded(NOTHING, || {
+    guarded(NULL, || {
         // SAFETY: `rdb` is what the server gave to this callback.
         let loaded = unsafe { Payload::load(rdb) };
         let value = match loaded {
@@ -21,19 +21,19 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
             None => Err(String::from("a rate limiter's payload ends too early")),
             Some(payload) => limit::decode(payload.bytes()).map_err(|error| newer::explain(&error)),
         };
-        value.map(give).unwrap_or_else(|why| {
-            // SAFETY: as above.
+        value.map(new_value).unwrap_or_else(|why| {
+            // SAFETY: `rdb` is what the server gave to this callback.
             unsafe { io::log_error(rdb, &why) };
-            NOTHING
+            NULL
         })
     })
 }
 
 pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // SAFETY: the server gave us `rdb` and a value of ours.
+    // SAFETY: the server gave `rdb` and a value of this type.
     unsafe {
         io::guarded_save(rdb, || {
-            if let Some(limiter) = lend(value) {
+            if let Some(limiter) = borrow(value) {
                 io::save(rdb, &payload(limiter));
             }
         });

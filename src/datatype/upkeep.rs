@@ -1,4 +1,4 @@
-//! What the server asks of a value while it keeps it.
+//! What the server asks of a value in memory.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use redis_module::raw;
 
 use super::heap::EachBlock;
-use super::{NOTHING, give, lend, take_back};
+use super::value::{NULL, borrow, from_raw, new_value};
 use crate::limit::{self, Limiter};
 use crate::metrics;
 use crate::server::callback::guarded;
@@ -14,8 +14,8 @@ use crate::server::{alloc, io};
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
     guarded((), || {
-        // SAFETY: the server gives the value up.
-        drop(unsafe { take_back(value) });
+        // SAFETY: the server gives up a value of this type.
+        drop(unsafe { from_raw(value) });
         metrics::value_freed();
     });
 }
@@ -23,12 +23,11 @@ pub(super) unsafe extern "C" fn free(value: *mut c_void) {
 /// Calls a function with the start of each block of a value.
 ///
 /// # Safety
-/// The server gave us the value, and nobody else uses it until we return.
+/// The server gave the value, and nothing else uses it until this returns.
 unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
-    // SAFETY: the caller's promise; the value came from `give` and stays the
-    // server's. The blocks stay where they are.
+    // SAFETY: the caller's promise; the value stays the server's, and no block moves.
     unsafe {
-        let Some(mut limiter) = take_back(value.cast_mut()).map(ManuallyDrop::new) else { return };
+        let Some(mut limiter) = from_raw(value.cast_mut()).map(ManuallyDrop::new) else { return };
         EachBlock::new(|start| {
             at(start);
             start
@@ -37,37 +36,36 @@ unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     }
 }
 
-/// For `MEMORY USAGE`: what the allocator set aside, block by block; where it
-/// cannot tell, the payload's size stands for what hangs off the limiter.
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for each block. If it
+/// cannot tell, an estimate: the size of the limiter and of its payload.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);
         let add = |block: *mut u8| {
-            // SAFETY: the limiter shows live blocks of its own, none of which
-            // is aligned to more than the allocator can measure.
+            // SAFETY: the block is live, and aligned to 8 bytes at most (`heap`).
             let size = unsafe { alloc::allocated(block) };
             total = total.zip(size).map(|(total, size)| total.saturating_add(size));
         };
-        // SAFETY: the server gave us a value of ours, and waits.
+        // SAFETY: the server gave a value of this type, and waits.
         unsafe { each_block(value, add) };
         total.unwrap_or_else(|| {
-            // SAFETY: as above.
-            let limiter = unsafe { lend(value) };
+            // SAFETY: the server gave a value of this type, and waits.
+            let limiter = unsafe { borrow(value) };
             let payload = limiter.map_or(0, |limiter| limit::encode(limiter).len());
             size_of::<Limiter>().saturating_add(payload)
         })
     })
 }
 
-/// How much work freeing is, in blocks: more than 64 the server leaves to a
-/// thread.
+/// The work of freeing a value: its number of blocks. Above 64 the server lets a thread
+/// free the value.
 pub(super) unsafe extern "C" fn free_effort(
     _key: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> usize {
     guarded(1, || {
         let mut blocks = 0_usize;
-        // SAFETY: the server gave us a value of ours, and waits.
+        // SAFETY: the server gave a value of this type, and waits.
         unsafe { each_block(value, |_| blocks = blocks.saturating_add(1)) };
         blocks
     })
@@ -78,16 +76,16 @@ pub(super) unsafe extern "C" fn copy(
     _to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
-    // SAFETY: the server gave us a value of ours.
-    guarded(NOTHING, || unsafe { lend(value) }.map_or(NOTHING, |limiter| give(limiter.clone())))
+    // SAFETY: the server gave a value of this type.
+    guarded(NULL, || unsafe { borrow(value) }.map_or(NULL, |limiter| new_value(limiter.clone())))
 }
 
 /// For `DEBUG DIGEST`: equal values have equal payloads, so equal digests.
 pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
-        // SAFETY: the server gave us `digest` and a value of ours.
+        // SAFETY: the server gave `digest` and a value of this type.
         unsafe {
-            if let Some(limiter) = lend(value) {
+            if let Some(limiter) = borrow(value) {
                 io::digest(digest, &limit::encode(limiter));
             }
         }

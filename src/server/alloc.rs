@@ -1,13 +1,14 @@
-//! The allocator: the server's, so that `used_memory`, `maxmemory` and
-//! `MEMORY USAGE` see what the module holds.
+//! The module's allocator. In a server it is the server's, so that `used_memory`,
+//! `maxmemory` and `MEMORY USAGE` count the module's memory.
 //!
-//! Outside a server (`cargo test`, benches, fuzzers) there is no such thing,
-//! and the system's allocator serves. The two must never meet: the allocator that
-//! gave out a block has to free it. So the very first allocation decides, once
-//! and for good, which of the two this process uses. In a server that first
-//! allocation comes after `RedisModule_Init`, which runs before any code of
-//! ours and fetches the pointers; should anything ever allocate before that,
-//! the system's allocator serves to the end, which is right, only uncounted.
+//! Outside a server (`cargo test`, benchmarks) the system's allocator is used. A block
+//! must be freed by the allocator that gave it, so the first allocation decides, for
+//! good, which of the two this process uses. In a server that allocation comes after
+//! `RedisModule_Init`, which fetches the pointers before any code of the module runs.
+//! If something ever allocated earlier, the system's allocator would be used to the
+//! end: safe, but not counted.
+//!
+//! @@@
 
 mod aligned;
 
@@ -24,7 +25,7 @@ const UNDECIDED: u8 = 0;
 const SERVER: u8 = 1;
 const SYSTEM: u8 = 2;
 
-/// Whose memory this process uses.
+/// Which allocator this process uses.
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 /// The server's allocator inside a server, the system's elsewhere.
@@ -56,11 +57,11 @@ fn decide() -> bool {
     }
 }
 
-/// The server's allocator. `TryAlloc` (7.0) reports a failure, `Alloc` ends the
-/// server, as a failed allocation by the server itself does.
+/// The server's allocator. `TryAlloc` (7.0) returns null if there is no memory;
+/// `Alloc` then ends the server, as the server's own allocations do.
 struct Server;
 
-// SAFETY: both take any size, and align to 8 bytes.
+// SAFETY: `TryAlloc` and `Alloc` take any size and align to 8 bytes.
 unsafe impl Source for Server {
     #[inline]
     fn alloc(&self, size: usize) -> *mut u8 {
@@ -95,9 +96,9 @@ unsafe impl Source for Server {
     }
 }
 
-// SAFETY: each block is freed by the allocator that gave it (`SOURCE` never
-// changes once set), is as large and as aligned as asked for, and a failure is
-// answered with null, leaving the old block of a `realloc` as it was.
+// SAFETY: each block is freed by the allocator that gave it (`SOURCE` never changes
+// once set) and is as large and as aligned as requested; a failure returns null and
+// leaves the old block of a `realloc` unchanged.
 unsafe impl GlobalAlloc for ServerAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -110,7 +111,7 @@ unsafe impl GlobalAlloc for ServerAlloc {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; the block is from where it goes.
+        // SAFETY: the caller's promise; the allocator that gave the block frees it.
         unsafe {
             if uses_server() {
                 aligned::free(&Server, block, layout);
@@ -122,7 +123,7 @@ unsafe impl GlobalAlloc for ServerAlloc {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise; the block is from where the new one is.
+        // SAFETY: the caller's promise; the allocator that gave the block gives the new one.
         unsafe {
             if uses_server() {
                 aligned::realloc(&Server, block, layout, new_size)
@@ -149,8 +150,8 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 }
 
-/// What the server's allocator really set aside for a block; `None` where it
-/// cannot tell.
+/// How many bytes the server's allocator reserved for a block; `None` if it cannot
+/// tell.
 ///
 /// # Safety
 /// `block` is live, was given out by [`ServerAlloc`], and its layout's
@@ -160,12 +161,12 @@ pub unsafe fn allocated(block: *const u8) -> Option<usize> {
     if block.is_null() || !uses_server() {
         return None;
     }
-    // SAFETY: the block is the server's and unpadded, so it starts here.
+    // SAFETY: the block is the server's and not padded, so it starts here.
     unsafe { raw::RedisModule_MallocSize.map(|size| size(block.cast_mut().cast::<c_void>())) }
 }
 
-/// Whether the server counts our memory; only false if something allocated
-/// before the server's pointers were there.
+/// Whether the server counts the module's memory. False if something allocated before
+/// the server's pointers were fetched.
 #[must_use]
 pub fn counted_by_server() -> bool {
     uses_server()
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outside_a_server_the_system_serves() {
+    fn outside_a_server_the_system_allocates() {
         assert!(!uses_server());
         let grown: Vec<u64> = (0..10_000).collect();
         assert_eq!(grown.len(), 10_000);

@@ -1,4 +1,4 @@
-//! HeapVisitor of any alignment, from an allocator that promises 8 bytes and no more.
+//! Blocks of any alignment, from an allocator that promises 8 bytes.
 //!
 //! ```text
 //!  align <= 8    [ block ............................ ]   as the allocator gives it
@@ -6,9 +6,10 @@
 //!                                             ^ a multiple of align
 //! ```
 //!
-//! Most allocators align larger blocks to 16. But a server built without
-//! `malloc_usable_size` keeps the size of each block in 8 bytes before it, so
-//! that every block begins 8 bytes after such an address.
+//! Most allocators align larger blocks to 16 bytes. But a server built without
+//! `malloc_usable_size` stores the size of each block in the 8 bytes before it, so
+//! every block begins 8 bytes after such an address. The hash tables of `policy` and
+//! `top` need 16; a key's value needs no more than 8.
 
 use std::alloc::Layout;
 use std::ptr;
@@ -19,9 +20,9 @@ const SOURCE_ALIGN: usize = 8;
 /// An allocator.
 ///
 /// # Safety
-/// A block is at least as large as asked for, aligned to 8 bytes, and nobody
-/// else's until it is freed. A failure is a null pointer, which leaves the old
-/// block of `realloc` as it was.
+/// A block is at least as large as requested, aligned to 8 bytes, and belongs to the
+/// caller until it is freed. A failure returns null and leaves the old block of
+/// `realloc` unchanged.
 pub unsafe trait Source {
     fn alloc(&self, size: usize) -> *mut u8;
 
@@ -34,17 +35,17 @@ pub unsafe trait Source {
     unsafe fn free(&self, block: *mut u8);
 }
 
-const fn comes_aligned(layout: Layout) -> bool {
+const fn is_aligned_anyway(layout: Layout) -> bool {
     layout.align() <= SOURCE_ALIGN
 }
 
 /// A block for a layout, or null.
 #[inline]
 pub fn alloc(source: &impl Source, layout: Layout) -> *mut u8 {
-    if comes_aligned(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
+    if is_aligned_anyway(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
 }
 
-/// With room for the block, for aligning it, and for the address of the start.
+/// Allocates room for the block, its alignment, and the address of the start.
 #[cold]
 fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
     let room = layout.align().saturating_add(size_of::<*mut u8>());
@@ -68,10 +69,10 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
 /// layout, was not freed, and is not used again.
 #[inline]
 pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
-    // SAFETY: the caller's promise; `padded` wrote the start just before a block
-    // that does not come aligned.
+    // SAFETY: the caller's promise; `padded` wrote the start before a block that is not
+    // aligned anyway.
     unsafe {
-        let start = if comes_aligned(layout) {
+        let start = if is_aligned_anyway(layout) {
             block
         } else {
             block.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
@@ -80,11 +81,13 @@ pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
     }
 }
 
-/// A block of another size with the old one's content, or null: then the old
-/// one is as it was.
+/// A block of another size with the old one's content, or null: then the old block is
+/// unchanged.
 ///
 /// # Safety
-/// As of [`free`]; the new size makes a valid layout with the old alignment.
+/// The block came from [`alloc`] or [`realloc`] with this source and this layout, was
+/// not freed, and is not used again; the new size makes a valid layout with the old
+/// alignment.
 #[inline]
 pub unsafe fn realloc(
     source: &impl Source,
@@ -94,7 +97,7 @@ pub unsafe fn realloc(
 ) -> *mut u8 {
     // SAFETY: the caller's promise; the copy stays inside both blocks.
     unsafe {
-        if comes_aligned(layout) {
+        if is_aligned_anyway(layout) {
             return source.realloc(block, new_size);
         }
         let new = alloc(source, Layout::from_size_align_unchecked(new_size, layout.align()));
@@ -113,8 +116,8 @@ mod tests {
     use std::alloc::System;
     use std::cell::Cell;
 
-    /// As a server without `malloc_usable_size`: each block follows 8 bytes with
-    /// its size, and begins 8 bytes after a multiple of 16.
+    /// Allocates like a server without `malloc_usable_size`: each block follows 8 bytes
+    /// with its size, and begins 8 bytes after a multiple of 16.
     #[derive(Default)]
     struct SizeBefore {
         live: Cell<usize>,
@@ -126,7 +129,7 @@ mod tests {
         Layout::from_size_align(SIZE + size, 16).unwrap()
     }
 
-    // SAFETY: the system's blocks, 8 bytes further on.
+    // SAFETY: the blocks are the system's, 8 bytes further on.
     unsafe impl Source for SizeBefore {
         fn alloc(&self, size: usize) -> *mut u8 {
             // SAFETY: the layout's size is not 0; its first word is written.
@@ -182,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_no_memory_has_is_refused() {
+    fn impossible_sizes_are_refused() {
         let source = SizeBefore::default();
         let layout = Layout::from_size_align(isize::MAX as usize - 31, 32).unwrap();
-        struct Nothing;
-        // SAFETY: it never gives a block.
-        unsafe impl Source for Nothing {
+        struct NoMemory;
+        // SAFETY: it gives no block.
+        unsafe impl Source for NoMemory {
             fn alloc(&self, _: usize) -> *mut u8 {
                 ptr::null_mut()
             }
@@ -196,12 +199,12 @@ mod tests {
             }
             unsafe fn free(&self, _: *mut u8) {}
         }
-        assert!(alloc(&Nothing, layout).is_null());
+        assert!(alloc(&NoMemory, layout).is_null());
         let small = Layout::from_size_align(32, 32).unwrap();
         let block = alloc(&source, small);
         // SAFETY: a live block of this layout; the new size fits no memory.
         unsafe {
-            assert!(realloc(&Nothing, block, small, 64).is_null());
+            assert!(realloc(&NoMemory, block, small, 64).is_null());
             free(&source, block, small);
         }
     }
