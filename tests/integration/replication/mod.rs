@@ -1,0 +1,7 @@
+//! What replicas and clusters hold and answer.
+
+mod cluster;
+mod failover;
+mod joining;
+mod replicas;
+mod stream;

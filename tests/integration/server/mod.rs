@@ -1,0 +1,17 @@
+//! What servers do with a module and its keys.
+
+mod acl;
+mod clock;
+mod clock_steps;
+mod configuration;
+mod defrag;
+mod events;
+mod expiry;
+mod install;
+mod keyspace;
+mod loading;
+mod max_states;
+mod memory;
+mod metadata;
+mod transactions;
+mod watching;
