@@ -1,4 +1,4 @@
-//! The documents tell the truth: what they show is what a person at a terminal gets.
+//! The README and the guides, replayed: each transcript shows what a user at a terminal gets.
 
 mod likeness;
 mod replay;
@@ -21,22 +21,22 @@ const OPERATIONS: &str = include_str!("../../docs/operations.md");
 const POLICIES: &str = include_str!("../../docs/policies.md");
 
 #[test]
-fn the_readme_shows_what_happens() {
+fn transcripts_of_the_readme_are_true() {
     replay(README);
 }
 
 #[test]
-fn the_operations_guide_shows_what_happens() {
+fn transcripts_of_the_operations_guide_are_true() {
     replay(OPERATIONS);
 }
 
 #[test]
-fn the_guide_to_policies_shows_what_happens() {
+fn transcripts_of_the_guide_to_policies_are_true() {
     replay(POLICIES);
 }
 
 #[test]
-fn no_transcript_is_passed_over() {
+fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
     assert!(blocks(POLICIES).iter().all(|block| block.typed().is_some() == plain(block)));
@@ -49,12 +49,12 @@ fn no_transcript_is_passed_over() {
             None => assert!(block.is_screen() || !block.language.is_empty(), "line {}", block.line),
         }
     }
-    assert_eq!(listeners, 2, "of events, and of commands");
+    assert_eq!(listeners, 2, "one of events and one of commands");
 }
 
-/// Numbers that vary may do so only where they vary.
+/// Only numbers that vary by nature may differ.
 #[test]
-fn a_document_that_drifted_is_noticed() {
+fn a_document_that_differs_is_noticed() {
     let differs = |command: &str, documented: &str, replied: &str| {
         difference(command, &shown(documented), &shown(replied), Duration::ZERO).is_some()
     };
@@ -79,7 +79,7 @@ fn a_document_that_drifted_is_noticed() {
     assert!(differs(check, "1,5,0,990,1000\n0,5,4,0,1000", "1,5,0,999,1000\n0,5,3,0,998"));
     assert!(!differs(check, "1) (integer) 0     allowed", "1) (integer) 0"));
     assert!(differs(check, "1) (integer) 0 allowed", "1) (integer) 0"));
-    // A machine that was slow makes waits shorter, and nothing else.
+    // A slow machine makes waits shorter, and changes nothing else.
     let slowly = |documented: &str, replied: &str| {
         let took = Duration::from_millis(60);
         difference(check, &shown(documented), &shown(replied), took).is_some()
@@ -87,7 +87,7 @@ fn a_document_that_drifted_is_noticed() {
     assert!(!slowly("1,5,0,493,500", "1,5,0,440,470"));
     assert!(slowly("1,5,0,493,500", "1,5,0,420,470"));
     assert!(slowly("1,5,1,493,500", "1,5,0,440,470"));
-    // What is left of a month depends on the day, what is left of a limit does not.
+    // The rest of a month depends on the day, the rest of a limit does not.
     let monthly = "RL.CHECK k fixed:5/month";
     assert!(!differs(monthly, "0,5,4,0,2000000000", "0,5,4,0,77"));
     assert!(differs(monthly, "0,5,4,0,2000000000", "0,5,3,0,77"));
@@ -98,7 +98,7 @@ fn a_document_that_drifted_is_noticed() {
     assert!(!differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 300, 590_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(11, 300, 599_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 301, 599_000)));
-    // A time that is not of now is a fault.
+    // A time that is not now is a fault.
     assert!(differs("RL.LOG k", "1763744291000", "1763744291000"));
     assert!(differs("INFO ratelimit", "ratelimit_checks:1000", "ratelimit_checks:1001"));
     assert!(differs(
@@ -109,7 +109,7 @@ fn a_document_that_drifted_is_noticed() {
 }
 
 #[test]
-fn the_table_of_fields_is_that_of_the_server() {
+fn the_table_of_counters_is_that_of_the_server() {
     let section: String =
         cmd("INFO").arg("ratelimit").query(&mut flavor().start().connect()).unwrap();
     let fields: Vec<_> = section.lines().filter_map(|line| line.split_once(':')).collect();
@@ -117,7 +117,7 @@ fn the_table_of_fields_is_that_of_the_server() {
     let row = |line: &'static str| line.strip_prefix("| `ratelimit_")?.split_once('`');
     let rows = OPERATIONS.lines().filter_map(row);
     assert_eq!(rows.map(|(name, _)| format!("ratelimit_{name}")).collect::<Vec<_>>(), names);
-    // Alerts and queries name fields that there are.
+    // Alerts and queries name counters that exist.
     let named = OPERATIONS.split("key=\"").skip(1).filter_map(|rest| rest.split_once('"'));
     for (name, _) in named {
         assert!(names.contains(&name), "{name}");
@@ -125,11 +125,11 @@ fn the_table_of_fields_is_that_of_the_server() {
 }
 
 #[test]
-fn the_rights_of_an_application_are_those_that_the_guide_names() {
+fn the_guide_names_the_commands_of_the_category_ratelimit() {
     let (_, rest) = OPERATIONS.split_once("needs `+@ratelimit`:").expect("the guide says so");
     let sentence = rest.split("`.").next().expect("it begins");
     let mut named: Vec<_> = sentence.split('`').filter(|word| word.contains("l.")).collect();
-    // Redis 7.0 has no categories of modules' commands.
+    // On Redis 7.0, commands of modules are in no category.
     let newest = server::all().into_iter().find(|flavor| flavor.name == "redis-8.2").unwrap();
     let mut held: Vec<String> =
         cmd("ACL").arg("CAT").arg("ratelimit").query(&mut newest.start().connect()).unwrap();
@@ -138,14 +138,14 @@ fn the_rights_of_an_application_are_those_that_the_guide_names() {
     assert_eq!(named, held);
 }
 
-/// Whether client and server speak of what commands take: `COMMAND DOCS` came with Redis 7.0, and
-/// its client was the first to show hints from there. Valkey's do; those of 6.2 know keys alone.
+/// Whether a client shows hints from a server's `COMMAND DOCS`, which came with Redis 7.0; the client
+/// of 6.2 does not use it.
 fn shows_hints(client: &str, server: Flavor) -> bool {
     client != "redis-6.2" && server.is_7_or_later()
 }
 
 #[test]
-fn the_client_hints_at_what_a_command_takes() {
+fn redis_cli_hints_at_the_arguments_of_a_command() {
     const CLIENTS: [&str; 3] = ["redis-6.2", "redis-7.0", "valkey-8.1"];
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/docs/terminal.py");
     let screens = blocks(OPERATIONS).into_iter().filter(Block::is_screen);

@@ -1,14 +1,14 @@
-//! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module as `make build`
-//! leaves it.
+//! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module that `make build`
+//! builds.
 //!
 //! ```text
-//! command/       what each command replies and changes; errors
-//! policy/        rules under a name: who sets them, where they are kept, how they spread
-//! durability/    RDB and append-only files: restarts, crashes, old versions, damage
+//! command/       what each command replies and changes, a file a command; wrong input
+//! policy/        policies: who sets them, where they are saved, how they reach replicas
+//! durability/    RDB and append-only files: restarts, crashes, old versions, damaged data
 //! replication/   replicas, promotion, clusters, failover
-//! server/        what the server does with the module: settings, ACLs, events, memory, expiry, scripts
-//! docs.rs        the transcripts of the README and the guides, replayed
-//! support/       starts and stops servers, talks to them, makes commands up
+//! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
+//! docs.rs        the transcripts of the README and the guides
+//! support/       starts and stops servers, talks to them, generates commands
 //! ```
 //!
 //! `make integration` runs everything; CONTRIBUTING.md says how to run one room or one test.

@@ -1,39 +1,20 @@
-//! Blocks, exemptions and bans: who stands above the rules, for how long, and why.
+//! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK`, `RL.UNEXEMPT` and bans.
 
 use redis::{Connection, Value, cmd};
 
 use crate::support::client::{
-    self, allowed, ask, dump, exists, expires_ms, is_saving, now_ms, refusal, replica_of,
-    replicated,
+    self, BlockRow, allowed, ask, blocks, dump, exists, expires_ms, is_saving, now_ms, refusal,
+    replica_of, replicated,
 };
-use crate::support::server::{self, eventually};
+use crate::support::server::{self, Builder, eventually};
 
-/// The five integers of a check.
+/// The five integers that a check replies.
 fn check(c: &mut Connection, line: &str) -> [i64; 5] {
     ask(c, &format!("RL.CHECK {line}"))
 }
 
-/// A row of `RL.BLOCKS`: key, kind, time left, reason.
-type Row<Reason = String> = (String, String, i64, Reason);
-
-/// Everything a whole scan returns, sorted; a key may be returned twice.
-fn blocks(c: &mut Connection, options: &str) -> Vec<Row> {
-    let (mut cursor, mut all) = ("0".to_string(), Vec::new());
-    loop {
-        let line = format!("RL.BLOCKS {cursor} {options}");
-        let (next, rows): (String, Vec<Row>) = ask(c, line.trim_end());
-        all.extend(rows);
-        if next == "0" {
-            all.sort();
-            all.dedup();
-            return all;
-        }
-        cursor = next;
-    }
-}
-
 #[test]
-fn a_block_refuses_and_keeps_the_counts() {
+fn a_block_refuses_checks_and_keeps_counts() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(check(&mut c, "k COST 3 5/h")[..3], [0, 5, 2]);
@@ -44,11 +25,11 @@ fn a_block_refuses_and_keeps_the_counts() {
         let passed_ms = now_ms(&mut c) - before_ms;
         assert!((99_999 - passed_ms..=100_000).contains(&wait_ms), "{wait_ms} after {passed_ms}");
         assert_eq!(wait_ms, reset_ms);
-        // Not even a rule that admits everything, nor a cost of nothing.
+        // A block holds even for a rule that admits everything and a cost of 0.
         assert_eq!(check(&mut c, "k COST 0 bucket:1000000000/h,shadow")[0], 2);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
-        assert_eq!(check(&mut c, "k COST 2 5/h")[..3], [0, 5, 0], "the counts were kept");
+        assert_eq!(check(&mut c, "k COST 2 5/h")[..3], [0, 5, 0], "the block kept the counts");
     });
 }
 
@@ -69,7 +50,7 @@ fn a_blocked_check_evaluates_no_rule_and_changes_nothing() {
 }
 
 #[test]
-fn every_way_to_say_when_it_ends() {
+fn a_block_ends_when_its_option_says() {
     server::on_all(|server| {
         let mut c = server.connect();
         let end_s = now_ms(&mut c) / 1_000 + 100;
@@ -91,40 +72,36 @@ fn every_way_to_say_when_it_ends() {
             let latest_ms = end_ms.unwrap_or(set_ms + 1 + 100_000);
             let waits = earliest_ms - after_ms - 1..=latest_ms - set_ms + 1;
             assert!(waits.contains(&wait_ms), "{line}: {wait_ms}, not {waits:?}");
-            // The key goes with its block, up to a second late.
+            // The key expires with its block, at most a second late.
             let expires_ms = expires_ms(&mut c, server.flavor(), "k");
             let expiries = earliest_ms..=latest_ms + 1_000;
             assert!(expiries.contains(&expires_ms), "{line}: {expires_ms}, not {expiries:?}");
         }
         let _: String = ask(&mut c, "RL.BLOCK k");
         assert_eq!(check(&mut c, "k 5/h"), [2, 0, 0, -1, -1]);
-        assert_eq!(expires_ms(&mut c, server.flavor(), "k"), -1, "for good is without expiry");
+        assert_eq!(expires_ms(&mut c, server.flavor(), "k"), -1, "a block for good has no expiry");
         let _: String = ask(&mut c, "RL.BLOCK k PX 50");
-        eventually("the key to go with its block", || !exists(&mut c, "k"));
+        eventually("the key to expire with its block", || !exists(&mut c, "k"));
         assert!(allowed(&mut c, "RL.CHECK k 5/h"));
     });
 }
 
 #[test]
 fn an_exemption_for_a_period_ends_after_it() {
-    server::on_all_with(
-        |builder| builder.module_args(&["allow-at", "yes"]),
-        |server| {
-            let mut c = server.connect();
-            let before_us = now_ms(&mut c) * 1_000;
-            assert_eq!(ask::<String>(&mut c, "RL.EXEMPT k FOR 2weeks"), "OK");
-            let after_us = (now_ms(&mut c) + 1) * 1_000;
-            const TWO_WEEKS_US: i64 = 14 * 86_400_000_000;
-            for (at_us, limit) in [(before_us + TWO_WEEKS_US - 1, -1), (after_us + TWO_WEEKS_US, 5)]
-            {
-                assert_eq!(check(&mut c, &format!("k AT {at_us} 5/h"))[1], limit, "{at_us}");
-            }
-        },
-    );
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let before_us = now_ms(&mut c) * 1_000;
+        assert_eq!(ask::<String>(&mut c, "RL.EXEMPT k FOR 2weeks"), "OK");
+        let after_us = (now_ms(&mut c) + 1) * 1_000;
+        const TWO_WEEKS_US: i64 = 14 * 86_400_000_000;
+        for (at_us, limit) in [(before_us + TWO_WEEKS_US - 1, -1), (after_us + TWO_WEEKS_US, 5)] {
+            assert_eq!(check(&mut c, &format!("k AT {at_us} 5/h"))[1], limit, "{at_us}");
+        }
+    });
 }
 
 #[test]
-fn a_glob_is_a_key_like_any_other() {
+fn a_block_of_a_glob_blocks_one_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: String = ask(&mut c, "RL.BLOCK ip:* FOR 1h");
@@ -134,18 +111,15 @@ fn a_glob_is_a_key_like_any_other() {
 }
 
 #[test]
-fn a_block_ends_exactly_at_its_time() {
-    server::on_all_with(
-        |builder| builder.module_args(&["allow-at", "yes"]),
-        |server| {
-            let mut c = server.connect();
-            let end_ms = now_ms(&mut c) + 600_000;
-            let _: String = ask(&mut c, &format!("RL.BLOCK k PXAT {end_ms}"));
-            let at = |us: i64| format!("k AT {us} 5/h");
-            assert_eq!(check(&mut c, &at(end_ms * 1_000 - 1)), [2, 0, 0, 1, 1]);
-            assert_eq!(check(&mut c, &at(end_ms * 1_000))[0], 0);
-        },
-    );
+fn a_block_ends_exactly_at_its_end() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let end_ms = now_ms(&mut c) + 600_000;
+        let _: String = ask(&mut c, &format!("RL.BLOCK k PXAT {end_ms}"));
+        let at = |us: i64| format!("k AT {us} 5/h");
+        assert_eq!(check(&mut c, &at(end_ms * 1_000 - 1)), [2, 0, 0, 1, 1]);
+        assert_eq!(check(&mut c, &at(end_ms * 1_000))[0], 0);
+    });
 }
 
 #[test]
@@ -156,7 +130,7 @@ fn an_exemption_allows_everything_and_counts_nothing() {
         for _ in 0..3 {
             assert_eq!(check(&mut c, "k COST 1000 1/h 0/s"), [0, -1, -1, 0, 0]);
         }
-        // Blocking replaces the exemption, and the reverse.
+        // A block replaces an exemption, and an exemption a block.
         let _: String = ask(&mut c, "RL.BLOCK k EX 100");
         assert_eq!(ask::<i64>(&mut c, "RL.UNEXEMPT k"), 0);
         assert_eq!(check(&mut c, "k 1/h")[0], 2);
@@ -164,12 +138,12 @@ fn an_exemption_allows_everything_and_counts_nothing() {
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
         assert_eq!(check(&mut c, "k 1/h")[1], -1);
         assert_eq!(ask::<i64>(&mut c, "RL.UNEXEMPT k"), 1);
-        assert!(!exists(&mut c, "k"), "nothing was counted, so nothing is left");
+        assert!(!exists(&mut c, "k"), "an exempt check counted");
     });
 }
 
 #[test]
-fn a_block_survives_restart_and_rewrite_replication_and_promotion() {
+fn blocks_and_exemptions_survive_rewrites_restarts_replication_and_promotion() {
     server::on_all_with(
         |builder| builder.config("appendonly", "yes").config("aof-use-rdb-preamble", "no"),
         |server| {
@@ -179,21 +153,21 @@ fn a_block_survives_restart_and_rewrite_replication_and_promotion() {
             let _: String = ask(&mut c, "RL.EXEMPT vip");
             assert_eq!(check(&mut c, "banned COST 9 5/h,ban=10m,name=brute")[0], 1);
             let replica = replica_of(server);
-            // What follows comes as effects, the rest came as a whole.
+            // The replica has the former in its snapshot and gets the latter as effects.
             let _: String = ask(&mut c, "RL.BLOCK late REASON late");
             let _: String = ask(&mut c, "RL.BLOCK lifted");
             let _: i64 = ask(&mut c, "RL.UNBLOCK lifted");
             assert_eq!(check(&mut c, "later COST 9 5/h,ban=10m,count=all")[0], 1);
             replicated(&mut c);
             let keys = ["blocked", "vip", "banned", "late", "later"];
-            let told = |c: &mut Connection| -> Vec<Row> {
+            let shown = |c: &mut Connection| -> Vec<BlockRow> {
                 let rows = blocks(c, "");
                 rows.into_iter().map(|(key, kind, _, why)| (key, kind, 0, why)).collect()
             };
-            let before = told(&mut c);
+            let before = shown(&mut c);
             assert_eq!(before.len(), keys.len(), "{before:?}");
             let mut r = replica.connect();
-            assert_eq!(told(&mut r), before);
+            assert_eq!(shown(&mut r), before);
             for key in keys {
                 assert_eq!(dump(&mut r, key), dump(&mut c, key), "{key}");
             }
@@ -207,25 +181,25 @@ fn a_block_survives_restart_and_rewrite_replication_and_promotion() {
             drop(c);
             server.restart();
             let mut c = server.connect();
-            assert_eq!(told(&mut c), before);
+            assert_eq!(shown(&mut c), before);
         },
     );
 }
 
 #[test]
-fn a_ban_is_set_off_by_the_denial_and_outlasts_the_rule() {
+fn a_denial_by_a_rule_with_a_ban_blocks_the_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(check(&mut c, "k COST 5 5/m,ban=10m,name=brute")[0], 0);
         let [verdict, limit, _, wait_ms, reset_ms] = check(&mut c, "k 5/m,ban=10m,name=brute");
-        assert_eq!((verdict, limit), (1, 5), "the denial itself is the rule's");
+        assert_eq!((verdict, limit), (1, 5), "the rule denies this check");
         assert_eq!((wait_ms, reset_ms), (600_000, 600_000));
         let [verdict, _, _, wait_ms, _] = check(&mut c, "k 1000/s");
         assert_eq!(verdict, 2);
         assert!((590_000..=600_000).contains(&wait_ms), "{wait_ms}");
         let rows = blocks(&mut c, "");
         assert_eq!((rows[0].1.as_str(), rows[0].3.as_str()), ("blocked", "rule brute"));
-        // A rule without a name is named by its text.
+        // The reason has the text of a rule without a name.
         check(&mut c, "other COST 9 bucket:5/m,ban=1h");
         assert_eq!(blocks(&mut c, "MATCH other")[0].3, "rule bucket:5/1m,ban=1h");
         assert_eq!(client::info(&mut c, "ratelimit", "ratelimit_bans"), 2.0);
@@ -233,105 +207,7 @@ fn a_ban_is_set_off_by_the_denial_and_outlasts_the_rule() {
 }
 
 #[test]
-fn a_million_keys_are_scanned_in_bounded_steps() {
-    // The cost of a step is the server's own SCAN; one server shows it.
-    let server = server::all()[1].start();
-    let mut c = server.connect();
-    let _: String = ask(&mut c, "DEBUG POPULATE 1000000 plain 10");
-    for n in 0..200 {
-        let _: String = ask(&mut c, &format!("RL.BLOCK ip:{n} EX 1000 REASON flood"));
-        check(&mut c, &format!("free:{n} 5/h"));
-    }
-    let _: String = ask(&mut c, "RL.EXEMPT ip:vip");
-    assert_eq!(blocks(&mut c, "COUNT 10000").len(), 201);
-    let matched = blocks(&mut c, "MATCH ip:1? COUNT 10000");
-    assert_eq!(matched.len(), 10, "{matched:?}");
-
-    // As with SCAN, what is there from the first step to the last is returned, whatever comes
-    // and goes in between.
-    let (mut cursor, mut seen) = ("0".to_string(), std::collections::BTreeSet::new());
-    let mut steps = 0;
-    loop {
-        let line = format!("RL.BLOCKS {cursor} COUNT 5000");
-        let (next, rows): (String, Vec<Row>) = ask(&mut c, &line);
-        seen.extend(rows.into_iter().map(|row| row.0));
-        let _: i64 = ask(&mut c, &format!("DEL plain:{steps} free:{steps}"));
-        let _: String = ask(&mut c, &format!("SET new:{steps} x"));
-        steps += 1;
-        if next == "0" {
-            break;
-        }
-        cursor = next;
-    }
-    assert!(steps > 100, "a million keys in {steps} steps");
-    assert_eq!(seen.len(), 201);
-    let _: String = ask(&mut c, "CONFIG SET slowlog-log-slower-than 50000");
-    let _: String = ask(&mut c, "SLOWLOG RESET");
-    assert_eq!(blocks(&mut c, "").len(), 201, "with the default COUNT");
-    // A step may be slow because the machine was, but then not every time.
-    eventually("no step to take over 50 ms", || {
-        type Slow = (i64, i64, i64, Vec<String>, String, String);
-        let slow: Vec<Slow> = ask(&mut c, "SLOWLOG GET 128");
-        let _: String = ask(&mut c, "SLOWLOG RESET");
-        for (_, _, _, command, ..) in slow {
-            let _: Value = ask(&mut c, &command.join(" "));
-        }
-        ask::<i64>(&mut c, "SLOWLOG LEN") == 0
-    });
-}
-
-#[test]
-fn a_small_database_is_seen_in_one_call_and_no_count_makes_a_call_long() {
-    server::on_all(|server| {
-        let mut c = server.connect();
-        let _: String = ask(&mut c, "DEBUG POPULATE 3000 plain 10");
-        let _: String = ask(&mut c, "RL.BLOCK ip EX 1000");
-        let (next, rows): (String, Vec<Row>) = ask(&mut c, "RL.BLOCKS 0");
-        assert_eq!((next.as_str(), rows.len()), ("0", 1));
-
-        const KEYS: usize = 100_000;
-        let _: String = ask(&mut c, &format!("DEBUG POPULATE {KEYS} other 10"));
-        for options in ["", " COUNT 1000000", " COUNT 1000000000 MATCH ip"] {
-            let (mut cursor, mut calls, mut found) = ("0".to_string(), 0, 0);
-            while calls == 0 || cursor != "0" {
-                let line = format!("RL.BLOCKS {cursor}{options}");
-                let (next, rows): (String, Vec<Row>) = ask(&mut c, &line);
-                (cursor, calls, found) = (next, calls + 1, found + rows.len());
-            }
-            // The last place of the table that a call looks at may hold several keys.
-            assert!(calls > KEYS / 4_200, "{KEYS} keys in {calls} calls");
-            assert!(calls < 2 * KEYS / 4_096, "{KEYS} keys in {calls} calls");
-            assert!(found > 0);
-        }
-    });
-}
-
-#[test]
-fn a_scan_looks_and_does_not_touch() {
-    server::on_all_with(
-        |builder| builder.config("maxmemory-policy", "allkeys-lfu"),
-        |server| {
-            let mut c = server.connect();
-            let _: String = ask(&mut c, "RL.BLOCK k EX 1000");
-            for _ in 0..300 {
-                check(&mut c, "busy 1000/h");
-            }
-            let freq =
-                |c: &mut Connection, key: &str| -> i64 { ask(c, &format!("OBJECT FREQ {key}")) };
-            let before = freq(&mut c, "k");
-            assert!(freq(&mut c, "busy") > before, "checks do count as use");
-            for _ in 0..300 {
-                blocks(&mut c, "COUNT 100");
-                let _: Value = ask(&mut c, "RL.INFO k");
-                let _: Value = ask(&mut c, "RL.LOG k");
-            }
-            assert!(freq(&mut c, "k") <= before);
-        },
-    );
-}
-
-#[test]
-fn what_is_wrong_is_said_and_nothing_changes() {
+fn wrong_arguments_are_refused_and_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: String = ask(&mut c, "SET s x");
@@ -363,10 +239,10 @@ fn what_is_wrong_is_said_and_nothing_changes() {
         let long = "x".repeat(257);
         let error = refusal(&mut c, &format!("RL.BLOCK k REASON {long}"));
         assert!(error.contains("257 bytes") && error.contains("max-meta"), "{error}");
-        // Any bytes are a reason.
+        // A reason may be any bytes.
         let bytes: &[u8] = &[0, 0xff, b'\r', b'\n', b'"'];
         let _: String = cmd("RL.BLOCK").arg("k").arg("REASON").arg(bytes).query(&mut c).unwrap();
-        let (_, rows): (String, Vec<Row<Vec<u8>>>) = ask(&mut c, "RL.BLOCKS 0 COUNT 100");
+        let (_, rows): (String, Vec<BlockRow<Vec<u8>>>) = ask(&mut c, "RL.BLOCKS 0 COUNT 100");
         assert_eq!(rows[0].3, bytes);
     });
 }

@@ -1,10 +1,10 @@
-//! Wrong input: each gives the error promised, and the key is as it was.
+//! Wrong arguments of all commands: each gives its error and changes nothing.
 
 use redis::{Connection, RedisResult, Value, cmd};
 
-use crate::support::server;
+use crate::support::server::{self, Builder};
 
-/// A command after its key, and what the error must say.
+/// A command, its arguments after the key, and what the error must say.
 const WRONG: &[(&str, &[&str], &[&str])] = &[
     // Arity.
     ("RL.CHECK", &[], &["wrong number of arguments"]),
@@ -100,14 +100,14 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.CHECK", &["5/m,name=a", "bucket:9/h,name=a"], &["name=a"]),
     ("RL.PEEK", &["5/y"], &["rule '5/y'"]),
     ("RL.REFUND", &["1", "5/y"], &["rule '5/y'"]),
-    // What only a primary may say.
+    // Commands that only a primary may send.
     ("RL.APPLY", &["1:0:admit:1", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:0:deny:1:5", "who", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:-1:block:-1", "abuse"], &["internal"]),
     ("RL.LOAD", &["payload"], &["internal"]),
 ];
 
-/// The same of commands without a key, all of their words.
+/// Calls of commands without a key, and what the error must say.
 const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
     ("RL.EXPLAIN 5/y", &["rule '5/y'"]),
     ("RL.BLOCKS -1", &["cursor is '-1'"]),
@@ -129,7 +129,7 @@ const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
 /// The key's value, and when it expires.
 fn dump(c: &mut Connection) -> (Vec<u8>, i64) {
     let dump = cmd("DUMP").arg("k").query(c).unwrap();
-    // Before 7.0 only what is left can be had, which changes by itself.
+    // 6.2 tells the time left only, which changes by itself.
     let expires = cmd("PEXPIRETIME").arg("k").query(c).unwrap_or(0);
     (dump, expires)
 }
@@ -150,11 +150,11 @@ fn assert_says(error: &str, says: &[&str], what: &str) {
 }
 
 #[test]
-fn every_wrong_input_gives_its_error_and_changes_nothing() {
+fn wrong_arguments_give_an_error_and_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let rules = ["5/m", "bucket:9/h", "fixed:9/d,keep=2"];
-        // With a trail and without, under a block and free.
+        // A key with a history and without a block, then one without a history and with a block.
         for (meta, then) in [(&["META", "who"][..], "RL.UNBLOCK"), (&[], "RL.BLOCK")] {
             let () = cmd("DEL").arg("k").query(&mut c).unwrap();
             let _: Value = cmd("RL.CHECK").arg("k").arg(meta).arg(&rules).query(&mut c).unwrap();
@@ -171,7 +171,7 @@ fn every_wrong_input_gives_its_error_and_changes_nothing() {
 }
 
 #[test]
-fn every_wrong_input_without_a_key_gives_its_error_and_forgets_nothing() {
+fn wrong_arguments_of_keyless_commands_give_an_error_and_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let top =
@@ -190,13 +190,16 @@ fn every_wrong_input_without_a_key_gives_its_error_and_forgets_nothing() {
 }
 
 #[test]
-fn a_key_of_another_type_is_told_as_such_and_stays() {
+fn a_key_of_another_type_is_refused_and_stays() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = cmd("SET").arg("k").arg("x").query(&mut c).unwrap();
         let before = dump(&mut c);
         for (name, args) in [
             ("RL.CHECK", &["META", "who", "0/m"][..]),
+            ("RL.PEEK", &["5/m"]),
+            ("RL.REFUND", &["1"]),
+            ("RL.RESET", &[]),
             ("RL.BLOCK", &["EX", "5"]),
             ("RL.UNBLOCK", &[]),
             ("RL.EXEMPT", &[]),
@@ -210,14 +213,14 @@ fn a_key_of_another_type_is_told_as_such_and_stays() {
         }
         let scanned: (String, Vec<Value>) = cmd("RL.BLOCKS").arg("0").query(&mut c).unwrap();
         assert_eq!(scanned, ("0".to_string(), vec![]));
-        // What was denied is not what could not even be asked.
+        // An error is no denial.
         let top: Vec<Value> = cmd("RL.TOP").query(&mut c).unwrap();
         assert_eq!(top, []);
     });
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_too() {
+fn rules_of_any_bytes_are_refused_and_keys_of_any_bytes_taken() {
     server::on_all(|server| {
         let mut c = server.connect();
         let bytes: Vec<Vec<u8>> = vec![
@@ -228,7 +231,7 @@ fn bytes_that_are_no_text_are_refused_too() {
             [b"5/m,name=".as_slice(), &[0x80]].concat(),
         ];
         for rule in bytes {
-            error_of(&mut c, cmd("RL.CHECK").arg("k").arg(&rule), "bytes for a rule");
+            error_of(&mut c, cmd("RL.CHECK").arg("k").arg(&rule), "a rule of any bytes");
         }
         // A key may be any bytes.
         let key: &[u8] = &[0, 0xff, b'\r', b'\n'];
@@ -251,38 +254,29 @@ fn too_many_rules_are_refused() {
 
 #[test]
 fn times_out_of_range_are_refused() {
-    server::on_all_with(
-        |b| b.module_args(&["allow-at", "yes"]),
-        |server| {
-            let mut c = server.connect();
-            for at in ["-1", "x", "253402300800000000", "99999999999999999999"] {
-                let command = format!("AT {at}");
-                let error = error_of(
-                    &mut c,
-                    cmd("RL.CHECK").arg("k").arg("AT").arg(at).arg("5/m"),
-                    &command,
-                );
-                assert!(error.contains("AT") && error.contains(at), "{error}");
-            }
-            // The ends of the range decide like any other time.
-            for at in ["0", "253402300799999999"] {
-                let mut check = cmd("RL.CHECK");
-                check.arg(format!("k{at}")).arg("AT").arg(at).arg(&["1/m", "fixed:1/month"]);
-                let first: [i64; 5] = check.query(&mut c).unwrap();
-                let second: [i64; 5] = check.query(&mut c).unwrap();
-                assert_eq!((first[0], second[0]), (0, 1), "AT {at}");
-            }
-        },
-    );
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        for at in ["-1", "x", "253402300800000000", "99999999999999999999"] {
+            let command = format!("AT {at}");
+            let error =
+                error_of(&mut c, cmd("RL.CHECK").arg("k").arg("AT").arg(at).arg("5/m"), &command);
+            assert!(error.contains("AT") && error.contains(at), "{error}");
+        }
+        // Checks at the ends of the range decide.
+        for at in ["0", "253402300799999999"] {
+            let mut check = cmd("RL.CHECK");
+            check.arg(format!("k{at}")).arg("AT").arg(at).arg(&["1/m", "fixed:1/month"]);
+            let first: [i64; 5] = check.query(&mut c).unwrap();
+            let second: [i64; 5] = check.query(&mut c).unwrap();
+            assert_eq!((first[0], second[0]), (0, 1), "AT {at}");
+        }
+    });
 }
 
 #[test]
-fn a_module_argument_that_is_wrong_is_refused_with_a_reason() {
+fn wrong_arguments_of_loadmodule_keep_the_server_from_starting() {
     for args in [&["allow-at", "perhaps"][..], &["no-such-setting", "1"], &["max-rules"]] {
-        let started =
-            std::panic::catch_unwind(|| server::all()[1].builder().module_args(args).start());
-        let Err(panic) = started else { panic!("{args:?} was accepted") };
-        let why = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(why.contains(args[0]), "{args:?}: {why}");
+        let log = server::all()[1].builder().module_args(args).refusal();
+        assert!(log.contains(args[0]), "{args:?}: {log}");
     }
 }

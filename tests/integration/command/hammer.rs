@@ -1,10 +1,10 @@
-//! The main job: many clients on one key, the real clock, and exactly what the rules allow passes.
+//! Many clients on one key, with the real clock: exactly what the rules allow passes.
 //!
-//! Eight clients in Rust and four redis-py processes (`hammer.py`) hammer each key for ten seconds.
-//! Each stamps the requests that passed with the server's time before and after the decision; the
-//! true time lies anywhere between the two, so that a test can tell what must be a violation from
-//! what the stamps leave open. Each client also says from when until when it kept asking, so that a
-//! test can tell what was lost while the machine stood still.
+//! Eight Rust clients and four redis-py processes (`hammer.py`) hammer each key for ten seconds. For
+//! each request that passed, a client records the server's time before and after it. The decision
+//! was at some time between the two, so that only a pass whose two times both break a rule is a
+//! violation. Each client also records when it asked without a pause, so that time is not counted as
+//! lost in which the machine stood still.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::support::server::{self, Server};
 const RUN: Duration = Duration::from_secs(10);
 const RUST_CLIENTS: usize = 8;
 const PYTHON_CLIENTS: usize = 4;
-/// How long a busy machine may keep clients from asking in all, a little at a time.
+/// How long in all a busy machine may keep clients from asking, in short pauses.
 const SLOWNESS_US: i64 = 800_000;
 /// The longest time between two questions of a client that keeps asking.
 const PAUSE_US: i64 = 50_000;
@@ -35,7 +35,7 @@ const SCENARIOS: [(&str, &str); 6] = [
     ("leaky", "leaky:100/s,queue=20"),
 ];
 
-/// A request that passed: the server's time before and after it, and how long its turn is off.
+/// A request that passed: the server's time before and after it, and the wait for its turn.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     before_us: i64,
@@ -48,7 +48,7 @@ struct Pass {
 struct Seen {
     /// The passes of each scenario.
     passes: [Vec<Pass>; SCENARIOS.len()],
-    /// From when until when the client asked without a pause, in microseconds.
+    /// The times between which the client asked without a pause, in microseconds.
     asking: Vec<(i64, i64)>,
 }
 
@@ -84,7 +84,7 @@ fn now_us() -> i64 {
     i64::try_from(now.as_micros()).expect("a time")
 }
 
-/// Asks for every key in turn until the time is up.
+/// Checks every key in turn until the time is up.
 fn ask_in_rust(mut c: Connection) -> Seen {
     let mut asked = pipe();
     asked.cmd("TIME");
@@ -102,8 +102,8 @@ fn ask_in_rust(mut c: Connection) -> Seen {
         for (index, reply) in replies.iter().skip(1).step_by(2).enumerate() {
             let reply: [i64; 5] = from_redis_value(reply.clone()).expect("five integers");
             if reply[0] == 0 {
-                // Valkey 9.1 reads its clock once for several commands: only a reading that
-                // differs from the next one is surely after the decision.
+                // Valkey 9.1 reads its clock once for several commands: only a time later than the
+                // next one is surely after the decision.
                 let [next, rest @ ..] = &times_us[index + 1..] else { panic!("no time after") };
                 let after_us = rest.iter().find(|time| *time > next).copied();
                 seen.passes[index].push(Pass {
@@ -189,7 +189,7 @@ fn hammer(server: &Server) {
     leaky_turns(&passes[5], 100, 20, lost_us, &mut server.connect());
 }
 
-/// Where nobody asked at all: the clients, the server or the machine stood still.
+/// When no client asked: clients, server or machine stood still.
 fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     asking.sort_unstable();
     let mut until_us = asking[0].1;
@@ -203,8 +203,8 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     silences
 }
 
-/// No window of `period_us` holds more than `limit`. A true time lies between two readings of the
-/// clock, which a stalled client can have far apart: those count that lie in a window entirely.
+/// No window of `period_us` holds more than `limit` passes. Only passes whose both times lie in a
+/// window surely belong to it: a client that stood still has these times far apart.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let end_us = first.before_us + period_us;
@@ -214,7 +214,7 @@ fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     }
 }
 
-/// No capacity is lost: as soon as a request leaves the window, another one passes.
+/// No capacity is lost: as soon as a request leaves the window, another passes.
 fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     assert!(passes.len() > limit, "only {} passed", passes.len());
     for many in passes.windows(limit + 1) {
@@ -223,7 +223,8 @@ fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     }
 }
 
-/// Each aligned window has at most `limit` passes, and every whole one has them all in which there was no silence.
+/// Each aligned window has at most `limit` passes, and each whole window without a silence has all of
+/// them.
 fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
     let (first, last) =
         (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
@@ -243,7 +244,8 @@ fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Rang
     }
 }
 
-/// Replays the definition of the sliding window counter; stamps near an edge of a sub-interval are given the benefit.
+/// Checks the definition of the sliding window counter. A pass whose two times lie in different
+/// sub-intervals counts for neither.
 fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us: i64) {
     let sub = period_us / res;
     let count = |from: i64, to: i64, upto: usize| {
@@ -255,7 +257,7 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us
         if pass.before_us < start {
             continue;
         }
-        // Of those before it, only who surely came before.
+        // Of the passes before it, only those that surely came before.
         let old = count(start - period_us, start - period_us + sub, index);
         let current = count(start - period_us + sub, pass.before_us, index);
         assert!(
@@ -266,8 +268,8 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us
     reaches_limit(passes, limit as usize, period_us + sub, lost_us);
 }
 
-/// Between any two times there were never more than the burst and what was refilled: of those that
-/// surely passed between them.
+/// Between any two times no more pass than the burst and the refill, of the passes that surely lie
+/// between them.
 fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();
@@ -283,13 +285,14 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
 }
 
-/// Turns are `1/rate` apart, but for rounding to the millisecond, and none is further off than the queue is long.
+/// Turns are `1/rate` apart, except for rounding to the millisecond, and no wait is longer than the
+/// queue.
 fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, lost_us: i64, c: &mut Connection) {
     let apart_us = 1_000_000 / per_second;
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
     for pair in turns.windows(2) {
-        // Either may have been the first.
+        // Either may have come first.
         let apart = |a: Pass, b: Pass| (b.after_us + b.wait_us) - (a.before_us + a.wait_us);
         let apart = apart(pair[0], pair[1]).max(apart(pair[1], pair[0]));
         assert!(apart >= apart_us - 1_000, "two turns only {apart} us apart");

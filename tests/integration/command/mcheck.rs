@@ -1,26 +1,23 @@
-//! `RL.MCHECK`: one request under several keys, such as an address and a user, counted for all of
-//! them or for none.
+//! `RL.MCHECK`: one request checked under several keys, such as an address and a user, which counts
+//! for all keys or for none.
 
 mod full;
 mod propagation;
 
 use redis::{Connection, Pipeline, Value, pipe};
 
-use crate::support::client::{self, FIVE, ask, dump, exists, info, now_ms, refusal};
-use crate::support::server::{self, Server, eventually};
+use crate::support::client::{self, FIVE, START_US, ask, dump, exists, info, now_ms, refusal};
+use crate::support::server::{self, Builder, eventually};
 
-/// 2100-01-01T00:00:00Z, the start of a minute, an hour and a day. So far ahead that no key expires
-/// while a test runs, however slowly.
-const START_US: u64 = 4_102_444_800_000_000;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// The time so many milliseconds after the start.
+/// The time this many milliseconds after `START_US`.
 fn at(ms: i64) -> u64 {
     START_US.saturating_add_signed(ms * 1_000)
 }
 
-/// A check of these keys, which may say what time it is.
+/// The five integers that a check of these keys replies.
 fn mcheck(c: &mut Connection, keys: &str, rest: &str) -> [i64; 5] {
     ask(c, &line(keys, rest))
 }
@@ -29,15 +26,11 @@ fn line(keys: &str, rest: &str) -> String {
     format!("RL.MCHECK {} {keys} {rest}", keys.split(' ').count())
 }
 
-fn with_replay(body: impl Fn(&mut Server)) {
-    server::on_all_with(|builder| builder.module_args(&["allow-at", "yes"]), body);
-}
-
 fn dumps(c: &mut Connection, keys: &str) -> Vec<Option<Vec<u8>>> {
     keys.split(' ').map(|key| dump(c, key)).collect()
 }
 
-/// A flood of 100 requests a second for ten minutes: how many passed.
+/// A script that sends 100 requests a second for ten minutes, and returns how many passed.
 const FLOOD: &str = "local passed, us = 0, tonumber(ARGV[1]) \
                      for _ = 1, 60000 do \
                        local now = string.format('%.0f', us) \
@@ -49,8 +42,8 @@ const FLOOD: &str = "local passed, us = 0, tonumber(ARGV[1]) \
                      return passed";
 
 #[test]
-fn a_flood_through_an_address_and_a_user_gets_all_that_the_hour_allows() {
-    with_replay(|server| {
+fn a_flood_under_two_keys_gets_all_that_the_hour_allows() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let first = mcheck(&mut c, "ip user", &format!("COST 0 AT {START_US} 10/s 120/m 240/h"));
         assert_eq!(first, [0, 10, 10, 0, 0]);
@@ -61,7 +54,7 @@ fn a_flood_through_an_address_and_a_user_gets_all_that_the_hour_allows() {
                 flood.query(&mut c).unwrap()
             })
             .collect();
-        // Two minutes of 120, then none until the hour is over, when the next may come.
+        // 120 in each of two minutes, then none until the hour is over.
         assert_eq!(passed, [240, 0, 0, 0, 0, 0, 240]);
         for key in ["ip", "user"] {
             let peek = format!("RL.PEEK {key} AT {} 240/h", at(2 * HOUR_MS - 1));
@@ -71,18 +64,18 @@ fn a_flood_through_an_address_and_a_user_gets_all_that_the_hour_allows() {
 }
 
 #[test]
-fn each_key_may_have_rules_of_its_own() {
-    with_replay(|server| {
+fn each_key_may_have_its_rules() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let keys = "global tenant user endpoint";
         let rules = "bucket:1000/s NEXT 100/m NEXT 5/h 20/d NEXT leaky:9/h,queue=5";
         let mut check =
             |ms, options: &str| mcheck(&mut c, keys, &format!("{options} AT {} {rules}", at(ms)));
         assert_eq!(check(0, "COST 2"), [0, 5, 3, 0, HOUR_MS]);
-        // The user's rule has least left, the endpoint's queue the longest turn: 2 of 9 an hour.
+        // The user's rule has least left; the endpoint's queue has the longest wait: 2 of 9 an hour.
         assert_eq!(check(0, "COST 2"), [0, 5, 1, 800_000, HOUR_MS]);
         assert_eq!(check(0, "COST 2"), [1, 5, 1, HOUR_MS, HOUR_MS]);
-        assert_eq!(check(0, "COST 7"), [1, 5, 1, -1, HOUR_MS], "never is longest");
+        assert_eq!(check(0, "COST 7"), [1, 5, 1, -1, HOUR_MS], "a wait for ever is the longest");
         assert_eq!(check(HOUR_MS, "COST 2")[..4], [0, 5, 3, 0]);
         for (key, rule, left) in [
             ("global", "bucket:1000/s", 998),
@@ -97,7 +90,7 @@ fn each_key_may_have_rules_of_its_own() {
 }
 
 #[test]
-fn a_denial_by_any_rule_of_any_key_consumes_from_none() {
+fn a_denial_by_any_rule_of_any_key_consumes_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         for spent in FIVE {
@@ -120,7 +113,7 @@ fn a_denial_by_any_rule_of_any_key_consumes_from_none() {
 }
 
 #[test]
-fn a_key_of_another_type_fails_the_check_of_all() {
+fn a_key_of_another_type_fails_the_whole_check() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "SET text x");
@@ -140,7 +133,7 @@ fn a_key_of_another_type_fails_the_check_of_all() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_nothing_changes() {
+fn wrong_arguments_are_refused_and_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let _: Value = ask(&mut c, "RL.MCHECK 2 a b 5/h");
@@ -176,7 +169,7 @@ fn what_is_wrong_is_said_and_nothing_changes() {
 }
 
 #[test]
-fn a_blocked_key_refuses_the_request_and_an_exempt_one_has_no_say() {
+fn a_blocked_key_denies_the_request_and_an_exempt_key_is_ignored() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.BLOCK blocked EX 100 REASON abuse");
@@ -186,11 +179,11 @@ fn a_blocked_key_refuses_the_request_and_an_exempt_one_has_no_say() {
         assert!((90_000..=100_000).contains(&wait_ms) && wait_ms == reset_ms, "{wait_ms}");
         assert!(!exists(&mut c, "new"));
 
-        // A rule that denies longer than the block lasts decides, and one that denies for good.
+        // A rule that denies longer than the block decides, as does a rule that denies for good.
         let _: Value = ask(&mut c, "RL.CHECK spent 1/d");
         assert_eq!(mcheck(&mut c, "blocked spent", "1/d")[..3], [1, 1, 0]);
         assert_eq!(mcheck(&mut c, "blocked new", "5/h NEXT 0/h")[..4], [1, 0, 0, -1]);
-        // Of a block and a rule for good the first is named.
+        // Of a block and a rule that both deny for good, the first decides.
         let () = ask(&mut c, "RL.BLOCK forever");
         assert_eq!(mcheck(&mut c, "new blocked forever", "0/h"), [1, 0, 0, -1, 0]);
         assert_eq!(mcheck(&mut c, "forever blocked new", "0/h"), [2, 0, 0, -1, -1]);
@@ -205,41 +198,41 @@ fn a_blocked_key_refuses_the_request_and_an_exempt_one_has_no_say() {
 }
 
 #[test]
-fn a_key_that_went_between_two_checks_begins_anew_and_the_others_go_on() {
+fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_counts() {
     server::on_all(|server| {
         let mut c = server.connect();
         let left = |c: &mut Connection| {
             ["stays", "goes"].map(|key| client::remaining(c, &format!("RL.PEEK {key} 5/h")))
         };
-        let leaves = |c: &mut Connection, how: &str, go: &mut dyn FnMut(&mut Connection)| {
+        let assert_kept = |c: &mut Connection, how: &str, go: &mut dyn FnMut(&mut Connection)| {
             let () = ask(c, "FLUSHALL");
             assert_eq!(mcheck(c, "stays goes", "COST 3 5/h")[..3], [0, 5, 2], "{how}");
             go(c);
-            // Not as much as its own limit would let through now.
+            // The removed key alone would let this through.
             assert_eq!(mcheck(c, "stays goes", "COST 4 5/h")[..3], [1, 5, 2], "{how}");
             assert!(!exists(c, "goes"), "{how}: a denied check made a key");
             assert_eq!(mcheck(c, "stays goes", "COST 2 5/h")[..3], [0, 5, 0], "{how}");
             assert_eq!(left(c), [0, 3], "{how}");
         };
-        leaves(&mut c, "deleted", &mut |c| {
+        assert_kept(&mut c, "deleted", &mut |c| {
             let _: i64 = ask(c, "DEL goes");
         });
-        leaves(&mut c, "renamed", &mut |c| ask(c, "RENAME goes away"));
-        leaves(&mut c, "expired", &mut |c| {
+        assert_kept(&mut c, "renamed", &mut |c| ask(c, "RENAME goes away"));
+        assert_kept(&mut c, "expired", &mut |c| {
             let _: i64 = ask(c, "PEXPIRE goes 1");
             eventually("the key to expire", || !exists(c, "goes"));
         });
-        // Expired, and nobody has deleted it yet.
-        leaves(&mut c, "found expired", &mut |c| {
+        // Expired, but not deleted yet.
+        assert_kept(&mut c, "found expired", &mut |c| {
             let () = ask(c, "DEBUG SET-ACTIVE-EXPIRE 0");
             let end_ms = now_ms(c) + 5;
             let _: i64 = ask(c, &format!("PEXPIREAT goes {end_ms}"));
-            eventually("its time to come", || now_ms(c) > end_ms);
+            eventually("the expiry to pass", || now_ms(c) > end_ms);
         });
         let () = ask(&mut c, "DEBUG SET-ACTIVE-EXPIRE 1");
-        // Only what expires may be evicted.
+        // The server evicts keys with an expiry only.
         let () = ask(&mut c, "CONFIG SET maxmemory-policy volatile-lru");
-        leaves(&mut c, "evicted", &mut |c| {
+        assert_kept(&mut c, "evicted", &mut |c| {
             let _: i64 = ask(c, "PERSIST stays");
             let evicted = info(c, "stats", "evicted_keys");
             let () = ask(c, "CONFIG SET maxmemory 1");
@@ -252,8 +245,8 @@ fn a_key_that_went_between_two_checks_begins_anew_and_the_others_go_on() {
 }
 
 #[test]
-fn the_wait_holds_over_all_keys() {
-    with_replay(|server| {
+fn a_request_passes_after_the_wait_and_not_a_millisecond_before() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let (keys, rules) = ("a b c", "3/s 20/m NEXT bucket:2/s,burst=4 NEXT leaky:1/s,queue=2");
         let mut rng = fastrand::Rng::with_seed(7);
@@ -278,26 +271,26 @@ fn the_wait_holds_over_all_keys() {
 }
 
 #[test]
-fn a_denial_charges_what_counts_all_under_every_key() {
-    with_replay(|server| {
+fn a_denial_charges_rules_that_count_all_under_every_key() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let rules = "1/h NEXT bucket:1/d,burst=3,count=all NEXT 9/h";
         let mut check = |keys: &str, cost: u32| {
             mcheck(&mut c, keys, &format!("COST {cost} AT {START_US} {rules}"))
         };
         assert_eq!(check("a b c", 1), [0, 1, 0, 0, HOUR_MS]);
-        assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one place left in b");
-        // The wait is the one after the charge: b is full now.
+        assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one unit was left in b");
+        // The wait is that after the charge, which left no unit in b.
         assert_eq!(check("a b c", 1), [1, 3, 0, DAY_MS, 3 * DAY_MS]);
-        assert_eq!(check("a x c", 2)[3], -1, "what can never pass is not charged");
+        assert_eq!(check("a x c", 2)[3], -1, "a request that can never pass was charged");
         assert_eq!(check("a x c", 1)[0], 1);
         let left = |c: &mut Connection, key: &str, rule: &str| {
             client::remaining(c, &format!("RL.PEEK {key} AT {START_US} {rule}"))
         };
         assert_eq!(left(&mut c, "x", "bucket:1/d,burst=3"), 2);
-        assert_eq!(left(&mut c, "c", "9/h"), 8, "it counts the allowed only");
+        assert_eq!(left(&mut c, "c", "9/h"), 8, "a denial counted without count=all");
 
-        // Nobody is charged behind a block; who is exempt is not, and does not keep others from it.
+        // Behind a block no key is charged. An exempt key is not charged, but others are.
         let () = ask(&mut c, "RL.BLOCK blocked");
         let () = ask(&mut c, "RL.EXEMPT exempt");
         let all = format!("AT {START_US} 1/h,count=all");
@@ -309,7 +302,7 @@ fn a_denial_charges_what_counts_all_under_every_key() {
 }
 
 #[test]
-fn as_many_as_64_keys_with_32_rules_each_are_one_check() {
+fn a_check_takes_64_keys_with_32_rules_each() {
     server::on_all(|server| {
         let mut c = server.connect();
         let keys: Vec<String> = (0..64).map(|n| format!("k{n}")).collect();
@@ -326,7 +319,7 @@ fn as_many_as_64_keys_with_32_rules_each_are_one_check() {
     });
 }
 
-/// Checks of so many keys.
+/// A pipeline of checks of this many keys.
 fn checks(keys: usize) -> Pipeline {
     let names: Vec<String> = (0..keys).map(|n| format!("k{n}")).collect();
     let rules = "bucket:1000000000/h 1000/s window:1000000000/h fixed:1000000000/h";
@@ -339,12 +332,12 @@ fn checks(keys: usize) -> Pipeline {
 }
 
 #[test]
-fn eight_times_the_keys_take_about_eight_times_as_long() {
+fn the_time_of_a_check_grows_linearly_with_its_keys() {
     server::on_all(|server| {
         let mut c = server.connect();
         let pipelines = [&checks(8), &checks(64)];
         let [few, many] = client::least_usec_per_call(&mut c, "rl.mcheck", pipelines);
-        // Were it the square, it would be 64 times.
+        // Quadratic growth would be 64 times.
         assert!(many < few * 8.0 * 3.0, "8 keys: {few} us, 64 keys: {many} us");
     });
 }

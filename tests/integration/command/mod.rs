@@ -2,10 +2,13 @@
 
 mod access;
 mod bad_input;
-mod callers;
+mod blocks;
 mod check;
 mod hammer;
+mod info;
 mod log;
 mod mcheck;
 mod policy;
+mod refund;
 mod throttle;
+mod top;

@@ -1,4 +1,4 @@
-//! Policies as a caller meets them: rules under a name, which stand wherever rules can.
+//! `RL.POLICY`, and policies in place of rules in other commands.
 
 use redis::{Connection, Value};
 
@@ -10,19 +10,15 @@ use crate::support::server::{self, Builder};
 
 type Reply = [i64; 5];
 
-/// A time that tests give, so that two checks are at the same one.
+/// A time for checks that must have the same time.
 const AT_US: u64 = 1_700_000_000_000_000;
-
-fn telling_time(builder: Builder) -> Builder {
-    builder.module_args(&["allow-at", "yes"])
-}
 
 fn value(c: &mut Connection, line: &str) -> Value {
     ask(c, line)
 }
 
 #[test]
-fn a_policy_is_set_shown_replaced_and_deleted() {
+fn a_policy_can_be_set_shown_replaced_and_deleted() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(known(&mut c), policies(&[]));
@@ -47,7 +43,7 @@ fn a_policy_is_set_shown_replaced_and_deleted() {
 }
 
 #[test]
-fn what_is_no_policy_is_refused_and_changes_nothing() {
+fn wrong_policies_are_refused_and_change_nothing() {
     server::on_all_with(
         |b| b.module_args(&["max-rules", "3", "max-log-entries", "1000"]),
         |server| {
@@ -81,8 +77,8 @@ fn what_is_no_policy_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_name_does_what_its_rules_do() {
-    server::on_all_with(telling_time, |server| {
+fn a_policy_acts_as_its_rules() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h fixed:9/d,count=all", "burst 1/s"]);
         set(&mut c, &["burst bucket:3/m,burst=4,name=b"]);
@@ -116,8 +112,8 @@ fn a_name_does_what_its_rules_do() {
 }
 
 #[test]
-fn several_keys_are_checked_by_name() {
-    server::on_all_with(telling_time, |server| {
+fn a_policy_acts_as_its_rules_in_mcheck() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         set(&mut c, &["user 5/h", "all 100/h fixed:900/d"]);
         for (by_name, inline) in [
@@ -139,7 +135,7 @@ fn several_keys_are_checked_by_name() {
 }
 
 #[test]
-fn a_change_is_seen_by_the_next_call_of_everyone() {
+fn every_connection_uses_a_changed_policy_at_once() {
     server::on_all(|server| {
         let mut connections: Vec<_> = (0..20).map(|_| server.connect()).collect();
         for limit in 1..=40 {
@@ -162,10 +158,10 @@ fn a_change_is_seen_by_the_next_call_of_everyone() {
 fn states_keep_their_counts_when_limits_change() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // In a leaky bucket one passes at once, beside those that queue.
+        // A leaky bucket lets one unit pass at once, beside those that queue.
         let algorithms = [("log", 0), ("window", 0), ("fixed", 0), ("bucket", 0), ("leaky", 1)];
         for (algorithm, more) in algorithms {
-            // A day long, so that nothing leaks or ends meanwhile, not even at midnight.
+            // A window of a day from the first request: no unit comes back while the test runs.
             let align = if algorithm == "fixed" { ",align=first" } else { "" };
             let limit = |limit: i64| format!("p {algorithm}:{limit}/d{align},name=s");
             let check = |cost: i64| format!("RL.CHECK {algorithm} COST {cost} @p");
@@ -183,7 +179,7 @@ fn states_keep_their_counts_when_limits_change() {
 }
 
 #[test]
-fn without_its_policy_a_check_is_an_error_and_nothing_is_lost() {
+fn without_its_policy_a_check_fails_and_counts_stay() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
@@ -211,7 +207,7 @@ fn without_its_policy_a_check_is_an_error_and_nothing_is_lost() {
 }
 
 #[test]
-fn limits_of_requests_hold_for_rules_by_name() {
+fn settings_limit_rules_of_policies_too() {
     server::on_all_with(
         |b| b.module_args(&["max-rules", "4"]),
         |server| {
@@ -236,10 +232,10 @@ fn limits_of_requests_hold_for_rules_by_name() {
 }
 
 #[test]
-fn a_setting_lowered_later_is_an_error_of_the_check_that_names_policy_and_rule() {
+fn a_lowered_setting_fails_checks_by_policy_and_names_the_rule() {
     server::on_all(|server| {
         if !server.flavor().is_7_or_later() {
-            return; // 6.2 has no settings of modules that can change
+            return; // 6.2 cannot change settings of modules.
         }
         let mut c = server.connect();
         set(&mut c, &["p 5/s 500/h"]);
@@ -256,10 +252,13 @@ fn a_setting_lowered_later_is_an_error_of_the_check_that_names_policy_and_rule()
 }
 
 #[test]
-fn checks_are_counted_a_policy() {
+fn checks_are_counted_for_each_policy() {
     server::on_all(|server| {
         let mut c = server.connect();
-        assert!(!ask::<String>(&mut c, "INFO everything").contains("policies"), "there are none");
+        assert!(
+            !ask::<String>(&mut c, "INFO everything").contains("policies"),
+            "a section without policies"
+        );
         set(&mut c, &["free 2/h", "burst 9/h,name=b", "none 0/h"]);
         assert_eq!(counted(&mut c, "free"), Some((0, 0)));
         let counts = |c: &mut Connection| ["free", "burst"].map(|name| counted(c, name).unwrap());
@@ -281,13 +280,13 @@ fn checks_are_counted_a_policy() {
             assert_eq!(counts(&mut c), [free, burst], "{line}");
         }
         assert!(refusal(&mut c, "RL.CHECK k @free @nobody").contains("@nobody"));
-        assert_eq!(counts(&mut c), [(4, 2), (2, 2)], "an error");
+        assert_eq!(counts(&mut c), [(4, 2), (2, 2)], "after an error");
         let info: String = ask(&mut c, "INFO everything");
         assert!(
             info.contains("# ratelimit_policies\r\nratelimit_policy_burst:allowed=2,limited=2\r\n")
         );
 
-        // Who sets what was deleted counts anew.
+        // A deleted policy that is set again counts from zero.
         let _: i64 = ask(&mut c, "RL.POLICY DEL free");
         assert_eq!(counted(&mut c, "free"), None);
         set(&mut c, &["free 1/h"]);
@@ -296,13 +295,13 @@ fn checks_are_counted_a_policy() {
 }
 
 #[test]
-fn they_are_the_servers_and_stay_when_its_keys_go() {
+fn policies_stay_when_all_keys_are_flushed() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
         let () = ask(&mut c, "SELECT 3");
         for flush in ["FLUSHDB", "FLUSHALL", "FLUSHALL ASYNC"] {
-            assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 4, "{flush}: nothing is left");
+            assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 4, "{flush}: a count is left");
             let () = command(flush).query(&mut c).unwrap();
             assert_eq!(known(&mut c), policies(&["free log:5/1h"]), "{flush}");
         }

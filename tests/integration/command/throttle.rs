@@ -1,5 +1,5 @@
-//! `RL.THROTTLE` and `CL.THROTTLE`: redis-cell's arguments and reply on our own data type. How
-//! they compare with redis-cell itself is in `redis_cell.rs`.
+//! `RL.THROTTLE` and `CL.THROTTLE`: redis-cell's arguments and reply on the data type of this module;
+//! `redis_cell.rs` compares them with redis-cell itself.
 
 mod redis_cell;
 
@@ -7,45 +7,46 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value, cmd};
 
-use crate::support::client::{ask, digest, exists, info, refusal, replica_of, replicated};
+use crate::support::client::{ask, digest, exists, info, refusal, replica_of, replicated, touches};
+use crate::support::files::{crash, with_synced_aof};
 use crate::support::server::{self, Builder, eventually};
-use crate::support::settings;
+use crate::support::workload::link::offset;
 
 const NAMES: [&str; 2] = ["RL.THROTTLE", "CL.THROTTLE"];
 
-/// The retry of a request that can never pass: -1 is what an allowed one has.
+/// The retry time of a request that can never pass; an allowed request has -1.
 const NEVER: i64 = 2_147_483_647;
 
 fn throttle(c: &mut Connection, line: &str) -> [i64; 5] {
     ask(c, &format!("RL.THROTTLE {line}"))
 }
 
-/// That calls are answered like this, one after the other, on an empty server after `setting`.
-/// What is said in seconds holds for one second: a machine that pauses is asked again.
-fn assert_replies(c: &mut Connection, setting: &[&str], expected: &[(&str, [i64; 5])]) {
+/// Checks the replies to calls in turn, after `preparation` on an empty server. Replies in seconds hold
+/// for one second: calls that took longer are repeated.
+fn assert_replies(c: &mut Connection, preparation: &[&str], expected: &[(&str, [i64; 5])]) {
     let mut in_time = Vec::new();
-    eventually("some calls to be made within a second", || {
+    eventually("all calls to take less than a second", || {
         let () = ask(c, "FLUSHALL");
         let start = Instant::now();
-        for line in setting {
+        for line in preparation {
             let _: Value = ask(c, line);
         }
         in_time = expected.iter().map(|(call, _)| throttle(c, call)).collect();
         start.elapsed() < Duration::from_secs(1)
     });
     for (reply, (call, expected)) in in_time.iter().zip(expected) {
-        assert_eq!(reply, expected, "{setting:?}, then {call}");
+        assert_eq!(reply, expected, "{preparation:?}, then {call}");
     }
 }
 
 #[test]
-fn the_reply_is_the_one_of_redis_cells_readme() {
+fn the_reply_is_that_of_the_readme_of_redis_cell() {
     server::on_all(|server| {
         let mut c = server.connect();
         for name in NAMES {
             let reply: [i64; 5] = ask(&mut c, &format!("{name} {name} 15 30 60"));
             assert_eq!(reply, [0, 16, 15, -1, 2]);
-            // The bucket is the same one, whatever the command is called.
+            // Both commands use one bucket.
             for name_then in NAMES {
                 let reply: [i64; 5] = ask(&mut c, &format!("{name_then} {name} 15 30 60 0"));
                 assert_eq!(reply[..4], [0, 16, 15, -1]);
@@ -55,21 +56,21 @@ fn the_reply_is_the_one_of_redis_cells_readme() {
 }
 
 #[test]
-fn units_are_taken_until_there_are_no_more_and_then_there_is_a_time_to_wait() {
+fn calls_take_units_until_none_are_left_and_then_get_a_wait() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // A unit an hour: no machine is slow enough to see one come back.
+        // A unit an hour: none comes back while the test runs.
         let expected = [
             ("k 4 24 86400", [0, 5, 4, -1, 3_600]),
             ("k 4 24 86400 3", [0, 5, 1, -1, 14_400]),
             ("k 4 24 86400 0", [0, 5, 1, -1, 14_400]),
             ("k 4 24 86400 2", [1, 5, 1, 3_600, 14_400]),
             ("k 4 24 86400 5", [1, 5, 1, 14_400, 14_400]),
-            // More than there can ever be.
+            // More units than the bucket holds.
             ("k 4 24 86400 6", [1, 5, 1, NEVER, 14_400]),
             ("k 4 24 86400", [0, 5, 0, -1, 18_000]),
             ("k 4 24 86400", [1, 5, 0, 3_600, 18_000]),
-            // Another burst, another way to write the rate, another rate: the units stay.
+            // With another burst, another text for the rate, or another rate, the units stay.
             ("k 9 24 86400 0", [0, 10, 5, -1, 18_000]),
             ("k 1 24 86400 0", [1, 2, 0, 10_800, 18_000]),
             ("k 9 1 3600 0", [0, 10, 5, -1, 18_000]),
@@ -83,7 +84,7 @@ fn units_are_taken_until_there_are_no_more_and_then_there_is_a_time_to_wait() {
 }
 
 #[test]
-fn a_negative_quantity_gives_units_back_as_many_as_are_owed() {
+fn a_negative_quantity_gives_back_no_more_than_was_taken() {
     server::on_all(|server| {
         let mut c = server.connect();
         let expected = [
@@ -100,14 +101,14 @@ fn a_negative_quantity_gives_units_back_as_many_as_are_owed() {
 }
 
 #[test]
-fn a_rate_of_zero_limits_everything() {
+fn a_rate_of_zero_denies_everything() {
     server::on_all(|server| {
         let mut c = server.connect();
         let expected = [
             ("k 4 0 60", [1, 5, 0, NEVER, 0]),
             ("k 4 0 60 0", [0, 5, 0, -1, 0]),
             ("k 4 24 86400 2", [0, 5, 3, -1, 7_200]),
-            // What is owed never comes back at no rate at all.
+            // At a rate of zero, units never come back.
             ("k 4 0 60", [1, 5, 0, NEVER, -1]),
             ("k 4 0 60 -1", [0, 5, 0, -1, -1]),
             ("k 4 24 86400 0", [0, 5, 4, -1, 3_600]),
@@ -117,7 +118,7 @@ fn a_rate_of_zero_limits_everything() {
 }
 
 #[test]
-fn the_largest_and_the_smallest_of_everything_is_answered() {
+fn the_largest_and_smallest_arguments_get_exact_replies() {
     server::on_all(|server| {
         let mut c = server.connect();
         let (most, year) = (1_000_000_000, 31_622_400);
@@ -131,15 +132,15 @@ fn the_largest_and_the_smallest_of_everything_is_answered() {
             assert_eq!(throttle(&mut c, call), reply, "{call}");
         }
         assert!(exists(&mut c, "b"));
-        // Beyond what 64 bits of microseconds can say.
+        // Longer than 64 bits of microseconds.
         let [limited, limit, remaining, retry_after, reset_after] =
             throttle(&mut c, "e 999999999 1 31622400 1000000000");
         assert_eq!([limited, limit, remaining, retry_after], [0, most, 0, -1]);
         assert!(reset_after > 500_000 * year, "{reset_after}");
-        // A client that holds 32 bits must not read a long wait as another number.
+        // A client with 32-bit integers must not misread a long wait.
         let denied = throttle(&mut c, "e 999999999 1 31622400 1000000000");
         assert_eq!(denied[..4], [1, most, 0, NEVER]);
-        // Any bytes are a key.
+        // A key may be any bytes.
         let key: &[u8] = &[0xff, 0, b'\r', b'\n'];
         let reply: [i64; 5] = cmd("CL.THROTTLE").arg(key).arg(&[0, 1, 60]).query(&mut c).unwrap();
         assert_eq!(reply, [0, 1, 0, -1, 60]);
@@ -147,7 +148,7 @@ fn the_largest_and_the_smallest_of_everything_is_answered() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error_and_changes_nothing() {
+fn wrong_arguments_are_refused_and_change_nothing() {
     const WRONG: [(&str, &str); 21] = [
         ("", "wrong number of arguments"),
         ("15", "wrong number of arguments"),
@@ -184,32 +185,32 @@ fn what_cannot_be_is_an_error_and_changes_nothing() {
             assert!(refusal(&mut c, name).contains("wrong number of arguments"));
         }
         assert_eq!(ask::<Vec<u8>>(&mut c, "DUMP k"), before);
-        // Such as the keys that redis-cell left behind.
+        // A key that redis-cell left is of another type.
         let () = ask(&mut c, "SET theirs 1795282403083671038");
         assert!(refusal(&mut c, "CL.THROTTLE theirs 15 30 60").contains("WRONGTYPE"));
     });
 }
 
 #[test]
-fn a_block_and_an_exemption_hold() {
+fn blocks_and_exemptions_apply() {
     server::on_all(|server| {
         let mut c = server.connect();
-        for (deed, reply) in [
+        for (access, reply) in [
             ("RL.BLOCK k EX 3600", [1, 5, 0, 3_600, 3_600]),
             ("RL.BLOCK k", [1, 5, 0, NEVER, -1]),
             ("RL.EXEMPT k", [0, 5, 5, -1, 0]),
         ] {
             let expected = [("k 4 24 86400 0", reply), ("k 4 24 86400 9", reply)];
-            assert_replies(&mut c, &["RL.THROTTLE k 4 24 86400 2", deed], &expected);
+            assert_replies(&mut c, &["RL.THROTTLE k 4 24 86400 2", access], &expected);
         }
-        // Nothing was taken meanwhile.
+        // No unit was taken meanwhile.
         let _: i64 = ask(&mut c, "RL.UNEXEMPT k");
         assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 3, -1]);
     });
 }
 
 #[test]
-fn the_state_is_that_of_a_bucket_named_throttle() {
+fn the_state_is_a_bucket_named_throttle() {
     const RULE: &str = "bucket:24/d,burst=5,name=throttle";
     server::on_all(|server| {
         let mut c = server.connect();
@@ -224,14 +225,14 @@ fn the_state_is_that_of_a_bucket_named_throttle() {
         assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 1, -1]);
         let kind: String = ask(&mut c, "TYPE k");
         assert_eq!(kind, "ratelimit");
-        // It goes by itself when the bucket is full: at most an eighth of the period later.
+        // The key expires once the bucket is full, late by at most an eighth of the period.
         let left_s: i64 = ask(&mut c, "TTL k");
         assert!((14_380..=14_400 + 86_400 / 8).contains(&left_s), "{left_s}");
     });
 }
 
 #[test]
-fn calls_are_counted_and_denials_show_in_the_top() {
+fn calls_are_counted_and_denials_are_in_rl_top() {
     server::on_all(|server| {
         let mut c = server.connect();
         for quantity in [1, 1, 1, 0, -9] {
@@ -248,7 +249,7 @@ fn calls_are_counted_and_denials_show_in_the_top() {
 }
 
 #[test]
-fn what_was_taken_and_given_back_is_replicated_and_nothing_else() {
+fn only_taken_and_returned_units_are_replicated() {
     const LINES: [&str; 7] = [
         "a 4 24 86400 3",
         "a 9 7 61 2",
@@ -269,7 +270,6 @@ fn what_was_taken_and_given_back_is_replicated_and_nothing_else() {
         replicated(&mut c);
         assert_eq!(digest(&mut replica.connect()), digest(&mut c));
 
-        let offset = |c: &mut Connection| info(c, "replication", "master_repl_offset");
         let () = ask(&mut c, "CONFIG SET repl-ping-replica-period 3600");
         let before = offset(&mut c);
         for line in IDLE {
@@ -280,11 +280,11 @@ fn what_was_taken_and_given_back_is_replicated_and_nothing_else() {
 }
 
 #[test]
-fn of_many_rules_in_turn_each_is_told_in_its_own_words() {
+fn many_different_rules_in_turn_are_replicated() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let mut c = server.connect();
-        // More of them than the module remembers the words of.
+        // More rules than the module caches texts of.
         for _ in 0..2 {
             for n in 1..=100 {
                 throttle(&mut c, &format!("k{n} {} {n} {}", n % 5, 60 + n % 7));
@@ -296,41 +296,33 @@ fn of_many_rules_in_turn_each_is_told_in_its_own_words() {
 }
 
 #[test]
-fn who_watches_the_key_hears_of_what_was_taken_and_given_back_and_of_nothing_else() {
+fn only_taken_and_returned_units_touch_the_key() {
     server::on_all(|server| {
-        let (mut c, mut watcher) = (server.connect(), server.connect());
+        let mut c = server.connect();
         for (quantity, changes) in [(1, true), (-1, true), (0, false), (3, false), (9, false)] {
             let () = ask(&mut c, "FLUSHALL");
             throttle(&mut c, "k 4 24 86400 3");
-            let () = ask(&mut watcher, "WATCH k");
-            throttle(&mut c, &format!("k 4 24 86400 {quantity}"));
-            let () = ask(&mut watcher, "MULTI");
-            let () = ask(&mut watcher, "PING");
-            let done: Option<Vec<String>> = ask(&mut watcher, "EXEC");
-            assert_eq!(done.is_none(), changes, "{quantity}");
+            let call = format!("RL.THROTTLE k 4 24 86400 {quantity}");
+            assert_eq!(touches(server, "k", &call), changes, "{quantity}");
         }
     });
 }
 
 #[test]
-fn the_append_only_file_brings_the_buckets_back() {
-    server::on_all_with(
-        |builder| builder.config("appendonly", "yes").config("appendfsync", "always"),
-        |server| {
-            let mut c = server.connect();
-            throttle(&mut c, "k 4 24 86400 4");
-            throttle(&mut c, "k 4 24 86400 -1");
-            let before = digest(&mut c);
-            server.kill9();
-            server.resume();
-            let mut c = server.connect();
-            assert_eq!(digest(&mut c), before);
-            assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 2, -1]);
-        },
-    );
+fn buckets_survive_a_crash_in_the_append_only_file() {
+    server::on_all_with(with_synced_aof, |server| {
+        let mut c = server.connect();
+        throttle(&mut c, "k 4 24 86400 4");
+        throttle(&mut c, "k 4 24 86400 -1");
+        let before = digest(&mut c);
+        crash(server);
+        let mut c = server.connect();
+        assert_eq!(digest(&mut c), before);
+        assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 2, -1]);
+    });
 }
 
-/// Whether the server has our `RL.THROTTLE`, and no `CL.THROTTLE`.
+/// Checks that the server has `RL.THROTTLE`, and no `CL.THROTTLE`.
 fn assert_without_alias(c: &mut Connection) {
     assert_eq!(throttle(c, "k 15 30 60"), [0, 16, 15, -1, 2]);
     let error = refusal(c, "CL.THROTTLE k 15 30 60");
@@ -346,14 +338,14 @@ fn without_the_alias_there_is_no_cl_throttle() {
 }
 
 #[test]
-fn the_servers_file_can_say_so_too_and_it_stays_so() {
+fn the_alias_can_be_turned_off_in_the_file_and_not_at_run_time() {
     let in_the_file = |builder: Builder| match builder.flavor().is_7_or_later() {
         true => builder.config("ratelimit.throttle-alias", "no"),
         false => builder, // Settings of modules came with 7.0.
     };
     server::on_all_with(in_the_file, |server| {
         if !server.flavor().is_7_or_later() {
-            return; // The argument of loadmodule is all there is.
+            return; // 6.2 has the argument of loadmodule only.
         }
         let mut c = server.connect();
         assert_without_alias(&mut c);
@@ -365,10 +357,10 @@ fn the_servers_file_can_say_so_too_and_it_stays_so() {
         let () = ask(&mut c, "FLUSHALL");
         assert_without_alias(&mut c);
 
-        settings::edit_config(server, |mut lines| {
+        server.edit_config(|lines| {
             lines.retain(|line| !line.starts_with("ratelimit.throttle-alias"));
-            lines
         });
+        crash(server);
         let mut c = server.connect();
         let reply: [i64; 5] = ask(&mut c, "CL.THROTTLE other 15 30 60");
         assert_eq!(reply, [0, 16, 15, -1, 2]);

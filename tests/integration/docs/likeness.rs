@@ -1,19 +1,20 @@
-//! Whether a server said what a document says it says.
+//! Whether a server replied what a document shows.
 //!
-//! Text and numbers must be the same, but for what no document can know:
+//! Text and numbers must be equal, except for what no document can know:
 //!
 //! ```text
-//! waits, TTLs, bytes     a tenth more or less; times also by as long as it took to ask
-//! Unix times             the document's is one, the server's is of the last minute
-//! windows by the clock   what is left of them: anything they may last
-//! spans, ports, and the numbers of SLOWLOG: anything
+//! waits, TTLs, bytes     may differ by a tenth; times also by the time that the command took
+//! Unix times             the document has one, and the server one of the last minute
+//! windows by the clock   the time left may be any that the window allows
+//! spans, ports, numbers of SLOWLOG: anything
 //! ```
 //!
-//! A document may comment on a line, two spaces behind its end.
+//! A document may have a comment two spaces after a line.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The first line that is not as documented, as a message; `None` if all are. Asking took so long.
+/// A message about the first line that differs from the document, if any. `took` is the time that the
+/// command took.
 pub fn difference(
     command: &str,
     documented: &[String],
@@ -36,16 +37,16 @@ pub fn difference(
     })
 }
 
-/// Reads what is documented and what was replied side by side.
+/// Reads the document and the reply in parallel.
 struct Reader<'a> {
     command: &'a str,
-    /// How long asking took, milliseconds.
+    /// How long the command took, milliseconds.
     took_ms: u64,
-    /// The string that ended last: in a map, the name of the number that follows.
+    /// The last complete string: in a map, the name of the number that follows.
     name: String,
-    /// The string that is being read.
+    /// The string that has begun and not ended.
     quoted: Option<String>,
-    /// Numbers so far that are values.
+    /// How many numbers so far are values.
     values: usize,
 }
 
@@ -60,11 +61,11 @@ impl<'a> Reader<'a> {
         while let Some(next) = rest.chars().next() {
             let ahead = &documented[at..];
             if next.is_ascii_digit() && ahead.starts_with(|c: char| c.is_ascii_digit()) {
-                let (told, got) = (number(ahead), number(rest));
-                if !self.takes(&documented[..at], told, got, &ahead[told.len()..]) {
+                let (shown, replied) = (number(ahead), number(rest));
+                if !self.takes(&documented[..at], shown, replied, &ahead[shown.len()..]) {
                     return false;
                 }
-                (at, rest) = (at + told.len(), &rest[got.len()..]);
+                (at, rest) = (at + shown.len(), &rest[replied.len()..]);
             } else if ahead.starts_with(next) {
                 self.pass(next);
                 (at, rest) = (at + next.len_utf8(), &rest[next.len_utf8()..]);
@@ -86,51 +87,50 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a number may stand for the one that is documented, between these.
-    fn takes(&mut self, before: &str, told: &str, got: &str, after: &str) -> bool {
+    /// Whether a number may stand in place of the documented one, between these texts.
+    fn takes(&mut self, before: &str, shown: &str, replied: &str, after: &str) -> bool {
         if before.ends_with("127.0.0.1:") {
             return true;
         }
-        let is_place = after.starts_with([')', '#']);
-        if self.quoted.is_some() || is_place {
+        let is_index = after.starts_with([')', '#']);
+        if self.quoted.is_some() || is_index {
             if let Some(string) = &mut self.quoted {
-                string.push_str(told);
+                string.push_str(shown);
             }
-            return told == got;
+            return shown == replied;
         }
         self.values += 1;
         let name = std::mem::take(&mut self.name);
         let is_fraction = before.strip_suffix('.').is_some_and(|time| unix_time(time).is_some());
-        match (unix_time(told), unix_time(got)) {
-            (Some(_), Some(got_s)) => now_s().abs_diff(got_s) <= 60,
+        match (unix_time(shown), unix_time(replied)) {
+            (Some(_), Some(replied_s)) => now_s().abs_diff(replied_s) <= 60,
             _ if is_fraction || name == "span_ms" || self.command.contains("SLOWLOG GET") => true,
-            _ if self.is_time_or_size(&name) => self.is_close(as_u64(told), as_u64(got)),
-            _ => told == got,
+            _ if self.is_time_or_size(&name) => self.is_close(as_u64(shown), as_u64(replied)),
+            _ => shown == replied,
         }
     }
 
     fn is_time_or_size(&self, name: &str) -> bool {
         let has = |word: &str| self.command.contains(word);
         let is_short = (has("RL.CHECK ") || has("RL.PEEK ")) && !has(" FULL ");
-        // The last two of five integers.
+        // Wait and reset are the last two of five integers.
         let is_wait = is_short && (self.values - 1) % 5 >= 3;
         let is_named = name.ends_with("_ms") || ["bytes", "blocked", "exempt"].contains(&name);
         is_named || is_wait || ["TTL ", "MEMORY USAGE "].into_iter().any(has)
     }
 
-    fn is_close(&self, told: u64, got: u64) -> bool {
+    fn is_close(&self, shown: u64, replied: u64) -> bool {
         let by_the_clock = longest_window_ms(self.command);
-        told.abs_diff(got) <= (told.max(got) / 10).max(self.took_ms)
-            || by_the_clock.is_some_and(|most| (1..=most).contains(&got))
+        shown.abs_diff(replied) <= (shown.max(replied) / 10).max(self.took_ms)
+            || by_the_clock.is_some_and(|most| (1..=most).contains(&replied))
     }
 }
 
-/// How long a rule of a command may remember what its windows, which begin and end by the clock
-/// whenever that is, have counted.
+/// The longest time for which a rule of a command may need a window that begins by the clock.
 fn longest_window_ms(command: &str) -> Option<u64> {
     let rules =
         command.split(' ').filter(|word| word.contains("fixed:") || word.contains("window:"));
-    let lasts = |rule: &str| {
+    let needed_ms = |rule: &str| {
         let period = rule.split(['/', ',']).nth(1)?;
         let day = 86_400_000;
         let units =
@@ -138,7 +138,7 @@ fn longest_window_ms(command: &str) -> Option<u64> {
         let (_, ms) = units.into_iter().find(|(unit, _)| *unit == period)?;
         Some(if rule.contains("window:") { 2 * ms } else { ms })
     };
-    rules.filter_map(lasts).max()
+    rules.filter_map(needed_ms).max()
 }
 
 /// The digits that a text begins with.
@@ -150,8 +150,7 @@ fn as_u64(digits: &str) -> u64 {
     digits.parse().unwrap_or(u64::MAX)
 }
 
-/// The seconds of a Unix time of this century, given in seconds or milliseconds, that a text ends
-/// with.
+/// The Unix time in seconds or milliseconds at the end of a text, as seconds.
 fn unix_time(text: &str) -> Option<u64> {
     let digits = &text[text.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |last| last + 1)..];
     match digits.len() {

@@ -1,4 +1,4 @@
-//! Types a document's transcripts into a real redis-cli and a real shell, and compares.
+//! Types a document's transcripts into redis-cli and a shell, and compares the replies.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,29 +13,26 @@ use super::likeness::difference;
 use super::transcript::{Step, Typed, blocks, shown};
 use crate::support::server::{self, Flavor};
 
-/// What separates the outputs of a session's commands.
+/// A line between the replies to the commands of a session.
 const MARK: &str = "--next--";
-/// A block that took longer was told by a machine that was busy with something else.
+/// A block that took longer ran on a busy machine.
 const STALL: Duration = Duration::from_millis(300);
-/// How long a listener may take to hear what happens.
+/// How long a listener waits for its messages.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The server that documents are about.
+/// The server that the documents describe.
 pub fn flavor() -> Flavor {
     server::all().into_iter().find(|flavor| flavor.name == "redis-7.0").expect("of the matrix")
 }
 
-/// The command line client that came with a server.
+/// The command line client of a server.
 pub fn client(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let servers = env::var_os("RATELIMIT_SERVERS");
-    let servers = servers.map_or_else(|| root.join(".cache/servers"), PathBuf::from);
-    let client = servers.join(name).join("cli");
+    let client = server::from_env("RATELIMIT_SERVERS", ".cache/servers").join(name).join("cli");
     assert!(client.exists(), "no client at {}: run `make fetch`", client.display());
     client
 }
 
-/// A command line client as whoever runs the tests has not configured it.
+/// A program without the user's configuration of redis-cli.
 pub fn plain(program: impl AsRef<Path>, home: &Path) -> Command {
     let mut command = Command::new(program.as_ref());
     for (name, _) in env::vars_os() {
@@ -47,19 +44,19 @@ pub fn plain(program: impl AsRef<Path>, home: &Path) -> Command {
     command
 }
 
-/// Replays all of a document on a new server. If a block that differs took long, waits may have
-/// run out meanwhile: the story is told anew.
+/// Replays a whole document on a new server. If a block differs and took long, waits may have ended
+/// meanwhile: the document is replayed again.
 pub fn replay(document: &str) {
     for _ in 0..10 {
         match Replay::of(document) {
             Ok(()) => return,
             Err(Difference { message, took }) if took > STALL => {
-                eprintln!("told anew after {took:?} in a block: {message}");
+                eprintln!("replayed again after {took:?} in a block: {message}");
             }
             Err(Difference { message, .. }) => panic!("{message}"),
         }
     }
-    panic!("the machine is too busy to tell the story");
+    panic!("the machine is too busy to replay the document");
 }
 
 struct Difference {
@@ -82,7 +79,7 @@ impl Replay {
         for block in blocks(document) {
             let Some(typed) = block.typed() else { continue };
             let start = Instant::now();
-            let heard = listener.take();
+            let previous = listener.take();
             let found = match typed {
                 Typed::Shell(steps) => replay.shell(&steps),
                 Typed::Session { options, steps } => replay.session(&options, &steps),
@@ -92,23 +89,23 @@ impl Replay {
                 }
             };
             let took = start.elapsed();
-            if let Some(message) = found.or_else(|| heard.and_then(Listener::difference)) {
+            if let Some(message) = found.or_else(|| previous.and_then(Listener::difference)) {
                 let message = format!("in the block at line {}: {message}", block.line);
                 return Err(Difference { message, took });
             }
         }
-        assert!(listener.is_none(), "nothing happens after the last listener");
+        assert!(listener.is_none(), "no block follows the last listener");
         Ok(())
     }
 
-    /// The client, talking as it does to a terminal: this variable makes it take a pipe for one.
+    /// The client, with output as for a terminal.
     fn client(&self) -> Command {
         let mut command = plain(&self.client, self.home.path());
         command.args(["-p", &self.port.to_string()]).env("FAKETTY", "1");
         command
     }
 
-    /// One after the other, each in a shell of its own.
+    /// Runs each step in a new shell.
     fn shell(&self, steps: &[Step]) -> Option<String> {
         steps.iter().find_map(|step| {
             let line = &step.command;
@@ -116,7 +113,7 @@ impl Replay {
             let redis_cli = r#"redis-cli() { "$CLIENT" -p "$PORT" "$@"; }"#;
             shell.arg("-c").arg(format!("{redis_cli}\n{line}"));
             shell.env("CLIENT", &self.client).env("PORT", self.port.to_string());
-            // Only what goes to the terminal is made for the eye.
+            // Output to a pipe or a variable is not formatted for a terminal.
             if !line.contains('|') && !line.contains("$(") {
                 shell.env("FAKETTY", "1");
             }
@@ -132,7 +129,7 @@ impl Replay {
         })
     }
 
-    /// All lines in one session, so that nothing but the server takes time between them.
+    /// Types all steps into one session, so that only the server takes time between them.
     fn session(&self, options: &[String], steps: &[Step]) -> Option<String> {
         let input: Vec<_> =
             steps.iter().map(|step| format!("{}\nECHO {MARK}\n", step.command)).collect();
@@ -140,7 +137,7 @@ impl Replay {
         client.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let start = Instant::now();
         let mut client = client.spawn().expect("redis-cli starts");
-        let mut to = client.stdin.take().expect("its input is ours");
+        let mut to = client.stdin.take().expect("its input is a pipe");
         to.write_all(input.concat().as_bytes()).expect("redis-cli reads");
         drop(to);
         let output = client.wait_with_output().expect("redis-cli ends").stdout;
@@ -154,7 +151,7 @@ impl Replay {
                 reply.push('\n');
             }
         }
-        assert_eq!(replies.len(), steps.len() + 1, "a reply each, and a mark behind: {replies:?}");
+        assert_eq!(replies.len(), steps.len() + 1, "each reply ends with {MARK}: {replies:?}");
         steps.iter().zip(replies).find_map(|(step, reply)| {
             difference(&step.command, &step.output, &untimed(&reply), took)
         })
@@ -164,19 +161,19 @@ impl Replay {
         let mut client = self.client();
         let mut client =
             client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("redis-cli starts");
-        let to = client.stdin.as_mut().expect("its input is ours");
+        let to = client.stdin.as_mut().expect("its input is a pipe");
         writeln!(to, "{}", step.command).expect("redis-cli reads");
-        let from = BufReader::new(client.stdout.take().expect("its output is ours"));
+        let from = BufReader::new(client.stdout.take().expect("its output is a pipe"));
         let (tell, lines) = mpsc::channel();
         thread::spawn(move || from.lines().map_while(Result::ok).try_for_each(|l| tell.send(l)));
-        let mut listener = Listener { client, lines, heard: Vec::new(), step };
-        // Once the server has answered, it hears everything.
-        listener.hear(1);
+        let mut listener = Listener { client, lines, received: Vec::new(), step };
+        // From the first reply on, the listener gets every message.
+        listener.receive(1);
         listener
     }
 }
 
-/// A reply without the time it took, which redis-cli tells of slow ones.
+/// A reply without the time that redis-cli prints after a slow one.
 fn untimed(reply: &str) -> Vec<String> {
     let mut lines = shown(reply);
     let is_time = |line: &String| line.starts_with('(') && line.ends_with("s)");
@@ -184,36 +181,36 @@ fn untimed(reply: &str) -> Vec<String> {
     lines
 }
 
-/// A client that prints what happens.
+/// A client that prints messages as they come.
 struct Listener {
     client: Child,
     lines: Receiver<String>,
-    heard: Vec<String>,
+    received: Vec<String>,
     step: Step,
 }
 
 impl Listener {
-    /// Waits for so many lines in all.
-    fn hear(&mut self, lines: usize) {
-        while self.heard.len() < lines
+    /// Waits for this many lines in all.
+    fn receive(&mut self, lines: usize) {
+        while self.received.len() < lines
             && let Ok(line) = self.lines.recv_timeout(DEADLINE)
         {
-            self.heard.push(line);
+            self.received.push(line);
         }
     }
 
-    /// How what was heard differs from the document.
+    /// How the messages differ from the document.
     fn difference(mut self) -> Option<String> {
-        self.hear(self.step.output.len());
-        self.heard.extend(self.lines.try_iter());
-        let heard = shown(&self.heard.join("\n"));
-        difference(&self.step.command, &self.step.output, &heard, Duration::ZERO)
+        self.receive(self.step.output.len());
+        self.received.extend(self.lines.try_iter());
+        let received = shown(&self.received.join("\n"));
+        difference(&self.step.command, &self.step.output, &received, Duration::ZERO)
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Failing here means it has ended already.
+        // An error means that the client has ended already.
         let _ = self.client.kill();
         let _ = self.client.wait();
     }

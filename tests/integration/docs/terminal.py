@@ -1,8 +1,8 @@
-"""Types texts into a command line client as a person would, and prints what its line shows after each.
+"""Types texts into a command line client, key by key, and prints the line that it shows after each.
 
     terminal.py CLIENT PORT TEXT...
 
-A client shows hints only to a terminal, so this gives it one.
+A client shows hints in a terminal only, so this program gives it one.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ class Terminal:
         self.prompt = f"127.0.0.1:{port}> "
         self.printed = ""
         self.end, terminal = pty.openpty()
-        # Wide enough for any hint; of a terminal without a size the client would ask for it.
+        # Wide enough for any hint; without a size the client would ask the terminal for it.
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 250, 0, 0))
         environment = {**os.environ, "TERM": "xterm"}
         command = [client, "-h", "127.0.0.1", "-p", port]
@@ -36,14 +36,14 @@ class Terminal:
         self.read_until(lambda: self.printed.endswith(self.at(0)) or self.printed.endswith(self.prompt))
 
     def at(self, length):
-        """What the client prints last after so many characters were typed: the cursor goes behind them."""
+        """What the client prints last after a number of typed characters: it moves the cursor after them."""
         return f"\r\x1b[{len(self.prompt) + length}C"
 
     def read_until(self, holds):
         give_up = time.monotonic() + DEADLINE_S
         while not holds():
             if not select.select([self.end], [], [], max(0, give_up - time.monotonic()))[0]:
-                sys.exit(f"terminal: the client says no more than {self.printed!r}")
+                sys.exit(f"terminal: the client printed no more than {self.printed!r}")
             self.printed += os.read(self.end, 65536).decode()
 
     def type(self, text):

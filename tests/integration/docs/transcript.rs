@@ -1,23 +1,23 @@
-//! The transcripts in a document: fenced blocks of what a person typed, and what came back.
+//! The transcripts in a document: fenced blocks with what a user types, and the output.
 //!
 //! ```text
 //! > RL.PEEK key 5/m             typed into redis-cli, in one session with the block's other lines
 //! $ redis-cli -3                with these options, if the next line is typed into redis-cli
 //! $ redis-cli --csv RL.TOP      typed into a shell, at the root of the repository
-//! > MONITOR                     or SUBSCRIBE: listens until the next block is through
+//! > MONITOR                     or SUBSCRIBE: listens until the next block has ended
 //! ```
 
 /// A fenced block of a document.
 #[derive(Debug)]
 pub struct Block {
-    /// What the fence says behind its ticks.
+    /// The word after the opening fence.
     pub language: String,
-    /// Of the line behind the fence, from 1.
+    /// The number of the first line inside, from 1.
     pub line: usize,
     pub text: Vec<String>,
 }
 
-/// What is typed in a block.
+/// What a user types in a block.
 #[derive(Debug)]
 pub enum Typed {
     Shell(Vec<Step>),
@@ -25,11 +25,11 @@ pub enum Typed {
         options: Vec<String>,
         steps: Vec<Step>,
     },
-    /// One step, whose output goes on while others act.
+    /// One step, whose output continues during the next block.
     Listener(Step),
 }
 
-/// A line that is typed, and the lines that follow as its output.
+/// A typed line and the lines of its output.
 #[derive(Debug)]
 pub struct Step {
     pub command: String,
@@ -59,12 +59,12 @@ pub fn blocks(document: &str) -> Vec<Block> {
 }
 
 impl Block {
-    /// Whether it shows what a terminal shows while somebody types, prompt and all.
+    /// Whether the block shows a terminal, with the prompt.
     pub fn is_screen(&self) -> bool {
         self.text.iter().all(|line| line.starts_with("127.0.0.1:6379> "))
     }
 
-    /// What is typed here, if this is a transcript.
+    /// What a user types; `None` if the block is no transcript.
     pub fn typed(&self) -> Option<Typed> {
         let (first, second) = (self.text.first()?, self.text.get(1));
         if first.starts_with("$ ") && second.is_some_and(|line| line.starts_with("> ")) {
@@ -79,7 +79,7 @@ impl Block {
             let mut steps = steps(&self.text, "> ");
             let listens = |word| steps[0].command.starts_with(word);
             if listens("MONITOR") || listens("SUBSCRIBE ") {
-                assert_eq!(steps.len(), 1, "who listens types no more");
+                assert_eq!(steps.len(), 1, "a listener types one line");
                 return Typed::Listener(steps.remove(0));
             }
             Typed::Session { options: Vec::new(), steps }
@@ -102,7 +102,7 @@ fn steps(text: &[String], prompt: &str) -> Vec<Step> {
     steps
 }
 
-/// Output as a document shows it: without colours, and without empty lines around it.
+/// Output as a document shows it: without colours, and without empty lines at its ends.
 pub fn shown(output: &str) -> Vec<String> {
     let plain = |line: &str| {
         let mut parts = line.split("\x1b[");

@@ -1,7 +1,7 @@
-//! Saved values that were damaged, or made to do damage: a clean error or a value that works,
-//! never a crash, never memory that the payload does not justify.
+//! Damaged and forged `DUMP` payloads: each gives an error or a value that works, never a crash, and
+//! takes no more memory than it justifies.
 
-mod lies;
+mod forge;
 mod values;
 
 use std::fs;
@@ -10,15 +10,15 @@ use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use redis_ratelimit::limit::{Change, Check, Limiter, encode};
 use redis_ratelimit::parse;
-use values::{EVERY_RULE, values, words};
+use values::{EVERY_RULE, values};
 
-use crate::support::client::info;
-use crate::support::dump::{Dump, assert_calm, length, unpacked};
+use crate::support::client::{command, info};
+use crate::support::dump::{Dump, assert_calm, length, uncompressed};
 use crate::support::server::{self, Builder, Server};
 
-/// Runs a test on each server with a value of every kind. The server must be well afterwards.
+/// Runs a test on each server with values of every kind. Afterwards the server must still work.
 fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
-    let configure = |builder: Builder| unpacked(builder).module_args(&["allow-at", "yes"]);
+    let configure = |builder: Builder| uncompressed(builder).allow_at();
     server::on_all_with(configure, |server| {
         let mut c = server.connect();
         let values = values(&mut c);
@@ -29,7 +29,7 @@ fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
     });
 }
 
-/// Runs commands in one go; errors are replies too.
+/// Sends commands in one pipeline; errors are replies.
 fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<RedisResult<Value>> {
     let mut pipe = redis::pipe();
     pipe.ignore_errors();
@@ -39,9 +39,9 @@ fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<R
     pipe.query(c).expect("the server answers")
 }
 
-/// Everything one can do with a key of ours. What is done last deletes it. A block would hide the
-/// rules from a check, so there are checks before and after it is lifted.
-fn every_use() -> Vec<Cmd> {
+/// Every command on the key `k`. The last one deletes it. A blocked check evaluates no rule, so that
+/// there are checks before and after the block is lifted.
+fn every_command() -> Vec<Cmd> {
     [
         "RL.PEEK k RULES",
         "RL.PEEK k FULL RULES",
@@ -74,7 +74,7 @@ fn every_use() -> Vec<Cmd> {
         "DUMP k",
         "DEL k",
     ]
-    .map(|line| words(&line.replace("RULES", EVERY_RULE)))
+    .map(|line| command(&line.replace("RULES", EVERY_RULE)))
     .to_vec()
 }
 
@@ -86,14 +86,14 @@ fn on_key(name: &str) -> Cmd {
     cmd(name).arg("k").to_owned()
 }
 
-/// How many were restored and how many refused.
+/// How many payloads were restored and how many refused.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     usable: usize,
     refused: usize,
 }
 
-/// Restores each of these; what is not refused must be of every use.
+/// Restores each of these payloads, and tries every command on those that are not refused.
 fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
     let mut outcome = Outcome::default();
     for batch in dumps.chunks(200) {
@@ -103,7 +103,7 @@ fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
         for (dump, replies) in batch.iter().zip(replies.chunks(3)) {
             match (&replies[0], &replies[1]) {
                 (Ok(_), Ok(Value::BulkString(again))) => usable.push((dump, again)),
-                // Any other error would say that the module was not asked.
+                // Any other error would come from the server, before the module reads the payload.
                 (Err(error), Ok(Value::Nil)) if error.to_string().contains("Bad data format") => {
                     outcome.refused += 1;
                 }
@@ -112,17 +112,17 @@ fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
         }
         outcome.usable += usable.len();
         if !usable.is_empty() {
-            use_each(c, &usable);
+            try_each(c, &usable);
         }
     }
     outcome
 }
 
-/// Uses values that the server accepted, given as they were and as it dumps them.
-fn use_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
+/// Tries every command on accepted payloads, and restores what the server dumps of them.
+fn try_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
     let commands_on = |dump: &[u8], again: &[u8]| {
         let last = [restored(again), on_key("DUMP"), on_key("DEL")];
-        [vec![restored(dump)], every_use(), last.to_vec()].concat()
+        [vec![restored(dump)], every_command(), last.to_vec()].concat()
     };
     let count = commands_on(&[], &[]).len();
     let replies = run_all(c, dumps.iter().flat_map(|(dump, again)| commands_on(dump, again)));
@@ -138,7 +138,7 @@ fn use_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
 }
 
 #[test]
-fn a_payload_cut_off_anywhere_is_refused() {
+fn a_truncated_payload_is_refused() {
     on_all_with_values(|server, c, values| {
         let cut = values.iter().flat_map(|dump| {
             let payload = &dump.payload;
@@ -147,14 +147,14 @@ fn a_payload_cut_off_anywhere_is_refused() {
         let cut: Vec<_> = cut.collect();
         assert_eq!(restore(c, &cut), Outcome { usable: 0, refused: cut.len() });
         for why in ["payload is empty", "payload cannot be read"] {
-            assert!(server.log().contains(why), "«{why}» was never why");
+            assert!(server.log().contains(why), "«{why}» is not in the log");
         }
     });
 }
 
 #[test]
-fn a_value_cut_off_anywhere_is_refused() {
-    // The RDB version and the checksum follow: they stand for what is missing if it is so little.
+fn a_truncated_value_is_refused() {
+    // Version and checksum follow: if no more is missing, the server reads them as the rest.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {
         let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {
@@ -170,12 +170,12 @@ fn a_value_cut_off_anywhere_is_refused() {
 }
 
 #[test]
-fn what_is_not_of_this_version_or_too_long_is_refused() {
+fn payloads_of_other_versions_or_too_long_are_refused() {
     on_all_with_values(|server, c, values| {
         let wrong = values.iter().flat_map(|dump| {
             let payload = &dump.payload;
             let of_version = |version: u8| [&[version], &payload[1..]].concat();
-            // What one version holds is no payload of another, older or newer.
+            // A payload of one version cannot be read as another, older or newer.
             let others = [0, 1, 2, 3, 4, 255].into_iter().filter(|&version| version != payload[0]);
             let longer = [&payload[..], &[0]].concat();
             let encoded = Dump { id: dump.id ^ 2, ..dump.clone() };
@@ -189,13 +189,13 @@ fn what_is_not_of_this_version_or_too_long_is_refused() {
         let wrong: Vec<_> = wrong.collect();
         assert_eq!(restore(c, &wrong), Outcome { usable: 0, refused: wrong.len() });
         for why in ["version 255", "1 bytes are left over", "encoding 3 of a rate limiter"] {
-            assert!(server.log().contains(why), "«{why}» was never why");
+            assert!(server.log().contains(why), "«{why}» is not in the log");
         }
     });
 }
 
 #[test]
-fn loading_a_log_takes_the_memory_of_the_log() {
+fn a_load_takes_no_more_memory_than_twice_the_value() {
     const ENTRIES: u64 = 1_000_000;
     let rules = [parse::rule(format!("{ENTRIES}/h").as_bytes()).unwrap()];
     let mut limiter = Limiter::default();
@@ -206,19 +206,18 @@ fn loading_a_log_takes_the_memory_of_the_log() {
     let payload = encode(&limiter);
     on_all_with_values(|_, c, values| {
         let dump = values[0].with_payload(payload.clone()).bytes();
-        let used = |c: &mut Connection, what| info(c, "memory", what) as u64;
-        let before = used(c, "used_memory");
+        let before = memory(c, "used_memory");
         let () = cmd("RESTORE").arg("k").arg(0).arg(&dump).query(c).unwrap();
         let value: u64 = cmd("MEMORY").arg("USAGE").arg("k").query(c).unwrap();
-        let peak = used(c, "used_memory_peak") - before;
-        // The command itself lies in the server's buffers, and the server copies the payload once
-        // more to hand it out.
+        let peak = memory(c, "used_memory_peak") - before;
+        // The server's buffers hold the command, and the server copies the payload once more for the
+        // module.
         let allowed = 2 * value + 4 * dump.len() as u64;
         assert!(peak < allowed, "{peak} bytes for {value}, from a payload of {}", payload.len());
     });
 }
 
-/// How many values are damaged at random, on all servers together.
+/// How many payloads are damaged at random, on all servers together.
 const DAMAGED: usize = 10_000;
 
 fn flip_bits(bytes: &mut [u8], rng: &mut Rng) {
@@ -229,11 +228,11 @@ fn flip_bits(bytes: &mut [u8], rng: &mut Rng) {
 }
 
 #[test]
-fn what_has_wrong_bits_is_refused_or_of_use() {
+fn payloads_with_wrong_bits_are_refused_or_work() {
     on_all_with_values(|server, c, values| {
         let flavors = server::all();
         let number = flavors.iter().position(|&flavor| flavor == server.flavor()).unwrap();
-        // Others on each server, the same in each run.
+        // The seed differs from server to server, and is the same in each run.
         let mut rng = Rng::with_seed(number as u64);
         let damaged = (0..DAMAGED / flavors.len()).map(|_| {
             let mut dump = values[rng.usize(..values.len())].clone();
@@ -246,28 +245,26 @@ fn what_has_wrong_bits_is_refused_or_of_use() {
             dump.sealed(&value)
         });
         let outcome = restore(c, &damaged.collect::<Vec<_>>());
-        // Neither is rare, or this was not the damage it should be.
+        // Otherwise the damage was too large or too small to prove anything.
         assert!(outcome.usable > 200 && outcome.refused > 200, "{outcome:?}");
     });
 }
 
-/// A line of `/proc`'s status of the server's process, in bytes.
+/// A line in `/proc/PID/status` of the server's process, in bytes.
 fn process_memory(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
 }
 
-/// A line of `INFO memory`.
-fn used_memory(c: &mut Connection, name: &str) -> u64 {
-    let info: String = cmd("INFO").arg("memory").query(c).unwrap();
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.expect("a line of it").parse().unwrap()
+/// A number of `INFO memory`, in bytes.
+fn memory(c: &mut Connection, field: &str) -> u64 {
+    info(c, "memory", field) as u64
 }
 
 const MB: u64 = 1 << 20;
 
-/// Everything that the module tests the range of when it reads a payload.
+/// All whose range the module checks while it reads a payload.
 const RANGES: [&str; 16] = [
     "a calendar",
     "a cost",
@@ -288,19 +285,19 @@ const RANGES: [&str; 16] = [
 ];
 
 #[test]
-fn numbers_that_lie_allocate_nothing() {
+fn forged_numbers_allocate_nothing() {
     on_all_with_values(|server, c, values| {
-        // What the server itself needs for many commands at once, it has needed before.
+        // The server itself takes memory for many commands at once: let it take this before.
         restore(c, &vec![values[0].bytes(); 200]);
         let peaks = |c: &mut Connection| {
-            // The most address space ever taken, whether it was touched or not.
-            [process_memory(server, "VmPeak:"), used_memory(c, "used_memory_peak")]
+            // The largest address space so far, whether its pages were touched or not.
+            [process_memory(server, "VmPeak:"), memory(c, "used_memory_peak")]
         };
         let before = peaks(c);
         for dump in values {
-            let lying = lies::payloads(&dump.payload).into_iter();
-            let lying = lying.map(|payload| dump.with_payload(payload).bytes());
-            let outcome = restore(c, &lying.collect::<Vec<_>>());
+            let forged = forge::payloads(&dump.payload).into_iter();
+            let forged = forged.map(|payload| dump.with_payload(payload).bytes());
+            let outcome = restore(c, &forged.collect::<Vec<_>>());
             assert!(outcome.refused > 8, "{outcome:?}");
         }
         let after = peaks(c);
@@ -309,33 +306,33 @@ fn numbers_that_lie_allocate_nothing() {
         }
         let log = server.log();
         for what in RANGES {
-            assert!(log.contains(&format!("{what} is out of range")), "«{what}» never was");
+            assert!(log.contains(&format!("{what} is out of range")), "«{what}» is not in the log");
         }
     });
 }
 
 #[test]
-fn a_payload_said_to_be_longer_than_it_is_is_refused() {
+fn a_payload_with_a_forged_length_is_refused() {
     on_all_with_values(|server, c, values| {
         let before = process_memory(server, "VmHWM:");
         let lengths = [1 << 14, 1 << 20, 1 << 32, 1 << 40, i64::MAX as u64, u64::MAX];
         let lengths = lengths.map(length).into_iter();
-        // In place of a length: an integer of 1, 2 and 4 bytes, a packed string, nothing known.
+        // In place of a length: integers of 1, 2 and 4 bytes, a compressed string, and no encoding.
         let lengths = lengths.chain([0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xff].map(|byte| vec![byte]));
         let lengths: Vec<_> = lengths.collect();
-        let lying = values.iter().flat_map(|dump| {
+        let forged = values.iter().flat_map(|dump| {
             lengths.iter().map(|length| dump.sealed(&dump.value_of_length(length)))
         });
-        let lying: Vec<_> = lying.collect();
-        assert_eq!(restore(c, &lying), Outcome { usable: 0, refused: lying.len() });
-        // The server may set aside what is claimed, and never touches it.
+        let forged: Vec<_> = forged.collect();
+        assert_eq!(restore(c, &forged), Outcome { usable: 0, refused: forged.len() });
+        // The server may reserve the claimed length, but must not touch its pages.
         let after = process_memory(server, "VmHWM:");
         assert!(after - before <= 4 * MB, "from {before} to {after} bytes");
     });
 }
 
 #[test]
-fn what_is_refused_leaves_no_memory_behind() {
+fn refused_payloads_leak_no_memory() {
     on_all_with_values(|_, c, values| {
         let cut = |dump: &Dump| {
             let len = dump.payload.len();
@@ -343,13 +340,13 @@ fn what_is_refused_leaves_no_memory_behind() {
         };
         let cut: Vec<_> = values.iter().map(cut).cycle().take(2_000).collect();
         restore(c, &cut);
-        let before = used_memory(c, "used_memory");
+        let before = memory(c, "used_memory");
         for _ in 0..5 {
             restore(c, &cut);
         }
-        // A value of one byte left behind each time would be 160 kB.
+        // A leak of one byte a payload would add up to 160 kB.
         server::eventually("memory is as before", || {
-            used_memory(c, "used_memory").saturating_sub(before) < 100_000
+            memory(c, "used_memory").saturating_sub(before) < 100_000
         });
     });
 }

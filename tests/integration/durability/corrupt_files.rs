@@ -1,15 +1,11 @@
-//! Damaged files. A server that cannot have its data says why and ends by itself; a command of the
-//! AOF that cannot be right is left out.
-
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::time::{Duration, Instant};
+//! Damaged files: a server that cannot load an RDB file logs why and ends; wrong commands in an AOF
+//! are skipped and logged.
 
 use redis::{Cmd, Connection, cmd};
-use tempfile::TempDir;
 
-use crate::support::dump::{Dump, assert_calm, length, unpacked};
+use crate::support::client::blocks;
+use crate::support::dump::{Dump, assert_calm, length, uncompressed};
+use crate::support::files::{folder_with, saved_rdb};
 use crate::support::server::{self, Server};
 
 const RULES: [&str; 3] = ["100/h", "bucket:100/h,name=b", "fixed:100/h,keep=3"];
@@ -20,7 +16,7 @@ fn remaining_after_check(c: &mut Connection, key: &str) -> i64 {
     reply[2]
 }
 
-/// Effects that no primary tells of, and what is wrong with each.
+/// Effects that no primary writes, and what the log says of each.
 const WRONG_EFFECTS: [(&str, &str); 31] = [
     ("wrong x:0:admit:1 5/m", "time is 'x'"),
     ("wrong 1:-2:admit:1 5/m", "expiry is '-2'"),
@@ -55,9 +51,9 @@ const WRONG_EFFECTS: [(&str, &str); 31] = [
     ("good 1:0:admit:1 @free", "unknown policy"),
 ];
 
-/// Runs a test on each server with a key `k` that was checked once, and has a trail.
+/// Runs a test on each server with a key `k` that has one unit in each rule, and a history.
 fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
-    server::on_all_with(unpacked, |server| {
+    server::on_all_with(uncompressed, |server| {
         let mut c = server.connect();
         assert_eq!(remaining_after_check(&mut c, "k"), 99);
         let dump = Dump::of(&mut c, "k");
@@ -65,28 +61,10 @@ fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
     });
 }
 
-/// A folder with one file in it, for a server to start in.
-fn folder_with(name: &str, bytes: &[u8]) -> TempDir {
-    let folder = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-    fs::write(folder.path().join(name), bytes).expect("the file is written");
-    folder
-}
-
-/// What the log says of a server that does not start; it must end by itself.
-fn refusal(server: &Server, folder: &Path) -> String {
-    let start = Instant::now();
-    let builder = server.flavor().builder().dir(folder);
-    let started = catch_unwind(AssertUnwindSafe(|| builder.start()));
-    let panic = started.err().expect("the server must not start");
-    assert!(start.elapsed() < Duration::from_secs(15), "the server did not end");
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
-}
-
 #[test]
 fn a_damaged_value_in_an_rdb_file_keeps_the_server_from_starting() {
     on_all_with_a_value(|server, dump| {
-        let () = cmd("SAVE").query(&mut server.connect()).unwrap();
-        let rdb = fs::read(server.dir().join("dump.rdb")).unwrap();
+        let rdb = saved_rdb(server);
         let value = dump.value();
         let at = rdb.windows(value.len()).position(|bytes| bytes == value).expect("it is saved");
         let with_value = |value: &[u8]| {
@@ -115,7 +93,8 @@ fn a_damaged_value_in_an_rdb_file_keeps_the_server_from_starting() {
             (dump.value_of_length(&length(u64::MAX)), "payload ends too early"),
             (dump.value_of_length(&[0xff]), "Unknown RDB string encoding"),
         ] {
-            let log = refusal(server, with_value(&damaged).path());
+            let folder = with_value(&damaged);
+            let log = server.flavor().builder().dir(folder.path()).refusal();
             for part in ["ratelimit", why] {
                 assert!(log.contains(part), "«{log}» does not say «{part}»");
             }
@@ -125,7 +104,7 @@ fn a_damaged_value_in_an_rdb_file_keeps_the_server_from_starting() {
 }
 
 #[test]
-fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
+fn wrong_commands_in_an_aof_are_skipped_and_logged() {
     on_all_with_a_value(|server, dump| {
         let payload = &dump.payload;
         let load = |key: &str, payload: &[u8]| cmd("RL.LOAD").arg(key).arg(payload).to_owned();
@@ -135,14 +114,14 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
             (load("wrong", &payload[..payload.len() - 1]), "payload cannot be read"),
             (load("wrong", &[&payload[..], &[0]].concat()), "1 bytes are left over"),
             (load("wrong", &[&[1, 253], &[0xff; 8][..]].concat()), "payload cannot be read"),
-            // What was there before stays.
+            // The earlier value of the key stays.
             (load("good", &[&[0], &payload[1..]].concat()), "version 0"),
         ];
         wrong.extend(
             WRONG_EFFECTS.map(|(words, why)| (apply(&words.split(' ').collect::<Vec<_>>()), why)),
         );
         if !server.flavor().is_valkey() {
-            // Valkey counts the arguments here, and does not start. Redis leaves it to the command.
+            // Valkey itself counts arguments in an AOF and does not start.
             let load_nothing = cmd("RL.LOAD").arg("wrong").to_owned();
             for few in [apply(&["wrong"]), apply(&[]), cmd("RL.LOAD"), load_nothing] {
                 wrong.push((few, "wrong number of arguments"));
@@ -150,17 +129,17 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
         }
         let wrong_commands: Vec<_> = wrong.iter().map(|(command, _)| command.clone()).collect();
         let right = [
-            apply(&["ruled", "1605916800000000:-1:admit:2", "bucket:9/h"]),
-            apply(&["ruled", "1605916800000000:0:exempt:-1", ""]),
-            apply(&["ruled", "1605916800000000:-1:block:-1", "abuse"]),
+            apply(&["both", "1605916800000000:-1:admit:2", "bucket:9/h"]),
+            apply(&["both", "1605916800000000:0:exempt:-1", ""]),
+            apply(&["both", "1605916800000000:-1:block:-1", "abuse"]),
         ];
         let commands =
             [&[load("good", payload)], &wrong_commands[..], &right[..], &[load("last", payload)]]
                 .concat();
         let aof: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         let folder = folder_with("appendonly.aof", &aof);
-        // From 7.0 on this is an AOF of the old kind, which the server takes over.
-        let builder = unpacked(server.flavor().builder()).dir(folder.path());
+        // From 7.0 on, the server converts an AOF of one file.
+        let builder = uncompressed(server.flavor().builder()).dir(folder.path());
         let loaded = builder.config("appendonly", "yes").start();
 
         let mut c = loaded.connect();
@@ -170,9 +149,7 @@ fn what_is_wrong_in_an_aof_is_left_out_and_logged() {
             assert_eq!(Dump::of(&mut c, key).payload, *payload, "{key}");
             assert_eq!(remaining_after_check(&mut c, key), 98);
         }
-        let rows: (String, Vec<(String, String, i64, String)>) =
-            cmd("RL.BLOCKS").arg(&["0", "COUNT", "100"]).query(&mut c).unwrap();
-        assert_eq!(rows.1, [("ruled".into(), "blocked".into(), -1, "abuse".into())]);
+        assert_eq!(blocks(&mut c, ""), [("both".into(), "blocked".into(), -1, "abuse".into())]);
 
         let log = loaded.log();
         let complaints = log.lines().filter(|line| line.contains("error to its AOF-loading"));

@@ -1,16 +1,16 @@
-//! kill -9 under load: what was acknowledged is remembered, and nothing is that no one asked for.
+//! SIGKILL under load: the server remembers every acknowledged check and counts none twice.
 //!
 //! Clients pipeline checks on keys whose limits do not come back while the test runs. Then the
-//! server is killed, started again, and asked on until it denies:
+//! server is killed and started again, and the test asks until the server denies:
 //!
 //! ```text
 //! LIMIT - in flight  <=  allowed before + allowed after  <=  LIMIT
 //! ```
 //!
-//! In flight is what was sent and not answered: counted or not, no one can tell. A sum above the
-//! limit means that a request let through was forgotten, one too low that a request counted twice.
+//! Checks in flight were sent without a reply: they may or may not count. A sum above the limit
+//! means that the server forgot a check, a sum too low that it counted one twice.
 //!
-//! `RATELIMIT_ROUNDS` says how often each server is killed, 20 times if it does not.
+//! `RATELIMIT_ROUNDS` sets how often each server is killed, by default 20 times.
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use redis::{Connection, cmd, from_redis_value, pipe};
 
 use crate::support::server::{self, Builder, Server, eventually};
 
-/// More than any round consumes.
+/// More units than any round consumes.
 const LIMIT: u64 = 100_000;
-/// Of each algorithm, so that not a unit comes back within a round.
+/// A rule of each algorithm; no unit comes back within a round.
 const RULES: [&str; 5] = [
     "log:100000/h",
     "window:100000/366d",
@@ -33,34 +33,34 @@ const RULES: [&str; 5] = [
 ];
 
 const CLIENTS: usize = 3;
-/// Checks of each rule that a client sends at once.
+/// How many checks of each rule a client pipelines.
 const BATCH: usize = 8;
 
-/// Redis promises one second, and may put off a write for another.
+/// Redis promises to lose one second at most, and may delay a write for another.
 const AT_MOST_LOST: Duration = Duration::from_secs(2);
 
-/// A key of its own for each rule and round.
+/// The key of a rule in a round.
 fn key(round: u32, rule: &str) -> String {
     format!("{round}:{rule}")
 }
 
-/// What clients do in a round.
+/// The load of a round.
 struct Load {
     round: u32,
-    /// Between batches: a long round must not fill an AOF that takes long to load.
+    /// The pause between batches: a long round must not write an AOF that takes long to load.
     pause: Duration,
 }
 
-/// What clients know of the checks of one rule.
+/// What clients know about the checks of one rule.
 #[derive(Clone, Debug, Default)]
 struct Sent {
-    /// When they were let through.
+    /// When each allowed check was answered.
     allowed: Vec<Instant>,
-    /// Those without an answer.
+    /// How many checks have no reply.
     in_flight: u64,
 }
 
-/// One client: asks until the server is gone.
+/// One client: sends checks until the server is gone.
 fn ask(mut c: Connection, load: &Load, progress: &AtomicUsize) -> [Sent; RULES.len()] {
     let mut batch = pipe();
     for rule in RULES.iter().cycle().take(BATCH * RULES.len()) {
@@ -91,8 +91,8 @@ fn ask(mut c: Connection, load: &Load, progress: &AtomicUsize) -> [Sent; RULES.l
     }
 }
 
-/// Kills the server under the load of all clients, when that is `enough`; what they know of each
-/// rule, and when it was killed.
+/// Kills the server under the load of all clients once their number of replies is `enough`. Returns
+/// what clients know about each rule, and the time of the kill.
 fn kill_under_load(
     server: &mut Server,
     load: &Load,
@@ -108,7 +108,7 @@ fn kill_under_load(
         server.kill9();
         let mut all: [Sent; RULES.len()] = Default::default();
         for client in clients {
-            let sent = client.join().expect("a client that saw the server's end");
+            let sent = client.join().expect("the client ends after the server");
             for (all, sent) in all.iter_mut().zip(sent) {
                 all.allowed.extend(sent.allowed);
                 all.in_flight += sent.in_flight;
@@ -118,7 +118,7 @@ fn kill_under_load(
     })
 }
 
-/// How much more a key lets through, until it denies a single unit.
+/// How many units a key still lets through, until it denies a single unit.
 fn allowed_after(c: &mut Connection, key: &str, rule: &str) -> u64 {
     let mut total = 0;
     for cost in (0..20).rev().map(|bit| 1u64 << bit) {
@@ -134,8 +134,8 @@ fn allowed_after(c: &mut Connection, key: &str, rule: &str) -> u64 {
     total
 }
 
-/// Starts the server again and compares what it remembers with what its clients know. `lasts` says
-/// what must not be lost, by when it was let through.
+/// Starts the server again and compares what it remembers with what clients know. `lasts` says
+/// whether a check that was answered at a time must not be lost.
 fn assert_remembered(
     server: &mut Server,
     round: u32,
@@ -152,7 +152,7 @@ fn assert_remembered(
             "round {round}, {rule}: {before} allowed before the kill, {lasting} of them to last, \
              {in_flight} in flight, {after} allowed after"
         );
-        assert!(lasting > 0 && after > 0, "{what}: tells nothing");
+        assert!(lasting > 0 && after > 0, "{what}: proves nothing");
         assert!(lasting + after <= LIMIT, "{what}: forgotten");
         assert!(before + in_flight + after >= LIMIT, "{what}: counted twice");
     }
@@ -163,7 +163,7 @@ fn with_aof(builder: Builder, fsync: &str) -> Builder {
 }
 
 #[test]
-fn with_fsync_always_nothing_acknowledged_is_lost() {
+fn fsync_always_loses_no_acknowledged_check() {
     let rounds = env::var("RATELIMIT_ROUNDS").map_or(20, |text| text.parse().expect("a number"));
     server::on_all_with(
         |builder| with_aof(builder, "always"),
@@ -179,14 +179,14 @@ fn with_fsync_always_nothing_acknowledged_is_lost() {
 }
 
 #[test]
-fn with_fsync_every_second_what_is_lost_is_no_older_than_two() {
+fn fsync_everysec_loses_no_check_older_than_two_seconds() {
     server::on_all_with(
         |builder| with_aof(builder, "everysec"),
         |server| {
             for round in 0..2 {
                 let long = AT_MOST_LOST + Duration::from_millis(fastrand::u64(300..1_300));
                 let load = Load { round, pause: Duration::from_millis(10) };
-                let mut first = None; // when something had been answered
+                let mut first = None; // the time of the first reply
                 let (sent, killed) = kill_under_load(server, &load, |checks| {
                     checks > 0 && first.get_or_insert_with(Instant::now).elapsed() >= long
                 });

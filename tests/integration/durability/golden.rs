@@ -1,4 +1,4 @@
-//! Payloads of every version stay readable for good, and decide as they did when they were saved.
+//! Payloads of every version stay readable, and decide as they did when they were saved.
 //!
 //! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: the module's own payload
 //! (`limit::encode`), nothing around it. `NAME.expected` says what it holds and how it decides:
@@ -6,24 +6,24 @@
 //! ```text
 //! # what was done to it
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
-//! trail keep N until UNIX-US                                 if it has one; the oldest mark first
+//! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
 //! ```
 //!
-//! THESE FILES AND THIS TEST ARE NEVER EDITED, ONLY ADDED TO. When the test fails, what someone has
-//! on disk is read wrong: then it is the code that has to change. A new version of the payload
-//! gets a folder of its own, and a line in `AT_LEAST`.
+//! THESE FILES ARE NEVER EDITED, ONLY ADDED TO. When a test fails, the code reads somebody's data
+//! wrong, and the code has to change. A new version of the payload gets a new folder, and a line in
+//! `AT_LEAST`.
 //!
-//! Version 1 has no trail. What has none is still saved as version 1, so that whoever knows no other
-//! can read it, and what has one as version 2. Version 3 says what logs have to keep, and how long a
-//! ban was to last: what has neither is saved as before.
+//! Version 1 has no history. A value without a history is still saved as version 1, so that older
+//! modules can read it, and a value with a history as version 2. Version 3 adds what logs have to
+//! keep and how long a ban was to last: a value without either is saved as before.
 //!
-//! How the files are made: by a program outside of this repository that depends on this crate,
-//! makes a limiter with `Limiter::check` and `set_override` at given times, writes `encode` of it
-//! to the payload and what `Limiter::peek` answers behind the arrows. Each line was then worked
-//! out from the definition of its algorithm. No program here can write these files, for it would
-//! one day write over them.
+//! A program outside of this repository makes the files. It depends on this crate, makes a limiter
+//! with `Limiter::check` and `set_override` at given times, and writes `encode` of it to the payload
+//! and the replies of `Limiter::peek` after the arrows. Each line was then worked out from the
+//! definition of its algorithm. No program in the repository writes these files, because it would
+//! one day overwrite them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,25 +37,25 @@ use redis_ratelimit::limit::{
 };
 use redis_ratelimit::parse;
 
-use crate::support::dump::Dump;
-use crate::support::server;
+use crate::support::dump::{Dump, uncompressed};
+use crate::support::server::{self, Builder};
 
-/// How many payloads there are of a version: none may get lost.
+/// How many payloads each version has at least, so that none is lost unnoticed.
 const AT_LEAST: [(u8, usize); 3] = [(1, 29), (2, 12), (3, 8)];
 
-/// The versions that are still written, each for what it has a place for and no more.
+/// The versions that are still written, each for values that need nothing newer.
 const WRITTEN: RangeInclusive<u8> = 1..=3;
 
-/// A payload and what is known of it.
+/// A payload and what its file expects.
 struct Golden {
     name: String,
-    /// Of the folder it lies in.
+    /// The version in the name of its folder.
     version: u8,
     payload: Vec<u8>,
     /// The line about a block or an exemption.
-    overrule: Option<String>,
-    /// The lines about a trail.
-    trail: Vec<String>,
+    access: Option<String>,
+    /// The lines about a history.
+    history: Vec<String>,
     asks: Vec<Ask>,
 }
 
@@ -78,18 +78,18 @@ impl Golden {
             name: format!("v{version}/{name}"),
             version,
             payload: fs::read(payload).expect("a payload"),
-            overrule: None,
-            trail: Vec::new(),
+            access: None,
+            history: Vec::new(),
             asks: Vec::new(),
         };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             match Ask::read(line) {
                 Some(ask) => golden.asks.push(ask),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
-                    golden.overrule = Some(line.to_string());
+                    golden.access = Some(line.to_string());
                 }
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
-                    golden.trail.push(line.to_string());
+                    golden.history.push(line.to_string());
                 }
                 None => panic!("{}: cannot read the line '{line}'", golden.name),
             }
@@ -134,23 +134,23 @@ impl Ask {
     }
 }
 
-/// A block or an exemption as the files say it.
-fn in_words(overrule: &Override) -> String {
-    let kind = match overrule.kind {
+/// A block or an exemption as the files write it.
+fn access_line(access: &Override) -> String {
+    let kind = match access.kind {
         OverrideKind::Block => "blocked",
         OverrideKind::Exempt => "exempt",
     };
-    let until = overrule.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
-    let ban = overrule.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
-    if overrule.reason.is_empty() {
+    let until = access.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
+    let ban = access.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
+    if access.reason.is_empty() {
         return format!("{kind} {until}{ban}");
     }
-    format!("{kind} {until}{ban} reason {}", overrule.reason.escape_ascii())
+    format!("{kind} {until}{ban} reason {}", access.reason.escape_ascii())
 }
 
-/// A trail as the files say it.
-fn trail_in_words(trail: &Trail) -> Vec<String> {
-    let mark_in_words = |mark: &Mark| {
+/// A history as the files write it.
+fn history_lines(trail: &Trail) -> Vec<String> {
+    let entry_line = |mark: &Mark| {
         let verdict = match mark.verdict {
             Verdict::Allowed => "allowed",
             Verdict::Limited => "limited",
@@ -163,13 +163,13 @@ fn trail_in_words(trail: &Trail) -> Vec<String> {
         }
     };
     let head = format!("trail keep {} until {}", trail.keep, trail.until_us);
-    [head].into_iter().chain(trail.marks.iter().map(mark_in_words)).collect()
+    [head].into_iter().chain(trail.marks.iter().map(entry_line)).collect()
 }
 
-/// A row of `RL.LOG`: Unix milliseconds, cost, verdict, and what the caller said.
+/// A row of `RL.LOG`: Unix milliseconds, cost, verdict, `META`.
 type Row = (u64, u32, i64, Option<Vec<u8>>);
 
-/// A trail as `RL.LOG` shows it.
+/// A history as `RL.LOG` shows it.
 fn rows(trail: &Trail) -> Vec<Row> {
     let row = |mark: &Mark| {
         (mark.time_us / 1_000, mark.cost, mark.verdict.code(), mark.meta.clone().map(Vec::from))
@@ -201,7 +201,7 @@ fn all() -> Vec<Golden> {
     all
 }
 
-/// The newest version that is written: for it, a limiter must have everything one can have.
+/// The newest version that is written, for a value that has everything a value can have.
 fn current() -> u8 {
     let rules = [parse::rule(b"5/m").expect("a rule")];
     let meta = Some(Meta { text: b"who", keep: 1 });
@@ -211,7 +211,7 @@ fn current() -> u8 {
 }
 
 #[test]
-fn every_version_up_to_the_current_one_has_its_payloads() {
+fn every_version_has_its_payloads() {
     let mut found = BTreeMap::<u8, usize>::new();
     for golden in all() {
         assert_eq!(golden.payload[0], golden.version, "{} is of another version", golden.name);
@@ -226,12 +226,12 @@ fn every_version_up_to_the_current_one_has_its_payloads() {
 }
 
 #[test]
-fn every_payload_is_read_and_decides_as_it_did() {
+fn every_payload_decides_as_it_did() {
     for golden in all() {
         let limiter = golden.decoded();
-        assert_eq!(limiter.overrule().map(in_words), golden.overrule, "{}", golden.name);
-        let trail = limiter.trail().map(trail_in_words).unwrap_or_default();
-        assert_eq!(trail, golden.trail, "{}", golden.name);
+        assert_eq!(limiter.overrule().map(access_line), golden.access, "{}", golden.name);
+        let history = limiter.trail().map(history_lines).unwrap_or_default();
+        assert_eq!(history, golden.history, "{}", golden.name);
         for ask in &golden.asks {
             assert_eq!(ask.of(&limiter), ask.answer, "{}: {}", golden.name, ask.line);
         }
@@ -239,25 +239,23 @@ fn every_payload_is_read_and_decides_as_it_did() {
 }
 
 #[test]
-fn what_is_read_is_written_again_as_it_was() {
+fn a_payload_that_was_read_is_written_unchanged() {
     assert_eq!(*WRITTEN.end(), current());
     for golden in all() {
         let again = encode(&golden.decoded());
         if WRITTEN.contains(&golden.version) {
             assert_eq!(again, golden.payload, "{}", golden.name);
         } else {
-            assert!(WRITTEN.contains(&again[0]), "{} is saved as of now", golden.name);
+            assert!(WRITTEN.contains(&again[0]), "{} is saved as another version", golden.name);
         }
     }
 }
 
 #[test]
 fn every_payload_loads_into_every_server() {
-    let replaying = |builder: server::Builder| {
-        // A packed payload cannot be compared byte by byte.
-        builder.module_args(&["allow-at", "yes"]).config("rdbcompression", "no")
-    };
-    server::on_all_with(replaying, |server| {
+    // A compressed payload could not be compared byte by byte.
+    let configure = |builder: Builder| uncompressed(builder).allow_at();
+    server::on_all_with(configure, |server| {
         let mut c = server.connect();
         let () = cmd("RL.CHECK").arg("k").arg("5/m").query(&mut c).unwrap();
         let ours = Dump::of(&mut c, "k");

@@ -1,4 +1,4 @@
-//! What RDB and append-only files hold: after a restart, a crash, an upgrade, and when damaged.
+//! RDB and append-only files: restarts, crashes, old versions, damaged data.
 
 mod corrupt;
 mod corrupt_files;

@@ -1,34 +1,27 @@
-//! A value that cannot be saved, by a fault of the module, makes the save fail, so that the good
-//! file from before is kept. The fault is one that a build for this test has.
+//! A value that the module cannot save makes the save fail, so that the good file from before stays.
+//! A build for this test panics while it saves (`make faulty`).
 
 use std::fs;
 
 use redis::{Connection, RedisResult, cmd};
 
-use crate::support::client::{ask, exists, info, is_saving, refusal, remaining};
-use crate::support::files::{aof_files, with_aof};
+use crate::support::client::{ask, attempt, exists, info_text, is_saving, refusal, remaining};
+use crate::support::files::{aof_files, crash, with_aof};
 use crate::support::server::{self, Builder, Server, eventually};
 
-/// Blocks a key so that it cannot be saved any more.
+/// Blocks a key so that its value can no longer be saved.
 fn break_saving(c: &mut Connection) {
     let () = ask(c, "RL.BLOCK bad REASON panic-while-saved");
 }
 
-fn status(c: &mut Connection, field: &str) -> String {
-    let told: String = ask(c, "INFO persistence");
-    let value = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    value.unwrap_or_else(|| panic!("no {field}: {told}")).to_string()
-}
-
-/// Ends a server as a crash would, and checks that what it saved before is loaded.
+/// Kills a server and checks that it loads what it saved before.
 fn assert_good_is_loaded(server: &mut Server, name: &str) {
-    server.kill9();
-    server.resume();
+    crash(server);
     assert_eq!(remaining(&mut server.connect(), "RL.PEEK good 5/h"), 4, "{name}");
 }
 
 #[test]
-fn a_panic_while_a_value_is_saved_keeps_the_rdb_file() {
+fn a_panic_during_a_save_keeps_the_rdb_file() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK good 5/h"), 4);
@@ -37,13 +30,11 @@ fn a_panic_while_a_value_is_saved_keeps_the_rdb_file() {
         let good = fs::read(&file).expect("it is saved");
         break_saving(&mut c);
         for save in ["SAVE", "BGSAVE", "SHUTDOWN SAVE", "DEBUG RELOAD"] {
-            let reply: RedisResult<String> = cmd(save.split(' ').next().expect("a word"))
-                .arg(&save.split(' ').collect::<Vec<_>>()[1..])
-                .query(&mut c);
+            let reply = attempt(&mut c, save);
             if save == "BGSAVE" {
-                reply.expect("it begins");
+                reply.expect("the save begins");
                 eventually("the end of saving", || !is_saving(&mut c));
-                assert_eq!(status(&mut c, "rdb_last_bgsave_status"), "err");
+                assert_eq!(info_text(&mut c, "persistence", "rdb_last_bgsave_status"), "err");
             } else {
                 assert!(reply.is_err(), "{save}: {reply:?}");
             }
@@ -52,7 +43,7 @@ fn a_panic_while_a_value_is_saved_keeps_the_rdb_file() {
         }
         assert!(server.log().contains("internal error, please report"), "{}", server.log());
         assert_good_is_loaded(server, "the file from before");
-        // Without the value that cannot be saved all is well again.
+        // Without that value a save succeeds.
         let mut c = server.connect();
         break_saving(&mut c);
         let _ = refusal(&mut c, "SAVE");
@@ -63,7 +54,7 @@ fn a_panic_while_a_value_is_saved_keeps_the_rdb_file() {
 }
 
 #[test]
-fn a_panic_while_a_value_is_rewritten_keeps_the_append_only_file() {
+fn a_panic_during_a_rewrite_keeps_the_append_only_file() {
     for preamble in [true, false] {
         server::on_all_with(
             |builder| with_aof(builder.faulty(), preamble).config("appendfsync", "always"),
@@ -73,11 +64,8 @@ fn a_panic_while_a_value_is_rewritten_keeps_the_append_only_file() {
                 break_saving(&mut c);
                 let files = aof_files(server);
                 let () = ask(&mut c, "BGREWRITEAOF");
-                eventually("the end of rewriting", || {
-                    info(&mut c, "persistence", "aof_rewrite_in_progress") == 0.0
-                        && info(&mut c, "persistence", "aof_rewrite_scheduled") == 0.0
-                });
-                assert_eq!(status(&mut c, "aof_last_bgrewrite_status"), "err");
+                eventually("the end of the rewrite", || !is_saving(&mut c));
+                assert_eq!(info_text(&mut c, "persistence", "aof_last_bgrewrite_status"), "err");
                 let kept = aof_files(server);
                 assert!(files.iter().all(|file| kept.contains(file)), "{files:?} {kept:?}");
                 assert!(exists(&mut c, "bad"));
@@ -89,7 +77,7 @@ fn a_panic_while_a_value_is_rewritten_keeps_the_append_only_file() {
 }
 
 #[test]
-fn a_dump_of_a_value_that_cannot_be_saved_restores_nothing() {
+fn a_dump_of_a_value_that_cannot_be_saved_is_refused() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         break_saving(&mut c);

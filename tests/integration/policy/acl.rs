@@ -1,14 +1,15 @@
-//! Who may set policies, when, and by which ways.
+//! Who may set policies, and in which ways: as users, on replicas, without memory, in transactions
+//! and scripts.
 
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::support::client::{self, ask, command, refusal, remaining, replica_of, replicated};
 use crate::support::policies::{known, known_by_replica, policies, set};
 use crate::support::server::{self, Server};
-use crate::support::users::{has_categories, has_own_category};
+use crate::support::users::{has_categories, has_ratelimit_category};
 
-/// Whether commands can have subcommands, each with flags of its own: from 7.0 on. Before, one
-/// description, that of a write, holds for all of `RL.POLICY`.
+/// Whether commands can have subcommands with flags, from 7.0 on. On 6.2, all of `RL.POLICY` counts as
+/// a write.
 fn has_subcommands(server: &Server) -> bool {
     server.flavor().is_7_or_later()
 }
@@ -21,7 +22,7 @@ fn described(c: &mut Connection, name: &str) -> String {
 }
 
 #[test]
-fn they_are_an_administrators() {
+fn commands_of_policies_are_for_administrators() {
     server::on_all(|server| {
         let mut c = server.connect();
         let names: &[&str] = if has_subcommands(server) {
@@ -38,7 +39,7 @@ fn they_are_an_administrators() {
             }
             assert!(!described.contains("@ratelimit"), "{name}: {described}");
         }
-        if has_own_category(server.flavor()) {
+        if has_ratelimit_category(server.flavor()) {
             let limiting: Vec<String> = ask(&mut c, "ACL CAT ratelimit");
             assert!(limiting.iter().all(|name| !name.contains("policy")), "{limiting:?}");
         }
@@ -46,13 +47,14 @@ fn they_are_an_administrators() {
 }
 
 #[test]
-fn who_may_check_by_name_need_not_be_able_to_set_what_it_means() {
+fn the_right_to_check_by_policy_does_not_include_setting_policies() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
-        let right = if has_own_category(server.flavor()) { "+@ratelimit" } else { "+rl.check" };
+        let right =
+            if has_ratelimit_category(server.flavor()) { "+@ratelimit" } else { "+rl.check" };
         let () = ask(&mut c, &format!("ACL SETUSER app on nopass ~app:* {right}"));
-        let () = ask(&mut c, "ACL SETUSER boss on nopass +@all -@dangerous +rl.policy");
+        let () = ask(&mut c, "ACL SETUSER admin on nopass +@all -@dangerous +rl.policy");
         let mut app = server.connect();
         let () = ask(&mut app, "AUTH app x");
         assert_eq!(remaining(&mut app, "RL.CHECK app:1 @free"), 4);
@@ -68,9 +70,9 @@ fn who_may_check_by_name_need_not_be_able_to_set_what_it_means() {
         }
         assert_eq!(known(&mut c), policies(&["free log:5/1h"]));
 
-        let mut boss = server.connect();
-        let () = ask(&mut boss, "AUTH boss x");
-        set(&mut boss, &["free 9/h"]);
+        let mut admin = server.connect();
+        let () = ask(&mut admin, "AUTH admin x");
+        set(&mut admin, &["free 9/h"]);
         if has_subcommands(server) {
             let () = ask(&mut c, "ACL SETUSER app +rl.policy|get");
             assert_eq!(ask::<Vec<String>>(&mut app, "RL.POLICY GET free"), ["log:9/1h"]);
@@ -80,7 +82,7 @@ fn who_may_check_by_name_need_not_be_able_to_set_what_it_means() {
 }
 
 #[test]
-fn a_replica_shows_them_and_takes_none() {
+fn a_replica_shows_policies_and_refuses_to_set_them() {
     server::on_all(|primary| {
         let mut p = primary.connect();
         let replica = replica_of(primary);
@@ -102,7 +104,7 @@ fn a_replica_shows_them_and_takes_none() {
 }
 
 #[test]
-fn without_memory_none_is_set_and_all_else_works() {
+fn without_memory_policies_cannot_be_set_but_deleted() {
     server::on_all_with(
         |b| b.config("maxmemory-policy", "noeviction"),
         |server| {
@@ -113,7 +115,7 @@ fn without_memory_none_is_set_and_all_else_works() {
                 assert!(refusal(&mut c, "RL.POLICY SET free 9/h").contains("OOM"));
                 assert!(refusal(&mut c, "RL.POLICY SET new 9/h").contains("OOM"));
             } else {
-                // What is refused to SET would be to DEL, which makes room.
+                // 6.2 cannot refuse SET without DEL, which frees memory.
                 set(&mut c, &["free 5/h"]);
             }
             assert_eq!(known(&mut c), policies(&["free log:5/1h", "old log:5/1h"]));
@@ -125,7 +127,7 @@ fn without_memory_none_is_set_and_all_else_works() {
     );
 }
 
-/// Two policies by turns, and checks that count on them.
+/// A policy that changes, and checks that use it.
 const TURNS: [&str; 7] = [
     "RL.POLICY SET p 5/h",
     "RL.CHECK k COST 2 @p",
@@ -136,21 +138,21 @@ const TURNS: [&str; 7] = [
     "RL.POLICY LIST",
 ];
 
-/// What the turns are answered, with nothing before them.
+/// Checks the replies to [`TURNS`], sent to an empty server.
 fn assert_turns(replies: &[Value]) {
-    let limit_and_rest = |reply: &Value| {
+    let first_three = |reply: &Value| {
         let [verdict, limit, rest, ..]: [i64; 5] = redis::from_redis_value(reply.clone()).unwrap();
         (verdict, limit, rest)
     };
-    assert_eq!(limit_and_rest(&replies[1]), (0, 5, 3));
-    assert_eq!(limit_and_rest(&replies[3]), (0, 3, 0));
-    assert_eq!(limit_and_rest(&replies[4]), (1, 3, 0));
+    assert_eq!(first_three(&replies[1]), (0, 5, 3));
+    assert_eq!(first_three(&replies[3]), (0, 3, 0));
+    assert_eq!(first_three(&replies[4]), (1, 3, 0));
     assert_eq!(replies[5], Value::Int(1));
     assert_eq!(replies[6], Value::Array(Vec::new()));
 }
 
 #[test]
-fn in_a_transaction_each_check_sees_what_was_set_before_it() {
+fn a_check_in_a_transaction_uses_the_policy_set_before_it() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
@@ -166,7 +168,7 @@ fn in_a_transaction_each_check_sees_what_was_set_before_it() {
     });
 }
 
-/// Runs the lines it is given, split at spaces.
+/// A script that runs each of its arguments as a command.
 const RUN: &str = "local replies = {}
 for _, line in ipairs(ARGV) do
     local words = {}
@@ -176,7 +178,7 @@ end
 return replies";
 
 #[test]
-fn scripts_and_functions_set_them_too() {
+fn scripts_and_functions_can_set_policies() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
@@ -187,9 +189,9 @@ fn scripts_and_functions_set_them_too() {
         let _: Value = cmd("EVAL").arg(RUN).arg(0).arg(left).query(&mut c).unwrap();
         if has_subcommands(primary) {
             // EVAL_RO and functions came with 7.0.
-            let mut look = cmd("EVAL_RO");
+            let mut get = cmd("EVAL_RO");
             let shown: Vec<Vec<String>> =
-                look.arg(RUN).arg(0).arg("RL.POLICY GET left").query(&mut c).unwrap();
+                get.arg(RUN).arg(0).arg("RL.POLICY GET left").query(&mut c).unwrap();
             assert_eq!(shown, [["log:5/1h"]]);
             let set = cmd("EVAL_RO").arg(RUN).arg(0).arg(left).query::<Value>(&mut c);
             assert!(set.unwrap_err().to_string().contains("rite"), "a write");
@@ -211,11 +213,11 @@ fn scripts_and_functions_set_them_too() {
 }
 
 #[test]
-fn a_caller_may_not_name_one_where_rules_are_of_another_kind() {
+fn throttle_and_internal_commands_take_no_policy_names() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
-        // The parameters of redis-cell are numbers; an effect is in the rules' own words.
+        // RL.THROTTLE takes numbers, and effects have the texts of rules.
         assert!(refusal(&mut c, "RL.THROTTLE k @free 1 1").contains("@free"));
         let apply = command("RL.APPLY k 1:0:admit:1 @free");
         let reply = c.req_command(&apply);

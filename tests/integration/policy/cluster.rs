@@ -2,7 +2,7 @@
 
 use redis::{RedisResult, Value, cmd};
 
-use crate::support::client::{self, ask, refusal};
+use crate::support::client::{ask, attempt, refusal};
 use crate::support::policies::{known, known_by_replica, policies};
 use crate::support::server::{
     Builder,
@@ -10,29 +10,31 @@ use crate::support::server::{
     eventually,
 };
 
-/// Says something to each master, as an operator would.
-fn say_to_masters(cluster: &Cluster, words: &[&str]) {
+/// Sends a command to each master with redis-cli.
+fn call_on_masters(cluster: &Cluster, words: &[&str]) {
     let entry = cluster.address(&cluster.masters()[1]);
     cluster.redis_cli(&[&["call", &entry], words, &["--cluster-only-masters"]].concat());
 }
 
 #[test]
-fn an_operator_sets_them_on_all_masters_at_once() {
+fn redis_cli_sets_policies_on_all_masters() {
     cluster::on_all(|cluster| {
-        say_to_masters(cluster, &["RL.POLICY", "SET", "free", "20/m", "5/h"]);
-        say_to_masters(cluster, &["RL.POLICY", "SET", "old", "5/h"]);
-        say_to_masters(cluster, &["RL.POLICY", "DEL", "old"]);
+        call_on_masters(cluster, &["RL.POLICY", "SET", "free", "20/m", "5/h"]);
+        call_on_masters(cluster, &["RL.POLICY", "SET", "old", "5/h"]);
+        call_on_masters(cluster, &["RL.POLICY", "DEL", "old"]);
         let expected = policies(&["free log:20/1m log:5/1h"]);
         for master in cluster.masters() {
             assert_eq!(known(&mut cluster.connect(&master)), expected);
             let replica = cluster.replica_of(&master);
             let mut r = cluster.connect(&replica);
             let () = ask(&mut r, "READONLY");
-            eventually("the replica to know it", || command_succeeds(&mut r, "RL.EXPLAIN @free"));
+            eventually("the policy to reach the replica", || {
+                attempt(&mut r, "RL.EXPLAIN @free").is_ok()
+            });
             assert!(refusal(&mut r, "RL.POLICY SET free 1/h").contains("read only replica"));
         }
 
-        // Whichever master has the key, it knows the name; each key has its own count.
+        // Every master has the policy; each key counts by itself.
         let mut c = cluster.client().get_connection().unwrap();
         for n in 0..50 {
             let reply: [i64; 5] =
@@ -43,7 +45,7 @@ fn an_operator_sets_them_on_all_masters_at_once() {
         several.arg(2).arg(&["{user:1}:a", "{user:1}:b"]).arg("@free");
         assert_eq!(several.query::<[i64; 5]>(&mut c).unwrap()[..3], [0, 5, 4]);
 
-        // A key that moves is known under the policy of where it goes.
+        // A key that moves keeps its count under the policy of its new master.
         let [from, to, ..] = &cluster.masters()[..] else { panic!("three masters") };
         let slots = from.slots[..100].to_vec();
         let [key]: [String; 1] = cluster.keys_in(&slots, 1).try_into().expect("a key");
@@ -52,22 +54,17 @@ fn an_operator_sets_them_on_all_masters_at_once() {
         let moved: [i64; 5] = cmd("RL.CHECK").arg(&key).arg("@free").query(&mut c).unwrap();
         assert_eq!(moved[..3], [0, 5, 3]);
 
-        // And a replica that takes over has what its master had.
-        let heir = cluster.replica_of(to);
-        cluster.fail_over_to(&heir);
-        let mut h = cluster.connect(&heir);
-        assert_eq!(known(&mut h), expected);
-        let () = ask(&mut h, "RL.POLICY SET free 9/h");
+        // A replica that takes over has the policies of its master.
+        let successor = cluster.replica_of(to);
+        cluster.fail_over_to(&successor);
+        let mut s = cluster.connect(&successor);
+        assert_eq!(known(&mut s), expected);
+        let () = ask(&mut s, "RL.POLICY SET free 9/h");
     });
 }
 
-fn command_succeeds(c: &mut redis::Connection, line: &str) -> bool {
-    let reply: RedisResult<Value> = client::command(line).query(c);
-    reply.is_ok()
-}
-
 #[test]
-fn without_it_on_one_master_only_keys_there_are_refused() {
+fn checks_fail_only_on_masters_without_the_policy() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let () = ask(&mut cluster.connect(&masters[0]), "RL.POLICY SET free 5/h");
@@ -83,12 +80,12 @@ fn without_it_on_one_master_only_keys_there_are_refused() {
     });
 }
 
-/// What a slot brings with it as commands is its keys.
+/// Valkey migrates a slot as a stream of commands, which must not have policies.
 #[test]
-fn a_slot_that_migrates_leaves_the_policies_of_its_new_master() {
+fn a_migrating_slot_does_not_change_the_policies_of_its_new_master() {
     cluster::on_all(|cluster| {
         if cluster.flavor().name != "valkey-9.1" {
-            return; // Valkey has it from 9.0 on.
+            return; // CLUSTER MIGRATESLOTS came with Valkey 9.0.
         }
         let [from, to, ..] = &cluster.masters()[..] else { panic!("three masters") };
         let slot = from.slots[0];
@@ -97,20 +94,20 @@ fn a_slot_that_migrates_leaves_the_policies_of_its_new_master() {
         let () = ask(&mut f, "RL.POLICY SET free 5/h");
         let () = ask(&mut t, "RL.POLICY SET free 7/h");
         let _: Value = ask(&mut f, &format!("RL.CHECK {key} @free"));
-        // Saved before: an RDB file has its policies, a slot must not.
+        // An RDB file has policies; the migration after it must not send them.
         let () = ask(&mut f, "SAVE");
         let job = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id);
         let () = ask(&mut f, &job);
         eventually("the slot to move", || cluster.owns(to, &[slot]));
         assert_eq!(known(&mut t), policies(&["free log:7/1h"]));
         let moved: [i64; 5] = ask(&mut t, &format!("RL.PEEK {key} @free"));
-        assert_eq!(moved[2], 6, "of seven, one was consumed before it moved");
+        assert_eq!(moved[2], 6, "one of seven units was consumed before the move");
     });
 }
 
-/// A replica of a cluster counts as a master until it connects to its own, after it has loaded.
+/// A replica of a cluster counts as a master while it loads, until it connects to its master.
 #[test]
-fn a_replica_that_was_started_again_has_the_policies_of_its_master() {
+fn a_restarted_replica_has_the_policies_of_its_master() {
     let configured =
         |builder: Builder| builder.module_args(&["policies", "config", "policy", "free=20/m"]);
     cluster::on_all_with(configured, |cluster| {
@@ -118,7 +115,7 @@ fn a_replica_that_was_started_again_has_the_policies_of_its_master() {
         let replica = cluster.replica_of(&master);
         let changed = policies(&["free log:30/1m"]);
         let () = ask(&mut cluster.connect(&master), "RL.POLICY SET free 30/m");
-        eventually("the replica to know it", || {
+        eventually("the policy to reach the replica", || {
             known_by_replica(cluster.server(&replica)) == changed
         });
         let () = ask(&mut cluster.connect(&replica), "SAVE");

@@ -1,25 +1,23 @@
-//! Policies of a server's own file: beside those that were saved, as the setting `policies` says,
-//! and on its replicas.
-
-use std::fs;
+//! Policies in the arguments of `loadmodule`: with saved ones, under the setting `policies`, and on
+//! replicas.
 
 use redis::{Connection, Value, cmd};
 
-use crate::support::client::{ask, remaining};
-use crate::support::files::{self, crash, restart_from_aof, saved, with_aof};
+use crate::support::client::{ask, eventually_linked, remaining};
+use crate::support::files::{self, crash, eventually_saved, restart_from_aof, with_aof};
 use crate::support::policies::{Policies, known, known_by_replica, policies, set};
 use crate::support::server::{self, Builder, Server, eventually};
-use crate::support::workload::link;
+use crate::support::workload::link::{in_step, number, quiet, replica_of};
 
-const FILE: [&str; 4] = ["policy", "free=20/m", "policy", "pro=bucket:5/s,burst=9"];
-const OF_FILE: [&str; 2] = ["free log:20/1m", "pro bucket:5/1s,burst=9"];
+const ARGUMENTS: [&str; 4] = ["policy", "free=20/m", "policy", "pro=bucket:5/s,burst=9"];
+const CONFIGURED: [&str; 2] = ["free log:20/1m", "pro bucket:5/1s,burst=9"];
 
 fn configured(builder: Builder) -> Builder {
-    builder.module_args(&["policies", "config"]).module_args(&FILE)
+    builder.module_args(&["policies", "config"]).module_args(&ARGUMENTS)
 }
 
-/// What is in force after `free` was changed, `pro` deleted and `own` set live.
-fn change_live(c: &mut Connection) -> Policies {
+/// Changes `free`, deletes `pro` and sets `own`; returns the policies then in force.
+fn change_at_run_time(c: &mut Connection) -> Policies {
     set(c, &["free 30/m", "own 5/h"]);
     let _: i64 = ask(c, "RL.POLICY DEL pro");
     let changed = policies(&["free log:30/1m", "own log:5/1h"]);
@@ -28,16 +26,16 @@ fn change_live(c: &mut Connection) -> Policies {
 }
 
 fn with_own() -> Policies {
-    policies(&[OF_FILE[0], "own log:5/1h", OF_FILE[1]])
+    policies(&[CONFIGURED[0], "own log:5/1h", CONFIGURED[1]])
 }
 
 #[test]
-fn configured_policies_override_saved_ones_with_policies_config() {
+fn with_policies_config_configured_policies_override_saved_ones() {
     server::on_all_with(configured, |server| {
-        change_live(&mut server.connect());
+        change_at_run_time(&mut server.connect());
         server.restart();
         assert_eq!(known(&mut server.connect()), with_own(), "from the RDB file");
-        // Changed live they stay changed, as long as the server runs.
+        // A change at run time holds until the restart.
         let mut c = server.connect();
         set(&mut c, &["free 30/m"]);
         assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 29);
@@ -48,13 +46,13 @@ fn configured_policies_override_saved_ones_with_policies_config() {
         server::on_all_with(
             |builder| with_aof(configured(builder), preamble),
             |server| {
-                change_live(&mut server.connect());
+                change_at_run_time(&mut server.connect());
                 restart_from_aof(server);
                 assert_eq!(known(&mut server.connect()), with_own(), "from the AOF");
                 let mut c = server.connect();
-                change_live(&mut c);
+                change_at_run_time(&mut c);
                 let () = ask(&mut c, "BGREWRITEAOF");
-                saved(&mut c);
+                eventually_saved(&mut c);
                 restart_from_aof(server);
                 assert_eq!(known(&mut server.connect()), with_own(), "rewritten");
             },
@@ -63,34 +61,29 @@ fn configured_policies_override_saved_ones_with_policies_config() {
 }
 
 #[test]
-fn the_setting_in_the_servers_file_counts() {
+fn the_setting_also_works_as_a_line_of_the_file() {
     server::on_all_with(
         |builder| {
-            let builder = builder.module_args(&FILE);
+            let builder = builder.module_args(&ARGUMENTS);
             match builder.flavor().is_7_or_later() {
                 true => builder.config("ratelimit.policies", "config"),
                 false => builder.module_args(&["policies", "config"]),
             }
         },
         |server| {
-            change_live(&mut server.connect());
+            change_at_run_time(&mut server.connect());
             server.restart();
             assert_eq!(known(&mut server.connect()), with_own());
         },
     );
 }
 
-fn linked(replica: &Server) -> bool {
-    let told: String = ask(&mut replica.connect(), "INFO replication");
-    told.contains("master_link_status:up")
-}
-
-fn knows(replica: &Server, expected: &Policies) {
-    eventually("the replica to know them", || known_by_replica(replica) == *expected);
+fn eventually_known(replica: &Server, expected: &Policies) {
+    eventually("the policies to reach the replica", || known_by_replica(replica) == *expected);
 }
 
 #[test]
-fn a_replica_has_the_policies_of_its_primary_whatever_its_own_file_says() {
+fn a_replica_has_the_policies_of_its_primary_and_not_its_configured_ones() {
     server::on_all_with(configured, |primary| {
         let mut replica = primary
             .flavor()
@@ -98,12 +91,12 @@ fn a_replica_has_the_policies_of_its_primary_whatever_its_own_file_says() {
             .module_args(&["policies", "config", "policy", "free=1/h", "policy", "other=1/h"])
             .replica_of(primary)
             .start();
-        let expected = policies(&OF_FILE);
-        eventually("the link", || linked(&replica));
-        knows(&replica, &expected);
-        // Started again, it may go on without a full synchronization.
+        let expected = policies(&CONFIGURED);
+        eventually_linked(&replica);
+        eventually_known(&replica, &expected);
+        // After a restart it may continue without a full synchronization.
         replica.restart();
-        eventually("the link", || linked(&replica));
+        eventually_linked(&replica);
         let known = known_by_replica(&replica);
         assert_eq!(known["free"], expected["free"], "{known:?}");
         let mut r = replica.connect();
@@ -112,37 +105,27 @@ fn a_replica_has_the_policies_of_its_primary_whatever_its_own_file_says() {
     });
 }
 
-/// Starts the server again with its file changed, and all that it holds.
-fn restart_with(server: &mut Server, edit: impl Fn(&str) -> Option<String>) {
-    server.stop();
-    let file = server.dir().join("server.conf");
-    let text = fs::read_to_string(&file).expect("the file");
-    let lines: Vec<_> = text.lines().filter_map(edit).collect();
-    fs::write(&file, lines.join("\n")).expect("the file is written");
-    server.resume();
-}
-
 #[test]
-fn replicas_are_told_of_policies_that_their_primary_brought_with_it() {
+fn replicas_get_the_policies_that_their_primary_starts_with() {
     server::on_all_with(
-        |builder| link::quiet(builder).module_args(&FILE),
+        |builder| quiet(builder).module_args(&ARGUMENTS),
         |primary| {
-            let replica = link::replica_of(primary);
-            link::in_step(primary, &replica);
-            restart_with(primary, |line| {
-                let is_load = line.starts_with("loadmodule ");
-                let added = if is_load { " policy late=7/h" } else { "" };
-                Some(format!("{line}{added}"))
+            let replica = replica_of(primary);
+            in_step(primary, &replica);
+            primary.edit_config(|lines| {
+                let load = lines.iter_mut().find(|line| line.starts_with("loadmodule "));
+                load.expect("a line for the module").push_str(" policy late=7/h");
             });
-            eventually("the link", || linked(&replica));
-            let expected = policies(&[OF_FILE[0], "late log:7/1h", OF_FILE[1]]);
-            knows(&replica, &expected);
+            primary.restart();
+            eventually_linked(&replica);
+            let expected = policies(&[CONFIGURED[0], "late log:7/1h", CONFIGURED[1]]);
+            eventually_known(&replica, &expected);
             if primary.flavor().is_7_or_later() {
-                // 6.2 has no other way than all of it.
-                let full = link::number(&mut primary.connect(), "sync_full");
-                assert_eq!(full, 0, "the replica was sent all again");
+                // 6.2 always sends a snapshot.
+                let full = number(&mut primary.connect(), "stats", "sync_full");
+                assert_eq!(full, 0, "the replica got a snapshot");
             }
-            // It keeps them when it takes over.
+            // The replica keeps the policies when it is promoted.
             primary.kill9();
             let mut r = replica.connect();
             let () = ask(&mut r, "REPLICAOF NO ONE");
@@ -152,41 +135,30 @@ fn replicas_are_told_of_policies_that_their_primary_brought_with_it() {
 }
 
 #[test]
-fn replicas_are_told_of_policies_that_come_with_module_load() {
-    let allowing = |builder: Builder| match builder.flavor().is_7_or_later() {
-        true => builder.config("enable-module-command", "yes"),
-        false => builder, // 6.2 always allows it.
-    };
-    server::on_all_with(allowing, |primary| {
-        let mut path = String::new();
-        let text = fs::read_to_string(primary.dir().join("server.conf")).expect("the file");
-        for line in text.lines().filter(|line| line.starts_with("loadmodule ")) {
-            path = line.split('"').nth(1).expect("a path in quotes").to_string();
-        }
-        primary.kill9();
-        let without: Vec<_> = text.lines().filter(|line| !line.contains("loadmodule")).collect();
-        fs::write(primary.dir().join("server.conf"), without.join("\n")).expect("it is written");
-        primary.resume();
+fn replicas_get_the_policies_of_module_load() {
+    server::on_all_with(Builder::allow_module_command, |primary| {
+        let path = primary.remove_module();
+        crash(primary);
         let replica = primary.flavor().builder().replica_of(primary).start();
-        eventually("the link", || linked(&replica));
+        eventually_linked(&replica);
         let mut load = cmd("MODULE");
-        load.arg("LOAD").arg(path).arg(&FILE);
+        load.arg("LOAD").arg(path).arg(&ARGUMENTS);
         let () = load.query(&mut primary.connect()).expect("it is loaded");
-        knows(&replica, &policies(&OF_FILE));
+        eventually_known(&replica, &policies(&CONFIGURED));
     });
 }
 
-/// All commands of the AOF that a server rewrote, in capital letters, or those of an RDB file.
+/// Rewrites the AOF, and returns it in upper case.
 fn rewritten(server: &Server) -> String {
     let () = ask(&mut server.connect(), "BGREWRITEAOF");
-    saved(&mut server.connect());
+    eventually_saved(&mut server.connect());
     files::aof(server)
 }
 
 #[test]
-fn a_rewritten_aof_has_the_policies_before_the_first_limiter() {
+fn a_rewritten_aof_has_policies_before_values() {
     server::on_all_with(
-        // With the AOF off nothing can be appended to what the child wrote.
+        // While the AOF is off, nothing is appended to what the child writes.
         |builder| builder.config("aof-use-rdb-preamble", "no"),
         |server| {
             let mut c = server.connect();
@@ -195,13 +167,11 @@ fn a_rewritten_aof_has_the_policies_before_the_first_limiter() {
                 let _: Value = ask(&mut c, &format!("RL.CHECK k{key} COST 2 @free"));
             }
             let written = rewritten(server);
-            let place =
+            let position =
                 |word: &str| written.find(word).unwrap_or_else(|| panic!("{word}: {written}"));
-            assert!(place("RL.POLICY") < place("RL.LOAD"), "{written}");
-            assert_eq!(written.matches("RL.POLICY").count(), 2, "each once");
-            let file = server.dir().join("server.conf");
-            let text = fs::read_to_string(&file).expect("the file");
-            fs::write(&file, format!("{text}\nappendonly yes\n")).expect("the file is written");
+            assert!(position("RL.POLICY") < position("RL.LOAD"), "{written}");
+            assert_eq!(written.matches("RL.POLICY").count(), 2, "a policy is written twice");
+            server.edit_config(|lines| lines.push("appendonly yes".to_string()));
             crash(server);
             let mut c = server.connect();
             let expected = policies(&["free log:20/1m log:800/1d", "pro bucket:5/1s,burst=9"]);
@@ -212,7 +182,7 @@ fn a_rewritten_aof_has_the_policies_before_the_first_limiter() {
 }
 
 #[test]
-fn a_server_that_ends_in_a_pause_after_a_rewrite_has_its_policies() {
+fn policies_survive_a_crash_after_a_rewrite_while_clients_are_paused() {
     server::on_all_with(
         |builder| with_aof(builder, false).config("appendfsync", "always"),
         |server| {

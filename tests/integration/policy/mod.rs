@@ -1,4 +1,4 @@
-//! Rules under a name: who may set them, where they are kept, how they reach replicas.
+//! Policies: who may set them, where they are saved, how they reach replicas.
 
 mod acl;
 mod cluster;

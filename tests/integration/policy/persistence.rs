@@ -1,8 +1,7 @@
-//! Policies survive: in the RDB file, in both forms of the AOF, and in the server's own file, in
-//! this order of precedence.
+//! Policies survive restarts and crashes in the RDB file and in both forms of the AOF, and override
+//! those in the arguments of `loadmodule`.
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redis::{Connection, Value, pipe};
 
@@ -10,14 +9,14 @@ use crate::support::client::{
     ask, calls, digest, info, refusal, remaining, replica_of, replicated,
 };
 use crate::support::files::{
-    aof, crash, has_preamble, restart_from_aof, save_slowly, saved, with_aof,
+    aof, crash, eventually_saved, has_preamble, restart_from_aof, save_slowly, with_aof,
 };
 use crate::support::policies::{Policies, known, known_by_replica, policies, set};
 use crate::support::server::{self, Builder, Server};
 
 const BOTH_FORMS: [bool; 2] = [true, false];
 
-/// Policies of each kind of rule, keys under them, and others that were changed or deleted.
+/// Sets policies with every kind of rule, checks under them, and changes and deletes others.
 fn fill(c: &mut Connection) -> Policies {
     let lines = [
         "free log:20/1m log:800/1d",
@@ -42,7 +41,7 @@ fn fill(c: &mut Connection) -> Policies {
     expected
 }
 
-/// Checks that a server has what it had: policies, keys, and keys under policies.
+/// Checks that a server has these policies, and the key of [`fill`] with its counts.
 fn assert_kept(server: &Server, expected: &Policies, when: &str) {
     let mut c = server.connect();
     assert_eq!(known(&mut c), *expected, "{when}");
@@ -51,7 +50,7 @@ fn assert_kept(server: &Server, expected: &Policies, when: &str) {
 }
 
 #[test]
-fn they_are_saved_in_the_rdb_file() {
+fn policies_survive_in_the_rdb_file() {
     server::on_all(|server| {
         let expected = fill(&mut server.connect());
         server.restart();
@@ -64,8 +63,8 @@ fn they_are_saved_in_the_rdb_file() {
             let _: i64 = ask(c, "RL.POLICY DEL bucket");
         });
         crash(server);
-        assert_kept(server, &expected, "as of the moment when the save began");
-        // The last one deleted is gone for good too.
+        assert_kept(server, &expected, "as when the save began");
+        // A file without policies loads without policies.
         let mut c = server.connect();
         for name in expected.keys() {
             let _: i64 = ask(&mut c, &format!("RL.POLICY DEL {name}"));
@@ -76,24 +75,24 @@ fn they_are_saved_in_the_rdb_file() {
 }
 
 #[test]
-fn they_are_saved_in_the_aof() {
+fn policies_survive_in_the_aof() {
     for preamble in BOTH_FORMS {
         server::on_all_with(
             |builder| with_aof(builder, preamble),
             |server| {
                 let mut expected = fill(&mut server.connect());
                 restart_from_aof(server);
-                assert_kept(server, &expected, "as it came");
+                assert_kept(server, &expected, "from commands");
 
                 let mut c = server.connect();
                 let () = ask(&mut c, "BGREWRITEAOF");
-                saved(&mut c);
+                eventually_saved(&mut c);
                 assert_eq!(has_preamble(server), preamble);
                 restart_from_aof(server);
                 assert_kept(server, &expected, "rewritten");
                 let mut c = server.connect();
                 let () = ask(&mut c, "DEBUG LOADAOF");
-                assert_kept(server, &expected, "loaded while it runs");
+                assert_kept(server, &expected, "loaded at run time");
 
                 save_slowly(&mut c, "BGREWRITEAOF", |c| {
                     set(c, &["changed 1/d", "new 1/s", "newer 1/s", "passing 1/s"]);
@@ -105,26 +104,26 @@ fn they_are_saved_in_the_aof() {
                 let later = ["changed log:3/1d", "new log:1/1s", "newer log:1/1s"];
                 expected.extend(policies(&later));
                 restart_from_aof(server);
-                assert_kept(server, &expected, "rewritten while they changed");
+                assert_kept(server, &expected, "rewritten during changes");
             },
         );
     }
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_crash() {
+fn acknowledged_policies_survive_a_crash() {
     for preamble in BOTH_FORMS {
         server::on_all_with(
             |builder| with_aof(builder, preamble).config("appendfsync", "always"),
             |server| {
                 let expected = fill(&mut server.connect());
                 crash(server);
-                assert_kept(server, &expected, "as it came");
+                assert_kept(server, &expected, "from commands");
                 let mut c = server.connect();
                 save_slowly(&mut c, "BGREWRITEAOF", |_| {});
                 crash(server);
                 assert_kept(server, &expected, "after a rewrite");
-                // A crash in the middle of a rewrite leaves the AOF as it was, and what came.
+                // A crash during a rewrite leaves the old AOF and what was appended.
                 let mut c = server.connect();
                 let () = ask(&mut c, "CONFIG SET rdb-key-save-delay 1000000");
                 let () = ask(&mut c, "BGREWRITEAOF");
@@ -133,14 +132,14 @@ fn what_was_acknowledged_survives_a_crash() {
                 crash(server);
                 let mut with_new = expected.clone();
                 with_new.extend(policies(&["new log:1/1s"]));
-                assert_kept(server, &with_new, "in the middle of a rewrite");
+                assert_kept(server, &with_new, "during a rewrite");
             },
         );
     }
 }
 
 #[test]
-fn an_aof_begun_while_the_server_runs_has_those_from_before() {
+fn an_aof_begun_at_run_time_has_earlier_policies() {
     for preamble in BOTH_FORMS {
         let preamble_is = if preamble { "yes" } else { "no" };
         server::on_all_with(
@@ -156,7 +155,7 @@ fn an_aof_begun_while_the_server_runs_has_those_from_before() {
                 expected.extend(policies(&["new log:1/1s"]));
                 let () = ask(&mut c, "CONFIG REWRITE");
                 let _ = fs::remove_file(server.dir().join("dump.rdb"));
-                // Give the last write its way to the file.
+                // With fsync always, the reply comes after all earlier writes.
                 let () = ask(&mut c, "CONFIG SET appendfsync always");
                 set(&mut c, &["new 1/s"]);
                 crash(server);
@@ -166,9 +165,9 @@ fn an_aof_begun_while_the_server_runs_has_those_from_before() {
     }
 }
 
-/// In whatever way the rewrite begins, what is written for policies is no part of it.
+/// In whatever way a rewrite begins, it writes policies and propagates nothing.
 #[test]
-fn a_rewrite_tells_of_policies_and_nothing_else() {
+fn a_rewrite_propagates_no_command() {
     for preamble in BOTH_FORMS {
         server::on_all_with(
             |builder| with_aof(builder, preamble).config("appendfsync", "always"),
@@ -192,12 +191,12 @@ fn a_rewrite_tells_of_policies_and_nothing_else() {
                 ];
                 for rewrite in rewrites {
                     rewrite(&mut c);
-                    saved(&mut c);
+                    eventually_saved(&mut c);
                 }
                 replicated(&mut c);
                 let written = aof(primary);
                 assert!(!written.contains("BGREWRITEAOF"), "the rewrite is in the AOF");
-                assert!(!written.contains("CONFIG"), "a question is in the AOF");
+                assert!(!written.contains("CONFIG"), "a CONFIG command is in the AOF");
                 assert_eq!(calls(&mut r, "bgrewriteaof"), 0, "on the replica");
                 assert_eq!(calls(&mut r, "config"), 0, "on the replica");
                 assert_eq!(digest(&mut r), digest(&mut c));
@@ -210,7 +209,7 @@ fn a_rewrite_tells_of_policies_and_nothing_else() {
 }
 
 #[test]
-fn a_rewrite_while_clients_are_paused_does_no_harm() {
+fn policies_survive_a_rewrite_while_clients_are_paused() {
     server::on_all_with(
         |builder| with_aof(builder, false).config("appendfsync", "always"),
         |server| {
@@ -218,49 +217,49 @@ fn a_rewrite_while_clients_are_paused_does_no_harm() {
             let expected = fill(&mut c);
             let () = ask(&mut c, "CLIENT PAUSE 20000 WRITE");
             let () = ask(&mut c, "BGREWRITEAOF");
-            saved(&mut c);
+            eventually_saved(&mut c);
             let () = ask(&mut c, "CLIENT UNPAUSE");
-            // What is yet to be written is, within the next moments.
+            // The server soon writes what it held back during the pause.
             server::eventually("the policies in the AOF", || aof(server).contains("BUCKET:5/1M"));
             crash(server);
-            assert_kept(server, &expected, "rewritten in a pause");
+            assert_kept(server, &expected, "rewritten during a pause");
         },
     );
 }
 
-const CONFIGURED: [&str; 4] = ["policy", "free=20/m;800/d", "policy", "pro=bucket:5/s,burst=9"];
+const ARGUMENTS: [&str; 4] = ["policy", "free=20/m;800/d", "policy", "pro=bucket:5/s,burst=9"];
 
 fn configured(builder: Builder) -> Builder {
-    builder.module_args(&CONFIGURED)
+    builder.module_args(&ARGUMENTS)
 }
 
-const AS_CONFIGURED: [&str; 2] = ["free log:20/1m log:800/1d", "pro bucket:5/1s,burst=9"];
+const CONFIGURED: [&str; 2] = ["free log:20/1m log:800/1d", "pro bucket:5/1s,burst=9"];
 
 #[test]
-fn a_server_starts_with_those_of_its_file_which_what_was_saved_replaces() {
+fn saved_policies_override_configured_ones() {
     server::on_all_with(configured, |server| {
         let mut c = server.connect();
-        assert_eq!(known(&mut c), policies(&AS_CONFIGURED));
+        assert_eq!(known(&mut c), policies(&CONFIGURED));
         assert_eq!(remaining(&mut c, "RL.CHECK k @free"), 19);
         set(&mut c, &["free 30/m", "own 5/h"]);
         let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
         assert!(refusal(&mut c, "RL.PEEK k @pro").contains("unknown policy"));
-        // Not saved: all as in the file.
+        // Nothing was saved, so that the configured policies are back.
         crash(server);
-        assert_eq!(known(&mut server.connect()), policies(&AS_CONFIGURED));
+        assert_eq!(known(&mut server.connect()), policies(&CONFIGURED));
 
         let mut c = server.connect();
         set(&mut c, &["free 30/m", "own 5/h"]);
         let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
         server.restart();
-        // Saved are those that there are: what was deleted comes back.
-        let expected = policies(&["free log:30/1m", "own log:5/1h", AS_CONFIGURED[1]]);
+        // A deleted policy is not in the RDB file, so that the configured one is back.
+        let expected = policies(&["free log:30/1m", "own log:5/1h", CONFIGURED[1]]);
         assert_eq!(known(&mut server.connect()), expected);
     });
 }
 
 #[test]
-fn an_aof_replaces_and_deletes_those_of_the_file_until_it_is_rewritten() {
+fn an_aof_replaces_and_deletes_configured_policies_until_its_rewrite() {
     for preamble in BOTH_FORMS {
         server::on_all_with(
             |builder| configured(with_aof(builder, preamble)),
@@ -272,9 +271,9 @@ fn an_aof_replaces_and_deletes_those_of_the_file_until_it_is_rewritten() {
                 let mut c = server.connect();
                 assert_eq!(known(&mut c), policies(&["free log:30/1m"]));
                 let () = ask(&mut c, "BGREWRITEAOF");
-                saved(&mut c);
+                eventually_saved(&mut c);
                 restart_from_aof(server);
-                let expected = policies(&["free log:30/1m", AS_CONFIGURED[1]]);
+                let expected = policies(&["free log:30/1m", CONFIGURED[1]]);
                 assert_eq!(known(&mut server.connect()), expected);
             },
         );
@@ -282,11 +281,11 @@ fn an_aof_replaces_and_deletes_those_of_the_file_until_it_is_rewritten() {
 }
 
 #[test]
-fn a_rewrite_of_the_servers_file_keeps_them() {
+fn config_rewrite_keeps_configured_policies() {
     server::on_all_with(configured, |server| {
         for round in 0..3 {
             let mut c = server.connect();
-            assert_eq!(known(&mut c), policies(&AS_CONFIGURED), "round {round}");
+            assert_eq!(known(&mut c), policies(&CONFIGURED), "round {round}");
             set(&mut c, &["live 5/h", "free 1/s"]);
             let () = ask(&mut c, "CONFIG REWRITE");
             crash(server);
@@ -295,7 +294,7 @@ fn a_rewrite_of_the_servers_file_keeps_them() {
 }
 
 #[test]
-fn the_line_of_the_guide_is_one_a_server_starts_with() {
+fn a_server_starts_with_the_line_of_the_guide() {
     let guide = include_str!("../../../docs/policies.md");
     let line = guide.lines().find_map(|line| line.strip_prefix("loadmodule ")).expect("a line");
     let args: Vec<&str> = line.split(' ').skip(1).collect();
@@ -303,13 +302,13 @@ fn the_line_of_the_guide_is_one_a_server_starts_with() {
         |builder| builder.module_args(&args),
         |server| {
             let pro = "pro log:200/1m bucket:10/1s,burst=50,name=peak";
-            assert_eq!(known(&mut server.connect()), policies(&[AS_CONFIGURED[0], pro]));
+            assert_eq!(known(&mut server.connect()), policies(&[CONFIGURED[0], pro]));
         },
     );
 }
 
 #[test]
-fn a_server_does_not_start_with_a_policy_that_is_none() {
+fn a_wrong_policy_keeps_the_server_from_starting() {
     for (args, says) in [
         (&["policy", "free=20/x"][..], "argument 'policy free=20/x': rule '20/x'"),
         (&["policy", "free"], "argument 'policy free': unexpected ''"),
@@ -320,9 +319,7 @@ fn a_server_does_not_start_with_a_policy_that_is_none() {
         (&["policy"], "'policy'"),
     ] {
         for flavor in server::all() {
-            let start = || flavor.builder().module_args(args).start();
-            let panic = catch_unwind(AssertUnwindSafe(start)).err().expect("it must not start");
-            let log = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            let log = flavor.builder().module_args(args).refusal();
             assert!(log.contains(says), "{} {args:?}: {log}", flavor.name);
         }
     }

@@ -1,64 +1,36 @@
-//! Policies in an RDB file, beside its keys: who can load it, and what happens if it is damaged.
+//! Policies in an RDB file: which servers load it, and what happens if it is damaged.
 //!
 //! ```text
 //! | 247 | module and encoding version | 2: when | 1: before the keys | 5: a string | length |
-//! | effects VERSION LF | name=rule[;rule ...] LF, a line a policy | 0: the end |
+//! | effects VERSION LF | name=rule[;rule ...] LF for each policy | 0: the end |
 //! ```
 
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use redis::Value;
-use tempfile::TempDir;
 
 use crate::support::client::{ask, refusal, remaining};
-use crate::support::dump::{assert_calm, length, unpacked};
+use crate::support::dump::{assert_calm, length, uncompressed};
+use crate::support::files::{folder_with, saved_rdb};
 use crate::support::policies::{Policies, known, policies, set};
 use crate::support::rdb_version::{in_file, of_file, takes};
 use crate::support::server::{self, Flavor, Server};
-use crate::support::settings::edit_config;
-
-/// The file that a server saves.
-fn saved(server: &Server) -> Vec<u8> {
-    let () = ask(&mut server.connect(), "SAVE");
-    fs::read(server.dir().join("dump.rdb")).expect("it is saved")
-}
-
-fn folder_with(rdb: &[u8]) -> TempDir {
-    let folder = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-    fs::write(folder.path().join("dump.rdb"), rdb).expect("the file is written");
-    folder
-}
-
-/// What the log says of a server that does not start; it must end by itself.
-fn refused(flavor: Flavor, folder: &Path) -> String {
-    let start = Instant::now();
-    let builder = unpacked(flavor.builder()).dir(folder);
-    let started = catch_unwind(AssertUnwindSafe(|| builder.start()));
-    let panic = started.err().expect("the server must not start");
-    assert!(start.elapsed() < Duration::from_secs(15), "the server did not end");
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
-}
 
 #[test]
-fn every_server_loads_what_another_saved() {
+fn every_server_loads_policies_that_another_saved() {
     let servers: Vec<Server> = server::all().into_iter().map(Flavor::start).collect();
-    let own: Vec<_> = servers.iter().map(saved).collect();
+    let own: Vec<_> = servers.iter().map(saved_rdb).collect();
     for writer in &servers {
         let mut c = writer.connect();
         set(&mut c, &["free 20/m 5/h", "pro bucket:5/s,burst=9"]);
         let _: Value = ask(&mut c, "RL.CHECK k COST 2 @free");
-        let file = saved(writer);
+        let file = saved_rdb(writer);
         for (reader, own) in servers.iter().zip(&own) {
             let pair = format!("{} -> {}", writer.flavor().name, reader.flavor().name);
-            // What it would not take for its version is given to it under its own.
+            // A server that refuses the version of the file gets the file with its own version.
             let file = match takes(reader.flavor(), of_file(own), of_file(&file)) {
                 true => file.clone(),
                 false => in_file(&file, own),
             };
-            let folder = folder_with(&file);
+            let folder = folder_with("dump.rdb", &file);
             let loaded = reader.flavor().builder().dir(folder.path()).start();
             let mut c = loaded.connect();
             let expected = policies(&["free log:20/1m log:5/1h", "pro bucket:5/1s,burst=9"]);
@@ -68,35 +40,32 @@ fn every_server_loads_what_another_saved() {
     }
 }
 
-/// Whether nothing at all is saved where there are no policies: Redis from 7.2 and Valkey from 8 on
-/// can. The others note the module in every file.
-fn can_save_nothing(flavor: Flavor) -> bool {
+/// Whether a file without policies does not name the module: from Redis 7.2 and Valkey 8 on. Older
+/// servers name each module in every file.
+fn can_omit_the_module(flavor: Flavor) -> bool {
     flavor.version >= (7, 2)
 }
 
-/// Starts the server again without the module, with what it saved. Whether it did.
+/// Starts the server again from its RDB file without the module. Returns whether it started.
 fn starts_without_the_module(server: &mut Server) -> bool {
     let () = ask(&mut server.connect(), "SAVE");
-    let without = |lines: Vec<String>| {
-        lines.into_iter().filter(|line| !line.starts_with("loadmodule ")).collect()
-    };
-    let before = server.log().len();
-    let started = catch_unwind(AssertUnwindSafe(|| edit_config(server, without))).is_ok();
-    if !started {
-        let log = server.log().split_off(before);
-        assert!(log.contains("ratelimit"), "the log says whose data it is: {log}");
+    server.remove_module();
+    server.kill9();
+    let started = server.try_resume();
+    if let Err(log) = &started {
+        assert!(log.contains("ratelimit"), "the log does not name the module: {log}");
     }
-    started
+    started.is_ok()
 }
 
 #[test]
-fn a_file_without_policies_and_limiters_needs_no_module() {
+fn a_file_without_policies_and_values_loads_without_the_module() {
     for flavor in server::all() {
         for policy in ["", "free 20/m"] {
             let mut server = flavor.start();
             let mut c = server.connect();
             let () = ask(&mut c, "SET plain text");
-            // Nothing is left of what was and is no more.
+            // Deleted policies and keys must leave nothing.
             set(&mut c, &["old 5/h"]);
             let _: Value = ask(&mut c, "RL.CHECK k @old");
             let _: Value = ask(&mut c, "RL.RESET k");
@@ -104,7 +73,7 @@ fn a_file_without_policies_and_limiters_needs_no_module() {
             if !policy.is_empty() {
                 set(&mut c, &[policy]);
             }
-            let expected = policy.is_empty() && can_save_nothing(flavor);
+            let expected = policy.is_empty() && can_omit_the_module(flavor);
             let name = flavor.name;
             assert_eq!(starts_without_the_module(&mut server), expected, "{name} «{policy}»");
             if expected {
@@ -118,7 +87,7 @@ fn a_file_without_policies_and_limiters_needs_no_module() {
 
 const PAYLOAD: &[u8] = b"effects 2\nfree=log:20/1m\n";
 
-/// The field of an RDB file that holds this payload: where it begins and ends.
+/// Where [`PAYLOAD`] begins and ends in an RDB file.
 fn field(rdb: &[u8]) -> (usize, usize) {
     let at = rdb.windows(PAYLOAD.len()).position(|bytes| bytes == PAYLOAD).expect("it is saved");
     let key = rdb.windows(4).position(|bytes| bytes == b"aKey").expect("a key");
@@ -126,21 +95,21 @@ fn field(rdb: &[u8]) -> (usize, usize) {
     (at, at + PAYLOAD.len())
 }
 
-/// An RDB file with a policy and a key, and where the policies' field begins and ends.
+/// An RDB file with a policy and a key, and where [`PAYLOAD`] begins and ends in it.
 fn saved_with_a_policy(server: &mut Server) -> (Vec<u8>, usize, usize) {
     let mut c = server.connect();
     set(&mut c, &["free 20/m"]);
     let () = ask(&mut c, "SET aKey text");
-    let rdb = saved(server);
+    let rdb = saved_rdb(server);
     let (start, end) = field(&rdb);
     (rdb, start, end)
 }
 
 #[test]
-fn what_is_damaged_keeps_the_server_from_starting() {
-    server::on_all_with(unpacked, |server| {
+fn damaged_policies_keep_the_server_from_starting() {
+    server::on_all_with(uncompressed, |server| {
         let (rdb, start, end) = saved_with_a_policy(server);
-        let (head, tail) = (&rdb[..start - 1], &rdb[end..]); // one byte is the length
+        let (head, tail) = (&rdb[..start - 1], &rdb[end..]); // without the length, one byte
         let with_string = |string: &[u8]| [head, string, tail].concat();
         let with =
             |payload: &[u8]| with_string(&[&length(payload.len() as u64)[..], payload].concat());
@@ -150,12 +119,12 @@ fn what_is_damaged_keeps_the_server_from_starting() {
             (b"", &[]),
             (b"effects 2\n", &[]),
             (b"effects 99\nfree=20/m\n", &["free log:20/1m"]),
-            // As it was saved before the version was.
+            // A file from before versions were saved.
             (b"free=20/m\n", &["free log:20/1m"]),
             (b"free=20/m;5/h\nb=bucket:5/s\n", &["b bucket:5/1s", "free log:20/1m log:5/1h"]),
         ] {
-            let folder = folder_with(&with(payload));
-            let loaded = unpacked(server.flavor().builder()).dir(folder.path()).start();
+            let folder = folder_with("dump.rdb", &with(payload));
+            let loaded = uncompressed(server.flavor().builder()).dir(folder.path()).start();
             assert_eq!(known(&mut loaded.connect()), policies(expected));
         }
 
@@ -182,8 +151,8 @@ fn what_is_damaged_keeps_the_server_from_starting() {
         ]
         .map(|(payload, why)| (with(payload), why))
         .into();
-        for lie in [length(1 << 40), length(u64::MAX)] {
-            damaged.push((with_string(&lie), "the policies end too early"));
+        for forged in [length(1 << 40), length(u64::MAX)] {
+            damaged.push((with_string(&forged), "the policies end too early"));
         }
         damaged.push((with_string(&[0xff]), "Unknown RDB string encoding"));
         // The encoding version, in the last byte of the module's id.
@@ -192,45 +161,47 @@ fn what_is_damaged_keeps_the_server_from_starting() {
         damaged.push((other_version, "encoding 3 of policies, expected 1"));
 
         for (rdb, why) in damaged {
-            let log = refused(server.flavor(), folder_with(&rdb).path());
+            let folder = folder_with("dump.rdb", &rdb);
+            let log = uncompressed(server.flavor().builder()).dir(folder.path()).refusal();
             for part in ["ratelimit", why] {
                 assert!(log.contains(part), "«{log}» does not say «{part}»");
             }
-            assert!(log.len() < 20_000, "nor more than that");
+            assert!(log.len() < 20_000, "the log is too long");
             assert_calm(&log);
         }
     });
 }
 
 #[test]
-fn rules_that_stand_in_each_others_way_are_damage_too() {
-    server::on_all_with(unpacked, |server| {
+fn policies_with_rules_of_one_identity_keep_the_server_from_starting() {
+    server::on_all_with(uncompressed, |server| {
         let (rdb, start, end) = saved_with_a_policy(server);
         let payload = b"free=5/h;6/h\n";
         let rdb = [&rdb[..start - 1], &[payload.len() as u8], payload, &rdb[end..]].concat();
-        let log = refused(server.flavor(), folder_with(&rdb).path());
+        let folder = folder_with("dump.rdb", &rdb);
+        let log = uncompressed(server.flavor().builder()).dir(folder.path()).refusal();
         assert!(log.contains("same identity"), "{log}");
     });
 }
 
-/// An RDB file as the first version saved it (by Redis 6.2, whose files all can load), and what was
-/// in it: `name rule [rule ...]`. THESE FILES ARE NEVER EDITED, ONLY ADDED TO.
+/// RDB files that older modules saved on Redis 6.2, whose files every server loads, and the policies
+/// in them: `name rule [rule ...]`. THESE FILES ARE NEVER EDITED, ONLY ADDED TO.
 const GOLDEN: [(&[u8], &str); 1] = [(
     include_bytes!("../../fixtures/golden/policies-v1.rdb"),
     include_str!("../../fixtures/golden/policies-v1.expected"),
 )];
 
 #[test]
-fn files_of_every_version_stay_readable() {
+fn files_of_every_version_load() {
     for flavor in server::all() {
         for (rdb, expected) in GOLDEN {
-            let folder = folder_with(rdb);
+            let folder = folder_with("dump.rdb", rdb);
             let loaded = flavor.builder().dir(folder.path()).start();
             let expected: Policies = policies(&expected.lines().collect::<Vec<_>>());
             assert!(expected.len() >= 10);
             let mut c = loaded.connect();
             assert_eq!(known(&mut c), expected, "{}", flavor.name);
-            // Told as they were saved, and saved as they were told.
+            // Saved again, they load again.
             let () = ask(&mut c, "DEBUG RELOAD");
             assert_eq!(known(&mut c), expected, "{}", flavor.name);
         }

@@ -1,4 +1,4 @@
-//! Policies on replicas: they follow their primary's, and decide nothing there.
+//! Policies on replicas: a replica follows the policies of its primary, and effects name none.
 
 use redis::{Connection, Pipeline, Value, pipe};
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,13 +6,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::client::{
     self, ask, command, digest, exists, let_in, lock_out, refusal, remaining,
 };
-use crate::support::files::{aof, saved, with_aof};
+use crate::support::files::{aof, eventually_saved, with_aof};
 use crate::support::policies::{known, known_by_replica, policies, set};
 use crate::support::server::{self, Builder, Server, eventually};
 use crate::support::workload::link::{in_step, number, offset, quiet, replica_of};
 
-/// The commands that changed something since the server began its AOF.
-fn told(primary: &Server) -> Vec<Vec<String>> {
+/// The commands in the AOF.
+fn written(primary: &Server) -> Vec<Vec<String>> {
     let text = aof(primary);
     let mut lines = text.split("\r\n");
     let mut commands = Vec::new();
@@ -25,7 +25,7 @@ fn told(primary: &Server) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn what_was_done_by_name_is_told_in_the_rules_own_words() {
+fn effects_of_checks_by_policy_have_the_texts_of_rules() {
     server::on_all_with(
         |builder| with_aof(quiet(builder), false).config("appendfsync", "always"),
         |primary| {
@@ -33,7 +33,7 @@ fn what_was_done_by_name_is_told_in_the_rules_own_words() {
             let (mut p, mut r) = (primary.connect(), replica.connect());
             set(&mut p, &["free 20/m 800/d", "burst bucket:5/s,burst=9"]);
             in_step(primary, &replica);
-            // What a replica takes a name for is of no account.
+            // The replica has other policies of these names, which must not matter.
             let () = ask(&mut r, "CONFIG SET replica-read-only no");
             set(&mut r, &["free 1/ms"]);
             let _: i64 = ask(&mut r, "RL.POLICY DEL burst");
@@ -48,16 +48,16 @@ fn what_was_done_by_name_is_told_in_the_rules_own_words() {
                 ("RL.MCHECK 2 c d 9/d NEXT @free 4/h", &["9/D", "LOG:20/1M LOG:800/1D 4/H"]),
                 ("RL.REFUND a 1 @free", &["LOG:20/1M LOG:800/1D"]),
             ] {
-                let before = told(primary).len();
+                let before = written(primary).len();
                 let _: Value = ask(&mut p, line);
-                let told: Vec<_> = told(primary)
+                let effects: Vec<_> = written(primary)
                     .split_off(before)
                     .into_iter()
                     .filter(|words| words[0] == "RL.APPLY")
                     .map(|words| words.join(" "))
                     .collect();
-                assert_eq!(told.len(), rules.len(), "{line}: {told:?}");
-                for (effect, rules) in told.iter().zip(rules) {
+                assert_eq!(effects.len(), rules.len(), "{line}: {effects:?}");
+                for (effect, rules) in effects.iter().zip(rules) {
                     assert!(effect.ends_with(&format!(" {rules}")), "{line}: {effect}");
                 }
             }
@@ -68,7 +68,7 @@ fn what_was_done_by_name_is_told_in_the_rules_own_words() {
     );
 }
 
-/// Checks of all kinds, by names that are set, changed and deleted between them.
+/// Checks by policies that are set, changed and deleted between them.
 fn random_commands(random: &mut fastrand::Rng, count: usize) -> Pipeline {
     const RULES: [&str; 7] = [
         "5/h",
@@ -103,7 +103,7 @@ fn random_commands(random: &mut fastrand::Rng, count: usize) -> Pipeline {
 }
 
 #[test]
-fn replicas_hold_the_same_whatever_policies_did() {
+fn replicas_hold_what_their_primary_holds_after_checks_by_changing_policies() {
     server::on_all_with(quiet, |primary| {
         let middle = replica_of(primary);
         let last = replica_of(&middle);
@@ -113,7 +113,7 @@ fn replicas_hold_the_same_whatever_policies_did() {
         for round in 0..5 {
             let replies: Vec<Value> = random_commands(&mut random, 1_000).query(&mut p).unwrap();
             let failed = replies.iter().filter(|reply| matches!(reply, Value::ServerError(_)));
-            assert!(failed.count() < 700, "most of them do something");
+            assert!(failed.count() < 700, "most commands failed");
             for replica in [&middle, &last] {
                 in_step(primary, replica);
                 assert_eq!(digest(&mut replica.connect()), digest(&mut p), "round {round}");
@@ -125,14 +125,14 @@ fn replicas_hold_the_same_whatever_policies_did() {
     });
 }
 
-/// Has a server follow another, and waits until it has all that there is.
+/// Makes a server a replica of another, and waits until it is in step.
 fn follow(replica: &Server, primary: &Server) {
     let () = ask(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     in_step(primary, replica);
 }
 
-/// Whether the data of a full synchronisation has a channel of its own, by which the primary's
-/// child speaks to the replica. That came with Redis 8 and Valkey 8.
+/// Sets whether the primary's child sends a snapshot over a second connection, from Redis 8 and
+/// Valkey 8 on.
 fn with_channel(builder: Builder, yes_or_no: &str) -> Builder {
     match builder.flavor() {
         flavor if flavor.version < (8, 0) => builder,
@@ -144,7 +144,7 @@ fn with_channel(builder: Builder, yes_or_no: &str) -> Builder {
 }
 
 #[test]
-fn a_full_synchronisation_leaves_those_of_the_primary_and_no_others() {
+fn a_full_synchronization_replaces_all_policies() {
     const WAYS: [(&str, &str, &str); 4] = [
         ("no", "disabled", "no"),
         ("yes", "disabled", "no"),
@@ -161,7 +161,7 @@ fn a_full_synchronisation_leaves_those_of_the_primary_and_no_others() {
                 .config("repl-diskless-load", load)
                 .start();
             set(&mut replica.connect(), &["own 5/h"]);
-            // First from a primary that has none.
+            // First from a primary without policies.
             follow(&replica, primary);
             assert_eq!(known_by_replica(&replica), policies(&[]), "{diskless} {load}");
 
@@ -170,13 +170,13 @@ fn a_full_synchronisation_leaves_those_of_the_primary_and_no_others() {
             set(&mut r, &["own 5/h", "free 1/h"]);
             set(&mut p, &["free 7/h", "pro 9/h"]);
             let _: Value = ask(&mut p, "RL.CHECK k @free");
-            // The history of its own makes it come back for everything.
+            // Its own writes make it need a full synchronization.
             follow(&replica, primary);
-            assert_eq!(number(&mut p, "sync_full"), 2);
+            assert_eq!(number(&mut p, "stats", "sync_full"), 2);
             let expected = policies(&["free log:7/1h", "pro log:9/1h"]);
             assert_eq!(known_by_replica(&replica), expected, "{diskless} {load}");
             assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 6);
-            // And from then on they are set as on the primary.
+            // From then on it follows changes.
             set(&mut p, &["free 8/h"]);
             in_step(primary, &replica);
             assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 7);
@@ -184,7 +184,7 @@ fn a_full_synchronisation_leaves_those_of_the_primary_and_no_others() {
     }
 }
 
-/// Cuts a replica off, and keeps it away until this is done.
+/// Cuts the link to a replica while `meanwhile` runs.
 fn while_cut_off(replica: &Server, primary: &Server, meanwhile: impl FnOnce(&mut Connection)) {
     let mut p = primary.connect();
     replica.while_frozen(|| {
@@ -194,7 +194,7 @@ fn while_cut_off(replica: &Server, primary: &Server, meanwhile: impl FnOnce(&mut
 }
 
 #[test]
-fn a_partial_synchronisation_brings_what_was_missed() {
+fn a_partial_synchronization_brings_missed_changes() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         set(&mut primary.connect(), &["free 5/h", "old 5/h", "same 5/h"]);
@@ -206,14 +206,17 @@ fn a_partial_synchronisation_brings_what_was_missed() {
         });
         in_step(primary, &replica);
         let mut p = primary.connect();
-        assert_eq!((number(&mut p, "sync_full"), number(&mut p, "sync_partial_ok")), (1, 1));
+        assert_eq!(
+            (number(&mut p, "stats", "sync_full"), number(&mut p, "stats", "sync_partial_ok")),
+            (1, 1)
+        );
         assert_eq!(known_by_replica(&replica), known(&mut p));
         assert_eq!(remaining(&mut replica.connect(), "RL.PEEK k @free"), 5);
     });
 }
 
-/// A primary that sends its keys slowly, and a replica that loads them beside what it has: cut off
-/// for so long that it needs everything again, policies that changed meanwhile among it.
+/// Runs a test while a replica loads a snapshot slowly beside its old data. Its link was cut until it
+/// needed a snapshot; policies changed meanwhile.
 fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
     let configured = |builder: Builder| with_channel(quiet(builder), channel);
     server::on_all_with(
@@ -230,8 +233,8 @@ fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
             let _: Value = ask(&mut p, "RL.CHECK k @free");
             in_step(primary, &replica);
             if replica.flavor().is_7_or_later() {
-                // It looks up from loading at every key, and takes its time over each. 6.2 answers
-                // nobody meanwhile.
+                // The replica loads each key slowly, and serves clients after each. 6.2 answers no client
+                // while it loads.
                 let mut r = replica.connect();
                 let () = ask(&mut r, "CONFIG SET loading-process-events-interval-bytes 1024");
                 let () = ask(&mut r, "CONFIG SET key-load-delay 50000");
@@ -255,7 +258,7 @@ fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
 }
 
 #[test]
-fn those_loaded_beside_the_old_come_into_force_with_the_keys() {
+fn policies_of_a_snapshot_replace_the_old_ones_with_its_keys() {
     on_all_loading_beside("no", |primary, replica| {
         let mut r = replica.connect();
         if primary.flavor().is_7_or_later() {
@@ -268,7 +271,7 @@ fn those_loaded_beside_the_old_come_into_force_with_the_keys() {
         in_step(primary, replica);
         assert_eq!(known_by_replica(replica), policies(&["free log:9/1h", "new log:9/1h"]));
         assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 8);
-        assert_eq!(number(&mut primary.connect(), "sync_full"), 2);
+        assert_eq!(number(&mut primary.connect(), "stats", "sync_full"), 2);
     });
 }
 
@@ -276,20 +279,20 @@ fn has_stopped_loading(replica: &Server) -> bool {
     let info: String = command("INFO").query(&mut replica.connect()).unwrap_or_default();
     ["\nloading:0", "master_link_status:down", "master_sync_in_progress:0"]
         .iter()
-        .all(|told| info.contains(told))
+        .all(|field| info.contains(field))
         && !info.contains("async_loading:1")
 }
 
 #[test]
-fn those_of_a_load_that_failed_are_forgotten() {
+fn policies_of_a_failed_load_are_dropped() {
     on_all_loading_beside("no", |primary, replica| {
         primary.kill9();
         eventually("the load to fail", || has_stopped_loading(replica));
         let mut r = replica.connect();
-        assert!(!exists(&mut r, "filler0"), "all of it was loaded: {}", replica.log());
+        assert!(!exists(&mut r, "filler0"), "the load succeeded: {}", replica.log());
         assert_eq!(known_by_replica(replica), policies(&["free log:5/1h", "old log:5/1h"]));
         assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 4);
-        // The next time, all of it arrives.
+        // The next synchronization succeeds.
         primary.resume();
         let mut p = primary.connect();
         set(&mut p, &["free 7/h"]);
@@ -298,18 +301,18 @@ fn those_of_a_load_that_failed_are_forgotten() {
     });
 }
 
-/// By a channel of its own a load goes on without the primary, and breaks off with its child.
+/// Over a second connection a load continues without the primary, and fails with its child.
 #[test]
-fn those_of_a_load_whose_channel_broke_are_forgotten() {
+fn policies_of_a_load_whose_connection_broke_are_dropped() {
     on_all_loading_beside("yes", |primary, replica| {
         if primary.flavor().version < (8, 0) {
-            return; // no such channel
+            return; // It has no second connection.
         }
         let mut r = replica.connect();
-        lock_out(&mut r); // or it would begin anew at once
+        lock_out(&mut r); // otherwise it would begin again at once
         kill_child(primary);
         eventually("the load to fail", || has_stopped_loading(replica));
-        assert!(!exists(&mut r, "filler0"), "all of it was loaded: {}", replica.log());
+        assert!(!exists(&mut r, "filler0"), "the load succeeded: {}", replica.log());
         assert_eq!(known(&mut r), policies(&["free log:5/1h", "old log:5/1h"]));
         assert_eq!(remaining(&mut r, "RL.PEEK k @free"), 4);
 
@@ -321,7 +324,7 @@ fn those_of_a_load_whose_channel_broke_are_forgotten() {
     });
 }
 
-/// Ends the child that sends the keys.
+/// Kills the child that sends the snapshot.
 fn kill_child(primary: &Server) {
     let log = primary.log();
     let (_, last) = log.rsplit_once("Background RDB transfer started by pid ").expect("a child");
@@ -331,7 +334,7 @@ fn kill_child(primary: &Server) {
 }
 
 #[test]
-fn a_promoted_replica_has_them_and_hands_them_on() {
+fn a_promoted_replica_has_the_policies_and_replicates_them() {
     server::on_all_with(quiet, |primary| {
         let middle = replica_of(primary);
         let last = replica_of(&middle);
@@ -350,7 +353,7 @@ fn a_promoted_replica_has_them_and_hands_them_on() {
         in_step(&middle, &last);
         assert_eq!(known_by_replica(&last), policies(&["free log:9/1h"]));
         assert_eq!(digest(&mut last.connect()), digest(&mut m));
-        // The old primary comes back as a replica.
+        // The old primary returns as a replica.
         primary.resume();
         set(&mut primary.connect(), &["mine 1/s"]);
         follow(primary, &middle);
@@ -359,7 +362,7 @@ fn a_promoted_replica_has_them_and_hands_them_on() {
 }
 
 #[test]
-fn a_replicas_own_aof_holds_them_and_its_rewrite_moves_nothing() {
+fn the_aof_of_a_replica_has_policies_and_its_rewrite_propagates_nothing() {
     for preamble in [true, false] {
         server::on_all_with(quiet, |primary| {
             let mut p = primary.connect();
@@ -371,14 +374,14 @@ fn a_replicas_own_aof_holds_them_and_its_rewrite_moves_nothing() {
             in_step(primary, &middle);
             let last = replica_of(&middle);
             let mut m = middle.connect();
-            saved(&mut m); // it begins its AOF anew with what it was sent
+            eventually_saved(&mut m); // the replica rewrites its AOF after the snapshot
             set(&mut p, &["free 6/h"]);
             let _: i64 = ask(&mut p, "RL.POLICY DEL old");
             in_step(primary, &middle);
             let sent = offset(&mut m);
             let () = ask(&mut m, "BGREWRITEAOF");
-            saved(&mut m);
-            assert_eq!(offset(&mut m), sent, "nothing for replicas of its own");
+            eventually_saved(&mut m);
+            assert_eq!(offset(&mut m), sent, "the rewrite was replicated");
             in_step(primary, &last);
             assert_eq!(known_by_replica(&last), policies(&["free log:6/1h"]));
 
@@ -391,7 +394,7 @@ fn a_replicas_own_aof_holds_them_and_its_rewrite_moves_nothing() {
 }
 
 #[test]
-fn a_client_that_asks_wrongly_for_help_while_the_server_loads_gets_an_error() {
+fn wrong_arguments_of_policy_help_get_an_error_while_the_server_loads() {
     server::on_all(|primary| {
         if !primary.flavor().is_7_or_later() {
             return; // 6.2 has no subcommands, and refuses RL.POLICY while it loads.
@@ -409,7 +412,10 @@ fn a_client_that_asks_wrongly_for_help_while_the_server_loads_gets_an_error() {
         });
         let error = refusal(&mut r, "RL.POLICY HELP me");
         assert!(error.contains("wrong number of arguments"), "{error}");
-        assert!(ask::<String>(&mut r, "INFO persistence").contains("\nloading:1"), "too late");
+        assert!(
+            ask::<String>(&mut r, "INFO persistence").contains("\nloading:1"),
+            "loading ended too early"
+        );
         let () = ask(&mut r, "CONFIG SET key-load-delay 0");
         in_step(primary, &replica);
     });

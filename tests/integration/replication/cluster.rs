@@ -1,11 +1,9 @@
-//! A cluster whose slots move and whose masters step down, while clients ask.
+//! A cluster whose slots move and whose masters change while clients send checks; and redirections.
 //!
-//! Each scene has keys of its own: some spent, some half spent, some new. Clients ask for them
-//! while the cluster changes, and in the end for all that is left. Then each key must have let
-//! through its limit, unit for unit: one more, and consumption was forgotten; one less, and some
-//! was counted twice.
-//!
-//! And what a client sees of it: redirections, and what it must not say.
+//! Each scenario has new keys: some spent, some half spent, some unused. Clients check them while
+//! the cluster changes, and afterwards take all that is left. Then each key must have let through
+//! exactly its limit: one unit more, and the cluster forgot a check; one less, and it counted a check
+//! twice.
 
 use redis::{Connection, RedisResult, Value, cmd};
 
@@ -20,24 +18,24 @@ use crate::support::traffic::{Caller, RULES, Traffic, limits_on, under_traffic, 
 const MOVED: usize = 200;
 
 #[test]
-fn keys_let_their_limits_through_to_the_unit_while_slots_and_masters_change() {
+fn keys_let_exactly_their_limits_through_while_slots_and_masters_change() {
     cluster::on_all(|cluster| {
         resharding(cluster);
-        slots_half_way(cluster);
+        slots_on_both_nodes(cluster);
         atomic_slot_migration(cluster);
         manual_failover(cluster);
     });
 }
 
-/// Slots move key by key, with `MIGRATE`, as redis-cli does it.
+/// redis-cli moves slots key by key, with `MIGRATE`.
 fn resharding(cluster: &Cluster) {
     let (from, to, slots) = a_move(cluster, MOVED);
-    exact_while(cluster, &slots, |_| cluster.reshard(&from, &to, slots.len()));
+    assert_exact_while(cluster, &slots, |_| cluster.reshard(&from, &to, slots.len()));
     assert!(cluster.owns(&to, &slots), "no slot moved");
 }
 
-/// The same by hand, and slowly, with keys of the same slots on both sides for a while.
-fn slots_half_way(cluster: &Cluster) {
+/// Slots move slowly, so that both nodes have keys of a slot for a while.
+fn slots_on_both_nodes(cluster: &Cluster) {
     let (from, to, slots) = a_move(cluster, 10);
     let [mut source, mut target] = [&from, &to].map(|node| cluster.connect(node));
     let set_slots = |c: &mut Connection, to: &str| {
@@ -47,10 +45,10 @@ fn slots_half_way(cluster: &Cluster) {
     };
     let address = cluster.address(&to);
     let (host, port) = address.split_once(':').unwrap();
-    exact_while(cluster, &slots, |traffic| {
+    assert_exact_while(cluster, &slots, |traffic| {
         set_slots(&mut target, &format!("IMPORTING {}", from.id));
         set_slots(&mut source, &format!("MIGRATING {}", to.id));
-        traffic.flows(); // new keys go to the target, old ones are asked for at the source
+        traffic.flows(); // new keys are made on the target, old keys are still on the source
         for part in [2, 1] {
             for slot in &slots {
                 let keys: Vec<String> =
@@ -67,16 +65,16 @@ fn slots_half_way(cluster: &Cluster) {
     });
     assert!(cluster.owns(&to, &slots), "no slot moved");
     let errors: String = ask(&mut source, "INFO errorstats");
-    assert!(errors.contains("errorstat_ASK"), "no client was sent after its key: {errors}");
+    assert!(errors.contains("errorstat_ASK"), "no client was redirected: {errors}");
 }
 
-/// Slots move as a whole, their keys as a stream of commands.
+/// Slots move as a whole, and their keys as a stream of commands.
 fn atomic_slot_migration(cluster: &Cluster) {
     if cluster.flavor().name != "valkey-9.1" {
-        return; // Valkey has it from 9.0 on, Redis a command of its own from 8.4 on.
+        return; // Valkey has it from 9.0 on; Redis has another command, from 8.4 on.
     }
     let (from, to, slots) = a_move(cluster, MOVED);
-    exact_while(cluster, &slots, |_| {
+    assert_exact_while(cluster, &slots, |_| {
         let mut c = cluster.connect(&from);
         let ranges: Vec<_> = slots.iter().map(|slot| format!("{slot} {slot}")).collect();
         let job = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {} NODE {}", ranges.join(" "), to.id);
@@ -89,7 +87,7 @@ fn atomic_slot_migration(cluster: &Cluster) {
     });
 }
 
-/// Two masters, and slots for the one to give to the other: its first, as redis-cli does it.
+/// Two masters, and the first slots of one to move to the other.
 fn a_move(cluster: &Cluster, count: usize) -> (Node, Node, Vec<u16>) {
     let masters = cluster.masters();
     let slots = masters[0].slots[..count].to_vec();
@@ -99,12 +97,12 @@ fn a_move(cluster: &Cluster, count: usize) -> (Node, Node, Vec<u16>) {
 fn manual_failover(cluster: &Cluster) {
     let master = cluster.masters().remove(0);
     let replica = cluster.replica_of(&master);
-    exact_while(cluster, &master.slots, |_| cluster.fail_over_to(&replica));
-    assert!(cluster.owns(&replica, &master.slots), "nobody took over");
+    assert_exact_while(cluster, &master.slots, |_| cluster.fail_over_to(&replica));
+    assert!(cluster.owns(&replica, &master.slots), "the replica did not take over");
 }
 
-/// Clients ask for keys in these slots and in others, before, while and after the cluster changes.
-fn exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Traffic)) {
+/// Clients check keys in these slots and in others before, during and after a change of the cluster.
+fn assert_exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Traffic)) {
     let client = cluster.client();
     let anywhere: Vec<_> = (0..cluster::SLOTS).collect();
     let keys = [cluster.keys_in(slots, 150), cluster.keys_in(&anywhere, 150)].concat();
@@ -114,19 +112,19 @@ fn exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Traffic)) 
     let mut caller = Caller::new(&client);
     let mut passes = caller.spend(&limits, &[1.0, 0.5, 0.0]);
     caller.spend(&idle, &[1.0, 0.5, 0.1]);
-    let before = caller.look_at(&idle);
+    let before = caller.key_states(&idle);
 
     passes.extend(under_traffic(&client, &limits, change).1);
     cluster.settled();
 
-    for (before, after) in before.iter().zip(caller.look_at(&idle)) {
-        assert_eq!(before.dump, after.dump, "a value changed on its way");
+    for (before, after) in before.iter().zip(caller.key_states(&idle)) {
+        assert_eq!(before.dump, after.dump, "a value changed while it moved");
         let moved_ms = after.expires_ms - before.expires_ms;
-        // MIGRATE sends what is left, so the way itself comes on top; of an hour or a year.
+        // MIGRATE sends the time left, so that an expiry moves by the time this takes.
         assert!(moved_ms.abs() < 5_000, "an expiry moved by {moved_ms} ms");
     }
     passes.extend(caller.take_what_is_left(&limits));
-    assert!(passes.iter().all(|pass| pass.answered), "a connection was lost on the way");
+    assert!(passes.iter().all(|pass| pass.answered), "a connection was lost");
     for (limit, units) in limits.iter().zip(units(&limits, &passes, |_| true)) {
         assert_eq!(units, limit.units, "{limit:?} let {units} through");
     }
@@ -134,19 +132,19 @@ fn exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Traffic)) 
 }
 
 #[test]
-fn a_check_is_routed_as_any_command_with_a_key() {
+fn checks_are_routed_like_any_command_with_a_key() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);
-        sent_to_the_node_of_the_key(cluster, here, there);
-        sent_after_a_key_that_moves(cluster, here, there);
-        kept_within_a_slot(cluster, here);
-        answered_without_a_key(cluster, here);
-        spoken_by_no_client(cluster, here, there);
+        assert_redirected_to_the_node_of_the_key(cluster, here, there);
+        assert_redirected_after_a_key_that_moves(cluster, here, there);
+        assert_refused_across_slots(cluster, here);
+        assert_usage_without_a_key(cluster, here);
+        assert_internal_commands_refused(cluster, here, there);
     });
 }
 
-fn sent_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
+fn assert_redirected_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
     let key = &cluster.keys_in(&here.slots, 1)[0];
     let mut replica = cluster.connect(&cluster.replica_of(here));
     let [mut c, mut elsewhere] = [here, there].map(|node| cluster.connect(node));
@@ -172,7 +170,7 @@ fn sent_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
     }
     let keys: Vec<String> = ask(&mut elsewhere, &format!("COMMAND GETKEYS {command}"));
     assert_eq!(keys, tagged);
-    let _: Value = ask(&mut elsewhere, "RL.EXPLAIN 5/m"); // no key: any node will do
+    let _: Value = ask(&mut elsewhere, "RL.EXPLAIN 5/m"); // without a key, on any node
 
     let _: Value = ask(&mut c, &format!("RL.CHECK {key} 5/h"));
     client::replicated(&mut c);
@@ -181,7 +179,7 @@ fn sent_to_the_node_of_the_key(cluster: &Cluster, here: &Node, there: &Node) {
     assert_eq!(redirection(&mut replica, &format!("RL.CHECK {key} 5/h")), moved);
 }
 
-fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
+fn assert_redirected_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
     let old = &cluster.keys_in(&here.slots, 1)[0];
     let new = format!("{{{old}}}new");
     let [mut source, mut target] = [here, there].map(|node| cluster.connect(node));
@@ -191,7 +189,7 @@ fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
 
     let () = ask(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", here.id));
     let () = ask(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", there.id));
-    assert_eq!(client::remaining(&mut source, &check(old)), 3, "it is still here");
+    assert_eq!(client::remaining(&mut source, &check(old)), 3, "the key has not moved");
     let asked = format!("ASK {slot} {}", cluster.address(there));
     assert_eq!(redirection(&mut source, &check(&new)), asked);
     let moved = format!("MOVED {slot} {}", cluster.address(here));
@@ -204,8 +202,8 @@ fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
         assert!(error.contains("internal"), "{command}: {error}");
     }
 
-    // Keys that are together on neither side are for neither to check. 6.2 sends its clients to
-    // the other side to hear that.
+    // No node has both keys, so that no node can check them. 6.2 redirects to the other node, which
+    // refuses.
     let both = format!("RL.MCHECK 2 {old} {new} 5/h");
     let at_source = if cluster.flavor().is_7_or_later() { "TRYAGAIN" } else { "ASK" };
     let () = ask(&mut target, "ASKING");
@@ -214,7 +212,7 @@ fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
         assert_eq!(error.code(), Some(says), "{error}");
     }
     let alone = format!("RL.MCHECK 1 {old} 5/h");
-    assert_eq!(client::remaining(&mut source, &alone), 2, "nothing was consumed meanwhile");
+    assert_eq!(client::remaining(&mut source, &alone), 2, "a refused check consumed");
 
     let () = ask(&mut target, "ASKING");
     let _: i64 = ask(&mut target, &format!("DEL {new}"));
@@ -223,8 +221,8 @@ fn sent_after_a_key_that_moves(cluster: &Cluster, here: &Node, there: &Node) {
     }
 }
 
-/// Several keys at once are of one slot, by a hash tag, or are refused.
-fn kept_within_a_slot(cluster: &Cluster, here: &Node) {
+/// Several keys must be in one slot, by a hash tag.
+fn assert_refused_across_slots(cluster: &Cluster, here: &Node) {
     let keys = cluster.keys_in(&here.slots, 2);
     let mut c = cluster.connect(here);
     let tagged = ["a", "b"].map(|name| format!("{{{}}}{name}", keys[0]));
@@ -262,8 +260,8 @@ fn kept_within_a_slot(cluster: &Cluster, here: &Node) {
     assert_eq!(error.code(), Some("CROSSSLOT"), "{error}");
 }
 
-/// Without a key any node will do, and says what is missing.
-fn answered_without_a_key(cluster: &Cluster, here: &Node) {
+/// Any node answers a call without a key, with the usage.
+fn assert_usage_without_a_key(cluster: &Cluster, here: &Node) {
     let mut c = cluster.connect(here);
     for call in ["RL.CHECK", "RL.PEEK", "RL.BLOCK", "RL.THROTTLE"] {
         assert!(refusal(&mut c, call).contains(&format!("usage: {call} key")), "{call}");
@@ -277,10 +275,10 @@ fn answered_without_a_key(cluster: &Cluster, here: &Node) {
     }
 }
 
-/// What only a primary may say; a slot's migration says it too.
+/// Commands that only a primary and a migration of slots may send.
 const INTERNAL: [&str; 2] = ["RL.APPLY KEY 1:0:admit:1 5/m", "RL.LOAD KEY payload"];
 
-fn spoken_by_no_client(cluster: &Cluster, here: &Node, there: &Node) {
+fn assert_internal_commands_refused(cluster: &Cluster, here: &Node, there: &Node) {
     let key = &cluster.keys_in(&here.slots, 1)[0];
     let mut replica = cluster.connect(&cluster.replica_of(here));
     let [mut c, mut elsewhere] = [here, there].map(|node| cluster.connect(node));
@@ -302,7 +300,7 @@ fn slot_of(c: &mut Connection, key: &str) -> u16 {
     ask(c, &format!("CLUSTER KEYSLOT {key}"))
 }
 
-/// Where a node sends the client of a command: `MOVED slot address` or `ASK slot address`.
+/// The redirection that a node replies: `MOVED slot address` or `ASK slot address`.
 fn redirection(c: &mut Connection, line: &str) -> String {
     let reply: RedisResult<Value> = client::command(line).query(c);
     let error = reply.expect_err(line);

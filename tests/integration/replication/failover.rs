@@ -1,11 +1,10 @@
-//! Masters of a cluster that die, and what their replicas know of what they let through.
+//! Masters of a cluster that die, and replicas that take over.
 //!
-//! Replication is asynchronous: a check that was answered may not have reached the replica. How
-//! much that is, and that it is no more, is measured: by the offsets of both, and by `WAIT`. What
-//! is known to have reached the replica is never forgotten.
+//! Replication is asynchronous: a replica may lack checks that were answered. Two measures say what
+//! the replica surely had: the offsets of both, and `WAIT`. It must never forget any of that.
 //!
-//! With `--nocapture`, each death prints what was let through in vain: `excess` is what passed
-//! beyond the limits, `unconfirmed` what the replica was not known to have.
+//! With `--nocapture`, each death prints the loss: `excess` units passed beyond the limits, and
+//! `unconfirmed` units the replica may have lacked.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,22 +21,22 @@ use crate::support::traffic::{
 };
 
 #[test]
-fn a_replica_that_takes_over_forgets_nothing_it_was_known_to_have() {
+fn a_replica_that_takes_over_forgets_no_confirmed_check() {
     cluster::on_all(|cluster| {
         death_of_a_master(cluster, Link::Up);
         death_of_a_master(cluster, Link::Down);
     });
 }
 
-/// The replication link of a master in its last moments.
+/// The replication link of a master before its death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     Up,
     Down,
 }
 
-/// A master dies and its replica takes over. Some clients just ask; others also `WAIT` for the
-/// replica and rely only on what it confirmed.
+/// A master dies and its replica takes over. Some clients only send checks; others also `WAIT` for
+/// the replica.
 fn death_of_a_master(cluster: &mut Cluster, link: Link) {
     let client = cluster.client();
     let master = cluster.masters().remove(0);
@@ -55,11 +54,13 @@ fn death_of_a_master(cluster: &mut Cluster, link: Link) {
         [("asked", &asked, passes), ("waited", &waited, death.passes_waited)]
     {
         passes.extend(Caller::new(&client).take_what_is_left(limits));
-        let Loss { old, open, excess } = loss(limits, &passes, death.not_yet);
+        let Loss { passed, unconfirmed, excess } = loss(limits, &passes, death.was_replica);
         let name = cluster.flavor().name;
-        println!("{name}, link {link:?}, {who}: {old} passed, {open} unconfirmed, {excess} excess");
-        assert!(old > open, "{who}: nothing was confirmed at all");
-        // What the link did not carry is lost: that it shows is what makes the rest believable.
+        println!(
+            "{name}, link {link:?}, {who}: {passed} passed, {unconfirmed} unconfirmed, {excess} excess"
+        );
+        assert!(passed > unconfirmed, "{who}: nothing was confirmed");
+        // Checks that the link did not carry must be lost: otherwise the test would prove nothing.
         let must_lose = link == Link::Down && who == "asked";
         assert!(excess > 0 || !must_lose, "a master without a link lost nothing");
     }
@@ -67,12 +68,12 @@ fn death_of_a_master(cluster: &mut Cluster, link: Link) {
 }
 
 struct Death {
-    /// What had passed by then, the replica had.
+    /// The replica had all that had passed by this time.
     replicated: Option<Instant>,
-    /// What passed the clients that `WAIT`.
+    /// What passed for the clients that `WAIT`.
     passes_waited: Vec<Pass>,
-    /// The replica was a replica still.
-    not_yet: Instant,
+    /// The last time when the replica surely was a replica.
+    was_replica: Instant,
 }
 
 /// The master is killed, its replica takes over, and it comes back as a replica.
@@ -104,42 +105,44 @@ fn die(
         }
         cluster.kill9(master);
         drop(raised_at_the_end);
-        let not_yet = cluster.eventually_master(&replica);
+        let was_replica = cluster.eventually_master(&replica);
         let passes = waiting.into_iter().flat_map(|thread| thread.join().unwrap());
-        Death { passes_waited: passes.collect(), replicated: lag.join().unwrap(), not_yet }
+        Death { passes_waited: passes.collect(), replicated: lag.join().unwrap(), was_replica }
     });
     let_in(&mut cluster.connect(&replica));
     cluster.resume(master);
     death
 }
 
-/// What a dead master let through, how much of that the replica had not confirmed, and how much
-/// passed beyond the limits for it.
+/// Units lost with a dead master.
 struct Loss {
-    old: i64,
-    open: i64,
+    /// Passed on the dead master.
+    passed: i64,
+    /// Of these, the replica may have lacked.
+    unconfirmed: i64,
+    /// Passed beyond the limits.
     excess: i64,
 }
 
-fn loss(limits: &[Limit], passes: &[Pass], not_yet: Instant) -> Loss {
+fn loss(limits: &[Limit], passes: &[Pass], was_replica: Instant) -> Loss {
     let answered = units(limits, passes, |pass| pass.answered);
     let sent = units(limits, passes, |_| true);
-    let by_old = units(limits, passes, |pass| pass.answered && pass.at <= not_yet);
+    let by_old = units(limits, passes, |pass| pass.answered && pass.at <= was_replica);
     let confirmed = units(limits, passes, |pass| pass.confirmed);
-    let mut loss = Loss { old: by_old.iter().sum(), open: 0, excess: 0 };
+    let mut loss = Loss { passed: by_old.iter().sum(), unconfirmed: 0, excess: 0 };
     for (key, limit) in limits.iter().enumerate() {
         let by_new = answered[key] - by_old[key];
         let known = confirmed[key] + by_new;
         assert!(known <= limit.units, "{limit:?}: {known} passed, though confirmed");
         assert!(sent[key] >= limit.units, "{limit:?}: only {} passed", sent[key]);
-        loss.open += by_old[key] - confirmed[key];
+        loss.unconfirmed += by_old[key] - confirmed[key];
         loss.excess += (answered[key] - limit.units).max(0);
     }
     loss
 }
 
-/// Until when all that the master had let through was on its replica, as far as one can tell from
-/// the offsets of both; `known` is raised when there is such a time.
+/// The last time at which the replica had all that the master had let through, by the offsets of
+/// both. Raises `known` once there is such a time.
 fn replicated_until(
     master: &mut Connection,
     replica: &mut Connection,
@@ -165,8 +168,8 @@ fn replicated_until(
     }
 }
 
-/// Asks for a few keys at a time, then waits for the replica; over the same connection, for that
-/// is what `WAIT` is about; `known` is raised when it knows of one that passed.
+/// Checks a few keys at a time, then sends `WAIT` over the same connection. Raises `known` once the
+/// replica confirmed a check that passed.
 fn ask_and_wait(c: &mut Connection, limits: &[Limit], known: &Flag, dead: &Flag) -> Vec<Pass> {
     let mut passes = Vec::new();
     while !dead.is_up() {

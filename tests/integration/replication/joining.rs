@@ -1,7 +1,6 @@
-//! Who begins to listen while a busy server has nobody to tell: a replica that joins, an
-//! append-only file that is switched on. They get all that is done from their snapshot on.
+//! Replicas that join a busy server, and append-only files that are switched on, while the module
+//! propagates nothing: they must get every effect after their snapshot.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use redis::{Connection, Value, pipe};
@@ -9,11 +8,13 @@ use redis::{Connection, Value, pipe};
 use crate::support::client::{
     ask, calls, command, digest, info, is_saving, replica_of, replicated,
 };
+use crate::support::files::crash;
 use crate::support::server::{self, Server, eventually};
+use crate::support::traffic::Flag;
 
 const RULES: [&str; 3] = ["log:1000/d", "bucket:1000000/d", "fixed:1000000/d,count=all"];
 
-/// Checks of some keys, as fast as the server answers.
+/// Sends a batch of checks.
 fn checks(c: &mut Connection, rng: &mut fastrand::Rng) {
     let mut batch = pipe();
     for _ in 0..50 {
@@ -24,23 +25,21 @@ fn checks(c: &mut Connection, rng: &mut fastrand::Rng) {
     let _: Vec<Value> = batch.query(c).unwrap();
 }
 
-/// Does something while clients keep the server busy.
+/// Runs `body` while clients keep the server busy.
 fn under_load<T>(server: &Server, body: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
+    let ended = Flag::default();
     thread::scope(|scope| {
         for seed in 0..2 {
-            let (mut c, stop) = (server.connect(), &stop);
+            let (mut c, ended) = (server.connect(), &ended);
             let mut rng = fastrand::Rng::with_seed(seed);
             scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
+                while !ended.is_up() {
                     checks(&mut c, &mut rng);
                 }
             });
         }
-        // Whatever happens, the clients end.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        stop.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let _ended_at_the_end = ended.raise_on_drop();
+        body()
     })
 }
 
@@ -49,14 +48,14 @@ fn begin_to_save(c: &mut Connection) {
     eventually("no other child", || begin(c));
 }
 
-/// Until a child is gone that saves.
+/// Saves in a child process, and waits for its end.
 fn save_in_background(c: &mut Connection) {
     begin_to_save(c);
     eventually("the child to end", || !is_saving(c));
 }
 
-/// Until nobody listens, and the server has been asked.
-fn left_alone(server: &Server) {
+/// Waits until the server propagates to nobody, and the module has noticed it.
+fn eventually_without_replicas(server: &Server) {
     let mut c = server.connect();
     let backlog = |c: &mut Connection| info(c, "replication", "repl_backlog_active");
     eventually("the backlog to be given up", || backlog(&mut c) == 0.0);
@@ -73,16 +72,16 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
             |primary| {
                 let mut c = primary.connect();
                 for round in 0..3 {
-                    left_alone(primary);
+                    eventually_without_replicas(primary);
                     let replica = under_load(primary, || {
                         if round == 1 {
-                            // A child that the replica can have nothing of.
+                            // The replica cannot use the file of this child.
                             begin_to_save(&mut c);
                         }
                         let replica = replica_of(primary);
                         thread::sleep(std::time::Duration::from_millis(50));
                         if round == 2 {
-                            // One that ends while there is a replica.
+                            // A child that ends while there is a replica.
                             save_in_background(&mut c);
                         }
                         replica
@@ -98,7 +97,7 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
 }
 
 #[test]
-fn a_replica_that_goes_on_after_a_restart_of_its_primary_misses_nothing() {
+fn a_replica_misses_nothing_after_a_restart_of_its_primary() {
     server::on_all_with(
         |builder| builder.config("repl-ping-replica-period", "3600"),
         |primary| {
@@ -115,8 +114,12 @@ fn a_replica_that_goes_on_after_a_restart_of_its_primary_misses_nothing() {
                         == Value::BulkString(b"connected".into())
             });
             if primary.flavor().is_7_or_later() {
-                // 6.2 forgets its backlog, and sends everything again.
-                assert_eq!(info(&mut c, "stats", "sync_partial_ok"), 1.0, "without a snapshot");
+                // 6.2 loses its backlog, and sends a snapshot.
+                assert_eq!(
+                    info(&mut c, "stats", "sync_partial_ok"),
+                    1.0,
+                    "the replica got a snapshot"
+                );
             }
             let before = calls(&mut r, "rl.check");
             for line in
@@ -132,7 +135,7 @@ fn a_replica_that_goes_on_after_a_restart_of_its_primary_misses_nothing() {
 }
 
 #[test]
-fn an_append_only_file_that_is_switched_on_under_load_has_everything() {
+fn an_append_only_file_switched_on_under_load_misses_nothing() {
     for preamble in ["yes", "no"] {
         server::on_all_with(
             |builder| {
@@ -143,15 +146,14 @@ fn an_append_only_file_that_is_switched_on_under_load_has_everything() {
             },
             |server| {
                 let mut c = server.connect();
-                left_alone(server);
+                eventually_without_replicas(server);
                 under_load(server, || {
                     let () = ask(&mut c, "CONFIG SET appendonly yes");
                     eventually("the file to be written", || !is_saving(&mut c));
                 });
                 let () = ask(&mut c, "CONFIG REWRITE");
                 let before = digest(&mut c);
-                server.kill9();
-                server.resume();
+                crash(server);
                 assert_eq!(digest(&mut server.connect()), before);
             },
         );
@@ -159,11 +161,11 @@ fn an_append_only_file_that_is_switched_on_under_load_has_everything() {
 }
 
 #[test]
-fn what_nobody_is_told_counts_as_a_change_all_the_same() {
+fn changes_count_for_save_points_without_propagation() {
     server::on_all(|server| {
         let mut c = server.connect();
         let changes = |c: &mut Connection| info(c, "persistence", "rdb_changes_since_last_save");
-        left_alone(server);
+        eventually_without_replicas(server);
         assert_eq!(changes(&mut c), 0.0);
         for line in ["RL.CHECK k 2/d", "RL.CHECK k 2/d", "RL.CHECK k 2/d", "RL.PEEK k 2/d"] {
             let _: Value = ask(&mut c, line);

@@ -1,4 +1,4 @@
-//! What replicas and clusters hold and answer.
+//! Replicas, promotion, clusters, failover.
 
 mod cluster;
 mod failover;

@@ -1,43 +1,39 @@
-//! What a replica does for its clients: it looks but does not touch, says what its primary would,
-//! and goes on where that stopped.
+//! Replicas and their clients: reads answer as on the primary, writes are refused, and a promoted
+//! replica continues.
 
 use redis::{Connection, RedisResult, Value, cmd, from_redis_value, pipe};
 
-use crate::support::client::{ask, command, exists, now_us, refusal};
+use crate::support::client::{ask, command, digest, exists, info_text, now_us, refusal};
 use crate::support::server::{self, Server, eventually};
 use crate::support::workload::{
     Workload,
-    link::{assert_alike, in_step, info, number, offset, quiet, replica_of},
+    link::{assert_alike, in_step, number, offset, quiet, replica_of},
 };
 
 type Reply = [i64; 5];
 
-fn digest(c: &mut Connection) -> String {
-    ask(c, "DEBUG DIGEST")
-}
-
-/// Lets clients write to a replica, which keeps what they write to itself.
+/// Lets clients write to a replica.
 fn let_write(replica: &Server) {
     let () = ask(&mut replica.connect(), "CONFIG SET replica-read-only no");
 }
 
 #[test]
-fn a_promoted_replica_goes_on_where_its_primary_stopped() {
+fn a_promoted_replica_continues_where_its_primary_stopped() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
         let mut workload = Workload::lasting(5);
-        workload.pour(5_000, &mut p);
+        workload.run(5_000, &mut p);
         let () = ask(&mut p, "SELECT 0");
         let rule = "log:100/h";
         assert_eq!(ask::<Reply>(&mut p, &format!("RL.CHECK user COST 60 {rule}"))[2], 40);
         in_step(primary, &replica);
         let at_us = now_us(&mut p) + 1_000_000;
-        let before = workload.look(at_us, &mut p);
+        let before = workload.peek(at_us, &mut p);
         primary.kill9();
 
         let () = ask(&mut r, "REPLICAOF NO ONE");
-        assert_eq!(workload.look(at_us, &mut r), before);
+        assert_eq!(workload.peek(at_us, &mut r), before);
         let () = ask(&mut r, "SELECT 0");
         let allowed = |_: &u32| ask::<Reply>(&mut r, &format!("RL.CHECK user {rule}"))[0] == 0;
         assert_eq!((0..60).filter(allowed).count(), 40);
@@ -45,24 +41,24 @@ fn a_promoted_replica_goes_on_where_its_primary_stopped() {
 }
 
 #[test]
-fn a_replica_says_what_its_primary_would_and_changes_nothing() {
+fn peeks_on_a_replica_answer_as_on_its_primary_and_change_nothing() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
         let mut workload = Workload::lasting(6);
-        workload.pour(5_000, &mut p);
+        workload.run(5_000, &mut p);
         in_step(primary, &replica);
         let at_us = now_us(&mut p);
         let (before, sent) = (digest(&mut r), offset(&mut r));
-        assert_eq!(workload.look(at_us, &mut r), workload.look(at_us, &mut p));
+        assert_eq!(workload.peek(at_us, &mut r), workload.peek(at_us, &mut p));
         assert_eq!(digest(&mut r), before);
-        assert_eq!(offset(&mut r), sent, "nothing for replicas of its own");
+        assert_eq!(offset(&mut r), sent, "a peek was replicated");
         assert_eq!(ask::<Vec<String>>(&mut r, "RL.EXPLAIN 5/h").len(), 1);
     });
 }
 
 #[test]
-fn a_replica_takes_nothing_that_consumes() {
+fn a_replica_refuses_checks_refunds_and_resets() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let _: Reply = ask(&mut primary.connect(), "RL.CHECK k 5/h");
@@ -92,7 +88,7 @@ fn in_script(c: &mut Connection, line: &str) -> RedisResult<Value> {
 }
 
 #[test]
-fn a_writable_replica_counts_for_itself() {
+fn checks_on_a_writable_replica_stay_there() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let_write(&replica);
@@ -105,22 +101,22 @@ fn a_writable_replica_counts_for_itself() {
         assert_eq!(left(&mut r, "RL.CHECK own bucket:5/h"), 4);
         assert_eq!(left(&mut r, "RL.PEEK own bucket:5/h"), 4);
         assert_eq!(digest(&mut p), before);
-        // What the primary does comes on top.
+        // The replica adds what the primary consumes.
         assert_eq!(left(&mut p, "RL.CHECK k COST 2 5/h"), 2);
         in_step(primary, &replica);
         assert_eq!(left(&mut r, "RL.PEEK k 5/h"), 1);
     });
 }
 
-/// What only a primary may say to its replica.
+/// Commands that only a primary may send to its replica.
 const INTERNAL: [&str; 3] = [
     "RL.APPLY k 1700000000000000:0:admit:1 5/h",
     "RL.APPLY k 1700000000000000:-1:refund:1",
     "RL.LOAD k x",
 ];
 
-/// Tries every way a client has to say what only a primary may.
-fn assert_refuses_internals(c: &mut Connection) {
+/// Tries every way in which a client could send [`INTERNAL`].
+fn assert_refuses_internal_commands(c: &mut Connection) {
     let before = digest(c);
     let is_refusal = |error: String| assert!(error.contains("is internal"), "{error}");
     for line in INTERNAL {
@@ -137,24 +133,24 @@ fn assert_refuses_internals(c: &mut Connection) {
 }
 
 #[test]
-fn nobody_but_a_primary_speaks_to_a_replica_as_one() {
+fn internal_commands_are_refused_on_primaries_and_replicas() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let _: Reply = ask(&mut primary.connect(), "RL.CHECK k 5/h");
         in_step(primary, &replica);
-        assert_refuses_internals(&mut primary.connect());
+        assert_refuses_internal_commands(&mut primary.connect());
         for line in INTERNAL {
             let error = refusal(&mut replica.connect(), line);
             assert!(error.contains("read only replica"), "{error}");
         }
         let_write(&replica);
-        assert_refuses_internals(&mut replica.connect());
+        assert_refuses_internal_commands(&mut replica.connect());
     });
 }
 
-/// Has a replica load everything anew beside what it holds, a key in some milliseconds: cut off,
-/// it stands still until its primary has forgotten where they were.
-fn load_anew_slowly(replica: &Server, primary: &Server) {
+/// Makes a replica load a new snapshot slowly while it serves the old data: its link is cut until the
+/// backlog of the primary no longer covers what it missed.
+fn begin_slow_reload(replica: &Server, primary: &Server) {
     let (mut p, mut r) = (primary.connect(), replica.connect());
     let () = ask(&mut p, "CONFIG SET repl-backlog-size 16kb");
     let () = ask(&mut r, "CONFIG SET key-load-delay 2000");
@@ -170,10 +166,10 @@ fn load_anew_slowly(replica: &Server, primary: &Server) {
 }
 
 #[test]
-fn while_a_replica_loads_in_the_background_it_answers_from_what_it_had() {
+fn a_replica_that_loads_in_the_background_answers_from_its_old_data() {
     server::on_all_with(quiet, |primary| {
         if !primary.flavor().is_7_or_later() {
-            return; // 6.2 lets clients wait for the end of any loading
+            return; // 6.2 answers no client while it loads.
         }
         let swapping = |b| quiet(b).replica_of(primary).config("repl-diskless-load", "swapdb");
         let replica = swapping(primary.flavor().builder()).start();
@@ -181,30 +177,36 @@ fn while_a_replica_loads_in_the_background_it_answers_from_what_it_had() {
         let _: Reply = ask(&mut p, "RL.CHECK k 5/h");
         in_step(primary, &replica);
         let_write(&replica);
-        load_anew_slowly(&replica, primary);
+        begin_slow_reload(&replica, primary);
         let _: Reply = ask(&mut p, "RL.CHECK k 5/h");
 
-        eventually("loading in the background", || info(&mut r, "async_loading") == "1");
+        eventually("loading in the background", || {
+            info_text(&mut r, "persistence", "async_loading") == "1"
+        });
         assert_eq!(ask::<Reply>(&mut r, "RL.PEEK k 5/h")[2], 4);
         assert!(!exists(&mut r, "new0"));
-        assert_refuses_internals(&mut r);
-        assert_eq!(info(&mut r, "async_loading"), "1", "all of it was said meanwhile");
+        assert_refuses_internal_commands(&mut r);
+        assert_eq!(
+            info_text(&mut r, "persistence", "async_loading"),
+            "1",
+            "loading ended too early"
+        );
 
         let () = ask(&mut r, "CONFIG SET key-load-delay 0");
         assert_alike(primary, &[&replica], "after loading");
         assert_eq!(ask::<Reply>(&mut r, "RL.PEEK k 5/h")[2], 3);
-        assert_eq!(number(&mut p, "sync_full"), 2);
+        assert_eq!(number(&mut p, "stats", "sync_full"), 2);
     });
 }
 
-/// A digest of a value, expired or not: `None` if there is none.
+/// The digest of a value, expired or not; `None` without a value.
 fn value(c: &mut Connection, key: &str) -> Option<String> {
     let [digest]: [String; 1] = ask(c, &format!("DEBUG DIGEST-VALUE {key}"));
     digest.contains(|digit| digit != '0').then_some(digest)
 }
 
 #[test]
-fn what_expires_on_a_primary_is_gone_on_its_replica() {
+fn a_key_that_expires_on_a_primary_is_deleted_on_its_replica() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
@@ -212,7 +214,7 @@ fn what_expires_on_a_primary_is_gone_on_its_replica() {
         let _: Reply = ask(&mut p, "RL.CHECK k 5/20ms");
         in_step(primary, &replica);
         assert!(value(&mut r, "k").is_some());
-        // Nobody asks for the key: the primary comes by it in its own time.
+        // No client asks for the key: the primary finds it expired.
         let () = ask(&mut p, "DEBUG SET-ACTIVE-EXPIRE 1");
         eventually("the value to be gone", || value(&mut r, "k").is_none());
         assert_alike(primary, &[&replica], "after the key expired");
@@ -220,11 +222,11 @@ fn what_expires_on_a_primary_is_gone_on_its_replica() {
 }
 
 #[test]
-fn what_a_replica_holds_of_an_expired_key_counts_no_more() {
+fn an_expired_key_does_not_count_on_a_replica() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
-        // The primary takes note of an expiry only when the key is asked for.
+        // The primary deletes the expired key only when a command uses it.
         let () = ask(&mut p, "DEBUG SET-ACTIVE-EXPIRE 0");
         let check = "RL.CHECK k COST 2 5/h bucket:5/h,name=x";
         let peek = "RL.PEEK k 5/h bucket:5/h,name=x";
@@ -233,10 +235,13 @@ fn what_a_replica_holds_of_an_expired_key_counts_no_more() {
         assert_eq!(ask::<Reply>(&mut r, peek)[2], 3);
         let _: i64 = ask(&mut p, "PEXPIRE k 30");
         in_step(primary, &replica);
-        eventually("the replica to count it no more", || ask::<Reply>(&mut r, peek)[2] == 5);
-        assert!(value(&mut r, "k").is_some(), "it holds it, until its primary says otherwise");
+        eventually("the key to expire on the replica", || ask::<Reply>(&mut r, peek)[2] == 5);
+        assert!(
+            value(&mut r, "k").is_some(),
+            "a replica deleted a key that its primary has not deleted"
+        );
 
-        // A check then begins anew on both.
+        // A check then makes a new key on both.
         assert_eq!(ask::<Reply>(&mut p, check)[2], 3);
         in_step(primary, &replica);
         assert_eq!(ask::<Reply>(&mut r, peek)[2], 3);

@@ -1,21 +1,21 @@
-//! Replication: what the stream carries leaves a replica with what its primary holds, whatever
-//! was done, however it came to be connected, and whichever servers the two are.
+//! The replication stream: replicas hold what their primary holds, after any commands, any way to
+//! connect, and between any two servers.
 
 use std::env;
 
 use redis::{Connection, Value, pipe};
 
-use crate::support::client::{FIVE, ask, command, now_us};
+use crate::support::client::{FIVE, ask, command, info_text, now_us};
 use crate::support::server::{self, Flavor, Server, eventually};
 use crate::support::workload::{
     self, Tally, Workload,
     data::{self, Data},
-    link::{assert_alike, in_step, info, number, offset, primary, quiet, replica_of},
+    link::{assert_alike, in_step, number, offset, primary, quiet, replica_of},
 };
 
-/// Commands sent to each server, unless `RATELIMIT_COMMANDS` says how many.
+/// How many commands each server gets, unless `RATELIMIT_COMMANDS` says so.
 const COMMANDS: usize = 200_000;
-/// After how many the servers are compared: before much is forgotten again.
+/// After how many commands the servers are compared, before much data expires.
 const BATCH: usize = 10_000;
 
 fn from_env(variable: &str, default: usize) -> usize {
@@ -26,7 +26,7 @@ fn follow(replica: &Server, primary: &Server) {
     let () = ask(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
 }
 
-fn follow_nobody(replica: &Server) {
+fn promote(replica: &Server) {
     let () = ask(&mut replica.connect(), "REPLICAOF NO ONE");
 }
 
@@ -43,27 +43,27 @@ fn replicas_hold_what_their_primary_holds_after_any_commands() {
         let mut tally = Tally::default();
         for batch in 0..batches {
             if batch == batches / 2 {
-                // One begins anew, and is given what there is while more comes in.
-                follow_nobody(replicas[1]);
+                // One replica joins again and gets a snapshot while more commands come.
+                promote(replicas[1]);
                 follow(replicas[1], primary);
             }
-            tally += workload.pour(BATCH, &mut c);
+            tally += workload.run(BATCH, &mut c);
             let when = format!("after batch {batch} of {BATCH} commands, seed {seed}");
             assert_alike(primary, &replicas, &when);
         }
-        // Every outcome was common: what was compared was not all of one kind.
+        // Every outcome was common, so that the comparison covers all.
         let common = (batches * BATCH / 100) as u32;
-        let Tally { allowed, limited, blocked, allowed_of_many } = tally;
+        let Tally { allowed, limited, blocked, allowed_mchecks } = tally;
         assert!(allowed.min(limited).min(blocked) > common, "{tally:?}");
-        assert!(allowed_of_many > common / 2, "{tally:?}");
+        assert!(allowed_mchecks > common / 2, "{tally:?}");
 
         assert!(Data::of(primary).len() > 100, "the last batch left little to compare");
         data::settle(primary);
-        assert_alike(primary, &replicas, "after all that is short has expired");
+        assert_alike(primary, &replicas, "after all short keys have expired");
     });
 }
 
-/// By how much some commands made the stream longer.
+/// How many bytes some commands add to the stream.
 fn streamed(c: &mut Connection, commands: &[&str]) -> u64 {
     let before = offset(c);
     let mut sent = pipe();
@@ -82,7 +82,7 @@ fn a_denied_check_adds_no_byte_to_the_stream() {
         for rule in FIVE {
             let check = format!("RL.CHECK {rule} {rule}");
             let added = streamed(&mut c, &[&format!("RL.CHECK {rule} COST 5 {rule}")]);
-            assert!(added > 0, "what is consumed is replicated: {rule}");
+            assert!(added > 0, "an allowed check is not replicated: {rule}");
             let with_others = format!("{check} 100/m,name=a bucket:9/h,name=b,shadow");
             let nothing = [
                 &check,
@@ -108,7 +108,7 @@ fn a_denied_check_adds_no_byte_to_the_stream() {
 }
 
 #[test]
-fn a_denied_check_that_changes_something_is_replicated() {
+fn charged_denials_and_bans_are_replicated() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
@@ -117,17 +117,17 @@ fn a_denied_check_that_changes_something_is_replicated() {
         assert!(streamed(&mut c, &[charged]) > 0, "a charged denial");
         let banned = "RL.CHECK banned 0/h,ban=1h";
         assert!(streamed(&mut c, &[banned]) > 0, "a denial that bans");
-        assert_eq!(streamed(&mut c, &[banned, banned]), 0, "behind the ban");
+        assert_eq!(streamed(&mut c, &[banned, banned]), 0, "a check of a banned key is replicated");
         assert_alike(primary, &[&replica], "after denials");
     });
 }
 
 #[test]
-fn a_refund_of_what_came_back_by_itself_changes_nothing() {
+fn a_refund_of_units_that_came_back_changes_nothing() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
-        // Far ahead, so that the key stays: its expiry counts from there.
+        // Far ahead, so that the key does not expire.
         let at_us = now_us(&mut c) + 3_600_000_000;
         let later_us = at_us + 10_000_000;
         for (was, is) in [
@@ -150,90 +150,92 @@ fn a_refund_of_what_came_back_by_itself_changes_nothing() {
                 assert_eq!(ask::<[String; 1]>(&mut c, &digest), before, "{refund}");
             }
         }
-        assert_alike(primary, &[&replica], "after refunds of nothing");
+        assert_alike(primary, &[&replica], "after refunds");
     });
 }
 
-/// How often replicas synchronised with this server: fully, and from where they were cut off.
-fn synchronisations(primary: &Server) -> (u64, u64) {
+/// How many full and partial synchronizations this server served.
+fn synchronizations(primary: &Server) -> (u64, u64) {
     let mut c = primary.connect();
-    (number(&mut c, "sync_full"), number(&mut c, "sync_partial_ok"))
+    (number(&mut c, "stats", "sync_full"), number(&mut c, "stats", "sync_partial_ok"))
 }
 
-/// The bytes a replica missed while it was cut off last, as the primary's log has it.
+/// How many bytes the last partial synchronization sent, by the primary's log.
 fn bytes_missed(primary: &Server) -> u64 {
     let log = primary.log();
-    let (_, last) = log.rsplit_once("accepted. Sending ").expect("a partial synchronisation");
+    let (_, last) = log.rsplit_once("accepted. Sending ").expect("a partial synchronization");
     last.split(' ').next().expect("a word").parse().expect("a number")
 }
 
 #[test]
-fn a_link_that_was_cut_is_taken_up_where_it_broke() {
+fn a_replica_misses_nothing_after_a_cut_link() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
         let mut workload = Workload::new(2);
-        workload.pour(2_000, &mut c);
+        workload.run(2_000, &mut c);
         in_step(primary, &replica);
-        let (full, partial) = synchronisations(primary);
+        let (full, partial) = synchronizations(primary);
 
-        // Cut by the primary, which executes some of what follows before it looks at anyone else.
+        // The primary cuts the link, and executes commands before it serves another client.
         let mut commands = vec![command("CLIENT KILL TYPE replica")];
         commands.extend(workload.commands(2_000, now_us(&mut c)));
         workload::send(&mut c, &commands);
         assert_alike(primary, &[&replica], "after a cut by the primary");
-        assert_eq!(synchronisations(primary), (full, partial + 1));
+        assert_eq!(synchronizations(primary), (full, partial + 1));
         assert!(bytes_missed(primary) > 0);
 
-        // Cut by the replica, which then sleeps on it.
+        // The replica cuts the link and sleeps.
         let mut r = replica.connect();
         let mut cut = pipe();
         cut.atomic().add_command(command("CLIENT KILL TYPE master"));
         cut.add_command(command("DEBUG SLEEP 1"));
         r.send_packed_command(&cut.get_packed_pipeline()).expect("sent");
-        eventually("the primary to notice", || info(&mut c, "connected_slaves") == "0");
-        replica.while_frozen(|| workload.pour(2_000, &mut c));
+        eventually("the primary to notice", || {
+            info_text(&mut c, "replication", "connected_slaves") == "0"
+        });
+        replica.while_frozen(|| workload.run(2_000, &mut c));
         assert_alike(primary, &[&replica], "after a cut by the replica");
-        assert_eq!(synchronisations(primary), (full, partial + 2));
+        assert_eq!(synchronizations(primary), (full, partial + 2));
         assert!(bytes_missed(primary) > 0);
     });
 }
 
 #[test]
-fn a_replica_of_a_replica_holds_the_same() {
+fn a_replica_of_a_replica_holds_what_the_primary_holds() {
     server::on_all_with(quiet, |primary| {
         let primary = &*primary;
         let middle = replica_of(primary);
         let last = replica_of(&middle);
         let mut c = primary.connect();
         let mut workload = Workload::new(3);
-        workload.pour(5_000, &mut c);
+        workload.run(5_000, &mut c);
         assert_alike(primary, &[&middle, &last], "down the chain");
-        let before = [primary, &middle].map(synchronisations);
+        let before = [primary, &middle].map(synchronizations);
 
         let () = ask(&mut middle.connect(), "CLIENT KILL TYPE master");
-        workload.pour(5_000, &mut c);
+        workload.run(5_000, &mut c);
         assert_alike(primary, &[&middle, &last], "after the upper link was cut");
         let [(full, partial), below] = before;
-        assert_eq!(synchronisations(primary), (full, partial + 1));
-        assert_eq!(synchronisations(&middle), below, "the lower link held");
+        assert_eq!(synchronizations(primary), (full, partial + 1));
+        assert_eq!(synchronizations(&middle), below, "the lower link broke");
     });
 }
 
 #[test]
-fn a_replica_takes_what_its_own_settings_would_refuse() {
+fn a_replica_applies_what_its_own_settings_would_refuse() {
     server::on_all_with(quiet, |primary| {
         let strict =
             ["allow-at", "no", "max-rules", "1", "max-log-entries", "1", "max-states", "1"];
         let replica = quiet(primary.flavor().builder()).module_args(&strict);
         let replica = replica.replica_of(primary).start();
-        Workload::new(5).pour(5_000, &mut primary.connect());
+        Workload::new(5).run(5_000, &mut primary.connect());
         assert_alike(primary, &[&replica], "under other settings");
     });
 }
 
-/// The version of the RDB format a server reads, and sends to one that is no newer than itself.
-/// Valkey 9 has its own from 80 on, but sends others what they know.
+/// The RDB version that a server loads, and sends to replicas. Valkey 9 also loads 80, but sends 11
+/// to replicas that do not.
 fn rdb_version(flavor: Flavor) -> u32 {
     match flavor.name {
         "redis-6.2" => 9,
@@ -251,22 +253,26 @@ fn servers_of_different_versions_replicate_to_each_other() {
         let primary = primary(flavor);
         let mut c = primary.connect();
         let mut workload = Workload::new(4);
-        workload.pour(1_000, &mut c);
+        workload.run(1_000, &mut c);
         for replica in replicas.iter().filter(|replica| replica.flavor() != flavor) {
             let pair = format!("{} -> {}", flavor.name, replica.flavor().name);
             let logged = replica.log().len();
             follow(replica, &primary);
             if rdb_version(flavor) <= rdb_version(replica.flavor()) {
                 in_step(&primary, replica);
-                workload.pour(1_000, &mut c);
+                workload.run(1_000, &mut c);
                 assert_alike(&primary, &[replica], &pair);
             } else {
-                // The server itself refuses, before it comes to any value of ours.
+                // The server refuses before the module loads a value.
                 let why = format!("Can't handle RDB format version {}", rdb_version(flavor));
                 eventually(&format!("{pair}: {why}"), || replica.log()[logged..].contains(&why));
-                assert_eq!(info(&mut replica.connect(), "master_link_status"), "down", "{pair}");
+                assert_eq!(
+                    info_text(&mut replica.connect(), "replication", "master_link_status"),
+                    "down",
+                    "{pair}"
+                );
             }
-            follow_nobody(replica);
+            promote(replica);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Who may do what: an application that limits needs no other right, and gets none; whoever blocks
-//! and exempts is given that by name.
+//! ACLs: what applications, operators and administrators may do.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,12 +7,12 @@ use redis::{RedisResult, Value, cmd};
 use crate::support::server;
 use crate::support::users::{
     ADMINISTERING, INTERNAL, LIMITING, assert_allowed, assert_no_permission, connect_as,
-    connect_as_limiting, connect_as_operating, has_categories, has_own_category, operating_calls,
-    run,
+    connect_as_limiting, connect_as_operating, has_categories, has_ratelimit_category,
+    operating_calls, run,
 };
 
 #[test]
-fn an_application_may_limit_its_keys_and_do_nothing_else() {
+fn an_application_may_limit_its_keys_and_nothing_else() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["~rl:*"]);
         for call in [
@@ -58,7 +57,7 @@ fn an_application_may_limit_its_keys_and_do_nothing_else() {
 }
 
 #[test]
-fn an_operator_is_given_its_commands_by_name_and_only_its_keys() {
+fn an_operator_may_use_commands_given_by_name_on_its_keys_only() {
     server::on_all(|server| {
         assert_allowed(&mut server.connect(), &["RL.BLOCK", "other", "REASON", "not theirs"]);
         let mut c = connect_as_operating(server, &["~rl:*"]);
@@ -69,7 +68,7 @@ fn an_operator_is_given_its_commands_by_name_and_only_its_keys() {
         for call in &operating_calls("other")[..4] {
             assert_no_permission(&mut c, call);
         }
-        // As with SCAN, the names of keys are no secret from who may ask for them at all.
+        // As with SCAN, a user who may list names of keys sees all of them.
         let (_, rows): (String, Vec<Vec<Value>>) =
             cmd("RL.BLOCKS").arg(&["0", "COUNT", "100"]).query(&mut c).unwrap();
         assert_eq!(rows.len(), 1, "{rows:?}");
@@ -83,7 +82,7 @@ fn an_operator_is_given_its_commands_by_name_and_only_its_keys() {
 #[test]
 fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
     server::on_all(|server| {
-        // Before 7.2 commands of modules are in no category.
+        // Before 7.2, commands of modules are in no category.
         let categories = has_categories(server.flavor());
         let mut c = connect_as(server, "root", &["~*", "+@admin", "-@dangerous"]);
         for call in operating_calls("rl:1") {
@@ -96,7 +95,7 @@ fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
         for call in ADMINISTERING.into_iter().chain(INTERNAL) {
             assert_no_permission(&mut c, call);
         }
-        let mut c = connect_as(server, "decides", &["~*", "+@admin", "+@dangerous"]);
+        let mut c = connect_as(server, "administrator", &["~*", "+@admin", "+@dangerous"]);
         let calls = operating_calls("rl:1");
         for call in ADMINISTERING.into_iter().chain(calls.iter().map(Vec::as_slice)) {
             if categories {
@@ -106,8 +105,8 @@ fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
             }
         }
         assert_allowed(&mut connect_as(server, "by-name", &["+rl.policy"]), ADMINISTERING[0]);
-        if has_own_category(server.flavor()) {
-            // Nor does everything harmless include what administers.
+        if has_ratelimit_category(server.flavor()) {
+            // Without @admin or @dangerous, @all includes no command of operators.
             let mut c = connect_as(server, "guest", &["~*", "+@all", "-@admin"]);
             assert_allowed(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
             for call in operating_calls("rl:1") {
@@ -122,7 +121,7 @@ fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
 }
 
 #[test]
-fn whoever_monitors_sees_who_was_blocked() {
+fn monitor_shows_blocks_and_exemptions() {
     server::on_all(|server| {
         let (mut monitor, mut c) = (server.connect(), server.connect());
         let () = cmd("MONITOR").query(&mut monitor).unwrap();
@@ -136,12 +135,12 @@ fn whoever_monitors_sees_who_was_blocked() {
 }
 
 #[test]
-fn an_own_category_holds_what_limits_and_nothing_that_administers() {
+fn the_category_ratelimit_holds_what_applications_need() {
     server::on_all(|server| {
         let mut c = server.connect();
         let listed: RedisResult<BTreeSet<String>> =
             cmd("ACL").arg("CAT").arg("ratelimit").query(&mut c);
-        if has_own_category(server.flavor()) {
+        if has_ratelimit_category(server.flavor()) {
             assert_eq!(listed.unwrap(), LIMITING.map(ToString::to_string).into());
         } else {
             let error = listed.expect_err("a category on a server without").to_string();
@@ -151,7 +150,7 @@ fn an_own_category_holds_what_limits_and_nothing_that_administers() {
 }
 
 #[test]
-fn commands_are_in_the_categories_of_what_they_do() {
+fn commands_are_in_the_categories_that_fit_their_effects() {
     server::on_all(|server| {
         let mut c = server.connect();
         for (name, categories) in [
@@ -178,10 +177,10 @@ fn commands_are_in_the_categories_of_what_they_do() {
             let [info]: [Vec<Value>; 1] =
                 cmd("COMMAND").arg("INFO").arg(name).query(&mut c).unwrap();
             let known: BTreeSet<String> = redis::from_redis_value(info[6].clone()).unwrap();
-            // 6.2 and 7.0 have no way to say it: there, commands of modules are in no category.
+            // On 6.2 and 7.0, commands of modules are in no category.
             let expected = categories.split(' ').filter(|&category| {
                 has_categories(server.flavor())
-                    && (category != "ratelimit" || has_own_category(server.flavor()))
+                    && (category != "ratelimit" || has_ratelimit_category(server.flavor()))
             });
             assert_eq!(known, expected.map(|name| format!("@{name}")).collect(), "{name}");
         }
@@ -189,13 +188,13 @@ fn commands_are_in_the_categories_of_what_they_do() {
 }
 
 #[test]
-fn who_may_read_a_key_may_peek_and_not_consume() {
+fn the_right_to_read_a_key_allows_peeks_and_no_checks() {
     server::on_all(|server| {
         if !server.flavor().is_7_or_later() {
-            return; // Rights to read or to write a key came with 7.0.
+            return; // Rights to read or write a key came with 7.0.
         }
         assert_allowed(&mut server.connect(), &["RL.CHECK", "rl:1", "5/m"]);
-        // Consuming tells what is left and changes it: neither right is enough.
+        // A check reads and writes: neither right alone is enough.
         for keys in ["%R~rl:*", "%W~rl:*"] {
             let mut c = connect_as_operating(server, &["resetkeys", keys]);
             assert_no_permission(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
@@ -204,13 +203,13 @@ fn who_may_read_a_key_may_peek_and_not_consume() {
             for call in &operating_calls("rl:1")[..4] {
                 assert_no_permission(&mut c, call);
             }
-            for looking in
+            for report in
                 [&["RL.PEEK", "rl:1", "5/m"][..], &["RL.LOG", "rl:1"], &["RL.INFO", "rl:1"]]
             {
                 if keys.starts_with("%R") {
-                    assert_allowed(&mut c, looking);
+                    assert_allowed(&mut c, report);
                 } else {
-                    assert_no_permission(&mut c, looking);
+                    assert_no_permission(&mut c, report);
                 }
             }
         }
@@ -223,7 +222,7 @@ fn who_may_read_a_key_may_peek_and_not_consume() {
 }
 
 #[test]
-fn a_call_without_its_key_is_answered_with_the_usage_not_a_permission() {
+fn a_call_without_its_key_gets_the_usage_and_no_permission_error() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["~rl:*"]);
         for call in ["RL.CHECK", "RL.PEEK", "RL.RESET"] {
@@ -234,7 +233,7 @@ fn a_call_without_its_key_is_answered_with_the_usage_not_a_permission() {
 }
 
 #[test]
-fn who_may_touch_no_key_may_only_ask_what_rules_mean() {
+fn without_a_right_to_keys_only_explain_is_allowed() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["resetkeys"]);
         assert_allowed(&mut c, &["RL.EXPLAIN", "5/m"]);
@@ -255,7 +254,7 @@ fn a_script_has_the_rights_of_its_caller() {
         let reply: [i64; 5] =
             cmd("EVAL").arg(check).arg(1).arg("rl:1").query(&mut c).expect("its own key");
         assert_eq!(reply[..3], [0, 5, 4]);
-        // The key is not declared, so that it is the inner call that must be refused.
+        // The script does not declare the key, so that the inner call must be refused.
         let other = "return redis.call('RL.CHECK', 'other', '5/m')";
         let error = run(&mut c, &["EVAL", other, "0"]).expect_err("another key").to_string();
         assert!(error.contains("can't access") || error.contains("ermission"), "{error}");
@@ -266,7 +265,7 @@ fn a_script_has_the_rights_of_its_caller() {
 }
 
 #[test]
-fn internal_commands_answer_no_client_whatever_its_rights() {
+fn internal_commands_are_refused_to_every_client() {
     server::on_all(|server| {
         let mut c = server.connect();
         for call in INTERNAL {
@@ -302,7 +301,7 @@ fn internal_commands_answer_no_client_whatever_its_rights() {
 }
 
 #[test]
-fn a_dry_run_foretells_it() {
+fn acl_dryrun_says_what_is_allowed() {
     server::on_all(|server| {
         if !server.flavor().is_7_or_later() {
             return; // ACL DRYRUN came with 7.0.
@@ -320,12 +319,12 @@ fn a_dry_run_foretells_it() {
             (&["RL.BLOCK", "rl:1"], Some("'rl.block' command")),
             (&["SET", "rl:1", "x"], Some("'set' command")),
         ] {
-            let told: String = cmd("ACL").arg("DRYRUN").arg("app").arg(call).query(&mut c).unwrap();
+            let says: String = cmd("ACL").arg("DRYRUN").arg("app").arg(call).query(&mut c).unwrap();
             match refusal {
-                None => assert_eq!(told, "OK", "{}", call.join(" ")),
+                None => assert_eq!(says, "OK", "{}", call.join(" ")),
                 Some(what) => assert!(
-                    told.contains("no permissions") && told.contains(what),
-                    "{}: {told}",
+                    says.contains("no permissions") && says.contains(what),
+                    "{}: {says}",
                     call.join(" ")
                 ),
             }
@@ -334,7 +333,7 @@ fn a_dry_run_foretells_it() {
 }
 
 #[test]
-fn refusals_are_in_the_acl_log() {
+fn the_acl_log_shows_refusals() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["~rl:*", "+multi", "+exec", "+discard"]);
         assert_no_permission(&mut c, &["RL.CHECK", "other", "5/m"]);

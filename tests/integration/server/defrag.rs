@@ -1,4 +1,4 @@
-//! Active defragmentation: the blocks of values move, and nobody notices.
+//! Active defragmentation: it moves the blocks of values and changes nothing else.
 
 use redis::{Connection, Pipeline, Value};
 
@@ -7,11 +7,10 @@ use crate::support::client::{
 };
 use crate::support::server::{self, Builder, Server};
 
-/// When all of it happens, unless said otherwise: unix microseconds.
+/// The time of the first check, Unix microseconds.
 const T: u64 = 1_700_000_000_000_000;
 
-/// A kind of value: the rules of the checks that make one, their cost, their number, and the
-/// microseconds between them.
+/// A kind of value, and the checks that make one.
 struct Kind {
     rules: &'static str,
     cost: u32,
@@ -19,16 +18,16 @@ struct Kind {
     apart_us: u64,
 }
 
-/// Between them they have every kind of block there is.
+/// Together they have every kind of block.
 const KINDS: [Kind; 9] = [
     Kind { rules: "900/h", cost: 1, checks: 12, apart_us: 1_000 },
     // Many entries, in one block.
     Kind { rules: "900/h", cost: 1, checks: 150, apart_us: 1_000 },
     // Weights beside the entries.
     Kind { rules: "900/h", cost: 3, checks: 60, apart_us: 1_000 },
-    // Gaps beyond the reach of an offset: segments.
+    // Gaps too long for an offset, so that the log has segments.
     Kind { rules: "900/30d", cost: 1, checks: 40, apart_us: 7_200_000_000 },
-    // Charged denials beside what was admitted.
+    // Charged denials beside admitted requests.
     Kind { rules: "20/h,count=all", cost: 1, checks: 60, apart_us: 1_000 },
     Kind { rules: "window:900/h,res=60", cost: 1, checks: 9, apart_us: 60_000_000 },
     Kind { rules: "fixed:9/m,keep=30", cost: 1, checks: 30, apart_us: 60_000_000 },
@@ -51,23 +50,25 @@ impl Kind {
         }
     }
 
-    /// What the limits are after the checks that made it.
-    fn look(&self, key: &str) -> String {
+    /// A call that shows all limits after these checks.
+    fn peek(&self, key: &str) -> String {
         format!("RL.PEEK {key} AT {} FULL {}", T + self.checks * self.apart_us, self.rules)
     }
 }
 
-/// Whether the server was built with an allocator that can say which blocks lie badly.
+/// Whether the server was built with an allocator that supports defragmentation.
 fn can_defragment(server: &Server) -> bool {
     server.flavor().name == "redis-8.2"
 }
 
-fn replaying(b: Builder) -> Builder {
-    let b = b.module_args(&["allow-at", "yes"]).config("hz", "100");
-    // All it can do, and for any gain.
+fn eager(builder: Builder) -> Builder {
+    let builder = builder.allow_at().config("hz", "100");
+    // As much effort as possible, for any gain.
     [("ignore-bytes", 1), ("threshold-lower", 0), ("threshold-upper", 1), ("cycle-min", 50)]
         .into_iter()
-        .fold(b, |b, (name, to)| b.config(&format!("active-defrag-{name}"), &to.to_string()))
+        .fold(builder, |builder, (name, to)| {
+            builder.config(&format!("active-defrag-{name}"), &to.to_string())
+        })
 }
 
 /// Makes `copies` copies of a key, `PREFIX1` and so on, and deletes two of three again.
@@ -80,47 +81,49 @@ fn riddle_with_holes(c: &mut Connection, key: &str, prefix: &str, copies: u32) {
     let () = eval.arg(script).arg(1).arg(key).arg(prefix).arg(copies).query(c).unwrap();
 }
 
-/// Memory that the allocator uses, as a multiple of what it has given out.
-fn spread(c: &mut Connection) -> f64 {
+/// The memory that the allocator uses, as a multiple of what it has given out.
+fn fragmentation(c: &mut Connection) -> f64 {
     info(c, "memory", "allocator_frag_ratio")
 }
 
-/// What the server holds, and what some of its keys say.
-fn testimony(c: &mut Connection, kind: &Kind) -> (String, Vec<Value>) {
-    let mut looks = Pipeline::new();
+/// What the server holds: a digest of everything, and the limits and dumps of some keys.
+fn content(c: &mut Connection, kind: &Kind) -> (String, Vec<Value>) {
+    let mut calls = Pipeline::new();
     for key in (3..900).step_by(3).map(|n| format!("k{n}")) {
-        looks.add_command(command(&kind.look(&key)));
-        looks.cmd("DUMP").arg(&key);
+        calls.add_command(command(&kind.peek(&key)));
+        calls.cmd("DUMP").arg(&key);
     }
-    (digest(c), looks.query(c).unwrap())
+    (digest(c), calls.query(c).unwrap())
 }
 
 #[test]
-fn every_block_of_every_kind_of_value_can_move() {
+fn every_kind_of_block_can_move() {
     const COPIES: u32 = 24_000;
-    server::on_all_with(replaying, |server| {
+    server::on_all_with(eager, |server| {
         if !can_defragment(server) {
-            return; // see `a_server_whose_allocator_cannot_defragment_says_so`
+            return; // see `without_support_of_the_allocator_defragmentation_is_refused`
         }
         let mut c = server.connect();
-        // Values of more fields than this are moved later, one by one.
+        // The server defragments values of more fields than the setting later, in steps.
         for (kind, at_once) in KINDS.iter().flat_map(|kind| [(kind, 1_000), (kind, 1)]) {
             let what = format!("{}, {at_once} fields at once", kind.rules);
             let () = ask(&mut c, &format!("CONFIG SET active-defrag-max-scan-fields {at_once}"));
             kind.make(&mut c, "k");
             riddle_with_holes(&mut c, "k", "k", COPIES);
-            let before = testimony(&mut c, kind);
+            let before = content(&mut c, kind);
             let moved = info(&mut c, "stats", "active_defrag_hits");
             // The server measures its memory ten times a second.
-            server::eventually(&format!("holes in memory: {what}"), || spread(&mut c) > 1.8);
+            server::eventually(&format!("holes in memory: {what}"), || fragmentation(&mut c) > 1.8);
 
             let () = ask(&mut c, "CONFIG SET activedefrag yes");
-            server::eventually(&format!("the holes to be filled: {what}"), || spread(&mut c) < 1.4);
+            server::eventually(&format!("the holes to be filled: {what}"), || {
+                fragmentation(&mut c) < 1.4
+            });
             let () = ask(&mut c, "CONFIG SET activedefrag no");
             assert!(info(&mut c, "stats", "active_defrag_hits") > moved);
-            assert_eq!(testimony(&mut c, kind), before, "{what}");
+            assert_eq!(content(&mut c, kind), before, "{what}");
 
-            // Blocks that were moved can grow, shrink and be freed.
+            // Moved blocks can grow, shrink and be freed.
             kind.make(&mut c, "k3");
             let _: Value = ask(&mut c, "RL.REFUND k6 1000");
             let _: Value = ask(&mut c, "RL.RESET k9");
@@ -130,14 +133,14 @@ fn every_block_of_every_kind_of_value_can_move() {
 }
 
 #[test]
-fn checks_go_on_while_blocks_move() {
+fn checks_decide_alike_while_blocks_move() {
     const ROUNDS: u64 = 40;
     const BUSY: u64 = 100;
-    server::on_all_with(replaying, |server| {
+    server::on_all_with(eager, |server| {
         if !can_defragment(server) {
-            return; // see `a_server_whose_allocator_cannot_defragment_says_so`
+            return; // see `without_support_of_the_allocator_defragmentation_is_refused`
         }
-        // One that moves nothing, to compare with.
+        // The replica moves nothing: the primary is compared with it.
         let replica = replica_of(server);
         let (mut c, mut r) = (server.connect(), replica.connect());
         let () = ask(&mut c, "CONFIG SET activedefrag yes");
@@ -160,14 +163,14 @@ fn checks_go_on_while_blocks_move() {
         replicated(&mut c);
         assert_eq!(digest(&mut c), digest(&mut r));
         for key in 0..BUSY {
-            let look = format!("RL.PEEK busy{key} AT {T} 100/d");
-            assert_eq!(remaining(&mut c, &look), 100 - ROUNDS as i64);
+            let peek = format!("RL.PEEK busy{key} AT {T} 100/d");
+            assert_eq!(remaining(&mut c, &peek), 100 - ROUNDS as i64);
         }
     });
 }
 
 #[test]
-fn a_server_whose_allocator_cannot_defragment_says_so() {
+fn without_support_of_the_allocator_defragmentation_is_refused() {
     server::on_all(|server| {
         let mut c = server.connect();
         if can_defragment(server) {

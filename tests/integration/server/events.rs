@@ -1,4 +1,4 @@
-//! Keyspace events: those a native type has, five of our own, and silence otherwise.
+//! Keyspace events: those of any key, and five of this module.
 
 use redis::{Connection, from_redis_value};
 
@@ -7,14 +7,14 @@ use crate::support::client::{
 };
 use crate::support::server::{self, Server};
 
-/// A listener to the keyspace events of a server.
+/// Listens to the keyspace events of a server.
 struct Events {
     listener: Connection,
     c: Connection,
 }
 
 impl Events {
-    /// All the classes that the server knows.
+    /// Listens to all classes that the server has.
     fn all(server: &Server) -> Self {
         // Class `n`, new keys, came with 7.0 and is not in `A`.
         Self::of_classes(server, if server.flavor().is_7_or_later() { "EAn" } else { "EA" })
@@ -29,7 +29,7 @@ impl Events {
         Self { listener, c }
     }
 
-    /// What happened since the last look, each as `event key`.
+    /// The events since the last call, each as `event key`.
     fn so_far(&mut self) -> Vec<String> {
         let () = ask(&mut self.c, "PUBLISH __keyevent@0__:end of-it");
         let mut events = Vec::new();
@@ -44,28 +44,28 @@ impl Events {
         }
     }
 
-    /// What a command makes happen, be it answered with an error.
+    /// The events of a command, which may fail.
     fn of(&mut self, line: &str) -> Vec<String> {
         let _ = raw_reply(&mut self.c, line);
         self.so_far()
     }
 }
 
-const SILENCE: [&str; 0] = [];
+const NONE: [&str; 0] = [];
 
 /// The events of a command that makes the key `k`.
-fn birth(server: &Server) -> Vec<&'static str> {
+fn creation(server: &Server) -> Vec<&'static str> {
     if server.flavor().is_7_or_later() { vec!["new k"] } else { vec![] }
 }
 
 #[test]
-fn a_check_says_nothing_but_that_its_key_is_new() {
+fn a_check_sends_no_event_but_for_a_new_key() {
     server::on_all(|server| {
         let mut events = Events::all(server);
         for line in ["RL.CHECK k COST 6 5/h", "RL.PEEK k 5/h", "RL.REFUND k 1", "RL.RESET k"] {
-            assert_eq!(events.of(line), SILENCE, "{line} on no key");
+            assert_eq!(events.of(line), NONE, "{line} on no key");
         }
-        assert_eq!(events.of("RL.CHECK k COST 2 5/h"), birth(server));
+        assert_eq!(events.of("RL.CHECK k COST 2 5/h"), creation(server));
         for line in [
             "RL.CHECK k 5/h",
             "RL.CHECK k COST 5 5/h",
@@ -78,28 +78,28 @@ fn a_check_says_nothing_but_that_its_key_is_new() {
             "RL.PEEK k FULL 0/h",
             "RL.REFUND k 1",
         ] {
-            assert_eq!(events.of(line), SILENCE, "{line}");
+            assert_eq!(events.of(line), NONE, "{line}");
         }
         for line in ["RL.CHECK k META who 50/d", "RL.CHECK k META who COST 9 5/h"] {
-            assert_eq!(events.of(line), SILENCE, "{line}");
+            assert_eq!(events.of(line), NONE, "{line}");
         }
         for line in ["RL.LOG k", "RL.INFO k", "RL.BLOCKS 0", "RL.TOP RESET"] {
-            assert_eq!(events.of(line), SILENCE, "{line}");
+            assert_eq!(events.of(line), NONE, "{line}");
         }
         assert!(exists(&mut events.c, "k"));
     });
 }
 
-/// What empties a key that consumed one unit.
+/// Commands that empty a key with one unit.
 const EMPTYING: [&str; 5] =
     ["RL.REFUND k 1", "RL.REFUND k 9 5/h", "RL.RESET k", "DEL k", "UNLINK k"];
 
 #[test]
-fn what_empties_a_key_says_del() {
+fn emptying_a_key_sends_del() {
     server::on_all(|server| {
         let mut events = Events::all(server);
         for line in EMPTYING {
-            assert_eq!(events.of("RL.CHECK k 5/h"), birth(server));
+            assert_eq!(events.of("RL.CHECK k 5/h"), creation(server));
             assert_eq!(events.of(line), ["del k"], "{line}");
             assert!(!exists(&mut events.c, "k"));
         }
@@ -107,14 +107,14 @@ fn what_empties_a_key_says_del() {
 }
 
 #[test]
-fn what_empties_a_key_says_del_on_a_replica_too() {
+fn emptying_a_key_sends_del_on_a_replica() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut events) = (primary.connect(), Events::all(&replica));
         for line in EMPTYING {
             assert!(allowed(&mut c, "RL.CHECK k 5/h"));
             replicated(&mut c);
-            assert_eq!(events.so_far(), birth(primary));
+            assert_eq!(events.so_far(), creation(primary));
             let _ = raw_reply(&mut c, line);
             replicated(&mut c);
             assert_eq!(events.so_far(), ["del k"], "{line}");
@@ -122,9 +122,9 @@ fn what_empties_a_key_says_del_on_a_replica_too() {
     });
 }
 
-/// What decides over the key `k`, one after the other, and what is heard of it; nothing where
-/// nothing was decided.
-const RULING: [(&str, &[&str]); 26] = [
+/// Commands on the key `k` in turn, and their events: those that block or exempt send one, if they
+/// change anything.
+const ACCESS_STEPS: [(&str, &[&str]); 26] = [
     ("RL.UNBLOCK k", &[]),
     ("RL.UNEXEMPT k", &[]),
     ("RL.BLOCK k EX 0", &[]),
@@ -144,57 +144,57 @@ const RULING: [(&str, &[&str]); 26] = [
     ("RL.CHECK k 5/h,ban=1h", &["rl.ban k"]),
     ("RL.CHECK k 5/h,ban=1h", &[]),
     ("RL.UNBLOCK k", &["rl.unblock k"]),
-    // The denial is charged, or marked, and banned for: two effects, and one event.
+    // The denial is charged or recorded, and the key banned: two effects and one event.
     ("RL.CHECK k 5/h,ban=1h,count=all", &["rl.ban k"]),
     ("RL.UNBLOCK k", &["rl.unblock k"]),
     ("RL.CHECK k META who COST 5 5/h,ban=1h", &["rl.ban k"]),
     ("DEL k", &["del k"]),
-    // All there is in a key may be what was decided over it.
+    // A key may hold a block or an exemption only.
     ("RL.CHECK k 0/h,ban=1h", &["new k", "rl.ban k"]),
     ("RL.UNBLOCK k", &["del k", "rl.unblock k"]),
     ("RL.UNBLOCK k", &[]),
 ];
 
-/// The same in the words of a server.
-fn heard_of<'a>(says: &'a [&'a str], server: &Server) -> Vec<&'a str> {
+/// Those of these events that a server has.
+fn known_to<'a>(says: &'a [&'a str], server: &Server) -> Vec<&'a str> {
     let known = |event: &&str| server.flavor().is_7_or_later() || !event.starts_with("new ");
     says.iter().copied().filter(known).collect()
 }
 
 #[test]
-fn what_decides_over_a_key_says_so_once_and_nothing_else() {
+fn blocks_bans_and_exemptions_send_one_event() {
     server::on_all(|server| {
         let mut events = Events::all(server);
-        for (step, (line, says)) in RULING.into_iter().enumerate() {
-            assert_eq!(events.of(line), heard_of(says, server), "{step}: {line}");
+        for (step, (line, says)) in ACCESS_STEPS.into_iter().enumerate() {
+            assert_eq!(events.of(line), known_to(says, server), "{step}: {line}");
         }
     });
 }
 
 #[test]
-fn what_decides_over_a_key_says_so_on_a_replica_too() {
+fn blocks_bans_and_exemptions_send_one_event_on_a_replica() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut events) = (primary.connect(), Events::all(&replica));
-        for (step, (line, says)) in RULING.into_iter().enumerate() {
+        for (step, (line, says)) in ACCESS_STEPS.into_iter().enumerate() {
             let _ = raw_reply(&mut c, line);
             replicated(&mut c);
-            // No `expire` either: that the key's time moved is part of what was decided.
-            assert_eq!(events.so_far(), heard_of(says, primary), "{step}: {line}");
+            // Nor is there an `expire`, although the key's expiry moved.
+            assert_eq!(events.so_far(), known_to(says, primary), "{step}: {line}");
         }
     });
 }
 
 #[test]
-fn events_of_our_own_are_of_the_class_of_module_events() {
+fn events_of_the_module_have_the_class_of_module_events() {
     server::on_all(|server| {
         let of_class = |classes: &str| -> Vec<String> {
             let mut events = Events::of_classes(server, classes);
             let () = ask(&mut events.c, "DEL k");
             events.so_far();
-            RULING.iter().flat_map(|(line, _)| events.of(line)).collect()
+            ACCESS_STEPS.iter().flat_map(|(line, _)| events.of(line)).collect()
         };
-        let own = RULING.iter().flat_map(|(_, says)| says.iter().copied());
+        let own = ACCESS_STEPS.iter().flat_map(|(_, says)| says.iter().copied());
         let own: Vec<&str> = own.filter(|event| event.starts_with("rl.")).collect();
         assert_eq!(of_class("Ed"), own);
         let others = if server.flavor().is_7_or_later() { "Eg$lshzxetmn" } else { "Eg$lshzxetm" };
@@ -203,39 +203,39 @@ fn events_of_our_own_are_of_the_class_of_module_events() {
 }
 
 #[test]
-fn a_block_that_ends_by_itself_says_expired_with_its_key() {
+fn a_block_that_ends_sends_expired() {
     server::on_all(|server| {
         let mut events = Events::all(server);
-        let mut heard = events.of("RL.BLOCK k PX 10");
-        server::eventually("the server to look for what expired", || {
-            heard.extend(events.so_far());
-            heard.iter().any(|event| event.starts_with("expired"))
+        let mut received = events.of("RL.BLOCK k PX 10");
+        server::eventually("the server to delete the expired key", || {
+            received.extend(events.so_far());
+            received.iter().any(|event| event.starts_with("expired"))
         });
-        assert_eq!(heard, [&birth(server)[..], &["rl.block k", "expired k"]].concat());
+        assert_eq!(received, [&creation(server)[..], &["rl.block k", "expired k"]].concat());
     });
 }
 
 #[test]
-fn a_key_whose_time_has_come_says_expired() {
+fn an_expired_key_sends_expired() {
     server::on_all(|server| {
         let mut events = Events::all(server);
-        let mut heard = events.of("RL.CHECK k 5/10ms");
-        server::eventually("the server to look for what expired", || {
-            heard.extend(events.so_far());
-            heard.iter().any(|event| event.starts_with("expired"))
+        let mut received = events.of("RL.CHECK k 5/10ms");
+        server::eventually("the server to delete the expired key", || {
+            received.extend(events.so_far());
+            received.iter().any(|event| event.starts_with("expired"))
         });
-        assert_eq!(heard, [&birth(server)[..], &["expired k"]].concat());
+        assert_eq!(received, [&creation(server)[..], &["expired k"]].concat());
     });
 }
 
-/// Leaves `k` to be found expired. Asking for it meanwhile would be finding it.
+/// Makes `k` expire without a command that would notice it.
 fn leave_expired(events: &mut Events) {
     loop {
         assert!(allowed(&mut events.c, "RL.CHECK k 5/h"));
         let () = ask(&mut events.c, "PEXPIRE k 1");
         let set_ms = now_ms(&mut events.c);
-        server::eventually("its time", || now_ms(&mut events.c) > set_ms + 1);
-        // Until 7.0, PEXPIRE itself deletes a key whose millisecond passes meanwhile.
+        server::eventually("the expiry to pass", || now_ms(&mut events.c) > set_ms + 1);
+        // On 6.2, PEXPIRE deletes a key whose millisecond passes meanwhile.
         if !events.so_far().iter().any(|event| event == "del k") {
             return;
         }
@@ -243,11 +243,11 @@ fn leave_expired(events: &mut Events) {
 }
 
 #[test]
-fn a_key_found_expired_says_so_first() {
+fn a_command_that_finds_a_key_expired_sends_expired_first() {
     server::on_all(|server| {
         let mut events = Events::all(server);
         let () = ask(&mut events.c, "DEBUG SET-ACTIVE-EXPIRE 0");
-        for (line, makes_it_anew) in [
+        for (line, makes_a_key) in [
             ("RL.CHECK k 5/h", true),
             ("RL.CHECK k 0/h", false),
             ("RL.PEEK k 5/h", false),
@@ -260,7 +260,7 @@ fn a_key_found_expired_says_so_first() {
             ("RL.CHECK k META who 0/h", true),
         ] {
             leave_expired(&mut events);
-            let then = if makes_it_anew { birth(server) } else { vec![] };
+            let then = if makes_a_key { creation(server) } else { vec![] };
             assert_eq!(events.of(line), [&["expired k"][..], &then].concat(), "{line}");
             let () = ask(&mut events.c, "DEL k");
             events.so_far();
@@ -269,10 +269,10 @@ fn a_key_found_expired_says_so_first() {
 }
 
 #[test]
-fn native_commands_say_what_they_say_of_any_key() {
+fn generic_commands_send_the_events_of_any_key() {
     server::on_all(|server| {
         let mut events = Events::of_classes(server, "EA");
-        assert_eq!(events.of("RL.CHECK k 5/h"), SILENCE);
+        assert_eq!(events.of("RL.CHECK k 5/h"), NONE);
         for (line, says) in [
             ("PEXPIRE k 1000000", &["expire k"][..]),
             ("PERSIST k", &["persist k"]),
@@ -290,22 +290,22 @@ fn native_commands_say_what_they_say_of_any_key() {
 }
 
 #[test]
-fn a_key_that_makes_room_says_evicted() {
+fn an_evicted_key_sends_evicted() {
     server::on_all_with(
         |b| b.config("maxmemory-policy", "allkeys-random"),
         |server| {
             let mut events = Events::of_classes(server, "EA");
             let room = info(&mut events.c, "memory", "used_memory") + 200_000.0;
             let () = ask(&mut events.c, &format!("CONFIG SET maxmemory {room}"));
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             let mut checked = 0;
-            while heard.len() < 10 {
+            while received.len() < 10 {
                 assert!(checked < 5_000, "5000 keys fit");
                 assert!(allowed(&mut events.c, &format!("RL.CHECK k{checked} window:5/h,res=60")));
                 checked += 1;
-                heard.extend(events.so_far());
+                received.extend(events.so_far());
             }
-            assert!(heard.iter().all(|event| event.starts_with("evicted k")), "{heard:?}");
+            assert!(received.iter().all(|event| event.starts_with("evicted k")), "{received:?}");
         },
     );
 }

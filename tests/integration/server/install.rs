@@ -1,5 +1,5 @@
-//! What `make build` leaves and `make install` copies: a module without debugging symbols, which
-//! lie beside it, and with the run bit that servers ask for.
+//! `make build` and `make install`: the module, without debugging symbols, which have a file beside
+//! it, and with the run bit that servers ask for.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ fn built(name: &str) -> PathBuf {
     path
 }
 
-/// The names of a file's sections that are about debugging or symbols.
+/// The names of a file's sections with debugging information or symbols.
 fn symbols(path: &Path) -> Vec<String> {
     let output = Command::new("readelf").arg("-SW").arg(path).output().expect("readelf runs");
     assert!(output.status.success(), "{output:?}");
@@ -24,16 +24,15 @@ fn symbols(path: &Path) -> Vec<String> {
 fn install(variables: &[&str]) -> bool {
     let mut make = Command::new("make");
     make.args(["-s", "install"]).args(variables).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // Settings of the `make` that runs the tests must not reach this one.
-    let ours = ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PREFIX", "DESTDIR", "MODULEDIR"];
-    ours.iter().for_each(|name| {
+    // Settings of a `make` that runs the tests must not reach this `make`.
+    for name in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PREFIX", "DESTDIR", "MODULEDIR"] {
         make.env_remove(name);
-    });
+    }
     make.status().expect("make runs").success()
 }
 
 #[test]
-fn the_module_has_its_debugging_symbols_apart() {
+fn debugging_symbols_have_a_file_beside_the_module() {
     let (module, apart) = ("libredis_ratelimit.so", "libredis_ratelimit.so.debug");
     assert_eq!(symbols(&built(module)), [".gnu_debuglink"]);
     let bytes = fs::metadata(built(module)).unwrap().len();
@@ -45,7 +44,7 @@ fn the_module_has_its_debugging_symbols_apart() {
 }
 
 #[test]
-fn the_installed_module_is_the_one_that_was_built_and_can_be_run() {
+fn make_install_copies_the_built_module_with_the_run_bit() {
     let root = tempfile::tempdir().unwrap();
     let stage = format!("DESTDIR={}", root.path().display());
     let installed = |folder: &str| {
@@ -61,7 +60,7 @@ fn the_installed_module_is_the_one_that_was_built_and_can_be_run() {
     installed("usr/lib/redis/modules");
     assert!(install(&[&stage, "MODULEDIR=/usr/lib/valkey/modules"]));
     installed("usr/lib/valkey/modules");
-    // Again, over what is there.
+    // A second time, over the first file.
     assert!(install(&[&stage]));
     installed("usr/local/lib/redis/modules");
 }

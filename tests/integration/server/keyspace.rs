@@ -1,13 +1,13 @@
-//! The commands that servers have for keys of any type, given keys of ours.
+//! The commands of servers for keys of any type, on keys of this module.
 
-use redis::{Connection, Value};
+use redis::{Connection, Value, cmd};
 
 use crate::support::client::{
-    allowed, ask, command, digest, digest_of, dump, exists, refusal, remaining,
+    allowed, ask, command, digest, digest_of, dump, exists, expires_ms, now_us, remaining,
 };
-use crate::support::server;
+use crate::support::server::{self, Builder};
 
-/// The key `k` with 3 units of `5/h` in it, and something in a state of each other kind.
+/// Makes the key `k` with 3 units of `5/h` and a state of each other algorithm.
 fn fill(c: &mut Connection) {
     let rules = "5/h window:9/h,res=6 fixed:9/h,keep=2 bucket:9/h,name=b leaky:9/h";
     assert!(allowed(c, &format!("RL.CHECK k COST 3 {rules}")));
@@ -18,7 +18,7 @@ fn ttl_ms(c: &mut Connection, key: &str) -> i64 {
 }
 
 #[test]
-fn a_key_takes_everything_along_wherever_it_goes() {
+fn renamed_copied_and_moved_keys_keep_value_and_expiry() {
     server::on_all(|server| {
         let mut c = server.connect();
         for (line, db, key) in [
@@ -44,7 +44,7 @@ fn a_key_takes_everything_along_wherever_it_goes() {
             assert_eq!(remaining(&mut c, &format!("RL.CHECK {key} 5/h")), 1, "{line}");
             let () = ask(&mut c, "SELECT 0");
             if exists(&mut c, "k") {
-                assert_eq!(dump(&mut c, "k"), value, "a copy is a value of its own");
+                assert_eq!(dump(&mut c, "k"), value, "a check of the copy changed the original");
             }
             let () = ask(&mut c, "FLUSHALL");
         }
@@ -52,7 +52,7 @@ fn a_key_takes_everything_along_wherever_it_goes() {
 }
 
 #[test]
-fn a_key_that_would_be_in_the_way_stays() {
+fn an_existing_key_is_not_overwritten() {
     server::on_all(|server| {
         let mut c = server.connect();
         fill(&mut c);
@@ -70,7 +70,7 @@ fn a_key_that_would_be_in_the_way_stays() {
 }
 
 #[test]
-fn a_key_can_be_looked_at_like_any_other() {
+fn generic_commands_describe_a_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         fill(&mut c);
@@ -89,7 +89,7 @@ fn a_key_can_be_looked_at_like_any_other() {
 }
 
 #[test]
-fn a_look_at_a_key_counts_as_a_use() {
+fn checks_and_peeks_count_as_use() {
     server::on_all(|server| {
         let mut c = server.connect();
         fill(&mut c);
@@ -123,34 +123,7 @@ fn a_look_at_a_key_counts_as_a_use() {
 }
 
 #[test]
-fn an_expiry_set_by_hand_holds_until_something_is_consumed() {
-    // What matters for an hour expires within an hour and an eighth.
-    const DUE_MS: std::ops::RangeInclusive<i64> = 3_590_000..=4_050_000;
-    server::on_all(|server| {
-        let mut c = server.connect();
-        for (by_hand, left) in [
-            ("PEXPIRE k 60000", 1..=60_000),
-            ("PEXPIRE k 90000000", 80_000_000..=90_000_000),
-            ("PERSIST k", -1..=-1),
-        ] {
-            let () = ask(&mut c, "DEL k");
-            assert!(allowed(&mut c, "RL.CHECK k COST 3 5/h"));
-            assert!(DUE_MS.contains(&ttl_ms(&mut c, "k")));
-            let () = ask(&mut c, by_hand);
-            for idle in ["RL.PEEK k 5/h", "RL.CHECK k COST 3 5/h", "RL.CHECK k COST 0 5/h"] {
-                let _: Value = ask(&mut c, idle);
-                let ttl = ttl_ms(&mut c, "k");
-                assert!(left.contains(&ttl), "{by_hand}, {idle}: {ttl} ms");
-            }
-            assert!(allowed(&mut c, "RL.CHECK k 5/h"));
-            let ttl = ttl_ms(&mut c, "k");
-            assert!(DUE_MS.contains(&ttl), "{by_hand}, then a check: {ttl} ms");
-        }
-    });
-}
-
-#[test]
-fn a_digest_is_that_of_what_was_consumed() {
+fn a_digest_changes_with_consumption_only() {
     server::on_all(|server| {
         let mut c = server.connect();
         fill(&mut c);
@@ -165,7 +138,7 @@ fn a_digest_is_that_of_what_was_consumed() {
 }
 
 #[test]
-fn saved_and_read_back_in_place_everything_is_as_it_was() {
+fn debug_reload_preserves_everything() {
     server::on_all(|server| {
         let mut c = server.connect();
         fill(&mut c);
@@ -178,23 +151,75 @@ fn saved_and_read_back_in_place_everything_is_as_it_was() {
     });
 }
 
+/// Rules of each algorithm, with options and names.
+const RULES: [&str; 9] = [
+    "100/m",
+    "window:100/m",
+    "window:100/h,res=6",
+    "fixed:100/m,keep=3",
+    "fixed:100/month",
+    "bucket:100/m,burst=7",
+    "bucket:100/m,refill=interval,name=lump",
+    "leaky:100/m",
+    "log:50/s,name=fast,count=all",
+];
+
+fn full(c: &mut Connection, key: &str, at_us: u64) -> Value {
+    cmd("RL.PEEK").arg(key).arg("AT").arg(at_us).arg("FULL").arg(&RULES).query(c).unwrap()
+}
+
+/// Makes the key `k` with a state of each of [`RULES`], and returns a time for [`full`].
+fn fill_each_rule(c: &mut Connection) -> u64 {
+    for cost in [1, 2, 1] {
+        assert!(allowed(c, &format!("RL.CHECK k COST {cost} {}", RULES.join(" "))));
+    }
+    now_us(c)
+}
+
 #[test]
-fn the_module_stays_as_its_values_need_it() {
-    server::on_all_with(
-        |b| match b.flavor().is_7_or_later() {
-            true => b.config("enable-module-command", "local"),
-            false => b, // 6.2 has MODULE for everybody
-        },
-        |server| {
-            let mut c = server.connect();
-            fill(&mut c);
-            let why = refusal(&mut c, "MODULE UNLOAD ratelimit");
-            assert!(why.contains("data types"), "{why}");
-            let modules: Vec<Vec<Value>> = ask(&mut c, "MODULE LIST");
-            let ours =
-                |module: &Vec<Value>| module.contains(&Value::BulkString("ratelimit".into()));
-            assert_eq!(modules.iter().filter(|module| ours(module)).count(), 1);
-            assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 1);
-        },
-    );
+fn a_restart_preserves_value_expiry_and_decisions() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let at_us = fill_each_rule(&mut c);
+        let flavor = server.flavor();
+        let seen =
+            |c: &mut Connection| (dump(c, "k"), full(c, "k", at_us), expires_ms(c, flavor, "k"));
+        let before = seen(&mut c);
+        drop(c);
+        server.restart();
+        assert_eq!(seen(&mut server.connect()), before);
+    });
+}
+
+#[test]
+fn restored_copied_and_renamed_keys_decide_alike() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let at_us = fill_each_rule(&mut c);
+        let payload = dump(&mut c, "k");
+        let () = cmd("RESTORE").arg("restored").arg(0).arg(&payload).query(&mut c).unwrap();
+        assert_eq!(ask::<i64>(&mut c, "COPY k copy"), 1);
+        let state = full(&mut c, "k", at_us);
+        for twin in ["restored", "copy"] {
+            assert_eq!(dump(&mut c, twin), payload, "{twin}");
+            assert_eq!(full(&mut c, twin, at_us), state, "{twin}");
+        }
+        assert!(allowed(&mut c, &format!("RL.CHECK copy {}", RULES.join(" "))));
+        assert_eq!(full(&mut c, "k", at_us), state, "a check of the copy changed the original");
+        let () = ask(&mut c, "RENAME k renamed");
+        assert_eq!(full(&mut c, "renamed", at_us), state);
+    });
+}
+
+#[test]
+fn the_type_is_named_ratelimit_and_scan_finds_it() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "SET other x");
+        assert!(allowed(&mut c, "RL.CHECK k 5/m"));
+        assert_eq!(ask::<String>(&mut c, "TYPE k"), "ratelimit");
+        let scan = "SCAN 0 COUNT 100 TYPE ratelimit";
+        let (_, keys): (u64, Vec<String>) = ask(&mut c, scan);
+        assert_eq!(keys, ["k"]);
+    });
 }

@@ -1,97 +1,81 @@
-//! Loading the module: with arguments of `loadmodule`, which serve every server, and with `MODULE
-//! LOAD` and `MODULE LOADEX` into a running one.
+//! How the module is loaded: with arguments of `loadmodule` on every server, with `MODULE LOAD` and
+//! `MODULE LOADEX` into a running server; and that it is not unloaded.
 
 use std::collections::{BTreeMap, HashMap};
 
 use redis::{Connection, RedisResult, Value, cmd};
 
-use crate::support::server::{self, Flavor, Server};
-use crate::support::settings::{SETTINGS, defaults, edit_config, run, told, with_values};
+use crate::support::client::{allowed, ask, attempt, refusal, remaining};
+use crate::support::files::crash;
+use crate::support::server::{self, Builder, Flavor, Server};
+use crate::support::settings::{SETTINGS, config_get, defaults, with_values};
 
 #[test]
-fn arguments_of_loadmodule_serve_every_server() {
+fn arguments_of_loadmodule_take_effect() {
     for setting in &SETTINGS {
         for effect in setting.effects {
             server::on_all_with(
                 |builder| builder.module_args(&[setting.name, effect.0]),
-                |server| setting.assert_felt(&mut server.connect(), effect),
+                |server| setting.assert_effect(&mut server.connect(), effect),
             );
         }
     }
 }
 
 #[test]
-fn the_last_of_two_arguments_counts_and_case_does_not() {
+fn the_last_of_two_arguments_counts_in_any_case_of_letters() {
     server::on_all_with(
         |builder| builder.module_args(&["max-rules", "1", "MAX-Rules", "2", "Allow-At", "YES"]),
         |server| {
             let mut c = server.connect();
-            run(&mut c, "RL.PEEK k AT 5 5/s 9/m").expect("two rules, at a time");
-            assert!(run(&mut c, "RL.PEEK k AT 5 5/s 9/m 7/h").is_err(), "three rules");
+            attempt(&mut c, "RL.PEEK k AT 5 5/s 9/m").expect("two rules, at a time");
+            assert!(attempt(&mut c, "RL.PEEK k AT 5 5/s 9/m 7/h").is_err(), "three rules");
         },
     );
 }
 
 #[test]
-fn a_rewrite_keeps_the_arguments_of_loadmodule() {
+fn config_rewrite_keeps_the_arguments_of_loadmodule() {
     server::on_all_with(
         |builder| builder.module_args(&["max-rules", "2", "allow-at", "yes"]),
         |server| {
             for _ in 0..2 {
                 let mut c = server.connect();
-                run(&mut c, "RL.PEEK k AT 5 5/s 9/m").expect("two rules, at a time");
-                assert!(run(&mut c, "RL.PEEK k AT 5 5/s 9/m 7/h").is_err(), "three rules");
+                attempt(&mut c, "RL.PEEK k AT 5 5/s 9/m").expect("two rules, at a time");
+                assert!(attempt(&mut c, "RL.PEEK k AT 5 5/s 9/m 7/h").is_err(), "three rules");
                 let () = cmd("CONFIG").arg("REWRITE").query(&mut c).unwrap();
-                server.kill9();
-                server.resume();
+                crash(server);
             }
         },
     );
 }
 
 #[test]
-fn the_modules_version_is_that_of_the_package() {
+fn module_list_shows_the_version_of_the_package() {
     let numbers = env!("CARGO_PKG_VERSION").split('-').next().expect("numbers").split('.');
     let numbers: Vec<i64> = numbers.map(|number| number.parse().expect("a number")).collect();
     let [major, minor, patch] = numbers[..] else { panic!("three numbers: {numbers:?}") };
     server::on_all(|server| {
         let list: Vec<HashMap<String, Value>> =
             cmd("MODULE").arg("LIST").query(&mut server.connect()).unwrap();
-        let ours = list.iter().find(|module| module["name"] == name("ratelimit"));
-        let version = &ours.expect("the module is listed")["ver"];
+        let name = Value::BulkString("ratelimit".into());
+        let version =
+            &list.iter().find(|module| module["name"] == name).expect("the module")["ver"];
         assert_eq!(*version, Value::Int(major * 10_000 + minor * 100 + patch));
     });
 }
 
-fn name(text: &str) -> Value {
-    Value::BulkString(text.as_bytes().to_vec())
-}
-
-/// Runs a test on each server, which runs without the module; given is the module's path.
+/// Runs a test on each server, started without the module, and gives it the module's path.
 fn on_all_without_the_module(body: impl Fn(&mut Server, &str)) {
-    server::on_all_with(
-        |builder| {
-            if builder.flavor().is_7_or_later() {
-                builder.config("enable-module-command", "yes")
-            } else {
-                builder // 6.2 always allows it.
-            }
-        },
-        |server| {
-            let mut path = String::new();
-            edit_config(server, |lines| {
-                let (load, others): (Vec<_>, Vec<_>) =
-                    lines.into_iter().partition(|line| line.starts_with("loadmodule "));
-                path = load[0].split('"').nth(1).expect("a path in quotes").to_string();
-                others
-            });
-            assert!(run(&mut server.connect(), "RL.EXPLAIN 5/m").is_err(), "no module yet");
-            body(server, &path);
-        },
-    );
+    server::on_all_with(Builder::allow_module_command, |server| {
+        let path = server.remove_module();
+        crash(server); // without a save, which a server before 7.2 cannot load without the module
+        assert!(attempt(&mut server.connect(), "RL.EXPLAIN 5/m").is_err(), "no module yet");
+        body(server, &path);
+    });
 }
 
-/// `MODULE LOAD` and the like must fail, say these parts in the log, and leave nothing behind.
+/// A call of `MODULE` must fail, log these texts, and leave no command and no setting.
 fn assert_not_loaded(server: &Server, load: &[&str], says: &[&str]) {
     let mut c = server.connect();
     let before = server.log().len();
@@ -101,13 +85,13 @@ fn assert_not_loaded(server: &Server, load: &[&str], says: &[&str]) {
     for part in says {
         assert!(log.contains(part), "{load:?}: «{log}» does not say «{part}»");
     }
-    let error = run(&mut c, "RL.EXPLAIN 5/m").expect_err("no module").to_string();
+    let error = attempt(&mut c, "RL.EXPLAIN 5/m").expect_err("no module").to_string();
     assert!(error.contains("unknown command"), "{load:?}: {error}");
-    assert_eq!(told(&mut c), BTreeMap::default(), "{load:?}");
+    assert_eq!(config_get(&mut c), BTreeMap::default(), "{load:?}");
 }
 
 #[test]
-fn a_load_that_fails_says_why_and_leaves_nothing() {
+fn a_load_that_fails_logs_why_and_leaves_nothing() {
     on_all_without_the_module(|server, path| {
         for setting in &SETTINGS {
             for (value, _) in setting.bad() {
@@ -120,20 +104,20 @@ fn a_load_that_fails_says_why_and_leaves_nothing() {
         let unknown = ["LOAD", path, "no-such-setting", "1"];
         assert_not_loaded(server, &unknown, &[&["'no-such-setting'"], &names[..]].concat());
 
-        // What was right before the wrong one is forgotten with it.
+        // The arguments before the wrong one have no effect either.
         let half = ["LOAD", path, "max-rules", "1", "allow-at", "perhaps"];
         assert_not_loaded(server, &half, &["allow-at"]);
         let mut c = server.connect();
         let () = cmd("MODULE").arg(&["LOAD", path]).query(&mut c).unwrap();
-        run(&mut c, "RL.PEEK k 5/s 9/m").expect("more than one rule");
+        attempt(&mut c, "RL.PEEK k 5/s 9/m").expect("more than one rule");
         if server.flavor().is_7_or_later() {
-            assert_eq!(told(&mut c), defaults());
+            assert_eq!(config_get(&mut c), defaults());
         }
     });
 }
 
 #[test]
-fn a_running_server_loads_it_with_arguments_once() {
+fn module_load_takes_arguments_and_works_once() {
     on_all_without_the_module(|server, path| {
         let mut c = server.connect();
         let load = |c: &mut Connection, rules: &str| -> RedisResult<()> {
@@ -141,27 +125,27 @@ fn a_running_server_loads_it_with_arguments_once() {
         };
         load(&mut c, "2").unwrap();
         let two = "RL.CHECK k AT 5 5/s 9/m";
-        run(&mut c, two).expect("two rules, at a time");
+        attempt(&mut c, two).expect("two rules, at a time");
         assert!(load(&mut c, "1").is_err(), "loaded twice");
-        run(&mut c, two).expect("still two rules");
+        attempt(&mut c, two).expect("still two rules");
         if !server.flavor().is_7_or_later() {
-            return; // 6.2 does not rewrite its file to load what was loaded while it ran.
+            return; // CONFIG REWRITE of 6.2 leaves out modules loaded at run time.
         }
         let () = cmd("CONFIG").arg("REWRITE").query(&mut c).unwrap();
         server.restart();
-        run(&mut server.connect(), two).expect("two rules after a restart");
+        attempt(&mut server.connect(), two).expect("two rules after a restart");
     });
 }
 
-/// Whether the server survives `MODULE LOADEX` with a setting that the module does not have. It
-/// then wants to unload what it has loaded, which a module with a data type does not allow: Redis
-/// before 8.0 leaves such a module loaded, Valkey crashes (it reports why through a null pointer).
-fn forgives_unknown_settings(flavor: Flavor) -> bool {
+/// Whether the server survives `MODULE LOADEX` with a setting that the module does not have. It then
+/// unloads the module, which a module with a data type does not allow: Redis before 8.0 leaves such
+/// a module loaded, Valkey crashes (it reports the reason through a null pointer).
+fn survives_unknown_settings(flavor: Flavor) -> bool {
     !flavor.is_valkey() && flavor.version >= (8, 0)
 }
 
 #[test]
-fn a_running_server_loads_it_with_settings() {
+fn module_loadex_takes_settings() {
     on_all_without_the_module(|server, path| {
         if !server.flavor().is_7_or_later() {
             return; // MODULE LOADEX came with 7.0.
@@ -169,7 +153,7 @@ fn a_running_server_loads_it_with_settings() {
         let loadex = |words: &[&'static str]| -> Vec<&str> { [&["LOADEX", path], words].concat() };
         let wrong = loadex(&["CONFIG", "ratelimit.max-rules", "0"]);
         assert_not_loaded(server, &wrong, &["max-rules", "between 1 and 1000"]);
-        if forgives_unknown_settings(server.flavor()) {
+        if survives_unknown_settings(server.flavor()) {
             let unknown = loadex(&["CONFIG", "ratelimit.no-such-setting", "1"]);
             assert_not_loaded(server, &unknown, &["configurations were not applied"]);
         }
@@ -185,8 +169,8 @@ fn a_running_server_loads_it_with_settings() {
             "allow-at" => "yes",
             _ => setting.default,
         });
-        assert_eq!(told(&mut c), expected);
-        // The ACL category, on servers that have it, is that of these commands again.
+        assert_eq!(config_get(&mut c), expected);
+        // Servers with the ACL category have it again.
         let category: RedisResult<Vec<String>> =
             cmd("ACL").arg("CAT").arg("ratelimit").query(&mut c);
         if let Ok(commands) = category {
@@ -194,6 +178,20 @@ fn a_running_server_loads_it_with_settings() {
         }
         let () = cmd("CONFIG").arg("REWRITE").query(&mut c).unwrap();
         server.restart();
-        assert_eq!(told(&mut server.connect()), expected);
+        assert_eq!(config_get(&mut server.connect()), expected);
+    });
+}
+
+#[test]
+fn the_module_cannot_be_unloaded() {
+    server::on_all_with(Builder::allow_module_command, |server| {
+        let mut c = server.connect();
+        assert!(allowed(&mut c, "RL.CHECK k COST 3 5/h"));
+        let why = refusal(&mut c, "MODULE UNLOAD ratelimit");
+        assert!(why.contains("data types"), "{why}");
+        let modules: Vec<Vec<Value>> = ask(&mut c, "MODULE LIST");
+        let name = Value::BulkString("ratelimit".into());
+        assert_eq!(modules.iter().filter(|module| module.contains(&name)).count(), 1);
+        assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 1);
     });
 }

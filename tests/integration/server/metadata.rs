@@ -1,5 +1,5 @@
-//! What a server tells clients about the commands: flags, arity, keys and documentation, which
-//! proxies, cluster clients, ACLs and the hints of redis-cli go by.
+//! `COMMAND`: flags, arity, keys and documentation, on which proxies, cluster clients, ACLs and the
+//! hints of redis-cli rely.
 
 mod argument;
 mod table;
@@ -10,7 +10,7 @@ use argument::{Argument, read, ways_to_write};
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use table::{Expected, commands};
 
-use crate::support::server;
+use crate::support::server::{self, Builder};
 
 fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(ToString::to_string).collect()
@@ -32,25 +32,22 @@ fn arguments(c: &mut Connection, name: &str) -> Vec<Argument> {
     Argument::list(docs(c, name).remove("arguments").expect("arguments are documented"))
 }
 
-/// On the servers that know documentation, each command and its arguments.
+/// Runs a test on each command and its documented arguments, on servers with `COMMAND DOCS`.
 fn each_documented(body: impl Fn(&mut Connection, &Expected, &[Argument])) {
-    server::on_all_with(
-        |builder| builder.module_args(&["allow-at", "yes"]),
-        |server| {
-            if !server.flavor().is_7_or_later() {
-                return; // COMMAND DOCS and key specs came with 7.0.
-            }
-            let mut c = server.connect();
-            for command in commands(server.flavor()) {
-                let arguments = arguments(&mut c, command.name);
-                body(&mut c, command, &arguments);
-            }
-        },
-    );
+    server::on_all_with(Builder::allow_at, |server| {
+        if !server.flavor().is_7_or_later() {
+            return; // COMMAND DOCS and key specs came with 7.0.
+        }
+        let mut c = server.connect();
+        for command in commands(server.flavor()) {
+            let arguments = arguments(&mut c, command.name);
+            body(&mut c, command, &arguments);
+        }
+    });
 }
 
 #[test]
-fn the_server_lists_these_commands_and_no_others() {
+fn command_list_shows_exactly_these_commands() {
     server::on_all(|server| {
         let mut c = server.connect();
         let listed: BTreeSet<String> = if server.flavor().is_7_or_later() {
@@ -58,7 +55,7 @@ fn the_server_lists_these_commands_and_no_others() {
             list.arg("LIST").arg("FILTERBY").arg("MODULE").arg("ratelimit");
             list.query(&mut c).unwrap()
         } else {
-            // 6.2 does not say which module a command is of: ours have their own prefixes.
+            // 6.2 does not say which commands are of a module: these have prefixes.
             let all: Vec<Vec<Value>> = cmd("COMMAND").query(&mut c).unwrap();
             let names = all.into_iter().map(|mut info| read::<String>(info.swap_remove(0)));
             names.filter(|name| name.starts_with("rl.") || name.starts_with("cl.")).collect()
@@ -69,7 +66,7 @@ fn the_server_lists_these_commands_and_no_others() {
 }
 
 #[test]
-fn flags_arity_and_the_place_of_the_key_are_known() {
+fn flags_arity_and_position_of_the_key_are_as_expected() {
     server::on_all(|server| {
         let mut c = server.connect();
         for command in commands(server.flavor()) {
@@ -88,7 +85,7 @@ fn flags_arity_and_the_place_of_the_key_are_known() {
 }
 
 #[test]
-fn the_key_is_specified_with_what_is_done_to_it() {
+fn key_specs_say_how_a_command_uses_its_key() {
     each_documented(|c, command, _| {
         let Expected { name, key, .. } = command;
         let specs: Vec<HashMap<String, Value>> = read(info(c, name).swap_remove(8));
@@ -119,7 +116,7 @@ fn the_key_is_specified_with_what_is_done_to_it() {
 }
 
 #[test]
-fn tips_say_how_to_send_commands_in_a_cluster_and_which_replies_vary() {
+fn tips_say_which_shards_to_send_to_and_which_replies_vary() {
     each_documented(|c, command, _| {
         let tips: BTreeSet<String> = read(info(c, command.name).swap_remove(7));
         assert_eq!(tips, words(command.tips), "{}", command.name);
@@ -127,7 +124,7 @@ fn tips_say_how_to_send_commands_in_a_cluster_and_which_replies_vary() {
 }
 
 #[test]
-fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
+fn a_wrong_number_of_arguments_gets_the_usage() {
     server::on_all(|server| {
         let mut c = server.connect();
         for command in commands(server.flavor()) {
@@ -138,7 +135,7 @@ fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
                     command.call().arg(&["5"; 9][..count]).query(&mut c);
                 let error = reply.expect_err(command.name).to_string();
                 let usage = format!("wrong number of arguments, usage: {}", command.usage());
-                // A server with subcommands answers a missing one itself.
+                // A server with subcommands itself refuses a call without one.
                 let by_server = server.flavor().is_7_or_later()
                     && count == 0
                     && (command.counts_keys() || command.is_container());
@@ -162,7 +159,7 @@ fn a_wrong_number_of_arguments_is_answered_with_the_usage() {
 }
 
 #[test]
-fn a_call_without_its_key_is_answered_with_the_usage_wherever_it_comes_from() {
+fn a_call_without_its_key_gets_the_usage_also_in_scripts_and_transactions() {
     server::on_all(|server| {
         let mut c = server.connect();
         for call in ["RL.CHECK", "RL.PEEK", "RL.RESET", "RL.BLOCK", "CL.THROTTLE"] {
@@ -178,7 +175,7 @@ fn a_call_without_its_key_is_answered_with_the_usage_wherever_it_comes_from() {
                 assert!(error.contains(&usage), "{call}: {error}");
             }
         }
-        // For too few arguments COMMAND GETKEYS answers an error, or the keys that are there.
+        // With too few arguments COMMAND GETKEYS replies an error, or the keys given.
         for call in ["RL.CHECK", "RL.MCHECK", "RL.MCHECK 5", "RL.MCHECK 5 a", "RL.MCHECK x a"] {
             let mut keys = cmd("COMMAND");
             keys.arg("GETKEYS").arg(call.split(' ').collect::<Vec<_>>());
@@ -198,7 +195,7 @@ fn every_argument_is_documented() {
 }
 
 #[test]
-fn every_command_is_summed_up() {
+fn every_command_has_summary_complexity_and_version() {
     each_documented(|c, command, _| {
         let name = command.name;
         let mut docs = docs(c, name);
@@ -211,7 +208,7 @@ fn every_command_is_summed_up() {
         };
         let summary = text("summary");
         assert!(summary.ends_with('.') && summary.len() <= 80, "{name}: «{summary}»");
-        // What an internal command costs may depend on the one that it repeats.
+        // The cost of an internal command depends on the command that it repeats.
         let complexity = text("complexity");
         let depends = command.is_internal() || command.is_container();
         assert!(complexity.contains("O(") || depends, "{name}: «{complexity}»");
@@ -223,7 +220,7 @@ fn every_command_is_summed_up() {
 }
 
 #[test]
-fn what_is_documented_is_accepted() {
+fn every_documented_way_to_call_is_accepted() {
     each_documented(|c, command, arguments| {
         for way in ways_to_write(arguments) {
             if command.is_container() {
@@ -231,12 +228,12 @@ fn what_is_documented_is_accepted() {
             }
             let mut way = way;
             if way.contains(&"NEXT") {
-                way.splice(..2, ["2", "k", "l"]); // a group of rules is for a key
+                way.splice(..2, ["2", "k", "l"]); // each group of rules needs a key
             }
             let written = format!("{} {}", command.name, way.join(" "));
             let reply: RedisResult<Value> = command.call().arg(&way).query(c);
             match reply {
-                Ok(_) => assert!(!command.is_internal(), "{written} was obeyed"),
+                Ok(_) => assert!(!command.is_internal(), "{written} was executed"),
                 Err(error) => assert!(
                     command.is_internal() && error.to_string().contains("is internal"),
                     "{written}: {error}"
@@ -246,7 +243,7 @@ fn what_is_documented_is_accepted() {
     });
 }
 
-/// What `COMMAND` says about a call of this command, in its shortest form.
+/// A call of `COMMAND` about the shortest call of a command.
 fn about_call(sub: &str, command: &Expected, key: &str) -> Cmd {
     let mut about = cmd("COMMAND");
     about.arg(sub).arg(command.name.split('|').collect::<Vec<_>>());
@@ -263,7 +260,7 @@ fn about_call(sub: &str, command: &Expected, key: &str) -> Cmd {
 }
 
 #[test]
-fn the_keys_of_a_call_are_told() {
+fn command_getkeys_finds_the_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         for command in commands(server.flavor()) {
@@ -279,7 +276,7 @@ fn the_keys_of_a_call_are_told() {
 }
 
 #[test]
-fn the_keys_of_a_call_are_told_with_their_flags() {
+fn command_getkeysandflags_tells_the_flags_of_the_key() {
     each_documented(|c, command, _| {
         if command.has_key() {
             let keys: Vec<(String, BTreeSet<String>)> =

@@ -1,9 +1,9 @@
-//! What servers do with a module and its keys.
+//! The server's features on the module and its keys.
 
 mod acl;
 mod clock;
-mod clock_steps;
 mod configuration;
+mod counters;
 mod defrag;
 mod events;
 mod expiry;

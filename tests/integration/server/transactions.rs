@@ -1,4 +1,4 @@
-//! Several commands as one: transactions, scripts, functions; and what a replica is sent of them.
+//! Transactions, scripts and functions, and how they are replicated.
 
 use redis::{Connection, FromRedisValue, RedisResult, Value, from_redis_value};
 
@@ -10,7 +10,7 @@ use crate::support::server;
 
 type Reply = [i64; 5];
 
-/// What a transaction of checks is answered with, errors in their places.
+/// The replies of a transaction of checks, errors among them.
 fn transaction(c: &mut Connection, lines: &[&str]) -> Vec<RedisResult<Reply>> {
     let () = ask(c, "MULTI");
     for line in lines {
@@ -25,7 +25,7 @@ fn eval<T: FromRedisValue>(c: &mut Connection, script: &str) -> RedisResult<T> {
 }
 
 #[test]
-fn checks_in_a_transaction_are_answered_in_order() {
+fn checks_in_a_transaction_reply_in_order() {
     server::on_all(|server| {
         let mut c = server.connect();
         let replies = transaction(
@@ -82,7 +82,7 @@ fn a_script_gets_five_integers_or_a_map() {
         let flat = "local r = redis.call('RL.PEEK', KEYS[1], 'FULL', '5/h') return {r[1], r[2]}";
         assert_eq!(eval::<(String, i64)>(&mut c, flat).unwrap(), ("verdict".into(), 0));
         if server.flavor().is_7_or_later() {
-            // Before 7.0 a module had no maps to reply with.
+            // Modules can reply maps from 7.0 on.
             let map = "redis.setresp(3) \
                 local r = redis.call('RL.PEEK', KEYS[1], 'FULL', '5/h') \
                 return r.map.rules[1].map.remaining";
@@ -108,7 +108,7 @@ fn a_script_can_catch_an_error_or_end_with_it() {
             redis.call('RL.CHECK', KEYS[1], '5/h')";
         let error = eval::<Value>(&mut c, uncaught).unwrap_err().to_string();
         assert!(error.contains("rule '5/x'"), "{error}");
-        // As in every script: what was done before the error stays done.
+        // As in every script, effects before the error stay.
         assert_eq!(remaining(&mut c, "RL.PEEK k 5/h"), 2);
     });
 }
@@ -126,10 +126,10 @@ fn a_script_can_be_called_by_its_digest() {
 }
 
 #[test]
-fn a_read_only_script_may_peek_and_may_not_check() {
+fn a_read_only_script_may_peek_but_not_check() {
     server::on_all(|server| {
         if !server.flavor().is_7_or_later() {
-            return; // EVAL_RO and the flag no-writes came with 7.0
+            return; // EVAL_RO and the flag no-writes came with 7.0.
         }
         let mut c = server.connect();
         assert!(allowed(&mut c, "RL.CHECK k 5/h"));
@@ -154,7 +154,7 @@ const LIBRARY: &str = "#!lua name=limits
 redis.register_function('admit', function(keys, args)
     return redis.call('RL.CHECK', keys[1], args[1])
 end)
-redis.register_function{function_name='look', flags={'no-writes'}, callback=function(keys, args)
+redis.register_function{function_name='peek', flags={'no-writes'}, callback=function(keys, args)
     return redis.call('RL.PEEK', keys[1], args[1])
 end}
 redis.register_function{function_name='sneak', flags={'no-writes'}, callback=function(keys, args)
@@ -162,16 +162,16 @@ redis.register_function{function_name='sneak', flags={'no-writes'}, callback=fun
 end}";
 
 #[test]
-fn a_function_checks_unless_it_is_read_only() {
+fn a_read_only_function_may_peek_but_not_check() {
     server::on_all(|server| {
         if !server.flavor().is_7_or_later() {
-            return; // functions came with 7.0
+            return; // Functions came with 7.0.
         }
         let mut c = server.connect();
         let () = command("FUNCTION LOAD").arg(LIBRARY).query(&mut c).unwrap();
         assert_eq!(remaining(&mut c, "FCALL admit 1 k 5/h"), 4);
-        for look in ["FCALL look 1 k 5/h", "FCALL_RO look 1 k 5/h"] {
-            assert_eq!(remaining(&mut c, look), 4, "{look}");
+        for peek in ["FCALL peek 1 k 5/h", "FCALL_RO peek 1 k 5/h"] {
+            assert_eq!(remaining(&mut c, peek), 4, "{peek}");
         }
         for check in ["FCALL_RO admit 1 k 5/h", "FCALL sneak 1 k 5/h", "FCALL_RO sneak 1 k 5/h"] {
             let error = refusal(&mut c, check).to_lowercase();
@@ -181,7 +181,7 @@ fn a_function_checks_unless_it_is_read_only() {
     });
 }
 
-/// Checks, denials, charges, looks, an error and a refund: 8 of them change something.
+/// Checks, denials, charges, peeks, an error and a refund: 8 of them change something.
 const MIXED: &str = "for i = 1, 4 do
     redis.call('RL.CHECK', KEYS[1], '3/h', 'bucket:9/m', 'window:5/h,res=6,name=w')
     redis.call('RL.CHECK', KEYS[1], 'fixed:2/d,count=all,name=f')
@@ -191,7 +191,7 @@ end
 return redis.call('RL.REFUND', KEYS[1], 1, '3/h')";
 
 #[test]
-fn a_replica_is_sent_effects_not_scripts() {
+fn a_replica_gets_effects_and_no_scripts() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());
@@ -229,12 +229,12 @@ fn a_replica_is_sent_effects_not_scripts() {
 }
 
 #[test]
-fn a_key_that_expires_during_a_script_serves_to_its_end() {
+fn a_key_that_expires_during_a_script_stays_until_its_end() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());
         assert!(allowed(&mut c, "RL.CHECK k COST 2 5/h"));
-        // For expiry, a script's time is that of its start; a limiter's time goes on: 60 ms here.
+        // For expiry, time stands still in a script; for a limiter it goes on: 60 ms here.
         let script = "redis.call('PEXPIRE', KEYS[1], 30)
             redis.call('RL.CHECK', 'timer', '1/60ms')
             repeat until redis.call('RL.PEEK', 'timer', '1/60ms')[1] == 0
@@ -242,7 +242,7 @@ fn a_key_that_expires_during_a_script_serves_to_its_end() {
             local checked = redis.call('RL.CHECK', KEYS[1], '5/h')[3]
             return {redis.call('EXISTS', KEYS[1]), peeked, checked}";
         assert_eq!(eval::<[i64; 3]>(&mut c, script).unwrap(), [1, 3, 2]);
-        // What was consumed in it has moved the expiry to where it belongs.
+        // The check in the script has moved the expiry.
         assert!(ask::<i64>(&mut c, "PTTL k") > 3_500_000);
         assert_eq!(remaining(&mut c, "RL.PEEK k 5/h"), 2);
         replicated(&mut c);
@@ -251,7 +251,7 @@ fn a_key_that_expires_during_a_script_serves_to_its_end() {
 }
 
 #[test]
-fn a_key_that_expired_before_a_script_or_transaction_is_not_there() {
+fn scripts_and_transactions_do_not_see_a_key_that_expired_before() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());

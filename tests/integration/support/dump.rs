@@ -5,37 +5,37 @@
 //! value   | type and encoding version | 5: a string | length | payload | 0: the end |
 //! ```
 //!
-//! An RDB file has the same value behind the key's name.
+//! An RDB file has the value behind the key's name.
 
 use redis::{Connection, cmd};
 
 use crate::support::server::Builder;
 
-/// A value of a module, second form: what `DUMP` begins with.
+/// `RDB_TYPE_MODULE_2`, with which `DUMP` begins.
 const MODULE_VALUE: u8 = 7;
 const A_STRING: u64 = 5;
 const THE_END: u64 = 0;
 
 const CRC64: crc::Crc<u64> = crc::Crc::<u64>::new(&crc::CRC_64_REDIS);
 
-/// A server whose dumps and RDB files can be taken apart: nothing in them is packed.
-pub fn unpacked(builder: Builder) -> Builder {
+/// A server whose dumps and RDB files can be taken apart: no string in them is compressed.
+pub fn uncompressed(builder: Builder) -> Builder {
     builder.config("rdbcompression", "no").config("rdbchecksum", "no")
 }
 
-/// Checks that a server that was given damaged values had no trouble of its own with them.
+/// Checks that damaged values led to no crash or internal error.
 pub fn assert_calm(log: &str) {
     for alarm in ["internal error, please report", "panicked", "crashed by signal", "BUG REPORT"] {
         assert!(!log.contains(alarm), "«{alarm}»: {log}");
     }
 }
 
-/// What `DUMP` said of a key.
+/// A `DUMP` payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
     /// The type's name and encoding version, as one number.
     pub id: u64,
-    /// What the module itself saved.
+    /// The module's payload.
     pub payload: Vec<u8>,
     pub rdb_version: [u8; 2],
 }
@@ -60,17 +60,17 @@ impl Dump {
         Self { id, payload: payload.to_vec(), rdb_version: *rdb_version }
     }
 
-    /// The same with another payload.
+    /// This dump with another payload.
     pub fn with_payload(&self, payload: impl Into<Vec<u8>>) -> Self {
         Self { payload: payload.into(), ..*self }
     }
 
-    /// As `RESTORE` wants it.
+    /// The bytes for `RESTORE`.
     pub fn bytes(&self) -> Vec<u8> {
         self.sealed(&self.value())
     }
 
-    /// The value, as it stands in a `DUMP` and in an RDB file.
+    /// The value, as a `DUMP` and an RDB file have it.
     pub fn value(&self) -> Vec<u8> {
         self.value_of_length(&length(self.payload.len() as u64))
     }
@@ -81,7 +81,7 @@ impl Dump {
         [&head[..], length_bytes, &self.payload, &length(THE_END)].concat()
     }
 
-    /// Any bytes in place of the value, the rest as it should be.
+    /// A dump with any bytes in place of the value, and a checksum that fits.
     pub fn sealed(&self, value: &[u8]) -> Vec<u8> {
         let mut dump = [&[MODULE_VALUE], value, &self.rdb_version].concat();
         let checksum = CRC64.checksum(&dump);
@@ -90,7 +90,7 @@ impl Dump {
     }
 }
 
-/// A length as RDB writes it.
+/// A length as RDB encodes it.
 pub fn length(length: u64) -> Vec<u8> {
     match length {
         0..64 => vec![length as u8],
@@ -107,7 +107,7 @@ fn take_length(from: &mut &[u8]) -> u64 {
         0x40..0x80 => 1,
         0x80 => 4,
         0x81 => 8,
-        _ => panic!("a packed string: start the server as `unpacked`"),
+        _ => panic!("a compressed string: start the server with `uncompressed`"),
     };
     let (bytes, rest) = rest.split_at(more);
     *from = rest;

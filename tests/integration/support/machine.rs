@@ -1,8 +1,7 @@
-//! Which tests have the machine: they share it, and a test that measures what a busy machine would
-//! spoil takes it for itself.
+//! How tests share the machine: a test that a busy machine would spoil can have it alone.
 //!
-//! The test harness gives each test a thread, and a server is started by the thread of its test. A
-//! test shares the machine from its first server to its end.
+//! The test harness runs each test in a thread, and that thread starts the servers of the test. A test
+//! shares the machine from its first server until its thread ends.
 
 use std::cell::RefCell;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,11 +14,11 @@ enum Held {
 }
 
 thread_local! {
-    /// What the test of this thread holds; its end gives it back.
+    /// The lock of this thread's test, released when the thread ends.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Waits for a test that is alone, and keeps another from being so.
+/// Waits while another test has the machine alone, then shares it until this test ends.
 pub fn share() {
     HELD.with_borrow_mut(|held| {
         held.get_or_insert_with(|| Held::Shared {
@@ -28,7 +27,7 @@ pub fn share() {
     });
 }
 
-/// Waits until no other test has a server, and lets none start one until this test ends.
+/// Waits until no other test has a server. Until this test ends, no other test can start one.
 pub fn alone() {
     HELD.with_borrow_mut(|held| {
         *held = None;

@@ -1,4 +1,4 @@
-//! What a server knows of policies.
+//! Policies, as a test sets them and a server shows them.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use redis::{Connection, pipe};
 use crate::support::client::ask;
 use crate::support::server::Server;
 
-/// The rules of each, in canonical text.
+/// Names of policies and the canonical texts of their rules.
 pub type Policies = BTreeMap<String, Vec<String>>;
 
-/// `name rule [rule ...]` each, the rules in canonical text.
+/// Policies from lines `name rule [rule ...]` with canonical rules.
 pub fn policies(lines: &[&str]) -> Policies {
     let policy = |line: &&str| {
         let mut words = line.split(' ').map(ToString::to_string);
@@ -19,7 +19,7 @@ pub fn policies(lines: &[&str]) -> Policies {
     lines.iter().map(policy).collect()
 }
 
-/// All that there are.
+/// All policies that a server has.
 pub fn known(c: &mut Connection) -> Policies {
     let names: Vec<String> = ask(c, "RL.POLICY LIST");
     let mut gets = pipe();
@@ -31,8 +31,8 @@ pub fn known(c: &mut Connection) -> Policies {
     names.into_iter().zip(rules).collect()
 }
 
-/// All that a replica knows. On 6.2, a command has no subcommands with flags of their own, so one
-/// that may write is for primaries, and replicas that may be written to.
+/// All policies that a replica has. On 6.2, `RL.POLICY` has no subcommands with flags: all of it
+/// counts as a write, which a read-only replica refuses.
 pub fn known_by_replica(replica: &Server) -> Policies {
     let mut c = replica.connect();
     if replica.flavor().is_7_or_later() {
@@ -44,14 +44,14 @@ pub fn known_by_replica(replica: &Server) -> Policies {
     known
 }
 
-/// Sets policies, each `name rule [rule ...]`.
+/// Sets policies from lines `name rule [rule ...]`.
 pub fn set(c: &mut Connection, lines: &[&str]) {
     for line in lines {
         let () = ask(c, &format!("RL.POLICY SET {line}"));
     }
 }
 
-/// How often checks that named a policy were allowed, and limited; `None` without such a line.
+/// How many checks that named a policy were allowed and limited, in `INFO`; `None` without a line.
 pub fn counted(c: &mut Connection, name: &str) -> Option<(u64, u64)> {
     let section: String = ask(c, "INFO ratelimit_policies");
     let field = format!("ratelimit_policy_{name}:allowed=");

@@ -1,22 +1,21 @@
-//! The settings of the module, each with how to notice it: one table for all tests of them.
+//! The settings of the module and their effects, in one table for all tests of settings.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::RangeInclusive;
 
-use redis::{Connection, RedisResult, Value, cmd};
+use redis::{Connection, RedisResult, cmd};
 
-use crate::support::server::Server;
+use crate::support::client::attempt;
 
-/// A setting, and how to notice it.
+/// A setting.
 pub struct Setting {
     pub name: &'static str,
     pub default: &'static str,
     pub values: Values,
-    /// With this value, these commands in turn: what the last one's reply then contains.
     pub effects: &'static [Effect],
 }
 
+/// A value, commands in turn, and what the reply to the last one contains under this value.
 pub type Effect = (&'static str, &'static [&'static str], &'static str);
 
 pub enum Values {
@@ -62,8 +61,12 @@ pub const SETTINGS: [Setting; 8] = [
         values: Integer(0..=1_000_000),
         effects: &[
             ("0", &["RL.CHECK k META who 0/h", "EXISTS k"], "int(0)"),
-            ("1", &[MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(1)"#),
-            ("2", &[MARK, MARK, MARK, "RL.INFO k"], r#"bulk-string('"marks"'), int(2)"#),
+            ("1", &[ADD_ENTRY, ADD_ENTRY, "RL.INFO k"], r#"bulk-string('"marks"'), int(1)"#),
+            (
+                "2",
+                &[ADD_ENTRY, ADD_ENTRY, ADD_ENTRY, "RL.INFO k"],
+                r#"bulk-string('"marks"'), int(2)"#,
+            ),
         ],
     },
     Setting {
@@ -85,7 +88,7 @@ pub const SETTINGS: [Setting; 8] = [
         values: Integer(0..=100_000),
         effects: &[
             ("0", &["RL.CHECK k 0/h", "RL.TOP"], "array([])"),
-            // With room for one, it is whoever was denied more often.
+            // With room for one key, the key denied more often stays.
             (
                 "1",
                 &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.CHECK b 0/h", "RL.TOP"],
@@ -107,20 +110,20 @@ pub const SETTINGS: [Setting; 8] = [
             ("yes", &["RL.PEEK k AT 5 5/s"], "int(0), int(5), int(5)"),
         ],
     },
-    // What it does is seen after a restart only (`policy_config.rs`).
+    // It has an effect at a restart only: `policy/config.rs`.
     Setting { name: "policies", default: "saved", values: Word(["saved", "config"]), effects: &[] },
 ];
 
-/// Leaves a mark on the trail of a key.
-const MARK: &str = "RL.CHECK k META who bucket:5/h";
+/// Adds an entry to the history of a key.
+const ADD_ENTRY: &str = "RL.CHECK k META who bucket:5/h";
 
 impl Setting {
-    /// Its name for `CONFIG` and the server's file.
+    /// Its name in `CONFIG` and the server's file.
     pub fn full_name(&self) -> String {
         format!("ratelimit.{}", self.name)
     }
 
-    /// The ends of what it can be, as they are read back.
+    /// The least and the largest value, or both words, as `CONFIG GET` shows them.
     pub fn good(&self) -> [String; 2] {
         match &self.values {
             Integer(range) => [range.start().to_string(), range.end().to_string()],
@@ -135,7 +138,7 @@ impl Setting {
         if last == self.default { first } else { last }
     }
 
-    /// What it cannot be, and how `CONFIG` says so.
+    /// Wrong values, and what the error of `CONFIG SET` says.
     pub fn bad(&self) -> Vec<(String, String)> {
         let words = |words: &[&str], why: &str| {
             words.iter().map(|word| (word.to_string(), why.to_string())).collect()
@@ -159,7 +162,7 @@ impl Setting {
         }
     }
 
-    /// How the module says in the log what an argument can be.
+    /// How the module's log says which values an argument may have.
     pub fn expected(&self) -> String {
         match &self.values {
             Integer(range) => format!("expected {}..{}", range.start(), range.end()),
@@ -168,10 +171,10 @@ impl Setting {
         }
     }
 
-    /// Whether a server with this value does as the effect says.
-    pub fn assert_felt(&self, c: &mut Connection, (value, commands, says): &Effect) {
+    /// Checks that a server whose setting has the value of an effect shows the effect.
+    pub fn assert_effect(&self, c: &mut Connection, (value, commands, says): &Effect) {
         let () = cmd("FLUSHALL").query(c).unwrap();
-        let replies = commands.iter().map(|command| match run(c, command) {
+        let replies = commands.iter().map(|command| match attempt(c, command) {
             Ok(value) => format!("{value:?}"),
             Err(error) => error.to_string(),
         });
@@ -180,25 +183,16 @@ impl Setting {
     }
 }
 
-pub fn run(c: &mut Connection, command: &str) -> RedisResult<Value> {
-    let mut words = command.split(' ');
-    let mut command = cmd(words.next().expect("a command"));
-    words.for_each(|word| {
-        command.arg(word);
-    });
-    command.query(c)
-}
-
-pub fn set(c: &mut Connection, setting: &Setting, value: &str) -> RedisResult<()> {
+pub fn config_set(c: &mut Connection, setting: &Setting, value: &str) -> RedisResult<()> {
     cmd("CONFIG").arg("SET").arg(setting.full_name()).arg(value).query(c)
 }
 
-/// All settings of the table as the server tells them; none on a server without settings of
-/// modules (6.2). What can be set at load only has tests of its own (`throttle.rs`).
-pub fn told(c: &mut Connection) -> BTreeMap<String, String> {
-    let mut told: BTreeMap<_, _> = cmd("CONFIG").arg("GET").arg("ratelimit.*").query(c).unwrap();
-    told.remove("ratelimit.throttle-alias");
-    told
+/// The values of all settings in the table by `CONFIG GET`; empty on 6.2, which has no settings of
+/// modules. The setting that only a load can change is tested in `throttle.rs`.
+pub fn config_get(c: &mut Connection) -> BTreeMap<String, String> {
+    let mut values: BTreeMap<_, _> = cmd("CONFIG").arg("GET").arg("ratelimit.*").query(c).unwrap();
+    values.remove("ratelimit.throttle-alias");
+    values
 }
 
 /// All settings with these values.
@@ -208,14 +202,4 @@ pub fn with_values<V: ToString>(value: impl Fn(&Setting) -> V) -> BTreeMap<Strin
 
 pub fn defaults() -> BTreeMap<String, String> {
     with_values(|setting| setting.default)
-}
-
-/// Lets the server start again with its configuration file changed, line by line, and no data:
-/// a server before 7.2 loads none that was saved with the module if it is to run without it.
-pub fn edit_config(server: &mut Server, edit: impl FnOnce(Vec<String>) -> Vec<String>) {
-    server.kill9();
-    let file = server.dir().join("server.conf");
-    let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, edit(text.lines().map(ToString::to_string).collect()).join("\n")).unwrap();
-    server.resume();
 }

@@ -1,4 +1,4 @@
-//! Clients of a cluster that keep asking while it changes, and the account of what passed.
+//! Clients that send checks to a cluster while it changes, and the accounts of what passed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -9,10 +9,10 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, cmd};
 
 use crate::support::server::eventually;
 
-/// Clients that ask at the same time.
+/// How many clients send checks at the same time.
 const CALLERS: usize = 3;
 
-/// What keys are limited by, `N` at once. Nothing comes back while a test runs.
+/// Rules that let `N` units through at once. No unit comes back while a test runs.
 pub const RULES: [&str; 8] = [
     "log:N/1h",
     "bucket:N/366d",
@@ -24,7 +24,7 @@ pub const RULES: [&str; 8] = [
     "log:N/1h,count=all bucket:N/366d,name=burst",
 ];
 
-/// A key and what it is limited by.
+/// A key, its rules, and how many units they let through.
 #[derive(Debug)]
 pub struct Limit {
     pub key: String,
@@ -32,7 +32,7 @@ pub struct Limit {
     rules: Vec<String>,
 }
 
-/// Limits from 30 to 99 units on these keys, by all kinds of rules in turn.
+/// Limits from 30 to 99 units on these keys, by all of [`RULES`] in turn.
 pub fn limits_on(keys: Vec<String>) -> Vec<Limit> {
     let limit = |(index, key): (usize, String)| {
         let units = 30 + index as i64 * 7 % 70;
@@ -44,45 +44,45 @@ pub fn limits_on(keys: Vec<String>) -> Vec<Limit> {
 }
 
 impl Limit {
-    /// Asks for some units.
+    /// A check for some units.
     pub fn check(&self, units: i64) -> Cmd {
         cmd("RL.CHECK").arg(&self.key).arg("COST").arg(units).arg(&self.rules).to_owned()
     }
 }
 
-/// Units that passed, or may have: the connection ended before it said so.
+/// Units that passed, or may have passed if the connection ended before the reply.
 #[derive(Debug)]
 pub struct Pass {
     limit: usize,
     pub units: i64,
     pub at: Instant,
     pub answered: bool,
-    /// Whether a replica knew of it too.
+    /// Whether a replica surely had it.
     pub confirmed: bool,
 }
 
 impl Pass {
-    /// Under the limit of this index, as of now.
+    /// A pass under the limit of this index, now.
     pub fn new(limit: usize, units: i64, answered: bool) -> Self {
         Self { limit, units, at: Instant::now(), answered, confirmed: false }
     }
 }
 
-/// The units of some of the passes, limit by limit.
+/// The units of the passes that count, limit by limit.
 pub fn units(limits: &[Limit], passes: &[Pass], counts: impl Fn(&Pass) -> bool) -> Vec<i64> {
     let mut units = vec![0; limits.len()];
     passes.iter().filter(|pass| counts(pass)).for_each(|pass| units[pass.limit] += pass.units);
     units
 }
 
-/// How a key looks from outside.
-pub struct Look {
+/// A key's dump and expiry.
+pub struct KeyState {
     pub dump: Vec<u8>,
     pub expires_ms: i64,
 }
 
-/// A client that knows slots and follows redirections. What it sends it sends once: a request
-/// whose answer was lost is not repeated but accounted for.
+/// A client that knows slots and follows redirections. It sends each request once: a request whose
+/// reply was lost is accounted for, not sent again.
 pub struct Caller<'a> {
     client: &'a ClusterClient,
     connection: Option<ClusterConnection>,
@@ -93,9 +93,9 @@ enum Answer {
         remaining: i64,
     },
     Limited,
-    /// It may have passed.
+    /// The request may have passed.
     Lost,
-    /// Nobody was there to decide it.
+    /// No node decided the request.
     Unserved,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Caller<'a> {
                 if was_not_served(&error) {
                     return Answer::Unserved;
                 }
-                // The client's own errors come from looking for the slots anew.
+                // Errors of the client come from its search for the slots.
                 let is_lost = matches!(error.kind(), ErrorKind::Io | ErrorKind::Client);
                 assert!(is_lost, "{}: {error}", limit.key);
                 Answer::Lost
@@ -128,7 +128,7 @@ impl<'a> Caller<'a> {
             Some(connection) => connection,
             None => {
                 let connection = self.client.get_connection()?;
-                // Over a new connection it would send again what the old one had sent already.
+                // Otherwise the client would send a request again over a new connection.
                 connection.set_auto_reconnect(false);
                 connection
             }
@@ -136,7 +136,7 @@ impl<'a> Caller<'a> {
         Ok(self.connection.insert(connection))
     }
 
-    /// Takes these shares of the limits, in turn. What passed.
+    /// Takes these shares of the limits in turn, and returns what passed.
     pub fn spend(&mut self, limits: &[Limit], shares: &[f64]) -> Vec<Pass> {
         let mut passes = Vec::new();
         for (index, (limit, share)) in limits.iter().zip(shares.iter().cycle()).enumerate() {
@@ -148,7 +148,7 @@ impl<'a> Caller<'a> {
         passes
     }
 
-    /// Asks until denied, all at once where the reply says how much that is. What passed.
+    /// Takes all that the limits still allow, and returns what passed.
     pub fn take_what_is_left(&mut self, limits: &[Limit]) -> Vec<Pass> {
         let mut passes = Vec::new();
         for (index, limit) in limits.iter().enumerate() {
@@ -167,16 +167,16 @@ impl<'a> Caller<'a> {
         passes
     }
 
-    pub fn look_at(&mut self, limits: &[Limit]) -> Vec<Look> {
+    pub fn key_states(&mut self, limits: &[Limit]) -> Vec<KeyState> {
         let c = self.connection().expect("the cluster serves");
-        let look = |limit: &Limit| {
+        let state = |limit: &Limit| {
             let dump = cmd("DUMP").arg(&limit.key).query(c).expect("the key is there");
             let left_ms: i64 = cmd("PTTL").arg(&limit.key).query(c).expect("the key is there");
             assert!(left_ms > 0, "{limit:?} never expires");
             let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is past 1970");
-            Look { dump, expires_ms: now.as_millis() as i64 + left_ms }
+            KeyState { dump, expires_ms: now.as_millis() as i64 + left_ms }
         };
-        limits.iter().map(look).collect()
+        limits.iter().map(state).collect()
     }
 }
 
@@ -191,7 +191,7 @@ fn was_not_served(error: &RedisError) -> bool {
         || [Server::ClusterDown, Server::MasterDown].map(ErrorKind::Server).contains(&kind)
 }
 
-/// Something that happens once, for other threads to see.
+/// An event that happens once, seen by other threads.
 #[derive(Default)]
 pub struct Flag(AtomicBool);
 
@@ -204,7 +204,7 @@ impl Flag {
         self.0.store(true, Relaxed);
     }
 
-    /// Raises it when the returned value goes, in a panic too: else threads would wait for ever.
+    /// Raises the flag when the returned value drops, also in a panic, so that no thread waits for ever.
     pub fn raise_on_drop(&self) -> impl Drop + '_ {
         struct Raise<'a>(&'a Flag);
         impl Drop for Raise<'_> {
@@ -216,7 +216,7 @@ impl Flag {
     }
 }
 
-/// Clients asking, each for one unit of some key at a time.
+/// Clients that each check one unit of a random key at a time.
 #[derive(Default)]
 pub struct Traffic {
     ended: Flag,
@@ -224,7 +224,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Waits until the clients have got some more answers.
+    /// Waits until the clients have got some more replies.
     pub fn flows(&self) {
         let enough = self.answers.load(Relaxed) + 300;
         eventually("clients to be answered", || self.answers.load(Relaxed) >= enough);
@@ -251,7 +251,7 @@ impl Traffic {
     }
 }
 
-/// What `change` gives back, and what passed before, while and after it happened.
+/// Runs `change` under traffic. Returns its result and what passed before, during and after it.
 pub fn under_traffic<R>(
     client: &ClusterClient,
     limits: &[Limit],

@@ -1,4 +1,4 @@
-//! Users, and the calls that they may make or not.
+//! Users with rights, and calls that need rights.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 
 use crate::support::server::{Flavor, Server};
 
-/// What limits, and is all that `+@ratelimit` gives.
+/// The commands of the ACL category `ratelimit`: all that an application needs.
 pub const LIMITING: [&str; 10] = [
     "cl.throttle",
     "rl.check",
@@ -20,11 +20,11 @@ pub const LIMITING: [&str; 10] = [
     "rl.throttle",
 ];
 
-/// What decides over keys, or tells of more than one.
+/// The commands of operators: they block and exempt keys, or show more than one key.
 pub const OPERATING: [&str; 6] =
     ["rl.block", "rl.blocks", "rl.exempt", "rl.top", "rl.unblock", "rl.unexempt"];
 
-/// A call of each of these, on the key if it has one.
+/// A call of each command in [`OPERATING`], on the key if it takes one.
 pub fn operating_calls(key: &str) -> [Vec<&str>; 6] {
     [
         vec!["RL.BLOCK", key, "EX", "100", "REASON", "abuse"],
@@ -36,7 +36,7 @@ pub fn operating_calls(key: &str) -> [Vec<&str>; 6] {
     ]
 }
 
-/// What decides over the server.
+/// Calls of the commands of administrators, which set policies.
 pub const ADMINISTERING: [&[&str]; 4] = [
     &["RL.POLICY", "SET", "free", "5/m"],
     &["RL.POLICY", "GET", "free"],
@@ -44,15 +44,15 @@ pub const ADMINISTERING: [&[&str]; 4] = [
     &["RL.POLICY", "DEL", "free"],
 ];
 
-/// What only a primary's link and the loader may say, each in a form that would be right from them.
+/// Calls that only a primary's link and the loader may make, in forms that those could send.
 pub const INTERNAL: [&[&str]; 3] = [
     &["RL.APPLY", "rl:1", "1:0:admit:1", "5/m"],
     &["RL.LOAD", "rl:1", "payload"],
     &["RL.APPLY", "rl:1", "1:-1:block:-1", "abuse"],
 ];
 
-/// Whether modules can bring an ACL category of their own: from Redis 7.4 and Valkey 8.0 on.
-pub fn has_own_category(flavor: Flavor) -> bool {
+/// Whether modules can add an ACL category: from Redis 7.4 and Valkey 8.0 on.
+pub fn has_ratelimit_category(flavor: Flavor) -> bool {
     flavor.version >= if flavor.is_valkey() { (8, 0) } else { (7, 4) }
 }
 
@@ -61,9 +61,9 @@ pub fn has_categories(flavor: Flavor) -> bool {
     flavor.version >= (7, 2)
 }
 
-/// The right to limit, in the words of `ACL SETUSER`.
+/// The right to call all of [`LIMITING`], as `ACL SETUSER` takes it.
 fn right_to_limit(flavor: Flavor) -> Vec<String> {
-    if has_own_category(flavor) {
+    if has_ratelimit_category(flavor) {
         vec!["+@ratelimit".to_string()]
     } else {
         LIMITING.map(|name| format!("+{name}")).to_vec()
@@ -85,7 +85,7 @@ pub fn assert_no_permission(c: &mut Connection, words: &[&str]) {
     assert_eq!(error.code(), Some("NOPERM"), "{}: {error}", words.join(" "));
 }
 
-/// Makes a user with these rights, as the default user, and connects as it.
+/// Adds rights to a user, which it creates if need be, and connects as this user.
 pub fn connect_as(server: &Server, user: &str, rights: &[impl ToRedisArgs + Debug]) -> Connection {
     let mut c = server.connect();
     let () = cmd("ACL")
@@ -99,15 +99,15 @@ pub fn connect_as(server: &Server, user: &str, rights: &[impl ToRedisArgs + Debu
     c
 }
 
-/// Connects as a user that has the right to limit, and these to keys; it is one user, so earlier
-/// connections of it get these too.
+/// Connects as the user `app`, who may call [`LIMITING`] on these keys. Earlier connections of `app`
+/// get the right to these keys too.
 pub fn connect_as_limiting(server: &Server, keys: &[&str]) -> Connection {
     let mut rights = right_to_limit(server.flavor());
     rights.extend(keys.iter().map(ToString::to_string));
     connect_as(server, "app", &rights)
 }
 
-/// The same for a user that may limit, and what operators do besides, by name.
+/// Connects as the user `oncall`, who may call [`LIMITING`] and [`OPERATING`] on these keys.
 pub fn connect_as_operating(server: &Server, keys: &[&str]) -> Connection {
     let mut rights = right_to_limit(server.flavor());
     rights.extend(OPERATING.map(|name| format!("+{name}")));

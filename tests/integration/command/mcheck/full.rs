@@ -1,16 +1,16 @@
-//! What `FULL` shows of a check of several keys.
+//! `RL.MCHECK FULL`.
 
 use std::collections::HashMap;
 
 use redis::{Connection, FromRedisValue, Value, from_redis_value};
 
-use super::{DAY_MS, HOUR_MS, START_US, line, with_replay};
-use crate::support::client::{ask, command};
-use crate::support::server;
+use super::{DAY_MS, HOUR_MS, line};
+use crate::support::client::{START_US, ask, command};
+use crate::support::server::{self, Builder};
 
 type Map = HashMap<String, Value>;
 
-/// The long reply.
+/// A reply of `FULL`.
 struct Full(Map);
 
 impl Full {
@@ -22,12 +22,12 @@ impl Full {
         get(&self.0, field)
     }
 
-    /// The verdict, the wait, and the key that decided.
+    /// The verdict, the wait and the key that decided.
     fn decision(&self) -> (i64, i64, Option<String>) {
         (self.get("verdict"), self.get("wait_ms"), self.get("key"))
     }
 
-    /// Each rule with its key, what it says, and its wait.
+    /// The key, text, verdict and wait of each rule.
     fn rules(&self) -> Vec<(String, String, i64, i64)> {
         let rules: Vec<Map> = self.get("rules");
         let row = |rule: &Map| {
@@ -36,7 +36,7 @@ impl Full {
         rules.iter().map(row).collect()
     }
 
-    /// Whose block is shown, and why it is blocked.
+    /// The key, reason and time left of the block, if one is shown.
     fn block(&self) -> Option<(String, String, i64)> {
         let block: Map = from_redis_value(self.0.get("block")?.clone()).expect("a map");
         Some((get(&block, "key"), get(&block, "reason"), get(&block, "ttl_ms")))
@@ -57,20 +57,20 @@ fn key(name: &str) -> Option<String> {
 }
 
 #[test]
-fn it_names_the_key_that_decides_and_that_of_each_rule() {
-    with_replay(|server| {
+fn the_deciding_key_and_the_key_of_each_rule_are_shown() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let now = format!("AT {START_US}");
         let rules = "5/h bucket:1/d,burst=9 NEXT leaky:1/h,queue=4";
         let full = Full::of(&mut c, "a b", &format!("{now} COST 2 {rules}"));
         assert_eq!(full.decision(), (0, 0, key("a")));
-        // The least is left of one key's rule, the turn is that of another's.
+        // The rule of one key has least left; the wait is that of another key's queue.
         let full = Full::of(&mut c, "a b", &format!("{now} {rules}"));
         assert_eq!(full.decision(), (0, 2 * HOUR_MS, key("a")));
         let [five, nine, queue] = ["log:5/1h", "bucket:1/1d,burst=9", "leaky:1/1h,queue=4"];
         let turn = row("b", queue, 0, 2 * HOUR_MS);
         assert_eq!(full.rules(), [row("a", five, 0, 0), row("a", nine, 0, 0), turn]);
-        // A rule that fits has no wait where others deny.
+        // A rule that admits has no wait, even if others deny.
         let full = Full::of(&mut c, "a b", &format!("{now} COST 3 {rules}"));
         assert_eq!(full.decision(), (1, HOUR_MS, key("a")));
         let fits = [row("a", nine, 0, 0), row("b", queue, 1, HOUR_MS)];
@@ -79,14 +79,14 @@ fn it_names_the_key_that_decides_and_that_of_each_rule() {
         assert_eq!(full.decision(), (1, 2 * DAY_MS, key("a")));
         assert!(full.block().is_none());
         let none = Full::of(&mut c, "a b", &format!("{now} 0/h,shadow"));
-        assert_eq!(none.decision(), (0, 0, None), "shadows decide nothing");
+        assert_eq!(none.decision(), (0, 0, None), "a shadow rule decided");
         assert_eq!(none.rules(), ["a", "b"].map(|key| row(key, "log:0/1h,shadow", 1, -1)));
     });
 }
 
 #[test]
-fn it_says_what_each_rule_allows_and_when_one_more_unit_is_free() {
-    with_replay(|server| {
+fn quota_and_next_free_unit_of_each_rule_are_shown() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let next = |c: &mut Connection, call: &str| -> Vec<[i64; 4]> {
             let full: Map = ask(c, call);
@@ -117,7 +117,7 @@ fn it_says_what_each_rule_allows_and_when_one_more_unit_is_free() {
 }
 
 #[test]
-fn it_shows_the_longest_block_and_no_rules_behind_one() {
+fn the_longest_block_is_shown_and_no_rules_of_blocked_keys() {
     server::on_all(|server| {
         let mut c = server.connect();
         for lift in ["BLOCK short EX 100 REASON a", "BLOCK long EX 200 REASON b", "EXEMPT exempt"] {
@@ -130,7 +130,7 @@ fn it_shows_the_longest_block_and_no_rules_behind_one() {
         let (name, reason, ttl_ms) = full.block().expect("a block");
         assert_eq!((name.as_str(), reason.as_str()), ("long", "b"));
         assert!((190_000..=200_000).contains(&ttl_ms) && ttl_ms == wait_ms, "{ttl_ms} {wait_ms}");
-        // A rule that denies longer decides; the block is shown all the same.
+        // A rule that denies longer decides; the block is still shown.
         let full = Full::of(&mut c, "short new", "0/h");
         assert_eq!(full.decision(), (1, -1, key("new")));
         assert_eq!(full.block().expect("a block").0, "short");
@@ -141,8 +141,8 @@ fn it_shows_the_longest_block_and_no_rules_behind_one() {
 }
 
 #[test]
-fn it_shows_the_block_that_a_ban_has_set() {
-    with_replay(|server| {
+fn a_new_ban_is_shown_as_a_block() {
+    server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let _: Value = ask(&mut c, "RL.CHECK a 1/h");
         let full = Full::of(&mut c, "new a", "9/h NEXT 1/h,ban=1d,name=flood");
@@ -153,7 +153,7 @@ fn it_shows_the_block_that_a_ban_has_set() {
     });
 }
 
-/// The fields of a map in their order, with those of the maps inside.
+/// The names of all fields in a map and the maps inside, in their order.
 fn fields(reply: &Value) -> Vec<String> {
     match reply {
         Value::Map(pairs) => {
@@ -168,7 +168,7 @@ fn fields(reply: &Value) -> Vec<String> {
     }
 }
 
-/// What RESP2 makes of a map.
+/// A reply with its maps as flat arrays, as RESP2 has them.
 fn flat(reply: Value) -> Value {
     match reply {
         Value::Map(pairs) => {
@@ -180,8 +180,8 @@ fn flat(reply: Value) -> Value {
 }
 
 #[test]
-fn it_is_a_map_and_for_resp2_a_flat_array() {
-    with_replay(|server| {
+fn the_reply_is_a_map_and_in_resp2_a_flat_array() {
+    server::on_all_with(Builder::allow_at, |server| {
         let (mut resp2, mut resp3) = (server.connect(), server.connect_resp3());
         let () = ask(&mut resp2, "RL.BLOCK b REASON abuse");
         let check = command(&line("a b", &format!("AT {START_US} FULL 5/h,name=x")));
@@ -191,7 +191,7 @@ fn it_is_a_map_and_for_resp2_a_flat_array() {
         let block = ["block", "key", "reason", "ttl_ms"];
         let expected =
             [&["verdict", "wait_ms", "key", "rules"][..], &rule, &times, &block].concat();
-        // Modules know maps from 7.0 on.
+        // Modules can reply maps from 7.0 on.
         if server.flavor().is_7_or_later() {
             assert_eq!(fields(&reply), expected);
         }

@@ -1,20 +1,21 @@
-//! What a check of several keys leaves behind: in the stream and the file, for those who watch and
-//! listen, in the counters.
+//! The effects of `RL.MCHECK`: in the stream and the file, for watchers and listeners, in the history
+//! and the counters.
 
 use std::fs;
-use std::path::PathBuf;
 
-use redis::{Connection, Value, pipe};
+use redis::{Connection, Value};
 
 use super::{HOUR_MS, dumps, mcheck};
 use crate::support::client::{
-    ask, calls, command, digest, digest_of, dump, exists, info, raw_reply, refusal, replica_of,
-    replicated,
+    ask, blocks, calls, digest, digest_of, dump, exists, info, raw_reply, refusal, remaining,
+    replica_of, replicated, touches,
 };
-use crate::support::server::{self, Server};
+use crate::support::files::{appended_aof, with_synced_aof};
+use crate::support::server;
+use crate::support::workload::link::{offset, quiet};
 
-/// By how many commands a replica was told of what was done: effects, and transactions around them.
-fn told(p: &mut Connection, r: &mut Connection, lines: &[&str]) -> (u64, u64) {
+/// How many effects and transactions a replica gets for these commands.
+fn replicated_effects(p: &mut Connection, r: &mut Connection, lines: &[&str]) -> (u64, u64) {
     let count = |r: &mut Connection| {
         assert_eq!(calls(r, "multi"), calls(r, "exec"));
         (calls(r, "rl.apply"), calls(r, "exec"))
@@ -29,7 +30,7 @@ fn told(p: &mut Connection, r: &mut Connection, lines: &[&str]) -> (u64, u64) {
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Checks whose keys `a`, `b` and `c` have what was consumed before, and how many effects each has.
+/// Checks in turn, and how many effects each has.
 const EFFECTS: [(&str, u64); 14] = [
     ("RL.MCHECK 3 a b c 5/h", 3),
     ("RL.MCHECK 3 a b c COST 2 9/h NEXT 5/h bucket:5/h NEXT leaky:5/h", 3),
@@ -43,12 +44,12 @@ const EFFECTS: [(&str, u64); 14] = [
     ("RL.MCHECK 2 a blocked META who 99/h", 2),
     ("RL.MCHECK 2 fresh x COST 2 9/h NEXT 1/h,ban=1h", 1), // the ban of x
     ("RL.MCHECK 2 fresh x 9/h", 0),
-    ("RL.MCHECK 2 fresh y META who COST 2 9/h,ban=1h NEXT 1/h,ban=1h", 3), // y's ban, two marks
+    ("RL.MCHECK 2 fresh y META who COST 2 9/h,ban=1h NEXT 1/h,ban=1h", 3), // y's ban, two entries
     ("RL.MCHECK 1 a 99/h", 1),
 ];
 
 #[test]
-fn each_changed_key_is_one_effect_and_all_of_them_one_transaction() {
+fn each_changed_key_has_one_effect_and_all_effects_one_transaction() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let (mut p, mut r) = (server.connect(), replica.connect());
@@ -56,18 +57,18 @@ fn each_changed_key_is_one_effect_and_all_of_them_one_transaction() {
             let () = ask(&mut p, line);
         }
         for (check, effects) in EFFECTS {
-            let (told_effects, transactions) = told(&mut p, &mut r, &[check]);
-            assert_eq!(told_effects, effects, "{check}");
-            // 6.2 makes a transaction of what a module says, be it but one thing.
-            let lonely = effects == 1 && server.flavor().is_7_or_later();
-            assert_eq!(transactions, u64::from(effects > 0 && !lonely), "{check}");
+            let (found, transactions) = replicated_effects(&mut p, &mut r, &[check]);
+            assert_eq!(found, effects, "{check}");
+            // 6.2 makes a transaction even of a single effect.
+            let is_single = effects == 1 && server.flavor().is_7_or_later();
+            assert_eq!(transactions, u64::from(effects > 0 && !is_single), "{check}");
             assert_eq!(digest(&mut p), digest(&mut r), "{check}");
         }
-        // In a transaction or a script all of it is one.
+        // A transaction or a script replicates as one transaction.
         let once = "RL.MCHECK 2 a b 99/h";
-        assert_eq!(told(&mut p, &mut r, &["MULTI", once, once, "EXEC"]), (4, 1));
+        assert_eq!(replicated_effects(&mut p, &mut r, &["MULTI", once, once, "EXEC"]), (4, 1));
         let script = "EVAL redis.call('RL.MCHECK',2,KEYS[1],KEYS[2],'99/h') 2 a b";
-        assert_eq!(told(&mut p, &mut r, &[script]), (2, 1));
+        assert_eq!(replicated_effects(&mut p, &mut r, &[script]), (2, 1));
         for key in ["a", "b", "c", "new", "x", "y"] {
             assert_eq!(digest_of(&mut p, key), digest_of(&mut r, key), "{key}");
         }
@@ -75,14 +76,12 @@ fn each_changed_key_is_one_effect_and_all_of_them_one_transaction() {
 }
 
 #[test]
-fn a_denial_says_nothing_to_the_stream() {
-    let quiet = |b: server::Builder| b.config("repl-ping-replica-period", "3600");
+fn a_denial_adds_nothing_to_the_stream() {
     server::on_all_with(quiet, |server| {
         let replica = replica_of(server);
         let mut c = server.connect();
         let _: Value = ask(&mut c, "RL.MCHECK 2 a b COST 5 5/h");
         let () = ask(&mut c, "RL.BLOCK blocked");
-        let offset = |c: &mut Connection| info(c, "replication", "master_repl_offset");
         let before = offset(&mut c);
         for line in [
             "RL.MCHECK 2 a b 5/h",
@@ -97,67 +96,44 @@ fn a_denial_says_nothing_to_the_stream() {
         }
         let mut r = replica.connect();
         assert!(refusal(&mut r, "RL.MCHECK 2 a b 5/h").contains("read only replica"));
-        // The stream was not deaf.
+        // An allowed check adds to it.
         let _: Value = ask(&mut c, "RL.MCHECK 2 new b 5/h NEXT 9/h");
         assert!(offset(&mut c) > before);
     });
 }
 
-/// The append-only file that is being written.
-fn aof(server: &Server) -> PathBuf {
-    if !server.flavor().is_7_or_later() {
-        return server.dir().join("appendonly.aof");
-    }
-    let entries = fs::read_dir(server.dir().join("appendonlydir")).expect("the folder of the AOF");
-    let mut paths = entries.map(|entry| entry.expect("a file").path());
-    let is_written = |path: &PathBuf| path.to_string_lossy().contains(".incr.");
-    paths.find(is_written).expect("an incremental file")
-}
-
 #[test]
-fn a_file_that_ends_within_a_check_has_none_of_it() {
-    let with_aof =
-        |b: server::Builder| b.config("appendonly", "yes").config("appendfsync", "always");
-    server::on_all_with(with_aof, |server| {
+fn an_aof_truncated_inside_a_check_restores_none_of_it() {
+    server::on_all_with(with_synced_aof, |server| {
         let mut c = server.connect();
         let _: Value = ask(&mut c, "RL.MCHECK 2 a b COST 2 5/h");
-        let (before, length) = (dumps(&mut c, "a b"), fs::metadata(aof(server)).unwrap().len());
+        let (before, length) =
+            (dumps(&mut c, "a b"), fs::metadata(appended_aof(server)).unwrap().len());
         let _: Value = ask(&mut c, "RL.MCHECK 2 a b 5/h");
         let after = dumps(&mut c, "a b");
         assert_ne!(after, before);
         server.kill9();
-        let whole = fs::read(aof(server)).expect("the file");
+        let whole = fs::read(appended_aof(server)).expect("the file");
         assert!(whole.len() as u64 > length, "nothing was written");
-        // About where the second effect begins, within it, and within the end of the transaction.
+        // Near the start of the second effect, inside it, and inside the end of the transaction.
         let written = whole.len() - length as usize;
         for cut in [written / 2, written / 4, 3] {
-            fs::write(aof(server), &whole[..whole.len() - cut]).expect("the file");
+            fs::write(appended_aof(server), &whole[..whole.len() - cut]).expect("the file");
             server.resume();
             assert_eq!(dumps(&mut server.connect(), "a b"), before, "{cut} bytes short");
             server.kill9();
         }
-        fs::write(aof(server), &whole).expect("the file");
+        fs::write(appended_aof(server), &whole).expect("the file");
         server.resume();
         assert_eq!(dumps(&mut server.connect(), "a b"), after);
     });
 }
 
-/// Whether a check broke the transaction of whoever watches a key.
-fn touches(server: &Server, key: &str, check: &str) -> bool {
-    let (mut watcher, mut c) = (server.connect(), server.connect());
-    let () = ask(&mut watcher, &format!("WATCH {key}"));
-    let _: Value = ask(&mut c, check);
-    let mut transaction = pipe();
-    transaction.atomic().add_command(command("PING"));
-    let done: Option<Vec<String>> = transaction.query(&mut watcher).expect("a transaction");
-    done.is_none()
-}
-
 #[test]
-fn only_the_changed_keys_are_touched() {
+fn only_changed_keys_are_touched() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // Who is charged or marked is changed, who is asked is not.
+        // A charge or an entry in the history changes a key; a denial alone does not.
         for (check, changed) in [
             ("RL.MCHECK 3 a b exempt 5/h", &["a", "b"][..]),
             ("RL.MCHECK 3 a b spent 5/h", &[]),
@@ -180,58 +156,56 @@ fn only_the_changed_keys_are_touched() {
 }
 
 #[test]
-fn a_ban_is_of_the_key_whose_own_rule_denied() {
+fn a_ban_blocks_the_keys_whose_rules_denied() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "CONFIG SET notify-keyspace-events EA");
         let mut listener = server.connect();
         let mut events = listener.as_pubsub();
         events.psubscribe("__keyevent@0__:rl.*").expect("a subscription");
-        let mut heard_until = |c: &mut Connection, end: &str| {
+        let mut received_until = |c: &mut Connection, end: &str| {
             let () = ask(c, &format!("PUBLISH __keyevent@0__:rl.end {end}"));
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             loop {
                 let message = events.get_message().expect("a message");
                 let key: String = message.get_payload().expect("a key");
                 if key == end {
-                    return heard;
+                    return received;
                 }
                 let (_, event) = message.get_channel_name().split_once("__:").expect("an event");
-                heard.push(format!("{event} {key}"));
+                received.push(format!("{event} {key}"));
             }
         };
         let rules = "9/h,ban=3h NEXT 1/h,ban=2h NEXT 1/h,ban=1h,name=x NEXT 0/h,shadow,ban=4h";
         assert_eq!(mcheck(&mut c, "a b c d", rules)[0], 0);
         let denied = mcheck(&mut c, "a b c d", rules);
-        assert_eq!((denied[0], denied[3]), (1, 2 * HOUR_MS), "the longer of ban and rule");
-        assert_eq!(heard_until(&mut c, "first"), ["rl.ban b", "rl.ban c"]);
-        let (_, mut rows): (String, Vec<(String, String, i64, String)>) =
-            ask(&mut c, "RL.BLOCKS 0 COUNT 1000");
-        rows.sort();
+        assert_eq!((denied[0], denied[3]), (1, 2 * HOUR_MS), "the wait is not the longest ban");
+        assert_eq!(received_until(&mut c, "first"), ["rl.ban b", "rl.ban c"]);
+        let rows = blocks(&mut c, "");
         let rows: Vec<_> = rows.iter().map(|row| (row.0.as_str(), row.3.as_str())).collect();
         assert_eq!(rows, [("b", "rule log:1/1h,ban=2h"), ("c", "rule x")]);
-        // Behind the bans nobody is banned again.
+        // While they are banned, no key is banned again.
         let before = dumps(&mut c, "a b c d");
         let blocked = mcheck(&mut c, "a b c d", rules);
         assert_eq!(blocked[0], 2);
         assert!((2 * HOUR_MS - 60_000..=2 * HOUR_MS).contains(&blocked[3]), "{}", blocked[3]);
         assert_eq!(dumps(&mut c, "a b c d"), before);
-        assert_eq!(heard_until(&mut c, "second"), [""; 0]);
+        assert_eq!(received_until(&mut c, "second"), [""; 0]);
     });
 }
 
-/// The marks of a key: cost, verdict, `META`.
-fn marks(c: &mut Connection, key: &str) -> Vec<(u64, i64, Option<String>)> {
+/// The history of a key: cost, verdict, `META`.
+fn history(c: &mut Connection, key: &str) -> Vec<(u64, i64, Option<String>)> {
     let rows: Vec<(u64, u64, i64, Option<String>)> = ask(c, &format!("RL.LOG {key}"));
     rows.into_iter().map(|(_, cost, verdict, meta)| (cost, verdict, meta)).collect()
 }
 
 #[test]
-fn meta_leaves_a_mark_of_the_whole_check_at_every_key() {
+fn meta_adds_an_entry_for_the_check_to_every_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.EXEMPT exempt");
-        let mark = |cost, verdict, meta: &str| (cost, verdict, Some(meta.to_string()));
+        let entry = |cost, verdict, meta: &str| (cost, verdict, Some(meta.to_string()));
         assert_eq!(
             mcheck(&mut c, "a b exempt", "META ann COST 2 bucket:5/h NEXT 9/h NEXT 9/h")[0],
             0
@@ -241,26 +215,26 @@ fn meta_leaves_a_mark_of_the_whole_check_at_every_key() {
             1
         );
         for key in ["a", "b", "exempt"] {
-            assert_eq!(marks(&mut c, key), [mark(4, 1, "bob"), mark(2, 0, "ann")], "{key}");
+            assert_eq!(history(&mut c, key), [entry(4, 1, "bob"), entry(2, 0, "ann")], "{key}");
         }
         let () = ask(&mut c, "RL.BLOCK a");
         assert_eq!(mcheck(&mut c, "new a", "META eve 9/h")[0], 2);
         for key in ["a", "new"] {
-            assert_eq!(marks(&mut c, key)[0], mark(1, 2, "eve"), "{key}");
+            assert_eq!(history(&mut c, key)[0], entry(1, 2, "eve"), "{key}");
         }
-        // Without META a mark is left where there are some, if the check consumes there.
+        // Without META a check adds an entry where there is a history and the check consumes.
         let before = dump(&mut c, "exempt");
         assert_eq!(mcheck(&mut c, "b exempt plain", "bucket:9/h")[0], 0);
-        assert_eq!(marks(&mut c, "b")[0], (1, 0, None));
-        assert_eq!((dump(&mut c, "exempt"), marks(&mut c, "plain")), (before, vec![]));
+        assert_eq!(history(&mut c, "b")[0], (1, 0, None));
+        assert_eq!((dump(&mut c, "exempt"), history(&mut c, "plain")), (before, vec![]));
         assert_eq!(mcheck(&mut c, "spent b", "0/h NEXT 9/h")[0], 1);
         assert!(!exists(&mut c, "spent"));
-        assert_eq!(marks(&mut c, "b").len(), 3);
+        assert_eq!(history(&mut c, "b").len(), 3);
     });
 }
 
 #[test]
-fn one_check_counts_once_and_its_denial_for_the_keys_that_denied() {
+fn a_check_is_counted_once_and_its_denial_for_each_key_that_denied() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.EXEMPT exempt");
@@ -288,13 +262,13 @@ fn one_check_counts_once_and_its_denial_for_the_keys_that_denied() {
         let mut top: Vec<(String, i64, i64)> = ask(&mut c, "RL.TOP");
         top.sort();
         let top: Vec<_> = top.iter().map(|row| (row.0.as_str(), row.1)).collect();
-        // The last check but one was denied by both of its keys.
+        // Both keys denied the last check but one.
         assert_eq!(top, [("a", 1), ("b", 1), ("blocked", 2), ("c", 1)]);
     });
 }
 
 #[test]
-fn a_policy_of_each_key_counts_and_is_replicated_as_its_rules() {
+fn policies_of_each_key_count_and_replicate_as_their_rules() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let (mut p, mut r) = (server.connect(), replica.connect());
@@ -307,7 +281,7 @@ fn a_policy_of_each_key_counts_and_is_replicated_as_its_rules() {
         assert_eq!(digest(&mut p), digest(&mut r));
         for (key, rule, left) in [("u", "bucket:9/d", 7), ("v", "5/h", 3), ("ip", "3/h", 1)] {
             let peek = format!("RL.PEEK {key} {rule}");
-            assert_eq!(crate::support::client::remaining(&mut r, &peek), left, "{key}");
+            assert_eq!(remaining(&mut r, &peek), left, "{key}");
         }
     });
 }

@@ -1,14 +1,12 @@
-//! `RL.THROTTLE` beside redis-cell's own `CL.THROTTLE`, in one server, with the same arguments at
-//! the same time.
+//! `RL.THROTTLE` compared with redis-cell's `CL.THROTTLE`, on one server, with the same arguments at
+//! nearly the same time.
 //!
-//! They cannot be asked in the same nanosecond, so the test knows each answer only up to the time
-//! that passed: it reads from redis-cell's key when its bucket will be full (the theoretical
-//! arrival time), from the clock the earliest and the latest moment of the decision, and holds
-//! either module to what lies between. Nearly always that is one value.
+//! The two calls are some microseconds apart. So the test computes the range of correct replies: from
+//! redis-cell's key, which says when its bucket will be full (the theoretical arrival time), and from
+//! the earliest and the latest time of the decisions. Nearly always the range is one value.
 
 use std::env;
 use std::ops::RangeInclusive;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +14,6 @@ use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, cmd, pipe};
 
 use crate::support::server::{self, Builder};
-use crate::support::settings;
 
 const CALLS: usize = 10_000;
 
@@ -42,7 +39,7 @@ fn now_ns() -> i64 {
     i64::try_from(now.as_nanos()).expect("before 2262")
 }
 
-/// What comes after the key.
+/// The arguments after the key.
 #[derive(Clone, Debug)]
 struct Arguments {
     max_burst: i64,
@@ -58,7 +55,7 @@ impl Arguments {
         call
     }
 
-    /// The time one unit takes to come back, as redis-cell has it: nanoseconds, rounded down.
+    /// The time in which one unit comes back: nanoseconds, rounded down as in redis-cell.
     fn emission(&self) -> i64 {
         self.period_s * SECOND / self.count
     }
@@ -73,28 +70,28 @@ impl Arguments {
     }
 }
 
-/// One call of each, as close together as can be.
+/// The replies to a call of each command, in one transaction.
 struct Answers {
     ours: [i64; 5],
     theirs: [i64; 5],
-    /// When redis-cell's bucket will be full, if it still knows.
+    /// When redis-cell's bucket will be full; `None` without its key.
     full_at: Option<i64>,
-    /// Both decided in here.
+    /// When both decided.
     time: RangeInclusive<i64>,
 }
 
-fn ask(c: &mut Connection, key: &str, arguments: &Arguments, we_come_first: bool) -> Answers {
+fn ask(c: &mut Connection, key: &str, arguments: &Arguments, ours_first: bool) -> Answers {
     let (our_key, their_key) = (format!("our {key}"), format!("their {key}"));
     let ours = arguments.to("RL.THROTTLE", &our_key);
     let theirs = arguments.to("CL.THROTTLE", &their_key);
     let mut both = pipe();
-    let (first, second) = if we_come_first { (ours, theirs) } else { (theirs, ours) };
+    let (first, second) = if ours_first { (ours, theirs) } else { (theirs, ours) };
     both.atomic().add_command(first).add_command(second).get(&their_key);
     let earliest = now_ns();
     let (first, second, full_at) =
         both.query(c).unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
     let latest = now_ns();
-    let (ours, theirs) = if we_come_first { (first, second) } else { (second, first) };
+    let (ours, theirs) = if ours_first { (first, second) } else { (second, first) };
     Answers { ours, theirs, full_at, time: earliest..=latest }
 }
 
@@ -102,26 +99,26 @@ fn forget(c: &mut Connection, key: &str) {
     let () = cmd("DEL").arg(format!("our {key}")).arg(format!("their {key}")).query(c).unwrap();
 }
 
-/// A key asked of both, and how far they may be apart.
+/// A key in both modules, and how far their buckets may be apart.
 struct Key {
     name: String,
-    /// Units and seconds of its rate; calls may write it as a multiple of these.
+    /// Units and seconds of its rate; calls may use a multiple of both.
     rate: (i64, i64),
     full_at: i64,
-    /// The most by which the two buckets may differ, in the time they take to fill.
+    /// How much the times may differ at which the two buckets are full.
     apart: i64,
 }
 
-/// How many calls were of which kind.
+/// How many calls had which outcome.
 #[derive(Debug, Default)]
 struct Tally {
     allowed: usize,
     limited: usize,
     never: usize,
     given_back: usize,
-    /// The edge between allowed and limited fell between the two decisions.
+    /// One module allowed the call, and the other denied it: the limit passed between them.
     on_the_edge: usize,
-    /// Every integer could only be what it was.
+    /// Each integer had one correct value.
     exact: usize,
 }
 
@@ -140,8 +137,8 @@ impl Key {
             quantity: [None, None, None, Some(0), Some(1), Some(2), Some(7), Some(30)]
                 [rng.usize(..8)],
         };
-        // redis-cell fails when more is given back than is owed, or while more is owed than fits.
-        // The two seconds are for machines that pause.
+        // redis-cell fails if a call gives back more than was taken, or while more was taken than
+        // fits. Two seconds are for a machine that pauses.
         let back = arguments.emission() * 2 + 2 * SECOND;
         if rng.u8(..10) == 0 && self.full_at - now_ns() > back {
             arguments.max_burst = 100;
@@ -150,7 +147,7 @@ impl Key {
         arguments
     }
 
-    /// Asks both and holds the answers against each other.
+    /// Calls both, and compares the replies.
     fn compare(
         &mut self,
         c: &mut Connection,
@@ -166,7 +163,7 @@ impl Key {
         let (emission, increment) = (arguments.emission(), arguments.increment());
         let tolerance = arguments.tolerance();
 
-        // Before the call. A key of redis-cell's is gone up to 3 ms before its bucket is full.
+        // Before the call. redis-cell's key expires up to 3 ms before its bucket is full.
         let was_full = self.full_at + self.apart < earliest;
         if !was_full && self.full_at < latest + 3 * MS {
             self.apart = self.apart.max(3 * MS + passed);
@@ -180,12 +177,12 @@ impl Key {
             let edge = tolerance - increment;
             assert!((least..=most).contains(&edge), "{}", context());
             tally.on_the_edge += 1;
-            self.start_anew(c);
+            self.start_again(c);
             return;
         }
         let limited = theirs[0] == 1;
 
-        // After the call: how long until it is full, by redis-cell's own key where it can be known.
+        // After the call: the time until the bucket is full, by redis-cell's key if it exists.
         let consumed = if limited { 0 } else { increment };
         let reset = match full_at {
             _ if was_full => consumed.max(0)..=consumed.max(0),
@@ -204,7 +201,7 @@ impl Key {
         within("our reset", ours[4], through(seconds_up));
 
         let left = |reset: i64| ((tolerance - reset) / emission).max(0);
-        // redis-cell divides microseconds: a little more may seem to be left than is.
+        // redis-cell divides microseconds, and may show slightly more than is left.
         let rounding = (arguments.max_burst + 1) * 1_000;
         let least = left(*reset.end());
         within("their remaining", theirs[2], least..=left((reset.start() - rounding).max(0)));
@@ -226,29 +223,29 @@ impl Key {
         }
         tally.exact += usize::from(exact);
 
-        // A nanosecond a unit is what redis-cell's rounding of the emission makes.
+        // redis-cell rounds the emission, which adds a nanosecond for each unit.
         self.apart = if was_full { passed } else { apart } + consumed / emission + 1;
         if !limited {
             self.full_at = full_at.unwrap_or(self.full_at.max(earliest) + consumed);
         }
         if self.apart > 5 * MS {
-            self.start_anew(c); // The machine paused; from here on little could be said.
+            self.start_again(c); // The machine paused, so that ranges would be too wide.
         }
     }
 
-    fn start_anew(&mut self, c: &mut Connection) {
+    fn start_again(&mut self, c: &mut Connection) {
         forget(c, &self.name);
         (self.full_at, self.apart) = (0, 0);
     }
 }
 
-/// Nanoseconds in seconds as our replies have them; redis-cell's are rounded down.
+/// Nanoseconds as seconds, rounded up as `RL.THROTTLE` does; redis-cell rounds down.
 fn seconds_up(ns: i64) -> i64 {
     (ns + SECOND - 1) / SECOND
 }
 
 #[test]
-fn ten_thousand_calls_are_answered_as_redis_cell_does_but_for_the_rounding_of_seconds() {
+fn ten_thousand_replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
     const RATES: [(i64, i64); 8] =
         [(200, 1), (100, 1), (30, 1), (3, 1), (30, 60), (7, 60), (100, 3_600), (1, 86_400)];
     server::on_all_with(both_modules, |server| {
@@ -261,14 +258,14 @@ fn ten_thousand_calls_are_answered_as_redis_cell_does_but_for_the_rounding_of_se
         let mut tally = Tally::default();
         for call in 0..CALLS {
             let key = &mut keys[rng.usize(..RATES.len())];
-            // The slow ones would soon be empty for good.
+            // Slow buckets would soon stay empty.
             if key.rate.1 / key.rate.0 > 0 && rng.u8(..50) == 0 {
-                key.start_anew(&mut c);
+                key.start_again(&mut c);
             }
             let arguments = key.random_arguments(&mut rng);
             key.compare(&mut c, &arguments, &mut rng, &mut tally);
             if call % 100 == 0 {
-                // Let the fast ones fill up.
+                // Time for fast buckets to fill.
                 let () = cmd("DEBUG").arg("SLEEP").arg("0.01").query(&mut c).unwrap();
             }
         }
@@ -286,7 +283,7 @@ fn ten_thousand_calls_are_answered_as_redis_cell_does_but_for_the_rounding_of_se
     });
 }
 
-/// The answers to one call after another of a new key, ours and theirs, given within a second.
+/// The replies of both to calls in turn on a new key, all within a second.
 fn in_turn(c: &mut Connection, calls: &[[i64; 4]]) -> Vec<([i64; 5], [i64; 5])> {
     forget(c, "key");
     let start = Instant::now();
@@ -296,17 +293,17 @@ fn in_turn(c: &mut Connection, calls: &[[i64; 4]]) -> Vec<([i64; 5], [i64; 5])> 
         (answers.ours, answers.theirs)
     };
     let answers = calls.iter().map(answer).collect();
-    // A machine may pause, but not for ever.
+    // If the machine paused, try again.
     if start.elapsed() < Duration::from_secs(1) { answers } else { in_turn(c, calls) }
 }
 
-// What follows is what docs/from-redis-cell.md says of the differences.
+// The differences that docs/from-redis-cell.md describes.
 
 #[test]
-fn who_waits_as_long_as_redis_cell_says_comes_too_early() {
+fn a_wait_as_long_as_redis_cell_replies_is_too_short() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
-        // All of 16, and then one more: it is there in a little less than 2 seconds.
+        // All 16 units, and then one more, which comes back in a little less than 2 seconds.
         let answers = in_turn(&mut c, &[[15, 30, 60, 16], [15, 30, 60, 1]]);
         assert_eq!(answers[0], ([0, 16, 0, -1, 32], [0, 16, 0, -1, 32]));
         assert_eq!(answers[1], ([1, 16, 0, 2, 32], [1, 16, 0, 1, 31]));
@@ -314,7 +311,7 @@ fn who_waits_as_long_as_redis_cell_says_comes_too_early() {
 }
 
 #[test]
-fn redis_cell_has_more_left_than_there_is_at_thousands_a_second() {
+fn at_thousands_a_second_redis_cell_shows_more_than_is_left() {
     server::on_all_with(both_modules, |server| {
         let answers = in_turn(&mut server.connect(), &[[6_000, 6_000, 1, 1]]);
         assert_eq!(answers, [([0, 6_001, 6_000, -1, 1], [0, 6_001, 6_024, -1, 0])]);
@@ -322,7 +319,7 @@ fn redis_cell_has_more_left_than_there_is_at_thousands_a_second() {
 }
 
 #[test]
-fn a_changed_rate_keeps_the_units_where_redis_cell_keeps_the_seconds() {
+fn a_changed_rate_keeps_units_where_redis_cell_keeps_seconds() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
         // Ten units of a second each become units of ten seconds, or the other way round.
@@ -330,14 +327,14 @@ fn a_changed_rate_keeps_the_units_where_redis_cell_keeps_the_seconds() {
         assert_eq!(slower[1], ([0, 20, 10, -1, 100], [0, 20, 19, -1, 9]));
         let faster = in_turn(&mut c, &[[19, 6, 60, 10], [19, 60, 60, 0]]);
         assert_eq!(faster[1], ([0, 20, 10, -1, 10], [1, 20, 0, 79, 99]));
-        // Another period of the same rate changes nothing to either.
+        // The same rate with another period changes neither.
         let same = in_turn(&mut c, &[[19, 60, 60, 10], [19, 3_600, 3_600, 0]]);
         assert_eq!(same[1], ([0, 20, 10, -1, 10], [0, 20, 10, -1, 9]));
     });
 }
 
 #[test]
-fn more_given_back_than_is_owed_is_an_error_of_redis_cells_that_leaves_a_key_for_good() {
+fn giving_back_too_much_fails_in_redis_cell_and_leaves_its_key_for_good() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
         let back = Arguments { max_burst: 4, count: 5, period_s: 60, quantity: Some(-1) };
@@ -354,7 +351,7 @@ fn more_given_back_than_is_owed_is_an_error_of_redis_cells_that_leaves_a_key_for
 }
 
 #[test]
-fn the_command_is_of_the_module_that_is_loaded_first() {
+fn cl_throttle_belongs_to_the_module_loaded_first() {
     let without_argument =
         |builder: Builder| builder.config("loadmodule", &format!("{:?}", redis_cell()));
     server::on_all_with(without_argument, |server| {
@@ -364,17 +361,14 @@ fn the_command_is_of_the_module_that_is_loaded_first() {
         let holds: String = cmd("TYPE").arg("key").query(&mut c).unwrap();
         assert_eq!(holds, "ratelimit");
 
-        // We do, and say so.
+        // This module notices, and refuses to load.
         let () = cmd("FLUSHALL").query(&mut c).unwrap();
-        let redis_cell_first = |mut lines: Vec<String>| {
+        server.edit_config(|lines| {
             let line = lines.iter().position(|line| line.contains("redis_cell"));
             lines[..=line.expect("its line")].rotate_right(1);
-            lines
-        };
-        let started =
-            catch_unwind(AssertUnwindSafe(|| settings::edit_config(server, redis_cell_first)));
-        let panic = started.expect_err("the server must not start");
-        let why = panic.downcast_ref::<String>().expect("a reason");
+        });
+        server.kill9();
+        let why = server.try_resume().expect_err("the server must not start");
         assert!(why.contains("'cl.throttle', another module may have it"), "{why}");
     });
 }

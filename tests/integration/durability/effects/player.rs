@@ -1,6 +1,5 @@
-//! A recorded replication stream, played to a replica from a port: a snapshot, then commands. It
-//! speaks as much of the protocol as a replica needs to be sent what was recorded, and decides
-//! nothing.
+//! Plays a recorded replication stream to replicas: a snapshot, then commands. It speaks as much of
+//! the protocol as a replica needs.
 
 use std::io::{BufRead, BufReader, Result, Write};
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +82,7 @@ fn command(from: &mut impl BufRead) -> Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(words))
 }
 
-/// The number of a line such as `*3` or `$10`; none when the replica has hung up.
+/// The number in a line such as `*3` or `$10`; `None` after the replica has hung up.
 fn number(from: &mut impl BufRead) -> Result<Option<usize>> {
     let mut line = String::new();
     from.read_line(&mut line)?;

@@ -1,25 +1,25 @@
-//! What older versions wrote, and what must come of it.
+//! Recorded files and streams of effects, and what servers must answer after they read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use redis::{Connection, Value};
 
-use crate::support::client::{ask, expires_ms};
+use crate::support::client::{ask, blocks, expires_ms};
 use crate::support::server::Flavor;
 
 /// A recording of one form of effects.
-pub struct Golden {
+pub struct Recording {
     /// Such as `v1/head`.
     pub name: String,
     path: PathBuf,
     expected: String,
 }
 
-/// How many forms there are of each version: none may get lost.
+/// How many forms each version has, so that none is lost unnoticed.
 const FORMS: [(&str, usize); 2] = [("v1", 3), ("v2", 1)];
 
-impl Golden {
+impl Recording {
     pub fn newest() -> Self {
         all().pop().expect("a version")
     }
@@ -29,17 +29,17 @@ impl Golden {
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// An append-only file without an RDB file in front.
+    /// An append-only file without an RDB preamble.
     pub fn aof(&self) -> Vec<u8> {
         self.file("aof")
     }
 
-    /// What a replica was sent first.
+    /// The snapshot that a replica got first.
     pub fn snapshot(&self) -> Vec<u8> {
         self.file("rdb")
     }
 
-    /// What a replica was sent then.
+    /// The stream that a replica got then.
     pub fn stream(&self) -> Vec<u8> {
         self.file("stream")
     }
@@ -49,7 +49,7 @@ impl Golden {
         String::from_utf8(self.file("script")).expect("text")
     }
 
-    /// Asks a server all that the recording asks, or what a replica can be asked.
+    /// Checks that a server answers as the recording expects; on a replica without writes.
     pub fn assert_held(&self, c: &mut Connection, flavor: Flavor, is_replica: bool) {
         let name = format!("{} on {}", self.name, flavor.name);
         for line in self.expected.lines().filter(|line| !line.starts_with('#')) {
@@ -59,9 +59,9 @@ impl Golden {
                     assert_eq!(expires_ms(c, flavor, key).to_string(), ms, "{name}: {line}");
                 }
                 ["overruled", key, kind, reason] => {
-                    assert_eq!(overruled(c, key), (kind.into(), reason.into()), "{name}: {line}");
+                    assert_eq!(access(c, key), (kind.into(), reason.into()), "{name}: {line}");
                 }
-                // All of it is a write on 6.2.
+                // On 6.2, all of RL.POLICY is a write.
                 ["RL.POLICY", ..] if is_replica && !flavor.is_7_or_later() => {}
                 _ => {
                     let (command, reply) = line.split_once(" -> ").expect("a reply");
@@ -73,7 +73,7 @@ impl Golden {
 }
 
 /// Every form of every version, oldest first.
-pub fn all() -> Vec<Golden> {
+pub fn all() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/effects");
     let mut all = Vec::new();
     for (version, count) in FORMS {
@@ -86,13 +86,13 @@ pub fn all() -> Vec<Golden> {
         all.extend(paths.into_iter().map(|path| {
             let form = path.file_stem().expect("a name").to_string_lossy();
             let expected = fs::read_to_string(&path).expect("text");
-            Golden { name: format!("{version}/{form}"), path: path.clone(), expected }
+            Recording { name: format!("{version}/{form}"), path: path.clone(), expected }
         }));
     }
     all
 }
 
-/// A reply as the recordings show it.
+/// A reply as recordings write it.
 fn shown(reply: &Value) -> String {
     match reply {
         Value::Nil => "nil".to_string(),
@@ -106,15 +106,9 @@ fn shown(reply: &Value) -> String {
 }
 
 /// The kind and the reason of a key's block or exemption.
-fn overruled(c: &mut Connection, key: &str) -> (String, String) {
-    let mut cursor = "0".to_string();
-    loop {
-        let (next, rows): (String, Vec<(String, String, i64, String)>) =
-            ask(c, &format!("RL.BLOCKS {cursor} COUNT 1000"));
-        if let Some((_, kind, _, reason)) = rows.into_iter().find(|row| row.0 == key) {
-            return (kind, reason);
-        }
-        assert_ne!(next, "0", "{key} is neither blocked nor exempt");
-        cursor = next;
-    }
+fn access(c: &mut Connection, key: &str) -> (String, String) {
+    let mut rows = blocks(c, "COUNT 1000").into_iter();
+    let row = rows.find(|row| row.0 == key);
+    let (_, kind, _, reason) = row.unwrap_or_else(|| panic!("{key} is neither blocked nor exempt"));
+    (kind, reason)
 }

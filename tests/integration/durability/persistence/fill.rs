@@ -1,16 +1,15 @@
-//! Commands of every kind on keys of every kind.
+//! Random commands of every kind on keys of every kind.
 
 use redis::{Cmd, Connection, Value, cmd, pipe};
 
-use crate::support::client::now_us;
+use crate::support::client::{now_us, verdict};
 use crate::support::server::eventually;
 
 const SECOND_US: u64 = 1_000_000;
 const DAY_US: u64 = 86_400 * SECOND_US;
 
-/// Keys, and the rules by which each is checked. The shortest window is an hour, so that no key
-/// expires while a test runs.
-pub const SCENES: [(&str, &[&str]); 15] = [
+/// Keys and their rules. The shortest window is an hour, so that no key expires while a test runs.
+pub const SCENARIOS: [(&str, &[&str]); 15] = [
     ("log", &["log:40/h", "log:200/d,name=day"]),
     ("log-all", &["log:9/h,count=all", "log:20/3h"]),
     ("log-gaps", &["log:30/30d"]),
@@ -28,8 +27,8 @@ pub const SCENES: [(&str, &[&str]); 15] = [
     ("all", &["log:90/h", "window:80/d,res=24", "fixed:70/d,keep=2", "bucket:60/h", "leaky:50/h"]),
 ];
 
-/// What makes a key of one thing only, by the server's clock, and the verdict on it from then on.
-const PLAIN: [(&str, i64); 6] = [
+/// Commands that make a key with a block, an exemption or a history only, and its verdict then.
+const WITHOUT_STATES: [(&str, i64); 6] = [
     ("RL.BLOCK blocked-for-good", 2),
     ("RL.BLOCK blocked EX 7200 REASON abuse", 2),
     ("RL.EXEMPT exempt-for-good REASON vip", 0),
@@ -38,26 +37,26 @@ const PLAIN: [(&str, i64); 6] = [
     ("RL.CHECK denied-often META who 0/d", 1),
 ];
 
-/// Commands of every kind, each at a time a little later than the one before.
-pub struct Traffic {
+/// Commands of every kind, each a little later than the one before.
+pub struct Filler {
     rng: fastrand::Rng,
-    /// When it began, by the server's clock.
+    /// The server's clock at the beginning.
     began_us: u64,
-    /// What the last `AT` said.
+    /// The last time given with `AT`.
     at_us: u64,
 }
 
-impl Traffic {
+impl Filler {
     fn command(&mut self) -> Cmd {
         self.at_us += self.rng.u64(..120 * SECOND_US);
-        let (scene, rules) = SCENES[self.rng.usize(..SCENES.len())];
-        // Half of the keys live by the server's clock.
+        let (scenario, rules) = SCENARIOS[self.rng.usize(..SCENARIOS.len())];
+        // Half of the keys have times of the server's clock, the others times with `AT`.
         let live = self.rng.bool();
-        let key = if live { format!("{scene}:live") } else { scene.to_string() };
+        let key = if live { format!("{scenario}:live") } else { scenario.to_string() };
         let at = if live { vec![] } else { vec!["AT".to_string(), self.at_us.to_string()] };
-        let copy = format!("{scene}:copy");
+        let copy = format!("{scenario}:copy");
         let cost = self.rng.u32(..=4);
-        // Texts of none to some bytes, of any value.
+        // A text of any bytes, and possibly empty.
         let text: Vec<u8> = (0..self.rng.usize(..20)).map(|_| self.rng.u8(..)).collect();
         let script = "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))";
         match self.rng.u32(..100) {
@@ -69,8 +68,8 @@ impl Traffic {
             11..15 => cmd("EVAL").arg(script).arg(1).arg(key).arg(at).arg(rules).to_owned(),
             15..20 => cmd("RL.PEEK").arg(key).arg(at).arg(rules).to_owned(),
             20..25 => cmd("RL.CHECK").arg(key).arg(at).arg("FULL").arg(rules).to_owned(),
-            // Lifted more often than set, so that most checks get through to the rules.
-            25 => self.ruling(key, text),
+            // Lifted more often than set, so that most checks evaluate rules.
+            25 => self.block_or_exempt(key, text),
             26..29 => cmd("RL.UNBLOCK").arg(key).to_owned(),
             29..32 => cmd("RL.UNEXEMPT").arg(key).to_owned(),
             32..45 => {
@@ -86,19 +85,19 @@ impl Traffic {
     }
 
     /// A block or an exemption, for good or for longer than a test runs.
-    fn ruling(&mut self, key: String, reason: Vec<u8>) -> Cmd {
-        let mut ruling = cmd(if self.rng.bool() { "RL.BLOCK" } else { "RL.EXEMPT" });
-        ruling.arg(key);
+    fn block_or_exempt(&mut self, key: String, reason: Vec<u8>) -> Cmd {
+        let mut command = cmd(if self.rng.bool() { "RL.BLOCK" } else { "RL.EXEMPT" });
+        command.arg(key);
         if self.rng.bool() {
-            ruling.arg("EX").arg(self.rng.u32(3_600..7_200));
+            command.arg("EX").arg(self.rng.u32(3_600..7_200));
         }
         if self.rng.bool() {
-            ruling.arg("REASON").arg(reason);
+            command.arg("REASON").arg(reason);
         }
-        ruling
+        command
     }
 
-    /// Times at which decisions tell what is known of a key, whichever clock it lives by.
+    /// Times at which decisions differ if states differ, for both kinds of keys.
     pub fn telling_times_us(&self) -> Vec<u64> {
         let later_s = [0, 1, 60, 1_800, 7_200, 86_400, 40 * 86_400];
         let after = |from_us| later_s.map(|s| from_us + s * SECOND_US);
@@ -119,8 +118,8 @@ impl Traffic {
     }
 }
 
-/// Some thousand commands later: every kind of state, some limits reached, a key banned.
-pub fn fill(c: &mut Connection) -> Traffic {
+/// Sends some thousand commands: every kind of state, some limits reached, a key banned.
+pub fn fill(c: &mut Connection) -> Filler {
     let now_us = now_us(c);
     for days_ago in [20, 10, 5] {
         let at_us = now_us - days_ago * DAY_US;
@@ -128,27 +127,22 @@ pub fn fill(c: &mut Connection) -> Traffic {
         let () = check.arg("log-gaps:old").arg("AT").arg(at_us).arg("30/30d").query(c).unwrap();
     }
     let rng = fastrand::Rng::with_seed(1);
-    let mut traffic = Traffic { rng, began_us: now_us, at_us: now_us - 2 * DAY_US };
-    traffic.send(c, 3_000);
+    let mut filler = Filler { rng, began_us: now_us, at_us: now_us - 2 * DAY_US };
+    filler.send(c, 3_000);
 
-    let (banned, strict) = SCENES.iter().find(|(scene, _)| *scene == "banned").unwrap();
+    let (banned, strict) = SCENARIOS.iter().find(|(scenario, _)| *scenario == "banned").unwrap();
     let key = format!("{banned}:live");
     let _: i64 = cmd("RL.UNEXEMPT").arg(&key).query(c).unwrap();
-    eventually("a ban", || verdict(c, "RL.CHECK", &key, strict) == 2);
+    eventually("a ban", || verdict(c, &format!("RL.CHECK {key} {}", strict.join(" "))) == 2);
 
-    for (line, expected) in PLAIN {
+    for (line, expected) in WITHOUT_STATES {
         let words: Vec<&str> = line.split(' ').collect();
         let _: Value = cmd(words[0]).arg(&words[1..]).query(c).unwrap();
-        assert_eq!(verdict(c, "RL.PEEK", words[1], &["0/d"]), expected, "{line}");
+        assert_eq!(verdict(c, &format!("RL.PEEK {} 0/d", words[1])), expected, "{line}");
     }
-    // The trail is a ring, and this one is full.
+    // Its history is full.
     for _ in 0..200 {
-        assert_eq!(verdict(c, "RL.CHECK", "denied-often", &["META", "again", "0/d"]), 1);
+        assert_eq!(verdict(c, "RL.CHECK denied-often META again 0/d"), 1);
     }
-    traffic
-}
-
-pub fn verdict(c: &mut Connection, command: &str, key: &str, rules: &[&str]) -> i64 {
-    let reply: [i64; 5] = cmd(command).arg(key).arg(rules).query(c).unwrap();
-    reply[0]
+    filler
 }

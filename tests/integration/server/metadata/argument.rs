@@ -1,17 +1,17 @@
-//! What `COMMAND DOCS` says of a command's arguments.
+//! A command's arguments in `COMMAND DOCS`.
 
 use std::collections::HashMap;
 
 use redis::{Value, from_redis_value};
 
-/// An argument out of `COMMAND DOCS`.
+/// An argument in `COMMAND DOCS`.
 pub struct Argument {
     name: String,
     kind: String,
     token: Option<String>,
     optional: bool,
     multiple: bool,
-    /// What it is one of, or consists of.
+    /// The arguments that it is one of, or consists of.
     parts: Vec<Self>,
 }
 
@@ -22,7 +22,7 @@ impl Argument {
         let (optional, multiple) = (has("optional"), has("multiple"));
         let kind: String = read(fields.remove("type").expect("an argument has a type"));
         let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
-        assert_eq!(key_spec, (kind == "key").then_some(0), "the one key is the first key spec");
+        assert_eq!(key_spec, (kind == "key").then_some(0), "only keys have a key spec");
         let parts = fields.remove("arguments").map(Self::list).unwrap_or_default();
         assert_eq!(!parts.is_empty(), ["oneof", "block"].contains(&&*kind), "what it is made of");
         Self {
@@ -39,7 +39,7 @@ impl Argument {
         read::<Vec<HashMap<String, Value>>>(arguments).into_iter().map(Self::new).collect()
     }
 
-    /// As in [`Expected::syntax`](crate::table::Expected::syntax).
+    /// The argument as [`Expected::syntax`](super::table::Expected::syntax) writes it.
     pub fn notation(&self) -> String {
         let value = match self.kind.as_str() {
             "pure-token" => None,
@@ -56,7 +56,7 @@ impl Argument {
         self.parts.iter().map(Self::notation).collect::<Vec<_>>().join(between)
     }
 
-    /// What a caller could write for it: one way for each choice there is.
+    /// What a caller may write for it: one way for each choice.
     fn ways(&self) -> Vec<Vec<&str>> {
         let mut ways = if self.optional { vec![vec![]] } else { vec![] };
         if self.kind == "block" {
@@ -98,7 +98,7 @@ impl Argument {
     }
 }
 
-/// Every way to write a command with these arguments.
+/// Every way to call a command with these arguments.
 pub fn ways_to_write(arguments: &[Argument]) -> Vec<Vec<&str>> {
     arguments.iter().fold(vec![vec![]], |begun, argument| {
         let ways = argument.ways();

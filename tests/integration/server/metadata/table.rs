@@ -1,21 +1,21 @@
-//! The commands as every server must know them.
+//! The commands as every server must describe them.
 
 use redis::{Cmd, cmd};
 
 use crate::support::server::Flavor;
 
-/// A command as the server must know it.
+/// A command as the server must describe it.
 pub struct Expected {
-    /// Of a subcommand: what contains it, `|`, and its own.
+    /// The name; of a subcommand with the name of its container and `|` before it.
     pub name: &'static str,
-    /// In the words of `COMMAND INFO`, without `module`, which all have.
+    /// The flags in `COMMAND INFO`, without `module`, which all have.
     pub flags: &'static str,
-    /// What is done to the key, which is the first argument, or the keys, of which the first
-    /// argument is the number; nothing where there is none.
+    /// How the command uses its key or keys; empty for a command without a key. The key is the first
+    /// argument, or the first argument is the number of keys.
     pub key: &'static str,
-    /// What clients are told about requests and replies.
+    /// The tips for proxies and clients.
     pub tips: &'static str,
-    /// The documented arguments, each as `name:type`, behind its token if it has one.
+    /// The documented arguments: each is `name:type`, after its token if it has one.
     pub syntax: &'static str,
 }
 
@@ -74,7 +74,7 @@ const COMMANDS: [Expected; 24] = [
         flags: "write fast",
         key: "RW access update",
         tips: "",
-        syntax: OVERRULE,
+        syntax: ACCESS,
     },
     Expected {
         name: "rl.unblock",
@@ -88,7 +88,7 @@ const COMMANDS: [Expected; 24] = [
         flags: "write fast",
         key: "RW access update",
         tips: "",
-        syntax: OVERRULE,
+        syntax: ACCESS,
     },
     Expected {
         name: "rl.unexempt",
@@ -188,11 +188,11 @@ const COMMANDS: [Expected; 24] = [
 const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
                         period-seconds:integer [quantity:integer]";
 
-const OVERRULE: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
+const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
 
-/// Those that a server knows: subcommands came with 7.0, until then what contains them does it all.
+/// The commands of a server: 6.2 has no subcommands, but their container.
 pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {
     COMMANDS.iter().filter(move |command| flavor.is_7_or_later() || !command.name.contains('|'))
 }
@@ -206,14 +206,14 @@ impl Expected {
         call
     }
 
-    /// Words that the server must see, the name included, before the command itself counts them and
-    /// answers with its usage: the number of keys, and what comes after the name of a container.
+    /// The arity that the server checks. It is low, so that the command itself checks the number of
+    /// arguments and replies its usage.
     pub fn arity(&self) -> i64 {
         let needs_a_second = self.counts_keys() || self.name.starts_with("rl.policy");
         if needs_a_second { -2 } else { -1 }
     }
 
-    /// How many arguments must follow the name and, of a subcommand, its own.
+    /// How many arguments a call needs at least.
     pub fn least_arguments(&self) -> usize {
         if self.is_container() {
             return 1;
@@ -228,12 +228,12 @@ impl Expected {
         required.count()
     }
 
-    /// Whether it takes no more than it must have.
+    /// Whether a call takes no more arguments than it needs.
     pub fn is_exact(&self) -> bool {
         !self.is_container() && !self.syntax.contains(['[', '.'])
     }
 
-    /// The usage in the answer to a wrong number of arguments, as redis-cli would write it.
+    /// The usage in the error about a wrong number of arguments.
     pub fn usage(&self) -> String {
         let repeated = |text: &str, whole: &str| {
             let one = whole.trim_matches(['{', '}']);
@@ -248,19 +248,19 @@ impl Expected {
         format!("{name} {text}").trim_end().to_string()
     }
 
-    /// Contains others, and from 7.0 on does nothing itself.
+    /// Whether the command has subcommands.
     pub fn is_container(&self) -> bool {
         COMMANDS.iter().any(|other| {
             other.name.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('|'))
         })
     }
 
-    /// The first argument is the number of keys.
+    /// Whether the first argument is the number of keys.
     pub fn counts_keys(&self) -> bool {
         self.flags.contains("movablekeys")
     }
 
-    /// Answers a primary and the loader only.
+    /// Whether only a primary and the loader may call it.
     pub fn is_internal(&self) -> bool {
         self.flags.contains("admin")
     }

@@ -1,15 +1,16 @@
-//! How a server is configured, and on which port it ends up.
+//! The configuration of a server, and its port.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 use std::{fs, process};
 
 use super::process::{PORT_TAKEN, Server};
-use super::{Flavor, from_env};
+use super::{DEADLINE, Flavor, from_env};
 use crate::support::machine;
 
-/// A server about to be started: loopback only, nothing saved unless asked for, `DEBUG` allowed.
+/// A server to start: on loopback, without saving by itself, with `DEBUG` allowed.
 pub struct Builder {
     flavor: Flavor,
     module_args: Vec<String>,
@@ -28,7 +29,7 @@ impl Builder {
         Self { flavor, module_args, directives, dir: None, module, pick_port: free_port }
     }
 
-    /// The server that is being built, for what differs between them.
+    /// The server to start, for settings that only some servers have.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
@@ -39,14 +40,27 @@ impl Builder {
         self
     }
 
-    /// A line of the configuration file, its value as it would be written there; later lines win.
+    /// Lets commands say what time it is, with `AT`.
+    pub fn allow_at(self) -> Self {
+        self.module_args(&["allow-at", "yes"])
+    }
+
+    /// Allows the commands `MODULE LOAD` and `MODULE LOADEX`.
+    pub fn allow_module_command(self) -> Self {
+        match self.flavor.is_7_or_later() {
+            true => self.config("enable-module-command", "yes"),
+            false => self, // 6.2 always allows them.
+        }
+    }
+
+    /// A line of the configuration file, its value as the file has it; later lines win.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.directives.push(format!("{name} {value}"));
         self
     }
 
-    /// With a build of the module in which a value whose block has the reason `panic-while-saved`
-    /// cannot be saved.
+    /// Loads a build of the module that panics while it saves a value whose block has the reason
+    /// `panic-while-saved`.
     pub fn faulty(mut self) -> Self {
         self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
         assert!(self.module.exists(), "no {}: run `make faulty`", self.module.display());
@@ -57,21 +71,35 @@ impl Builder {
         self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
-    /// A node of a cluster that is yet to be made.
+    /// A node of a cluster to come.
     pub(super) fn cluster_node(mut self) -> Self {
         self.pick_port = free_port_with_bus;
         self.config("cluster-enabled", "yes")
     }
 
-    /// Works in this folder and leaves it there, instead of in one that goes when the server goes.
+    /// Runs in this folder, which stays, instead of in one that is removed after the server.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.dir = Some(dir.as_ref().to_path_buf());
         self
     }
 
-    /// Starts the server and waits until it answers. Another test may take the port between our
-    /// finding it free and the server's binding it: then the next one is tried.
+    /// Starts the server and waits until it answers.
     pub fn start(self) -> Server {
+        let name = self.flavor.name;
+        self.try_start().unwrap_or_else(|why| panic!("{name} did not start: {why}"))
+    }
+
+    /// The log of a server that must not start; it must end by itself.
+    pub fn refusal(self) -> String {
+        let (name, start) = (self.flavor.name, Instant::now());
+        let why = self.try_start().err();
+        assert!(start.elapsed() < DEADLINE, "{name} did not end by itself");
+        why.unwrap_or_else(|| panic!("{name} started"))
+    }
+
+    /// Another process may take the port between the search for it and the start of the server:
+    /// then the next port is tried.
+    fn try_start(self) -> Result<Server, String> {
         let mut server = Server::new(self.flavor, self.dir.as_deref());
         let mut tries = 5;
         loop {
@@ -79,9 +107,9 @@ impl Builder {
             let text = self.config_text(port, server.dir());
             fs::write(server.config_file(), text).expect("the configuration file is written");
             match server.launch(port) {
-                Ok(()) => return server,
+                Ok(()) => return Ok(server),
                 Err(why) if why.contains(PORT_TAKEN) && tries > 1 => tries -= 1,
-                Err(why) => panic!("{} did not start: {why}", self.flavor.name),
+                Err(why) => return Err(why),
             }
         }
     }
@@ -93,7 +121,7 @@ impl Builder {
             "bind 127.0.0.1".to_string(),
             format!("dir {dir:?}"),
             "save \"\"".to_string(),
-            // A replica's first synchronisation would otherwise wait seconds for others to join in.
+            // Otherwise the primary waits seconds for more replicas before it synchronizes one.
             "repl-diskless-sync-delay 0".to_string(),
             format!("loadmodule {module:?} {}", self.module_args.join(" ")),
         ];
@@ -105,9 +133,9 @@ impl Builder {
     }
 }
 
-/// A port that nobody listens on. Below those that the system gives to outgoing connections, so
-/// that a restarted server finds its port still free; scattered by process, so that test binaries
-/// running side by side seldom meet.
+/// A port without a listener, below the ports of outgoing connections, so that it is still free
+/// when its server restarts. Each process begins elsewhere, so that two runs of the tests seldom
+/// try the same port.
 fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
@@ -121,7 +149,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// A free port whose cluster bus, 10000 further up, is free too and below the outgoing ones.
+/// A free port whose cluster bus, 10000 higher, is free too and below the outgoing ports.
 fn free_port_with_bus() -> u16 {
     const BUS: u16 = 10_000;
     loop {

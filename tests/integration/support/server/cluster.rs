@@ -2,9 +2,8 @@
 //!
 //! ```ignore
 //! cluster::on_all(|cluster| {
-//!     let mut connection = cluster.client().get_connection().unwrap();
-//!     let check = cmd("RL.CHECK").arg("key").arg("5/m").to_owned();
-//!     let reply: Vec<i64> = check.query(&mut connection).unwrap();
+//!     let mut c = cluster.client().get_connection().unwrap();
+//!     let reply: [i64; 5] = cmd("RL.CHECK").arg("key").arg("5/m").query(&mut c).unwrap();
 //!     assert_eq!(reply, [0, 5, 4, 0, 60_000]);
 //! });
 //! ```
@@ -29,19 +28,19 @@ const NODES: usize = 2 * MASTERS;
 /// Number of hash slots.
 pub const SLOTS: u16 = 16_384;
 
-/// After this long without an answer a node is held for dead. So long that a machine under load
-/// fails nobody over by itself.
+/// How long a node may not answer before the others take it for dead. Long, so that no node fails
+/// over only because the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same while the cluster comes up, and once a node was killed.
+/// How long a node may not answer while the cluster forms, and after a node was killed.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// How long redis-cli may take for what it is asked.
+/// How long a call of redis-cli may take.
 const CLI_DEADLINE: Duration = Duration::from_secs(60);
 
-/// One cluster at a time: six servers are load enough.
+/// Lets one cluster run at a time, because it has six servers.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A running cluster; dropping it ends all of its servers.
+/// A running cluster; its drop ends all of its servers.
 pub struct Cluster {
     flavor: Flavor,
     nodes: Vec<Server>,
@@ -52,23 +51,23 @@ pub struct Cluster {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     pub id: String,
-    /// Which of the servers it is.
+    /// The index of its server.
     pub index: usize,
-    /// The id of its master; a master has none.
+    /// The id of its master; `None` for a master.
     pub master: Option<String>,
     pub slots: Vec<u16>,
     flags: String,
 }
 
 /// Runs a test on a cluster of each server, one after the other, `RATELIMIT_ROUNDS` times (default
-/// 1), each time on a new one: in Redis, a replica elected twice in short order counts the votes of
-/// the first time. All servers get their turn, then the panic names those that failed. A crash of
-/// any node fails the test even if the test missed it.
+/// 1). Each time the cluster is a new one: in Redis, a replica that is elected a second time soon
+/// after counts the votes of the first. Each server has its turn; then a panic names those that
+/// failed. A node that crashed fails its server even if `body` passed.
 pub fn on_all(body: impl Fn(&mut Cluster)) {
     on_all_with(|builder| builder, body);
 }
 
-/// Runs a test as [`on_all`] does, on nodes that are configured by the test.
+/// Runs a test as [`on_all`] does, on nodes that `configure` configures.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cluster)) {
     let rounds = env::var("RATELIMIT_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number"));
     let passes = |flavor: Flavor| {
@@ -80,7 +79,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cl
         }
         passed && !crashed
     };
-    // A cluster that does not even come up has said so in its own panic.
+    // The panic of a cluster that does not form has said why.
     let passes = |flavor| catch_unwind(AssertUnwindSafe(|| passes(flavor))).unwrap_or(false);
     let always_passes = |flavor: &Flavor| (0..rounds).all(|_| passes(*flavor));
     let failed: Vec<_> =
@@ -89,16 +88,16 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cl
 }
 
 impl Cluster {
-    /// Starts the servers, joins them, and waits until all is in place.
+    /// Starts the servers, joins them, and waits until all agree.
     fn start(flavor: Flavor, configure: impl Fn(Builder) -> Builder) -> Self {
-        // A test that failed has left nothing behind that could disturb the next.
+        // A test that panicked with the lock has left nothing that could disturb the next.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let start_node = || {
             let timeout = IMPATIENCE.as_millis().to_string();
             configure(flavor.builder())
                 .cluster_node()
                 .config("cluster-node-timeout", &timeout)
-                // However old its data: the test wants to see what a failover loses.
+                // A replica takes over however old its data: tests measure what is lost.
                 .config("cluster-replica-validity-factor", "0")
                 .config("cluster-require-full-coverage", "no")
                 .config("cluster-allow-replica-migration", "no")
@@ -119,7 +118,7 @@ impl Cluster {
         self.flavor
     }
 
-    /// A client that knows slots.
+    /// A client that knows which node has which slots.
     pub fn client(&self) -> ClusterClient {
         let nodes = self.nodes.iter().map(|node| format!("redis://{}", address(node)));
         ClusterClient::builder(nodes)
@@ -134,12 +133,12 @@ impl Cluster {
         &self.nodes[node.index]
     }
 
-    /// Where a node is reached, `host:port`.
+    /// The address of a node, `host:port`.
     pub fn address(&self, node: &Node) -> String {
         address(self.server(node))
     }
 
-    /// A connection to this one node.
+    /// A connection to one node.
     pub fn connect(&self, node: &Node) -> Connection {
         self.server(node).connect()
     }
@@ -157,7 +156,7 @@ impl Cluster {
         self.topology().into_iter().find(is_its).expect("every master has a replica")
     }
 
-    /// Names of keys that were not used before, in these slots.
+    /// Names of keys in these slots, each given out once.
     pub fn keys_in(&self, slots: &[u16], count: usize) -> Vec<String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = || format!("key{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -177,14 +176,13 @@ impl Cluster {
         keys
     }
 
-    /// Whether the cluster holds a node for the master of all of these slots.
+    /// Whether this node is the master of all of these slots.
     pub fn owns(&self, node: &Node, slots: &[u16]) -> bool {
         let now = self.masters().into_iter().find(|master| master.id == node.id);
         now.is_some_and(|now| slots.iter().all(|slot| now.slots.binary_search(slot).is_ok()))
     }
 
-    /// Moves the first `count` slots of a master to another as an operator would: `MIGRATE` under
-    /// redis-cli's hands.
+    /// Moves the first `count` slots of a master to another with redis-cli, which uses `MIGRATE`.
     pub fn reshard(&self, from: &Node, to: &Node, count: usize) {
         let (entry, count) = (self.address(from), count.to_string());
         let (from, to) = (from.id.as_str(), to.id.as_str());
@@ -192,50 +190,50 @@ impl Cluster {
         self.redis_cli(&[&["reshard", &entry], &job[..]].concat());
     }
 
-    /// `CLUSTER FAILOVER`: the replica takes over in agreement with its master.
+    /// `CLUSTER FAILOVER`: the replica takes over while its master lives.
     pub fn fail_over_to(&self, replica: &Node) {
         let () = cmd("CLUSTER").arg("FAILOVER").query(&mut self.connect(replica)).unwrap();
         self.eventually_master(replica);
     }
 
-    /// Waits until this replica is a master. The last moment when it was none yet.
+    /// Waits until this replica is a master. Returns the last moment when it surely was a replica.
     pub fn eventually_master(&self, replica: &Node) -> Instant {
         let mut c = self.connect(replica);
-        let mut not_yet = Instant::now();
+        let mut was_replica = Instant::now();
         eventually("a replica to take over", || {
             let now = Instant::now();
             let role: Vec<redis::Value> = cmd("ROLE").query(&mut c).unwrap();
             let is_master = role[0] == redis::Value::BulkString(b"master".to_vec());
             if !is_master {
-                not_yet = now;
+                was_replica = now;
             }
             is_master
         });
-        not_yet
+        was_replica
     }
 
-    /// Ends a node as a crash would. The others will soon hold it for dead.
+    /// Ends a node as a crash does. The others soon take it for dead.
     pub fn kill9(&mut self, node: &Node) {
         self.set_node_timeout(IMPATIENCE);
         self.nodes[node.index].kill9();
     }
 
-    /// Starts a killed node again and waits until it is in its place.
+    /// Starts a killed node again and waits until all nodes agree.
     pub fn resume(&mut self, node: &Node) {
-        self.set_node_timeout(PATIENCE); // of those that serve
+        self.set_node_timeout(PATIENCE); // on the nodes that run
         self.nodes[node.index].resume();
         self.settled();
     }
 
-    /// Waits until the cluster is whole, and what masters do reaches their replicas. From then on
-    /// it is patient.
+    /// Waits until the cluster is whole and replicas follow their masters. From then on nodes wait
+    /// long before they take another for dead.
     pub fn settled(&self) {
         self.agreed();
         self.set_node_timeout(PATIENCE);
         self.streams_flow();
     }
 
-    /// Waits until all nodes serve, agree on who is who, and the replicas are linked.
+    /// Waits until all nodes serve, agree on the roles, and the replicas are linked.
     fn agreed(&self) {
         let mut connections: Vec<_> = self.nodes.iter().map(Server::connect).collect();
         eventually("the nodes to agree on a whole cluster", || {
@@ -253,14 +251,14 @@ impl Cluster {
             };
             views[0].len() == NODES
                 && views.iter().flatten().all(is_calm)
-                && views.iter().all(|view| placed(view) == placed(&views[0]))
+                && views.iter().all(|view| roles(view) == roles(&views[0]))
                 && connections.iter_mut().all(is_whole)
         });
     }
 
-    /// Waits until what masters do reaches their replicas. One that was sent a snapshot counts as
-    /// online before: if it says that it has loaded it before the master knows that it was sent,
-    /// nothing is sent after it until it says so again, a second later.
+    /// Waits until the streams of masters reach their replicas. A replica counts as online earlier:
+    /// if its acknowledgement of a snapshot comes before the master knows that the snapshot was
+    /// sent, the master sends no stream until the next acknowledgement, a second later.
     fn streams_flow(&self) {
         for master in self.masters() {
             let key = self.keys_in(&master.slots, 1).remove(0);
@@ -274,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until replicas hold what their masters hold. Nobody writes meanwhile.
+    /// Waits until replicas hold what their masters hold. No client may write meanwhile.
     pub fn replicas_agree(&self) {
         for master in self.masters() {
             let replica = self.replica_of(&master);
@@ -287,7 +285,7 @@ impl Cluster {
         }
     }
 
-    /// Runs `redis-cli --cluster`, and panics with what it said if it fails.
+    /// Runs `redis-cli --cluster`; if it fails, the panic has what it printed.
     pub fn redis_cli(&self, args: &[&str]) {
         let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join("redis-7.0/cli");
         let said = self.nodes[0].dir().join("redis-cli.log");
@@ -303,10 +301,10 @@ impl Cluster {
             .unwrap_or_else(|error| panic!("no {}: {error}: run `make fetch`", program.display()));
         let start = Instant::now();
         let status = loop {
-            match cli.try_wait().expect("redis-cli is ours") {
+            match cli.try_wait().expect("redis-cli is a child") {
                 Some(status) => break Some(status),
                 None if start.elapsed() > CLI_DEADLINE => {
-                    cli.kill().and_then(|()| cli.wait()).expect("redis-cli is ours");
+                    cli.kill().and_then(|()| cli.wait()).expect("redis-cli is a child");
                     break None;
                 }
                 None => thread::sleep(Duration::from_millis(10)),
@@ -316,7 +314,7 @@ impl Cluster {
         assert!(status.is_some_and(|status| status.success()), "{args:?}: {status:?}\n{}", said());
     }
 
-    /// For all nodes that run.
+    /// Sets the time after which nodes take another for dead, on all nodes that run.
     fn set_node_timeout(&self, timeout: Duration) {
         for node in self.nodes.iter().filter(|node| node.runs()) {
             let mut set = cmd("CONFIG");
@@ -325,7 +323,7 @@ impl Cluster {
         }
     }
 
-    /// All nodes as the first one that answers sees them.
+    /// All nodes as the first node that answers sees them.
     fn topology(&self) -> Vec<Node> {
         let answering = self.nodes.iter().find_map(|node| node.client().get_connection().ok());
         self.seen_by(&mut answering.expect("a node answers"))
@@ -344,10 +342,10 @@ impl Cluster {
         let port = fields[1].split(['@', ':']).nth(1).and_then(|port| port.parse().ok());
         let index = self.nodes.iter().position(|node| Some(node.port()) == port);
         let slot = |text: &str| text.parse::<u16>().unwrap_or_else(|_| panic!("a slot: {line}"));
-        let is_owned = |text: &&&str| !text.starts_with('['); // else it is on its way
+        let is_owned = |text: &&&str| !text.starts_with('['); // a slot that moves
         Node {
             id: fields[0].to_string(),
-            index: index.unwrap_or_else(|| panic!("a node of ours: {line}")),
+            index: index.unwrap_or_else(|| panic!("no server has this port: {line}")),
             flags: fields[2].to_string(),
             master: Some(fields[3].to_string()).filter(|id| id != "-"),
             slots: fields[8..]
@@ -374,7 +372,7 @@ fn address(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Who is what, without what differs from one node's eyes to another's.
-fn placed(view: &[Node]) -> Vec<(&str, Option<&str>, &[u16])> {
+/// The roles and slots in a view, on which all nodes must agree.
+fn roles(view: &[Node]) -> Vec<(&str, Option<&str>, &[u16])> {
     view.iter().map(|node| (&*node.id, node.master.as_deref(), &*node.slots)).collect()
 }

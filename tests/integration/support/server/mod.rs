@@ -1,26 +1,25 @@
-//! Real servers for the integration tests: each started with the module in a folder of its own,
-//! and stopped when dropped.
+//! Real servers for tests: each starts with the module, in a temporary folder, and ends when it is
+//! dropped.
 //!
 //! ```ignore
-//! mod server;
-//! use redis::cmd;
-//!
 //! #[test]
 //! fn a_first_request_is_allowed() {
 //!     server::on_all(|server| {
-//!         let mut connection = server.connect();
-//!         let check = cmd("RL.CHECK").arg("key").arg("5/m").to_owned();
-//!         let reply: Vec<i64> = check.query(&mut connection).unwrap();
-//!         assert_eq!(reply, [0, 5, 4, 0, 60_000]);
+//!         let mut c = server.connect();
+//!         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK key 5/m"), [0, 5, 4, 0, 60_000]);
 //!     });
 //! }
 //! ```
 //!
-//! `RATELIMIT_SERVERS` says where the servers are (default `.cache/servers`, filled by
-//! `make fetch`), `RATELIMIT_MODULE` where the module is (default
-//! `target/release/libredis_ratelimit.so`), and `RATELIMIT_FAULTY_MODULE` where the one with a fault
-//! is (default `target/faulty/libredis_ratelimit.so`, made by `make faulty`). What is missing fails the test: a matrix with holes
-//! would pass for the wrong reason.
+//! The environment may say where things are:
+//!
+//! ```text
+//! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
+//! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
+//! RATELIMIT_FAULTY_MODULE  the module with a fault: target/faulty/libredis_ratelimit.so, by make faulty
+//! ```
+//!
+//! A server or module that is missing fails the test: with fewer servers it would prove less.
 
 mod builder;
 pub mod cluster;
@@ -35,19 +34,19 @@ use std::time::{Duration, Instant};
 pub use builder::Builder;
 pub use process::Server;
 
-/// How long anything may take before a test gives up on it. Generous: only failures wait it out.
+/// How long a test waits for anything. Generous, because only failures wait that long.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A server program of the test matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flavor {
-    /// Such as `redis-6.2`: the folder it is fetched into, and its name in failures.
+    /// Such as `redis-6.2`: its folder, and its name in failures.
     pub name: &'static str,
-    /// Major and minor version, of the line the name begins with.
+    /// Major and minor version, of Redis or of Valkey.
     pub version: (u8, u8),
 }
 
-/// Every server that the module promises to run in, oldest first.
+/// Every server that the module supports, oldest first.
 pub fn all() -> Vec<Flavor> {
     [
         ("redis-6.2", (6, 2)),
@@ -61,12 +60,12 @@ pub fn all() -> Vec<Flavor> {
 }
 
 impl Flavor {
-    /// Starts this server with the module and nothing else out of the ordinary.
+    /// Starts this server with the module and the default configuration.
     pub fn start(self) -> Server {
         self.builder().start()
     }
 
-    /// For a server with arguments to the module, directives, or a folder of the test's choice.
+    /// A server to configure before it starts.
     pub fn builder(self) -> Builder {
         Builder::new(self)
     }
@@ -75,7 +74,7 @@ impl Flavor {
         self.name.starts_with("valkey")
     }
 
-    /// Whether it has what Redis 7.0 brought: module configs, `enable-debug-command`, functions.
+    /// Whether it has what Redis 7.0 brought: settings of modules, subcommands, functions.
     pub fn is_7_or_later(self) -> bool {
         self.version >= (7, 0)
     }
@@ -88,13 +87,13 @@ impl Flavor {
     }
 }
 
-/// Runs a test on each server, started plainly.
+/// Runs a test on each server with the default configuration.
 pub fn on_all(body: impl Fn(&mut Server)) {
     on_all_with(|builder| builder, body);
 }
 
-/// Runs a test on each server, started as `configure` says. All of them get their turn, then the
-/// panic names those that failed. A crash of the server fails the test even if the test missed it.
+/// Runs a test on each server, one after the other, as `configure` configures it. Each server has its
+/// turn; then a panic names those that failed. A server that crashed fails even if `body` passed.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Server)) {
     let failed: Vec<_> = all()
         .into_iter()
@@ -112,7 +111,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
                 }
                 failed
             };
-            // A server that does not even start has said so in its own panic.
+            // The panic of a server that does not start has said why.
             catch_unwind(AssertUnwindSafe(test)).unwrap_or(true)
         })
         .map(|flavor| flavor.name)
@@ -120,7 +119,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
     assert!(failed.is_empty(), "failed on {}", failed.join(", "));
 }
 
-/// Waits for something that a server does in its own time, such as a replica catching up.
+/// Waits for what a server does at a time of its choice, such as a replica that catches up.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -130,7 +129,7 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A path from the environment, or its default inside the repository.
-fn from_env(variable: &str, default: &str) -> PathBuf {
+pub fn from_env(variable: &str, default: &str) -> PathBuf {
     env::var_os(variable)
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
 }

@@ -1,5 +1,4 @@
-//! A server process: held by its handle from start to end, in a folder with its configuration,
-//! data and log.
+//! A server process, in a folder with its configuration, data and log.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,27 +12,28 @@ use tempfile::TempDir;
 
 use super::{DEADLINE, Flavor, eventually};
 
-/// What the log of a server says that cannot have its port.
+/// What a server logs that finds its port taken.
 pub(super) const PORT_TAKEN: &str = "Address already in use";
 
-/// A running server, or one between `stop` and `resume`. Dropping it kills the process and waits
-/// for its end.
+/// A running server, or one between `stop` and `resume`. Its drop kills the process and waits for
+/// the end.
 pub struct Server {
     flavor: Flavor,
     dir: PathBuf,
     port: u16,
     process: Option<Child>,
-    /// The folder itself, where it is the server's own: removed after the process has ended.
-    _own_dir: Option<TempDir>,
+    /// A temporary folder, removed after the process has ended.
+    _temp_dir: Option<TempDir>,
 }
 
 impl Server {
-    /// A server that does not run yet, with the folder it will run in.
+    /// A server that does not run yet, and the folder it will run in.
     pub(super) fn new(flavor: Flavor, dir: Option<&Path>) -> Self {
-        let own_dir =
+        let temp_dir =
             dir.is_none().then(|| TempDir::with_prefix("ratelimit-").expect("a temporary folder"));
-        let dir = dir.or(own_dir.as_ref().map(TempDir::path)).expect("given or own").to_path_buf();
-        Self { flavor, dir, port: 0, process: None, _own_dir: own_dir }
+        let dir =
+            dir.or(temp_dir.as_ref().map(TempDir::path)).expect("given or temporary").to_path_buf();
+        Self { flavor, dir, port: 0, process: None, _temp_dir: temp_dir }
     }
 
     pub fn flavor(&self) -> Flavor {
@@ -49,17 +49,17 @@ impl Server {
         &self.dir
     }
 
-    /// The process id; panics when the server is stopped.
+    /// The process id; panics if the server does not run.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().expect("the server runs").id()
     }
 
-    /// Whether it was started, and neither stopped nor killed since.
+    /// Whether the server was started, and neither stopped nor killed since.
     pub fn runs(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Everything the server has written to its log, over restarts too.
+    /// The whole log, also from before a restart.
     pub fn log(&self) -> String {
         fs::read(self.log_file())
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -80,40 +80,66 @@ impl Server {
         self.connect_with("?protocol=resp3")
     }
 
-    /// Ends the server as an operator would, with its data saved.
+    /// Ends the server with `SHUTDOWN SAVE`.
     pub fn stop(&mut self) {
-        // A SHUTDOWN that succeeds closes the connection: that the process ends is what counts.
+        // A SHUTDOWN that succeeds closes the connection: what counts is that the process ends.
         let reply: RedisResult<()> = cmd("SHUTDOWN").arg("SAVE").query(&mut self.connect());
         eventually(&format!("SHUTDOWN ends the server: {reply:?}"), || self.has_ended());
         self.process = None;
     }
 
-    /// Ends the server as a crash would: nothing more is written.
+    /// Ends the server as a crash does: it writes no more.
     pub fn kill9(&mut self) {
         if let Some(mut process) = self.process.take() {
-            process.kill().expect("the process is ours");
-            process.wait().expect("the process is ours");
+            process.kill().expect("the process is a child");
+            process.wait().expect("the process is a child");
         }
     }
 
-    /// Has the process stand still meanwhile: it hears and does nothing.
+    /// Stops the process with SIGSTOP while `meanwhile` runs.
     pub fn while_frozen<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
         let pid = Pid::from_raw(self.pid().cast_signed()).expect("no process is 0");
-        kill_process(pid, Signal::STOP).expect("the process is ours");
-        waitpid(Some(pid), WaitOptions::UNTRACED).expect("the process is ours");
+        kill_process(pid, Signal::STOP).expect("the process is a child");
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("the process is a child");
         let result = meanwhile();
-        kill_process(pid, Signal::CONT).expect("the process is ours");
+        kill_process(pid, Signal::CONT).expect("the process is a child");
         result
     }
 
-    /// Starts the server again after `stop` or `kill9`: same port, same configuration, same folder.
+    /// Starts the server again after `stop` or `kill9`, with its port, configuration and folder.
     pub fn resume(&mut self) {
+        let name = self.flavor.name;
+        self.try_resume().unwrap_or_else(|why| panic!("{name} did not start again: {why}"));
+    }
+
+    /// Does as `resume`; an error has what the server logged instead of an answer.
+    pub fn try_resume(&mut self) -> Result<(), String> {
         let start = Instant::now();
-        while let Err(why) = self.launch(self.port) {
-            // A child that a killed server had just begun holds the port until it has closed it.
-            let is_held = why.contains(PORT_TAKEN) && start.elapsed() < DEADLINE;
-            assert!(is_held, "{} did not start again: {why}", self.flavor.name);
+        loop {
+            match self.launch(self.port) {
+                // A child that the killed server had just forked holds the port for a moment.
+                Err(why) if why.contains(PORT_TAKEN) && start.elapsed() < DEADLINE => {}
+                result => return result,
+            }
         }
+    }
+
+    /// Edits the lines of the configuration file, which the next start reads.
+    pub fn edit_config(&self, edit: impl FnOnce(&mut Vec<String>)) {
+        let text = fs::read_to_string(self.config_file()).expect("the configuration file");
+        let mut lines = text.lines().map(ToString::to_string).collect();
+        edit(&mut lines);
+        fs::write(self.config_file(), lines.join("\n")).expect("the file is written");
+    }
+
+    /// Makes the next start one without the module. Returns the path of the module.
+    pub fn remove_module(&self) -> String {
+        let mut path = None;
+        self.edit_config(|lines| {
+            let load = lines.extract_if(.., |line| line.starts_with("loadmodule ")).next();
+            path = load.and_then(|load| load.split('"').nth(1).map(ToString::to_string));
+        });
+        path.expect("a line with the path in quotes")
     }
 
     /// `stop` and `resume`.
@@ -122,7 +148,7 @@ impl Server {
         self.resume();
     }
 
-    /// Starts the process and waits until it answers, or says why it does not.
+    /// Starts the process and waits until it answers; an error has what it logged instead.
     pub(super) fn launch(&mut self, port: u16) -> Result<(), String> {
         assert!(self.process.is_none(), "{} runs already", self.flavor.name);
         let log =
@@ -166,18 +192,18 @@ impl Server {
         self.dir.join("server.log")
     }
 
-    /// Whether it is this process that answers on the port, its data loaded: not another test's.
+    /// Whether this process, and no other, answers on the port with its data loaded.
     fn answers(&self) -> bool {
-        let own_id = format!("process_id:{}\r\n", self.pid());
+        let process_id = format!("process_id:{}\r\n", self.pid());
         let info = || -> RedisResult<String> {
             let mut connection = self.open("")?;
             let () = cmd("PING").query(&mut connection)?;
             cmd("INFO").arg("server").query(&mut connection)
         };
-        info().is_ok_and(|info| info.contains(&own_id))
+        info().is_ok_and(|info| info.contains(&process_id))
     }
 
-    /// Whether the process has ended by itself; one that was stopped or killed is no longer held.
+    /// Whether the process has ended by itself; false after `stop` and `kill9`.
     pub fn has_ended(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| !matches!(process.try_wait(), Ok(None)))
     }
@@ -197,7 +223,7 @@ impl Server {
     fn open(&self, options: &str) -> RedisResult<Connection> {
         let client = self.client_with(options);
         let connection = client.get_connection_with_timeout(DEADLINE)?;
-        // A server that hangs fails its test instead of hanging it.
+        // A server that hangs must fail its test, not hang it.
         connection.set_read_timeout(Some(DEADLINE))?;
         Ok(connection)
     }
@@ -206,7 +232,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // Failing here means it has ended already; there is nothing to do about it in any case.
+            // An error means that the process has ended already.
             let _ = process.kill();
             let _ = process.wait();
         }

@@ -1,4 +1,4 @@
-//! Everything that a replica, or a restart, must preserve: values, and when they expire.
+//! All that a replica or a restart must preserve: values and expiries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use super::{DATABASES, keys};
 use crate::support::client::{ask, expiries_ms, now_ms};
 use crate::support::server::{Flavor, Server, eventually};
 
-/// A key, with the database it is in.
-type Place = (u32, Vec<u8>);
+/// A database and the name of a key.
+type Key = (u32, Vec<u8>);
 
 /// When a key expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// The key is not there, or its time has come.
+    /// The key does not exist, or has expired.
     Gone,
     Never,
     /// Unix milliseconds.
     At(i64),
 }
 
-/// What a server holds under the keys of the traffic.
+/// What a server holds under the keys of a workload.
 #[derive(Clone, Debug)]
 pub struct Data {
-    /// Of all there is, expired or not: `DEBUG DIGEST`.
+    /// `DEBUG DIGEST` of all keys, expired or not.
     digest: String,
-    /// Of each value, expired or not; zeros where there is none.
-    values: BTreeMap<Place, String>,
-    expiries: BTreeMap<Place, Expiry>,
-    /// The server's clock when all of this had been read, unix milliseconds.
+    /// `DEBUG DIGEST-VALUE` of each key, expired or not; zeros without a value.
+    values: BTreeMap<Key, String>,
+    expiries: BTreeMap<Key, Expiry>,
+    /// The server's clock after everything was read, Unix milliseconds.
     read_at_ms: i64,
 }
 
@@ -39,8 +39,8 @@ impl Data {
         Self::of_all(&[server]).remove(0)
     }
 
-    /// What each server holds. The values of all come first: a server that is asked for the
-    /// expiry of a key whose time has come deletes it, and has its replicas delete it.
+    /// What each server holds. The values of all servers are read first, because a server deletes an
+    /// expired key when its expiry is read, and its replicas delete the key then.
     pub fn of_all(servers: &[&Server]) -> Vec<Self> {
         let mut read: Vec<(Connection, Self)> = servers
             .iter()
@@ -58,24 +58,23 @@ impl Data {
         read.into_iter().map(|(_, data)| data).collect()
     }
 
-    /// Where another server holds something else. A key that expired while this was read may be
-    /// seen on the one and not on the other, if its time has come.
+    /// How another server differs. A key that expired meanwhile may exist on one server only.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut differences = Vec::new();
-        for (place, value) in &self.values {
-            if other.values[place] != *value {
-                differences.push(format!("{}: the values differ", name(place)));
+        for (key, value) in &self.values {
+            if other.values[key] != *value {
+                differences.push(format!("{}: the values differ", name(key)));
             }
         }
         let now_ms = self.read_at_ms.max(other.read_at_ms);
-        for (place, &mine) in &self.expiries {
-            let its = other.expiries[place];
+        for (key, &mine) in &self.expiries {
+            let its = other.expiries[key];
             let alike = match (mine, its) {
                 (Expiry::Gone, Expiry::At(ms)) | (Expiry::At(ms), Expiry::Gone) => ms <= now_ms,
                 (mine, its) => mine == its,
             };
             if !alike {
-                differences.push(format!("{} expires: {mine:?} and {its:?}", name(place)));
+                differences.push(format!("{} expires: {mine:?} and {its:?}", name(key)));
             }
         }
         if differences.is_empty() && self.digest != other.digest {
@@ -89,18 +88,18 @@ impl Data {
         self.values.values().filter(|digest| is_value(digest)).count()
     }
 
-    /// Whether all keys that expired are deleted, and no other will expire within this time.
+    /// Whether all expired keys are deleted, and no key will expire within this time.
     pub fn is_settled_for(&self, time: Duration) -> bool {
         let until_ms = self.read_at_ms + i64::try_from(time.as_millis()).expect("some time");
-        self.expiries.iter().all(|(place, expiry)| match *expiry {
-            Expiry::Gone => !is_value(&self.values[place]),
+        self.expiries.iter().all(|(key, expiry)| match *expiry {
+            Expiry::Gone => !is_value(&self.values[key]),
             Expiry::Never => true,
             Expiry::At(ms) => ms > until_ms,
         })
     }
 }
 
-/// Waits until what expired is deleted, and nothing else will expire for a moment.
+/// Waits until all expired keys are deleted, and no key will expire for a while.
 pub fn settle(server: &Server) {
     eventually("short keys to expire", || Data::of(server).is_settled_for(Duration::from_secs(3)));
 }
@@ -109,15 +108,15 @@ fn is_value(digest: &str) -> bool {
     digest.contains(|digit| digit != '0')
 }
 
-fn name((database, key): &Place) -> String {
-    format!("{} of database {database}", key.escape_ascii())
+fn name((database, name): &Key) -> String {
+    format!("{} of database {database}", name.escape_ascii())
 }
 
-/// Reads something of each key, database by database.
+/// Reads something about each key, database by database.
 fn each_key<T>(
     c: &mut Connection,
     read: impl Fn(&mut Connection, &[Vec<u8>]) -> Vec<T>,
-) -> BTreeMap<Place, T> {
+) -> BTreeMap<Key, T> {
     let names: Vec<Vec<u8>> = keys().collect();
     let mut found = BTreeMap::new();
     for database in DATABASES {
@@ -129,11 +128,11 @@ fn each_key<T>(
     found
 }
 
-fn values(c: &mut Connection) -> BTreeMap<Place, String> {
+fn values(c: &mut Connection) -> BTreeMap<Key, String> {
     each_key(c, |c, names| cmd("DEBUG").arg("DIGEST-VALUE").arg(names).query(c).expect("digests"))
 }
 
-fn expiries(c: &mut Connection, flavor: Flavor) -> BTreeMap<Place, Expiry> {
+fn expiries(c: &mut Connection, flavor: Flavor) -> BTreeMap<Key, Expiry> {
     each_key(c, |c, names| {
         let expiry = |ms| match ms {
             -2 => Expiry::Gone,

@@ -1,17 +1,17 @@
-//! A primary and its replicas: set up so that nothing but commands passes between them, and waited
-//! for until they are in step.
+//! Primaries and replicas between which nothing but commands passes, and waits until they are in
+//! step.
 
 use redis::Connection;
 
 use super::data::Data;
-use crate::support::client::ask;
+use crate::support::client::{ask, info_text};
 use crate::support::server::{Builder, Flavor, Server, eventually};
 
-/// For servers that replicate: no pings in the stream, which would count as bytes of it, times may
-/// be given, and what is sent while a link is cut is kept.
+/// Configures a server that replicates: no pings in the stream, which would count as its bytes, a
+/// backlog that covers a cut link, and `AT` allowed.
 pub fn quiet(builder: Builder) -> Builder {
     builder
-        .module_args(&["allow-at", "yes"])
+        .allow_at()
         .config("repl-ping-replica-period", "3600")
         .config("repl-timeout", "7200")
         .config("repl-backlog-size", "16mb")
@@ -21,43 +21,38 @@ pub fn primary(flavor: Flavor) -> Server {
     quiet(flavor.builder()).start()
 }
 
-/// A replica of the same kind as its primary, in step with it.
+/// A replica on the same server as its primary, in step with it.
 pub fn replica_of(primary: &Server) -> Server {
     let replica = quiet(primary.flavor().builder()).replica_of(primary).start();
     in_step(primary, &replica);
     replica
 }
 
-/// A field of `INFO`; panics if there is none.
-pub fn info(c: &mut Connection, field: &str) -> String {
-    let text: String = ask(c, "INFO");
-    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-    fields.find(|(name, _)| *name == field).unwrap_or_else(|| panic!("no {field}")).1.to_string()
+/// A number in a field of `INFO`.
+pub fn number(c: &mut Connection, section: &str, field: &str) -> u64 {
+    info_text(c, section, field).parse().expect("a number")
 }
 
-pub fn number(c: &mut Connection, field: &str) -> u64 {
-    info(c, field).parse().expect("a number")
-}
-
-/// How long the stream is that a server has sent, or would have.
+/// The length of the stream that a server sends, or would send to replicas.
 pub fn offset(c: &mut Connection) -> u64 {
-    number(c, "master_repl_offset")
+    number(c, "replication", "master_repl_offset")
 }
 
-/// Waits until a replica, or a replica's replica, has done all that the primary did.
+/// Waits until a replica, or a replica of a replica, has executed the stream of the primary.
 pub fn in_step(primary: &Server, replica: &Server) {
     let (mut p, mut r) = (primary.connect(), replica.connect());
     eventually("the replica to catch up", || {
-        info(&mut r, "role") == "slave"
-            && info(&mut r, "master_link_status") == "up"
-            && number(&mut r, "slave_repl_offset") == offset(&mut p)
+        let mut replication = |field: &str| info_text(&mut r, "replication", field);
+        replication("role") == "slave"
+            && replication("master_link_status") == "up"
+            && replication("slave_repl_offset") == offset(&mut p).to_string()
     });
 }
 
-/// Panics unless each replica holds what the primary does, to the byte and to the millisecond.
+/// Checks that each replica holds what the primary holds, to the byte and to the millisecond.
 ///
-/// Meanwhile the primary deletes no key of its own accord: one whose time has come would else be
-/// there on the one and gone on the other.
+/// Meanwhile the primary does not look for expired keys to delete: such a key could exist on one
+/// server only.
 pub fn assert_alike(primary: &Server, replicas: &[&Server], when: &str) {
     let mut p = primary.connect();
     let () = ask(&mut p, "DEBUG SET-ACTIVE-EXPIRE 0");

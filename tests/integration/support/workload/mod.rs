@@ -1,14 +1,14 @@
-//! Random commands of every kind, and whether two servers end up with the same data.
+//! Random commands of every kind, to compare the data of servers after them.
 //!
 //! ```ignore
 //! let mut workload = Workload::new(7);
-//! workload.pour(10_000, &mut connection);
+//! workload.run(10_000, &mut connection);
 //! ```
 //!
-//! A seed gives the same commands each time; what an `AT` says is relative to the server's clock.
-//! Keys come in three sorts: those whose rules have windows of a second at most, so that they
-//! expire in the midst of it, those with windows of an hour or more, and those with both. Nothing
-//! is in between, so that a test can wait for the short ones to be gone.
+//! A seed gives the same commands each time; times with `AT` are relative to the server's clock.
+//! There are three sorts of keys: with windows of a second at most, so that keys expire meanwhile,
+//! with windows of an hour or more, and with both. No window is in between, so that a test can wait
+//! until all short keys have expired.
 
 pub mod data;
 pub mod link;
@@ -32,8 +32,8 @@ const DAY_US: u64 = 24 * HOUR_US;
 /// The last microsecond that `AT` takes.
 const MAX_TIME_US: u64 = 253_402_300_799_999_999;
 
-/// What a script may do with a key: one call; a call and what depends on it; several calls, so that
-/// one script has several effects.
+/// Scripts on a key: one call; a call and one that depends on its reply; several calls, so that one
+/// script has several effects.
 const SCRIPTS: [&str; 3] = [
     "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))",
     "local r = redis.call('RL.CHECK', KEYS[1], unpack(ARGV)) \
@@ -48,18 +48,18 @@ const SCRIPTS: [&str; 3] = [
 pub struct Workload {
     rng: Rng,
     pools: [Pool; 3],
-    /// Whether commands may say what time it is: the server must allow it.
+    /// Whether commands may have `AT`, which the server must allow.
     pub with_at: bool,
-    /// Whether `PEXPIRE` is among the commands: Redis 6.2 has its replicas count the time left for
-    /// themselves, which makes it later there.
+    /// Whether commands may be `PEXPIRE`: Redis 6.2 replicates it as it is, so that a replica, which
+    /// executes it later, has a later expiry.
     pub with_pexpire: bool,
-    /// How soon a key expires that is made to: then, or after an hour.
+    /// How soon a key may be made to expire; otherwise it expires after an hour.
     soonest_ms: u64,
     now_us: u64,
     database: u32,
 }
 
-/// The names of all keys that commands are about; some are no text.
+/// The names of all keys; some are no text.
 fn keys() -> impl Iterator<Item = Vec<u8>> {
     (0..KEYS).map(key)
 }
@@ -81,37 +81,37 @@ impl Workload {
         Self { rng, pools, with_at, with_pexpire, soonest_ms: 0, now_us: 0, database }
     }
 
-    /// Keys that stay: no short windows, and nobody has a key expire soon.
+    /// A workload without short windows or early expiries, so that keys stay.
     pub fn lasting(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let pools = [(); 3].map(|()| Pool::long(&mut rng));
         Self { pools, soonest_ms: HOUR_MS, ..Self::new(seed) }
     }
 
-    /// Sends the next commands in one go.
-    pub fn pour(&mut self, count: usize, c: &mut Connection) -> Tally {
+    /// Sends the next commands in one pipeline.
+    pub fn run(&mut self, count: usize, c: &mut Connection) -> Tally {
         let now_us = now_us(c);
         send(c, &self.commands(count, now_us))
     }
 
-    /// Looks at every key as of a time, through rules of its own.
-    pub fn look(&self, at_us: u64, c: &mut Connection) -> Vec<Value> {
-        let mut looks = pipe();
+    /// Peeks at every key at a time, with rules of the key.
+    pub fn peek(&self, at_us: u64, c: &mut Connection) -> Vec<Value> {
+        let mut peeks = pipe();
         for database in DATABASES {
-            looks.add_command(select(database)).ignore();
+            peeks.add_command(select(database)).ignore();
             for (n, name) in keys().enumerate() {
                 let rules = self.pools[n % self.pools.len()].of(n).iter().map(|r| r.text(None));
                 let rules: Vec<String> = rules.collect();
-                looks.cmd("RL.PEEK").arg(name).arg("AT").arg(at_us).arg("FULL").arg(rules);
+                peeks.cmd("RL.PEEK").arg(name).arg("AT").arg(at_us).arg("FULL").arg(rules);
             }
         }
-        looks.query(c).expect("replies")
+        peeks.query(c).expect("replies")
     }
 
-    /// The next commands, this many or a few more: a transaction is not cut.
+    /// The next commands: this many, or a few more to complete a transaction.
     pub fn commands(&mut self, count: usize, now_us: u64) -> Vec<Cmd> {
         self.now_us = now_us;
-        // Wherever the connection was left, or whichever it is.
+        // The connection may have another database selected.
         let mut commands = vec![select(self.database)];
         while commands.len() < count {
             if self.one_in(40) {
@@ -152,16 +152,16 @@ impl Workload {
             }
             865 => cmd("SWAPDB").arg(&DATABASES).to_owned(),
             866 if self.one_in(20) => cmd("FLUSHDB"),
-            867..877 => self.overrule(key),
+            867..877 => self.block_or_exempt(key),
             877..897 => {
                 let lift = ["RL.UNBLOCK", "RL.UNEXEMPT"];
                 on(self.rng.choice(lift).expect("two"), key)
             }
             897..907 => {
-                let look = ["RL.LOG", "RL.INFO"];
-                on(self.rng.choice(look).expect("two"), key)
+                let report = ["RL.LOG", "RL.INFO"];
+                on(self.rng.choice(report).expect("two"), key)
             }
-            907..940 => self.many(key),
+            907..940 => self.mcheck(key),
             _ => self.script(key),
         }
     }
@@ -176,16 +176,16 @@ impl Workload {
         on(name, key).arg(options).arg(self.rules(key)).to_owned()
     }
 
-    /// One check of several keys: of one sort under the same rules, or of any under their own.
-    fn many(&mut self, key: usize) -> Cmd {
-        let own = self.rng.bool();
-        let step = if own { self.rng.usize(1..=7) } else { self.pools.len() };
+    /// A check of several keys: keys of one sort with common rules, or any keys with rules for each.
+    fn mcheck(&mut self, key: usize) -> Cmd {
+        let separate = self.rng.bool();
+        let step = if separate { self.rng.usize(1..=7) } else { self.pools.len() };
         let count = self.rng.usize(1..=5);
         let keys: Vec<usize> = (0..count).map(|n| (key + n * step) % KEYS).collect();
         let names: Vec<_> = keys.iter().map(|&key| self::key(key)).collect();
         let mut command = cmd("RL.MCHECK");
         command.arg(count).arg(names).arg(self.check_options(true)).arg(self.rules(key));
-        for &key in keys[1..].iter().filter(|_| own) {
+        for &key in keys[1..].iter().filter(|_| separate) {
             command.arg("NEXT").arg(self.rules(key));
         }
         command
@@ -203,7 +203,7 @@ impl Workload {
     }
 
     /// A block or an exemption, for a while or for good.
-    fn overrule(&mut self, key: usize) -> Cmd {
+    fn block_or_exempt(&mut self, key: usize) -> Cmd {
         let name = if self.rng.bool() { "RL.BLOCK" } else { "RL.EXEMPT" };
         let mut command = on(name, key);
         match self.rng.u32(0..8) {
@@ -228,7 +228,7 @@ impl Workload {
         cmd("RL.EXPLAIN").arg(self.rules(key)).to_owned()
     }
 
-    /// From the states of some rules, or from all.
+    /// A refund to the states of some rules, or to all.
     fn refund(&mut self, key: usize) -> Cmd {
         let mut command = on("RL.REFUND", key);
         command.arg(self.units());
@@ -267,7 +267,7 @@ impl Workload {
         }
     }
 
-    /// Rules as a check has them: mostly the key's own, now and then those of another.
+    /// Rules for a check: mostly those of the key, sometimes those of another key.
     fn rules(&mut self, key: usize) -> Vec<String> {
         let pool = &self.pools[key % self.pools.len()];
         let set = match self.rng.u32(0..20) {
@@ -276,9 +276,9 @@ impl Workload {
             _ => pool.of(key),
         };
         // Limits may change from call to call.
-        let anew = self.rng.u32(0..4) == 0;
+        let redrawn = self.rng.u32(0..4) == 0;
         let mut texts = Vec::with_capacity(set.len());
-        texts.extend(set.iter().map(|rule: &Rule| rule.text(anew.then_some(&mut self.rng))));
+        texts.extend(set.iter().map(|rule: &Rule| rule.text(redrawn.then_some(&mut self.rng))));
         texts
     }
 
@@ -303,7 +303,7 @@ impl Workload {
         }
     }
 
-    /// A time about now, or far from it: the clock steps forth and back.
+    /// A time near the server's clock or far from it, before or after.
     fn time_us(&mut self) -> u64 {
         let (least_us, most_us) = match self.rng.u32(0..200) {
             0 => return 0,
@@ -320,7 +320,7 @@ impl Workload {
     }
 }
 
-/// A command about a key.
+/// A command on a key.
 fn on(name: &str, key: usize) -> Cmd {
     cmd(name).arg(self::key(key)).to_owned()
 }
@@ -329,7 +329,7 @@ fn select(database: u32) -> Cmd {
     cmd("SELECT").arg(database).to_owned()
 }
 
-/// Sends commands in one go; panics on a reply that none of them should get.
+/// Sends commands in one pipeline; panics on a reply that no command should get.
 pub fn send(c: &mut Connection, commands: &[Cmd]) -> Tally {
     let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
     let replies = c.req_packed_commands(&packed, 0, commands.len()).expect("replies");

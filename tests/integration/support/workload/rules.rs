@@ -1,4 +1,4 @@
-//! Rules to send, in the words of a client: every algorithm, every option.
+//! Random rules: every algorithm, every option.
 
 use fastrand::Rng;
 
@@ -11,7 +11,7 @@ const NAMES: [&str; 3] = ["free", "trial", "x-1_.Z"];
 /// How many sets of rules a pool has.
 const SETS: usize = 24;
 
-/// Sets of rules, each good for one check.
+/// Sets of rules, each for one check.
 pub struct Pool(Vec<Vec<Rule>>);
 
 impl Pool {
@@ -33,7 +33,7 @@ impl Pool {
             let mut rules: Vec<Rule> = Vec::new();
             for _ in 0..rng.usize(1..=4) {
                 let rule = Rule::any(rng, periods);
-                if !rules.iter().any(|other| other.may_be_taken_for(&rule)) {
+                if !rules.iter().any(|other| other.may_equal(&rule)) {
                     rules.push(rule);
                 }
             }
@@ -42,7 +42,7 @@ impl Pool {
         Self((0..SETS).map(|_| set(rng)).collect())
     }
 
-    /// The rules of the `n`th key; the pool is smaller than there are keys.
+    /// The rules of the `n`th key; several keys share a set.
     pub fn of(&self, n: usize) -> &[Rule] {
         &self.0[n / 3 % SETS]
     }
@@ -52,15 +52,15 @@ impl Pool {
     }
 }
 
-/// A rule, its limits apart from the rest, as they may change from call to call.
+/// A rule; its limits are separate, because they may change from call to call.
 pub struct Rule {
     algorithm: &'static str,
     limit: u32,
-    /// Of a bucket its burst, of a leaky one its queue.
+    /// The burst of a token bucket, the queue of a leaky bucket.
     room: Option<u32>,
     period: &'static str,
     name: Option<&'static str>,
-    /// The other options, each behind its comma.
+    /// The other options, each after a comma.
     options: String,
 }
 
@@ -97,19 +97,19 @@ impl Rule {
         Self { algorithm, limit, room: room(rng, algorithm), period, name, options }
     }
 
-    /// Whether two rules could have one identity, which one check does not take. Rather too often
-    /// than too seldom: options that tell rules apart are not looked at.
-    fn may_be_taken_for(&self, other: &Self) -> bool {
+    /// Whether two rules may have one identity, which one check does not take. Options that would
+    /// distinguish them are ignored.
+    fn may_equal(&self, other: &Self) -> bool {
         match (self.name, other.name) {
             (None, None) => self.algorithm == other.algorithm && self.period == other.period,
             (name, other_name) => name == other_name,
         }
     }
 
-    /// The rule as a client writes it, with other limits if there is chance to draw them from.
-    pub fn text(&self, anew: Option<&mut Rng>) -> String {
+    /// The text of the rule, with other limits if there is a generator to draw them from.
+    pub fn text(&self, redraw: Option<&mut Rng>) -> String {
         let Self { algorithm, period, options, .. } = self;
-        let (limit, room) = match anew {
+        let (limit, room) = match redraw {
             Some(rng) => (limit(rng, algorithm), room(rng, algorithm)),
             None => (self.limit, self.room),
         };
@@ -132,7 +132,7 @@ fn limit(rng: &mut Rng, algorithm: &str) -> u32 {
     }
 }
 
-/// Where none is given, the limit's own stands.
+/// A burst or a queue; `None` for the default.
 fn room(rng: &mut Rng, algorithm: &str) -> Option<u32> {
     rng.bool().then(|| limit(rng, algorithm))
 }
