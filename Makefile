@@ -62,8 +62,10 @@ faulty: ## build the module with a fault that tests of saving ask for: target/fa
 	mkdir -p target/faulty
 	cp target/checked/libredis_ratelimit.so target/faulty/
 
+# Each test runs several servers and mostly waits for them: as many at once on any machine.
+integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
-	$(CARGO) test --profile checked --test '*'
+	$(CARGO) test --profile checked --test integration
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost

@@ -1,0 +1,343 @@
+//! `RL.MCHECK`: one request checked under several keys, such as an address and a user, which counts
+//! for all keys or for none.
+
+mod full;
+mod propagation;
+
+use redis::{Connection, Pipeline, Value, pipe};
+
+use crate::support::client::{self, FIVE, START_US, ask, dump, exists, info, now_ms, refusal};
+use crate::support::server::{self, Builder, eventually};
+
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// The time this many milliseconds after `START_US`.
+fn at(ms: i64) -> u64 {
+    START_US.saturating_add_signed(ms * 1_000)
+}
+
+/// The five integers that a check of these keys replies.
+fn mcheck(c: &mut Connection, keys: &str, rest: &str) -> [i64; 5] {
+    ask(c, &line(keys, rest))
+}
+
+fn line(keys: &str, rest: &str) -> String {
+    format!("RL.MCHECK {} {keys} {rest}", keys.split(' ').count())
+}
+
+fn dumps(c: &mut Connection, keys: &str) -> Vec<Option<Vec<u8>>> {
+    keys.split(' ').map(|key| dump(c, key)).collect()
+}
+
+/// A script that sends 100 requests a second for ten minutes, and returns how many passed.
+const FLOOD: &str = "local passed, us = 0, tonumber(ARGV[1]) \
+                     for _ = 1, 60000 do \
+                       local now = string.format('%.0f', us) \
+                       local said = redis.call('RL.MCHECK', 2, KEYS[1], KEYS[2], 'AT', now, \
+                                               '10/s', '120/m', '240/h') \
+                       if said[1] == 0 then passed = passed + 1 end \
+                       us = us + 10000 \
+                     end \
+                     return passed";
+
+#[test]
+fn a_flood_under_two_keys_gets_all_that_the_hour_allows() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let first = mcheck(&mut c, "ip user", &format!("COST 0 AT {START_US} 10/s 120/m 240/h"));
+        assert_eq!(first, [0, 10, 10, 0, 0]);
+        let passed: Vec<i64> = (0..7)
+            .map(|part| {
+                let mut flood = redis::cmd("EVAL");
+                flood.arg(FLOOD).arg(2).arg(&["ip", "user"]).arg(at(part * 600_000));
+                flood.query(&mut c).unwrap()
+            })
+            .collect();
+        // 120 in each of two minutes, then none until the hour is over.
+        assert_eq!(passed, [240, 0, 0, 0, 0, 0, 240]);
+        for key in ["ip", "user"] {
+            let peek = format!("RL.PEEK {key} AT {} 240/h", at(2 * HOUR_MS - 1));
+            assert_eq!(client::remaining(&mut c, &peek), 0, "{key}");
+        }
+    });
+}
+
+#[test]
+fn each_key_may_have_its_rules() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let keys = "global tenant user endpoint";
+        let rules = "bucket:1000/s NEXT 100/m NEXT 5/h 20/d NEXT leaky:9/h,queue=5";
+        let mut check =
+            |ms, options: &str| mcheck(&mut c, keys, &format!("{options} AT {} {rules}", at(ms)));
+        assert_eq!(check(0, "COST 2"), [0, 5, 3, 0, HOUR_MS]);
+        // The user's rule has least left; the endpoint's queue has the longest wait: 2 of 9 an hour.
+        assert_eq!(check(0, "COST 2"), [0, 5, 1, 800_000, HOUR_MS]);
+        assert_eq!(check(0, "COST 2"), [1, 5, 1, HOUR_MS, HOUR_MS]);
+        assert_eq!(check(0, "COST 7"), [1, 5, 1, -1, HOUR_MS], "a wait for ever is the longest");
+        assert_eq!(check(HOUR_MS, "COST 2")[..4], [0, 5, 3, 0]);
+        for (key, rule, left) in [
+            ("global", "bucket:1000/s", 998),
+            ("tenant", "100/m", 98),
+            ("user", "20/d", 14),
+            ("endpoint", "leaky:9/h,queue=5", 4),
+        ] {
+            let peek = format!("RL.PEEK {key} AT {} {rule}", at(HOUR_MS));
+            assert_eq!(client::remaining(&mut c, &peek), left, "{key}");
+        }
+    });
+}
+
+#[test]
+fn a_denial_by_any_rule_of_any_key_consumes_nothing() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for spent in FIVE {
+            let () = ask(&mut c, "FLUSHALL");
+            let _: Value = ask(&mut c, &format!("RL.CHECK used COST 3 {}", FIVE.join(" ")));
+            let _: Value = ask(&mut c, &format!("RL.CHECK spent COST 5 {spent}"));
+            for keys in ["spent used new", "used spent new", "used new spent"] {
+                let before = dumps(&mut c, keys);
+                let groups = keys.split(' ').map(|key| match key {
+                    "spent" => format!("100/m,name=a {spent} bucket:100/m"),
+                    _ => FIVE.join(" "),
+                });
+                let groups = groups.collect::<Vec<_>>().join(" NEXT ");
+                assert_eq!(mcheck(&mut c, keys, &groups)[0], 1, "{keys} {groups}");
+                assert_eq!(mcheck(&mut c, keys, spent)[0], 1, "{keys} {spent}");
+                assert_eq!(dumps(&mut c, keys), before, "{keys} {groups}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_key_of_another_type_fails_the_whole_check() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "SET text x");
+        let _: Value = ask(&mut c, "RL.CHECK used 5/h");
+        let () = ask(&mut c, "RL.BLOCK blocked");
+        for keys in ["text used new", "used text new", "used new text", "blocked text new"] {
+            let before = dumps(&mut c, keys);
+            let counted = info(&mut c, "ratelimit", "ratelimit_checks");
+            let check = line(keys, "META who 0/h,count=all,ban=1h");
+            assert!(refusal(&mut c, &check).contains("WRONGTYPE"), "{check}");
+            assert_eq!(dumps(&mut c, keys), before, "{check}");
+            assert_eq!(info(&mut c, "ratelimit", "ratelimit_checks"), counted, "{check}");
+        }
+        assert!(!exists(&mut c, "new"));
+        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP"), []);
+    });
+}
+
+#[test]
+fn wrong_arguments_are_refused_and_change_nothing() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let _: Value = ask(&mut c, "RL.MCHECK 2 a b 5/h");
+        let before = dumps(&mut c, "a b");
+        let names: Vec<String> = (0..65).map(|n| format!("k{n}")).collect();
+        let rules: Vec<String> = (1..=33).map(|n| format!("5/{n}s")).collect();
+        for (check, says) in [
+            ("RL.MCHECK 2 a a 5/h".to_string(), "key 'a' is given twice"),
+            ("RL.MCHECK 3 a b a 5/h".to_string(), "key 'a' is given twice"),
+            ("RL.MCHECK 0 5/h 5/h".to_string(), "numkeys is '0'"),
+            ("RL.MCHECK -1 a 5/h".to_string(), "numkeys is '-1'"),
+            ("RL.MCHECK two a 5/h".to_string(), "numkeys is 'two'"),
+            ("RL.MCHECK 4294967298 a b 5/h".to_string(), "1..64"),
+            (format!("RL.MCHECK 65 {} 5/h", names.join(" ")), "1..64"),
+            ("RL.MCHECK 3 a b 5/h".to_string(), "wrong number of arguments"),
+            ("RL.MCHECK 2 a b".to_string(), "wrong number of arguments"),
+            ("RL.MCHECK 2 a b 5/h NEXT".to_string(), "wrong number of arguments"),
+            ("RL.MCHECK 2 a b 5/h NEXT 5/x".to_string(), "rule '5/x'"),
+            ("RL.MCHECK 2 a b 5/h NEXT 5/m NEXT 5/s".to_string(), "3 groups"),
+            ("RL.MCHECK 2 a b 5/h NEXT 5/m 9/m".to_string(), "rule '9/m': same identity"),
+            ("RL.MCHECK 2 a b 5/h NEXT @nobody".to_string(), "@nobody"),
+            ("RL.MCHECK 2 a b AT 5 5/h".to_string(), "allow-at"),
+            ("RL.MCHECK 2 a b COST -1 5/h".to_string(), "COST is '-1'"),
+            ("RL.MCHECK 2 a b 5/h COST 1".to_string(), "unexpected 'COST'"),
+            (format!("RL.MCHECK 2 a b 5/h NEXT {}", rules.join(" ")), "ratelimit.max-rules"),
+        ] {
+            let error = refusal(&mut c, &check);
+            assert!(error.contains(says), "{check}: «{error}» does not say «{says}»");
+            assert_eq!(dumps(&mut c, "a b"), before, "{check}");
+            assert_eq!(ask::<i64>(&mut c, "DBSIZE"), 2, "{check}");
+        }
+    });
+}
+
+#[test]
+fn a_blocked_key_denies_the_request_and_an_exempt_key_is_ignored() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "RL.BLOCK blocked EX 100 REASON abuse");
+        let () = ask(&mut c, "RL.EXEMPT exempt");
+        let [verdict, limit, left, wait_ms, reset_ms] = mcheck(&mut c, "new exempt blocked", "5/h");
+        assert_eq!((verdict, limit, left), (2, 0, 0));
+        assert!((90_000..=100_000).contains(&wait_ms) && wait_ms == reset_ms, "{wait_ms}");
+        assert!(!exists(&mut c, "new"));
+
+        // A rule that denies longer than the block decides, as does a rule that denies for good.
+        let _: Value = ask(&mut c, "RL.CHECK spent 1/d");
+        assert_eq!(mcheck(&mut c, "blocked spent", "1/d")[..3], [1, 1, 0]);
+        assert_eq!(mcheck(&mut c, "blocked new", "5/h NEXT 0/h")[..4], [1, 0, 0, -1]);
+        // Of a block and a rule that both deny for good, the first decides.
+        let () = ask(&mut c, "RL.BLOCK forever");
+        assert_eq!(mcheck(&mut c, "new blocked forever", "0/h"), [1, 0, 0, -1, 0]);
+        assert_eq!(mcheck(&mut c, "forever blocked new", "0/h"), [2, 0, 0, -1, -1]);
+
+        let before = dump(&mut c, "exempt");
+        assert_eq!(mcheck(&mut c, "exempt new", "1/h NEXT 5/h")[..3], [0, 5, 4]);
+        assert_eq!(mcheck(&mut c, "exempt new", "0/h NEXT 5/h")[..3], [0, 5, 3]);
+        assert_eq!(mcheck(&mut c, "exempt", "0/h"), [0, -1, -1, 0, 0]);
+        assert_eq!(mcheck(&mut c, "exempt new", "0/h NEXT 0/h,shadow"), [0, -1, -1, 0, 0]);
+        assert_eq!(dump(&mut c, "exempt"), before);
+    });
+}
+
+#[test]
+fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_counts() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let left = |c: &mut Connection| {
+            ["stays", "goes"].map(|key| client::remaining(c, &format!("RL.PEEK {key} 5/h")))
+        };
+        let assert_kept = |c: &mut Connection, how: &str, go: &mut dyn FnMut(&mut Connection)| {
+            let () = ask(c, "FLUSHALL");
+            assert_eq!(mcheck(c, "stays goes", "COST 3 5/h")[..3], [0, 5, 2], "{how}");
+            go(c);
+            // The removed key alone would let this through.
+            assert_eq!(mcheck(c, "stays goes", "COST 4 5/h")[..3], [1, 5, 2], "{how}");
+            assert!(!exists(c, "goes"), "{how}: a denied check made a key");
+            assert_eq!(mcheck(c, "stays goes", "COST 2 5/h")[..3], [0, 5, 0], "{how}");
+            assert_eq!(left(c), [0, 3], "{how}");
+        };
+        assert_kept(&mut c, "deleted", &mut |c| {
+            let _: i64 = ask(c, "DEL goes");
+        });
+        assert_kept(&mut c, "renamed", &mut |c| ask(c, "RENAME goes away"));
+        assert_kept(&mut c, "expired", &mut |c| {
+            let _: i64 = ask(c, "PEXPIRE goes 1");
+            eventually("the key to expire", || !exists(c, "goes"));
+        });
+        // Expired, but not deleted yet.
+        assert_kept(&mut c, "found expired", &mut |c| {
+            let () = ask(c, "DEBUG SET-ACTIVE-EXPIRE 0");
+            let end_ms = now_ms(c) + 5;
+            let _: i64 = ask(c, &format!("PEXPIREAT goes {end_ms}"));
+            eventually("the expiry to pass", || now_ms(c) > end_ms);
+        });
+        let () = ask(&mut c, "DEBUG SET-ACTIVE-EXPIRE 1");
+        // The server evicts keys with an expiry only.
+        let () = ask(&mut c, "CONFIG SET maxmemory-policy volatile-lru");
+        assert_kept(&mut c, "evicted", &mut |c| {
+            let _: i64 = ask(c, "PERSIST stays");
+            let evicted = info(c, "stats", "evicted_keys");
+            let () = ask(c, "CONFIG SET maxmemory 1");
+            let error = refusal(c, "RL.MCHECK 2 stays goes 5/h");
+            assert!(error.contains("OOM"), "{error}");
+            assert_eq!(info(c, "stats", "evicted_keys"), evicted + 1.0);
+            let () = ask(c, "CONFIG SET maxmemory 0");
+        });
+    });
+}
+
+#[test]
+fn a_request_passes_after_the_wait_and_not_a_millisecond_before() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let (keys, rules) = ("a b c", "3/s 20/m NEXT bucket:2/s,burst=4 NEXT leaky:1/s,queue=2");
+        let mut rng = fastrand::Rng::with_seed(7);
+        let (mut now_ms, mut denials) = (0, 0);
+        for _ in 0..300 {
+            now_ms += rng.i64(0..400);
+            let mut check = |ms: i64, cost: u32| {
+                mcheck(&mut c, keys, &format!("COST {cost} AT {} {rules}", at(ms)))
+            };
+            let cost = rng.u32(1..=3);
+            let [verdict, .., wait_ms, _] = check(now_ms, cost);
+            if verdict == 1 {
+                denials += 1;
+                assert!(wait_ms > 0);
+                assert_eq!(check(now_ms + wait_ms - 1, cost)[0], 1, "1 ms before {wait_ms}");
+                now_ms += wait_ms;
+                assert_eq!(check(now_ms, cost)[0], 0, "after {wait_ms} ms");
+            }
+        }
+        assert!((50..300).contains(&denials), "{denials}");
+    });
+}
+
+#[test]
+fn a_denial_charges_rules_that_count_all_under_every_key() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let rules = "1/h NEXT bucket:1/d,burst=3,count=all NEXT 9/h";
+        let mut check = |keys: &str, cost: u32| {
+            mcheck(&mut c, keys, &format!("COST {cost} AT {START_US} {rules}"))
+        };
+        assert_eq!(check("a b c", 1), [0, 1, 0, 0, HOUR_MS]);
+        assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one unit was left in b");
+        // The wait is that after the charge, which left no unit in b.
+        assert_eq!(check("a b c", 1), [1, 3, 0, DAY_MS, 3 * DAY_MS]);
+        assert_eq!(check("a x c", 2)[3], -1, "a request that can never pass was charged");
+        assert_eq!(check("a x c", 1)[0], 1);
+        let left = |c: &mut Connection, key: &str, rule: &str| {
+            client::remaining(c, &format!("RL.PEEK {key} AT {START_US} {rule}"))
+        };
+        assert_eq!(left(&mut c, "x", "bucket:1/d,burst=3"), 2);
+        assert_eq!(left(&mut c, "c", "9/h"), 8, "a denial counted without count=all");
+
+        // Behind a block no key is charged. An exempt key is not charged, but others are.
+        let () = ask(&mut c, "RL.BLOCK blocked");
+        let () = ask(&mut c, "RL.EXEMPT exempt");
+        let all = format!("AT {START_US} 1/h,count=all");
+        assert_eq!(mcheck(&mut c, "blocked y a", &all)[0], 2);
+        assert!(!exists(&mut c, "y"));
+        assert_eq!(mcheck(&mut c, "exempt y a", &all)[0], 1);
+        assert_eq!(left(&mut c, "y", "1/h,count=all"), 0);
+    });
+}
+
+#[test]
+fn a_check_takes_64_keys_with_32_rules_each() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let keys: Vec<String> = (0..64).map(|n| format!("k{n}")).collect();
+        let group: Vec<String> = (0..32).map(|n| format!("bucket:{}/h,name=r{n}", n + 5)).collect();
+        let groups = vec![group.join(" "); 64].join(" NEXT ");
+        let check = line(&keys.join(" "), &groups);
+        for left in (0..5).rev() {
+            assert_eq!(ask::<[i64; 5]>(&mut c, &check)[..3], [0, 5, left]);
+        }
+        assert_eq!(ask::<[i64; 5]>(&mut c, &check)[..3], [1, 5, 0]);
+        for key in ["k0", "k63"] {
+            assert_eq!(client::remaining(&mut c, &format!("RL.PEEK {key} {}", group[31])), 31);
+        }
+    });
+}
+
+/// A pipeline of checks of this many keys.
+fn checks(keys: usize) -> Pipeline {
+    let names: Vec<String> = (0..keys).map(|n| format!("k{n}")).collect();
+    let rules = "bucket:1000000000/h 1000/s window:1000000000/h fixed:1000000000/h";
+    let check = client::command(&line(&names.join(" "), rules));
+    let mut checks = pipe();
+    for _ in 0..50 {
+        checks.add_command(check.clone());
+    }
+    checks
+}
+
+#[test]
+fn the_time_of_a_check_grows_linearly_with_its_keys() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let pipelines = [&checks(8), &checks(64)];
+        let [few, many] = client::least_usec_per_call(&mut c, "rl.mcheck", pipelines);
+        // Quadratic growth would be 64 times.
+        assert!(many < few * 8.0 * 3.0, "8 keys: {few} us, 64 keys: {many} us");
+    });
+}

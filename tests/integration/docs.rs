@@ -1,0 +1,181 @@
+//! The README and the guides, replayed: each transcript shows what a user at a terminal gets.
+
+mod likeness;
+mod replay;
+mod transcript;
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use likeness::difference;
+use redis::cmd;
+use replay::{client, flavor, plain, replay};
+use tempfile::TempDir;
+use transcript::{Block, Typed, blocks, shown};
+
+use crate::support::server::{self, Flavor};
+
+const README: &str = include_str!("../../README.md");
+const OPERATIONS: &str = include_str!("../../docs/operations.md");
+const POLICIES: &str = include_str!("../../docs/policies.md");
+
+#[test]
+fn transcripts_of_the_readme_are_true() {
+    replay(README);
+}
+
+#[test]
+fn transcripts_of_the_operations_guide_are_true() {
+    replay(OPERATIONS);
+}
+
+#[test]
+fn transcripts_of_the_guide_to_policies_are_true() {
+    replay(POLICIES);
+}
+
+#[test]
+fn every_transcript_is_replayed() {
+    let is_transcript = |block: &&Block| block.typed().is_some();
+    let plain = |block: &Block| block.language.is_empty();
+    assert!(blocks(POLICIES).iter().all(|block| block.typed().is_some() == plain(block)));
+    let in_readme = blocks(README).iter().filter(is_transcript).count();
+    assert_eq!(in_readme, README.matches("```\n> ").count());
+    let mut listeners = 0;
+    for block in blocks(OPERATIONS) {
+        match block.typed() {
+            Some(typed) => listeners += usize::from(matches!(typed, Typed::Listener(_))),
+            None => assert!(block.is_screen() || !block.language.is_empty(), "line {}", block.line),
+        }
+    }
+    assert_eq!(listeners, 2, "one of events and one of commands");
+}
+
+/// Only numbers that vary by nature may differ.
+#[test]
+fn a_document_that_differs_is_noticed() {
+    let differs = |command: &str, documented: &str, replied: &str| {
+        difference(command, &shown(documented), &shown(replied), Duration::ZERO).is_some()
+    };
+    let check = "RL.CHECK k 5/h 1/m";
+    let five = |a, b, c, d, e| {
+        let line = |(at, value)| format!("{}) (integer) {value}\n", at + 1);
+        [a, b, c, d, e].into_iter().enumerate().map(line).collect::<String>()
+    };
+    let documented = five(1, 500, 100, 59_000, 60_000);
+    assert!(!differs(check, &documented, &five(1, 500, 100, 57_900, 59_999)));
+    for (other, what) in [
+        (five(2, 500, 100, 59_000, 60_000), "verdict"),
+        (five(1, 501, 100, 59_000, 60_000), "limit"),
+        (five(1, 500, 101, 59_000, 60_000), "remaining"),
+        (five(1, 500, 100, 49_000, 60_000), "wait"),
+        (five(1, 500, 100, 59_000, -1), "reset"),
+        (five(1, 500, 100, 59_000, 60_000) + "6) (integer) 0", "length"),
+    ] {
+        assert!(differs(check, &documented, &other), "{what}");
+    }
+    assert!(!differs(check, "1,5,0,990,1000\n0,5,4,0,1000", "1,5,0,999,1000\n0,5,4,0,998"));
+    assert!(differs(check, "1,5,0,990,1000\n0,5,4,0,1000", "1,5,0,999,1000\n0,5,3,0,998"));
+    assert!(!differs(check, "1) (integer) 0     allowed", "1) (integer) 0"));
+    assert!(differs(check, "1) (integer) 0 allowed", "1) (integer) 0"));
+    // A slow machine makes waits shorter, and changes nothing else.
+    let slowly = |documented: &str, replied: &str| {
+        let took = Duration::from_millis(60);
+        difference(check, &shown(documented), &shown(replied), took).is_some()
+    };
+    assert!(!slowly("1,5,0,493,500", "1,5,0,440,470"));
+    assert!(slowly("1,5,0,493,500", "1,5,0,420,470"));
+    assert!(slowly("1,5,1,493,500", "1,5,0,440,470"));
+    // The rest of a month depends on the day, the rest of a limit does not.
+    let monthly = "RL.CHECK k fixed:5/month";
+    assert!(!differs(monthly, "0,5,4,0,2000000000", "0,5,4,0,77"));
+    assert!(differs(monthly, "0,5,4,0,2000000000", "0,5,3,0,77"));
+    assert!(differs(monthly, "0,5,4,0,2000000000", "0,5,4,0,2678400001"));
+    let info = |rule, consumed, reset_ms| {
+        format!(r#"{{"rule":"log/{rule}m","consumed":{consumed},"reset_ms":{reset_ms}}}"#)
+    };
+    assert!(!differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 300, 590_000)));
+    assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(11, 300, 599_000)));
+    assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 301, 599_000)));
+    // A time that is not now is a fault.
+    assert!(differs("RL.LOG k", "1763744291000", "1763744291000"));
+    assert!(differs("INFO ratelimit", "ratelimit_checks:1000", "ratelimit_checks:1001"));
+    assert!(differs(
+        "RL.TOP",
+        "1) 1) \"k\"\n   2) (integer) 1000",
+        "1) 1) \"k\"\n   2) (integer) 1001"
+    ));
+}
+
+#[test]
+fn the_table_of_counters_is_that_of_the_server() {
+    let section: String =
+        cmd("INFO").arg("ratelimit").query(&mut flavor().start().connect()).unwrap();
+    let fields: Vec<_> = section.lines().filter_map(|line| line.split_once(':')).collect();
+    let names: Vec<_> = fields.into_iter().map(|(name, _)| name).collect();
+    let row = |line: &'static str| line.strip_prefix("| `ratelimit_")?.split_once('`');
+    let rows = OPERATIONS.lines().filter_map(row);
+    assert_eq!(rows.map(|(name, _)| format!("ratelimit_{name}")).collect::<Vec<_>>(), names);
+    // Alerts and queries name counters that exist.
+    let named = OPERATIONS.split("key=\"").skip(1).filter_map(|rest| rest.split_once('"'));
+    for (name, _) in named {
+        assert!(names.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn the_guide_names_the_commands_of_the_category_ratelimit() {
+    let (_, rest) = OPERATIONS.split_once("needs `+@ratelimit`:").expect("the guide says so");
+    let sentence = rest.split("`.").next().expect("it begins");
+    let mut named: Vec<_> = sentence.split('`').filter(|word| word.contains("l.")).collect();
+    // On Redis 7.0, commands of modules are in no category.
+    let newest = server::all().into_iter().find(|flavor| flavor.name == "redis-8.2").unwrap();
+    let mut held: Vec<String> =
+        cmd("ACL").arg("CAT").arg("ratelimit").query(&mut newest.start().connect()).unwrap();
+    named.sort_unstable();
+    held.sort_unstable();
+    assert_eq!(named, held);
+}
+
+/// Whether a client shows hints from a server's `COMMAND DOCS`, which came with Redis 7.0; the client
+/// of 6.2 does not use it.
+fn shows_hints(client: &str, server: Flavor) -> bool {
+    client != "redis-6.2" && server.is_7_or_later()
+}
+
+#[test]
+fn redis_cli_hints_at_the_arguments_of_a_command() {
+    const CLIENTS: [&str; 3] = ["redis-6.2", "redis-7.0", "valkey-8.1"];
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/docs/terminal.py");
+    let screens = blocks(OPERATIONS).into_iter().filter(Block::is_screen);
+    let expected: Vec<_> = screens.flat_map(|block| block.text).collect();
+    assert_eq!(expected.len(), 2, "RL.BLOCK and RL.CHECK");
+    let typed = |screen: &String| screen.split(' ').nth(1).expect("a command").to_string() + " ";
+    server::on_all(|server| {
+        let home = TempDir::new().unwrap();
+        let type_into = |name: &'static str| {
+            let mut terminal = plain("python3", home.path());
+            terminal.arg(&script).arg(client(name)).arg(server.port().to_string());
+            terminal.args(expected.iter().map(typed)).stdout(Stdio::piped());
+            (name, terminal.spawn().expect("python3 starts"))
+        };
+        for (name, terminal) in CLIENTS.map(type_into) {
+            let Output { stdout, status, .. } = terminal.wait_with_output().expect("it ends");
+            assert!(status.success(), "{name}");
+            let shown = String::from_utf8(stdout).unwrap();
+            let shown: Vec<_> = shown
+                .lines()
+                .map(|line| line.replace(&server.port().to_string(), "6379"))
+                .collect();
+            if shows_hints(name, server.flavor()) {
+                assert_eq!(shown, expected, "{name}");
+            } else {
+                assert!(
+                    shown.iter().all(|line| line.ends_with("...options...")),
+                    "{name}: {shown:?}"
+                );
+            }
+        }
+    });
+}

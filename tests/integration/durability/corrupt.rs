@@ -1,0 +1,352 @@
+//! Damaged and forged `DUMP` payloads: each gives an error or a value that works, never a crash, and
+//! takes no more memory than it justifies.
+
+mod forge;
+mod values;
+
+use std::fs;
+
+use fastrand::Rng;
+use redis::{Cmd, Connection, RedisResult, Value, cmd};
+use redis_ratelimit::limit::{Change, Check, Limiter, encode};
+use redis_ratelimit::rule::Rule;
+use values::{EVERY_RULE, values};
+
+use crate::support::client::{command, info};
+use crate::support::dump::{Dump, assert_calm, length, uncompressed};
+use crate::support::server::{self, Builder, Server};
+
+/// Runs a test on each server with values of every kind. Afterwards the server must still work.
+fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
+    let configure = |builder: Builder| uncompressed(builder).allow_at();
+    server::on_all_with(configure, |server| {
+        let mut c = server.connect();
+        let values = values(&mut c);
+        body(server, &mut c, &values);
+        let reply: [i64; 5] = cmd("RL.CHECK").arg("well").arg("5/h").query(&mut c).unwrap();
+        assert_eq!(reply[..3], [0, 5, 4]);
+        assert_calm(&server.log());
+    });
+}
+
+/// Sends commands in one pipeline; errors are replies.
+fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<RedisResult<Value>> {
+    let mut pipe = redis::pipe();
+    pipe.ignore_errors();
+    for command in commands {
+        pipe.add_command(command);
+    }
+    pipe.query(c).expect("the server answers")
+}
+
+/// Every command on the key `k`. The last one deletes it. A blocked check evaluates no rule, so that
+/// there are checks before and after the block is lifted.
+fn every_command() -> Vec<Cmd> {
+    [
+        "RL.PEEK k RULES",
+        "RL.PEEK k FULL RULES",
+        "RL.PEEK k AT 0 RULES",
+        "RL.PEEK k AT 253402300799999999 RULES",
+        "RL.LOG k",
+        "RL.LOG k COUNT 1000000000",
+        "RL.INFO k",
+        "RL.BLOCKS 0 COUNT 10",
+        "RL.CHECK k RULES",
+        "RL.CHECK k META who FULL RULES",
+        "RL.UNBLOCK k",
+        "RL.UNEXEMPT k",
+        "RL.CHECK k RULES",
+        "RL.CHECK k AT 1605916900000000 META who RULES",
+        "RL.REFUND k 1 RULES",
+        "RL.REFUND k 1",
+        "RL.BLOCK k EX 1000 REASON abuse",
+        "RL.EXEMPT k",
+        "RL.CHECK k META who RULES",
+        "RL.INFO k",
+        "RL.LOG k COUNT 3",
+        "MEMORY USAGE k",
+        "DEBUG DIGEST-VALUE k",
+        "OBJECT ENCODING k",
+        "PTTL k",
+        "COPY k other REPLACE",
+        "RL.RESET k",
+        "RL.UNEXEMPT k",
+        "DUMP k",
+        "DEL k",
+    ]
+    .map(|line| command(&line.replace("RULES", EVERY_RULE)))
+    .to_vec()
+}
+
+fn restored(dump: &[u8]) -> Cmd {
+    cmd("RESTORE").arg("k").arg(0).arg(dump).arg("REPLACE").to_owned()
+}
+
+fn on_key(name: &str) -> Cmd {
+    cmd(name).arg("k").to_owned()
+}
+
+/// How many payloads were restored and how many refused.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    usable: usize,
+    refused: usize,
+}
+
+/// Restores each of these payloads, and tries every command on those that are not refused.
+fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for batch in dumps.chunks(200) {
+        let tries = |dump: &Vec<u8>| [restored(dump), on_key("DUMP"), on_key("DEL")];
+        let replies = run_all(c, batch.iter().flat_map(tries));
+        let mut usable = Vec::new();
+        for (dump, replies) in batch.iter().zip(replies.chunks(3)) {
+            match (&replies[0], &replies[1]) {
+                (Ok(_), Ok(Value::BulkString(again))) => usable.push((dump, again)),
+                // Any other error would come from the server, before the module reads the payload.
+                (Err(error), Ok(Value::Nil)) if error.to_string().contains("Bad data format") => {
+                    outcome.refused += 1;
+                }
+                replies => panic!("{replies:?} to {dump:02x?}"),
+            }
+        }
+        outcome.usable += usable.len();
+        if !usable.is_empty() {
+            try_each(c, &usable);
+        }
+    }
+    outcome
+}
+
+/// Tries every command on accepted payloads, and restores what the server dumps of them.
+fn try_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
+    let commands_on = |dump: &[u8], again: &[u8]| {
+        let last = [restored(again), on_key("DUMP"), on_key("DEL")];
+        [vec![restored(dump)], every_command(), last.to_vec()].concat()
+    };
+    let count = commands_on(&[], &[]).len();
+    let replies = run_all(c, dumps.iter().flat_map(|(dump, again)| commands_on(dump, again)));
+    for ((dump, again), replies) in dumps.iter().zip(replies.chunks(count)) {
+        if let Some(index) = replies.iter().position(Result::is_err) {
+            let command = commands_on(&[], &[]).swap_remove(index).get_packed_command();
+            let command = String::from_utf8_lossy(&command).into_owned();
+            panic!("{:?} to {command:?} after {dump:02x?}", replies[index]);
+        }
+        let dumped = &replies[count - 2];
+        assert_eq!(dumped, &Ok(Value::BulkString(again.to_vec())), "after {dump:02x?}");
+    }
+}
+
+#[test]
+fn a_truncated_payload_is_refused() {
+    on_all_with_values(|server, c, values| {
+        let cut = values.iter().flat_map(|dump| {
+            let payload = &dump.payload;
+            (0..payload.len()).map(|len| dump.with_payload(&payload[..len]).bytes())
+        });
+        let cut: Vec<_> = cut.collect();
+        assert_eq!(restore(c, &cut), Outcome { usable: 0, refused: cut.len() });
+        for why in ["payload is empty", "payload cannot be read"] {
+            assert!(server.log().contains(why), "«{why}» is not in the log");
+        }
+    });
+}
+
+#[test]
+fn a_truncated_value_is_refused() {
+    // Version and checksum follow: if no more is missing, the server reads them as the rest.
+    const FOOTER: usize = 10;
+    on_all_with_values(|server, c, values| {
+        let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {
+            let value = dump.value();
+            (from..value.len() - to).map(|len| dump.sealed(&value[..len])).collect()
+        };
+        let short: Vec<_> = values.iter().flat_map(|dump| cut(0, FOOTER, dump)).collect();
+        assert_eq!(restore(c, &short), Outcome { usable: 0, refused: short.len() });
+        assert!(server.log().contains("payload ends too early"));
+        let nearly_whole = |dump| cut(Dump::value(dump).len() - FOOTER, 0, dump);
+        restore(c, &values.iter().flat_map(nearly_whole).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn payloads_of_other_versions_or_too_long_are_refused() {
+    on_all_with_values(|server, c, values| {
+        let wrong = values.iter().flat_map(|dump| {
+            let payload = &dump.payload;
+            let of_version = |version: u8| [&[version], &payload[1..]].concat();
+            // A payload of one version cannot be read as another, older or newer.
+            let others = [0, 1, 2, 3, 4, 255].into_iter().filter(|&version| version != payload[0]);
+            let longer = [&payload[..], &[0]].concat();
+            let encoded = Dump { id: dump.id ^ 2, ..dump.clone() };
+            others
+                .map(of_version)
+                .chain([longer])
+                .map(|payload| dump.with_payload(payload).bytes())
+                .chain([encoded.bytes()])
+                .collect::<Vec<_>>()
+        });
+        let wrong: Vec<_> = wrong.collect();
+        assert_eq!(restore(c, &wrong), Outcome { usable: 0, refused: wrong.len() });
+        for why in ["version 255", "1 bytes are left over", "encoding 3 of a rate limiter"] {
+            assert!(server.log().contains(why), "«{why}» is not in the log");
+        }
+    });
+}
+
+#[test]
+fn a_load_takes_no_more_memory_than_twice_the_value() {
+    const ENTRIES: u64 = 1_000_000;
+    let rules = [Rule::from_text(format!("{ENTRIES}/h").as_bytes()).unwrap()];
+    let mut limiter = Limiter::default();
+    for entry in 0..ENTRIES {
+        let check = Check::new(&rules, 1, 1_700_000_000_000_000 + entry);
+        limiter.record(&check, Change::Admitted);
+    }
+    let payload = encode(&limiter);
+    on_all_with_values(|_, c, values| {
+        let dump = values[0].with_payload(payload.clone()).bytes();
+        let before = memory(c, "used_memory");
+        let () = cmd("RESTORE").arg("k").arg(0).arg(&dump).query(c).unwrap();
+        let value: u64 = cmd("MEMORY").arg("USAGE").arg("k").query(c).unwrap();
+        let peak = memory(c, "used_memory_peak") - before;
+        // The server's buffers hold the command, and the server copies the payload once more for the
+        // module.
+        let allowed = 2 * value + 4 * dump.len() as u64;
+        assert!(peak < allowed, "{peak} bytes for {value}, from a payload of {}", payload.len());
+    });
+}
+
+/// How many payloads are damaged at random, on all servers together.
+const DAMAGED: usize = 10_000;
+
+fn flip_bits(bytes: &mut [u8], rng: &mut Rng) {
+    for _ in 0..rng.usize(1..=4) {
+        let place = rng.usize(..bytes.len());
+        bytes[place] ^= 1 << rng.u8(..8);
+    }
+}
+
+#[test]
+fn payloads_with_wrong_bits_are_refused_or_work() {
+    on_all_with_values(|server, c, values| {
+        let flavors = server::all();
+        let number = flavors.iter().position(|&flavor| flavor == server.flavor()).unwrap();
+        // The seed differs from server to server, and is the same in each run.
+        let mut rng = Rng::with_seed(number as u64);
+        let damaged = (0..DAMAGED / flavors.len()).map(|_| {
+            let mut dump = values[rng.usize(..values.len())].clone();
+            if rng.usize(..4) > 0 {
+                flip_bits(&mut dump.payload, &mut rng);
+                return dump.bytes();
+            }
+            let mut value = dump.value();
+            flip_bits(&mut value, &mut rng);
+            dump.sealed(&value)
+        });
+        let outcome = restore(c, &damaged.collect::<Vec<_>>());
+        // Otherwise the damage was too large or too small to prove anything.
+        assert!(outcome.usable > 200 && outcome.refused > 200, "{outcome:?}");
+    });
+}
+
+/// A line in `/proc/PID/status` of the server's process, in bytes.
+fn process_memory(server: &Server, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
+}
+
+/// A number of `INFO memory`, in bytes.
+fn memory(c: &mut Connection, field: &str) -> u64 {
+    info(c, "memory", field) as u64
+}
+
+const MB: u64 = 1 << 20;
+
+/// All whose range the module checks while it reads a payload.
+const RANGES: [&str; 16] = [
+    "a calendar",
+    "a cost",
+    "a window",
+    "a limit",
+    "a name",
+    "a number of counters",
+    "a number of past windows",
+    "a period",
+    "a remainder",
+    "a time",
+    "a time zone",
+    "a verdict",
+    "a window's start",
+    "an entry's units",
+    "the length of a history",
+    "the past windows' number",
+];
+
+#[test]
+fn forged_numbers_allocate_nothing() {
+    on_all_with_values(|server, c, values| {
+        // The server itself takes memory for many commands at once: let it take this before.
+        restore(c, &vec![values[0].bytes(); 200]);
+        let peaks = |c: &mut Connection| {
+            // The largest address space so far, whether its pages were touched or not.
+            [process_memory(server, "VmPeak:"), memory(c, "used_memory_peak")]
+        };
+        let before = peaks(c);
+        for dump in values {
+            let forged = forge::payloads(&dump.payload).into_iter();
+            let forged = forged.map(|payload| dump.with_payload(payload).bytes());
+            let outcome = restore(c, &forged.collect::<Vec<_>>());
+            assert!(outcome.refused > 8, "{outcome:?}");
+        }
+        let after = peaks(c);
+        for (before, after) in before.into_iter().zip(after) {
+            assert!(after - before <= 4 * MB, "from {before} to {after} bytes");
+        }
+        let log = server.log();
+        for what in RANGES {
+            assert!(log.contains(&format!("{what} is out of range")), "«{what}» is not in the log");
+        }
+    });
+}
+
+#[test]
+fn a_payload_with_a_forged_length_is_refused() {
+    on_all_with_values(|server, c, values| {
+        let before = process_memory(server, "VmHWM:");
+        let lengths = [1 << 14, 1 << 20, 1 << 32, 1 << 40, i64::MAX as u64, u64::MAX];
+        let lengths = lengths.map(length).into_iter();
+        // In place of a length: integers of 1, 2 and 4 bytes, a compressed string, and no encoding.
+        let lengths = lengths.chain([0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xff].map(|byte| vec![byte]));
+        let lengths: Vec<_> = lengths.collect();
+        let forged = values.iter().flat_map(|dump| {
+            lengths.iter().map(|length| dump.sealed(&dump.value_of_length(length)))
+        });
+        let forged: Vec<_> = forged.collect();
+        assert_eq!(restore(c, &forged), Outcome { usable: 0, refused: forged.len() });
+        // The server may reserve the claimed length, but must not touch its pages.
+        let after = process_memory(server, "VmHWM:");
+        assert!(after - before <= 4 * MB, "from {before} to {after} bytes");
+    });
+}
+
+#[test]
+fn refused_payloads_leak_no_memory() {
+    on_all_with_values(|_, c, values| {
+        let cut = |dump: &Dump| {
+            let len = dump.payload.len();
+            dump.with_payload(&dump.payload[..len - 1]).bytes()
+        };
+        let cut: Vec<_> = values.iter().map(cut).cycle().take(2_000).collect();
+        restore(c, &cut);
+        let before = memory(c, "used_memory");
+        for _ in 0..5 {
+            restore(c, &cut);
+        }
+        // A leak of one byte a payload would add up to 160 kB.
+        server::eventually("memory is as before", || {
+            memory(c, "used_memory").saturating_sub(before) < 100_000
+        });
+    });
+}

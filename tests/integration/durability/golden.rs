@@ -1,0 +1,283 @@
+//! Payloads of every version stay readable, and decide as they did when they were saved.
+//!
+//! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: the module's own payload
+//! (`limit::encode`), nothing around it. `NAME.expected` says what it holds and how it decides:
+//!
+//! ```text
+//! # what was done to it
+//! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
+//! trail keep N until UNIX-US                                 its history, if any: oldest entry first
+//! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
+//! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
+//! ```
+//!
+//! THESE FILES ARE NEVER EDITED, ONLY ADDED TO. When a test fails, the code reads somebody's data
+//! wrong, and the code has to change. A new version of the payload gets a new folder, and a line in
+//! `AT_LEAST`.
+//!
+//! Version 1 has no history. A value without a history is still saved as version 1, so that older
+//! modules can read it, and a value with a history as version 2. Version 3 adds what logs have to
+//! keep and how long a ban was to last: a value without either is saved as before.
+//!
+//! A program outside of this repository makes the files. It depends on this crate, makes a limiter
+//! with `Limiter::check` and `set_access` at given times, and writes `encode` of it to the payload
+//! and the replies of `Limiter::peek` after the arrows. Each line was then worked out from the
+//! definition of its algorithm. No program in the repository writes these files, because it would
+//! one day overwrite them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use redis::{Connection, cmd};
+use redis_ratelimit::limit::{
+    Access, AccessEntry, Change, Check, Entry, History, Limiter, Meta, Verdict, decode, encode,
+};
+use redis_ratelimit::rule::Rule;
+
+use crate::support::dump::{Dump, uncompressed};
+use crate::support::server::{self, Builder};
+
+/// How many payloads each version has at least, so that none is lost unnoticed.
+const AT_LEAST: [(u8, usize); 3] = [(1, 29), (2, 12), (3, 8)];
+
+/// The versions that are still written, each for values that need nothing newer.
+const WRITTEN: RangeInclusive<u8> = 1..=3;
+
+/// A payload and what its file expects.
+struct Golden {
+    name: String,
+    /// The version in the name of its folder.
+    version: u8,
+    payload: Vec<u8>,
+    /// The line about a block or an exemption.
+    access: Option<String>,
+    /// The lines about a history.
+    history: Vec<String>,
+    asks: Vec<Ask>,
+}
+
+/// A question and its answer.
+struct Ask {
+    line: String,
+    at_us: u64,
+    cost: u32,
+    rules: Vec<String>,
+    answer: [i64; 5],
+}
+
+impl Golden {
+    fn read(payload: &Path, version: u8) -> Self {
+        let name = payload.file_stem().expect("a name").to_string_lossy();
+        let expected = payload.with_extension("expected");
+        let text = fs::read_to_string(&expected)
+            .unwrap_or_else(|error| panic!("{}: {error}", expected.display()));
+        let mut golden = Self {
+            name: format!("v{version}/{name}"),
+            version,
+            payload: fs::read(payload).expect("a payload"),
+            access: None,
+            history: Vec::new(),
+            asks: Vec::new(),
+        };
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            match Ask::read(line) {
+                Some(ask) => golden.asks.push(ask),
+                None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
+                    golden.access = Some(line.to_string());
+                }
+                None if line.starts_with("trail ") || line.starts_with("mark ") => {
+                    golden.history.push(line.to_string());
+                }
+                None => panic!("{}: cannot read the line '{line}'", golden.name),
+            }
+        }
+        assert!(!golden.asks.is_empty(), "{}: nothing is asked", golden.name);
+        golden
+    }
+
+    fn decoded(&self) -> Limiter {
+        decode(&self.payload).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+}
+
+impl Ask {
+    fn read(line: &str) -> Option<Self> {
+        let (question, answer) = line.split_once(" -> ")?;
+        let words: Vec<_> = question.split(' ').collect();
+        let ["at", at_us, "cost", cost, "rule", rules @ ..] = words.as_slice() else { return None };
+        let numbers: Result<Vec<i64>, _> = answer.split(' ').map(str::parse).collect();
+        Some(Self {
+            line: line.to_string(),
+            at_us: at_us.parse().ok()?,
+            cost: cost.parse().ok()?,
+            rules: rules.iter().map(ToString::to_string).collect(),
+            answer: numbers.ok()?.try_into().ok()?,
+        })
+    }
+
+    fn of(&self, limiter: &Limiter) -> [i64; 5] {
+        let rule = |text: &String| Rule::from_text(text.as_bytes()).expect("a rule");
+        let rules: Vec<Rule> = self.rules.iter().map(rule).collect();
+        let check = Check::new(&rules, self.cost, self.at_us);
+        let summary = limiter.peek(&check, &mut Vec::new()).summary;
+        let verdict = summary.verdict.code();
+        [verdict, summary.limit, summary.remaining, summary.wait_ms, summary.reset_ms]
+    }
+
+    fn of_key(&self, c: &mut Connection, key: &str) -> [i64; 5] {
+        let mut peek = cmd("RL.PEEK");
+        peek.arg(key).arg("COST").arg(self.cost).arg("AT").arg(self.at_us).arg(&self.rules);
+        peek.query(c).unwrap_or_else(|error| panic!("{key}: {error}"))
+    }
+}
+
+/// A block or an exemption as the files write it.
+fn access_line(access: &AccessEntry) -> String {
+    let kind = match access.kind {
+        Access::Block => "blocked",
+        Access::Exempt => "exempt",
+    };
+    let until = access.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
+    let ban = access.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
+    if access.reason.is_empty() {
+        return format!("{kind} {until}{ban}");
+    }
+    format!("{kind} {until}{ban} reason {}", access.reason.escape_ascii())
+}
+
+/// A history as the files write it.
+fn history_lines(history: &History) -> Vec<String> {
+    let entry_line = |entry: &Entry| {
+        let verdict = match entry.verdict {
+            Verdict::Allowed => "allowed",
+            Verdict::Limited => "limited",
+            Verdict::Blocked => "blocked",
+        };
+        let line = format!("mark {} cost {} {verdict}", entry.time_us, entry.cost);
+        match &entry.meta {
+            Some(meta) => format!("{line} meta \"{}\"", meta.escape_ascii()),
+            None => line,
+        }
+    };
+    let head = format!("trail keep {} until {}", history.keep, history.until_us);
+    [head].into_iter().chain(history.entries.iter().map(entry_line)).collect()
+}
+
+/// A row of `RL.LOG`: Unix milliseconds, cost, verdict, `META`.
+type Row = (u64, u32, i64, Option<Vec<u8>>);
+
+/// A history as `RL.LOG` shows it.
+fn rows(history: &History) -> Vec<Row> {
+    let row = |entry: &Entry| {
+        (entry.time_us / 1_000, entry.cost, entry.verdict.code(), entry.meta.clone().map(Vec::from))
+    };
+    history.entries.iter().rev().map(row).collect()
+}
+
+fn in_order(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the golden payloads");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Every payload of every version.
+fn all() -> Vec<Golden> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
+    let mut all = Vec::new();
+    for folder in in_order(&root).iter().filter(|path| path.is_dir()) {
+        let name = folder.file_name().expect("a name").to_string_lossy();
+        let version = name.strip_prefix('v').and_then(|digits| digits.parse().ok());
+        let version = version.unwrap_or_else(|| panic!("{name} is no version"));
+        let is_payload = |path: &&PathBuf| path.extension().is_some_and(|end| end == "payload");
+        let files = in_order(folder);
+        let payloads: Vec<_> = files.iter().filter(is_payload).collect();
+        assert_eq!(files.len(), 2 * payloads.len(), "{name}: a file without its other half");
+        all.extend(payloads.iter().map(|path| Golden::read(path, version)));
+    }
+    all
+}
+
+/// The newest version that is written, for a value that has everything a value can have.
+fn current() -> u8 {
+    let rules = [Rule::from_text(b"5/m").expect("a rule")];
+    let meta = Some(Meta { text: b"who", keep: 1 });
+    let mut limiter = Limiter::default();
+    limiter.record(&Check { meta, ..Check::new(&rules, 1, 0) }, Change::Admitted);
+    encode(&limiter)[0]
+}
+
+#[test]
+fn every_version_has_its_payloads() {
+    let mut found = BTreeMap::<u8, usize>::new();
+    for golden in all() {
+        assert_eq!(golden.payload[0], golden.version, "{} is of another version", golden.name);
+        *found.entry(golden.version).or_default() += 1;
+    }
+    let versions: Vec<u8> = found.keys().copied().collect();
+    assert_eq!(versions, (1..=current()).collect::<Vec<_>>(), "a version without payloads");
+    assert_eq!(versions, AT_LEAST.map(|(version, _)| version), "AT_LEAST lacks a version");
+    for (version, count) in AT_LEAST {
+        assert!(found[&version] >= count, "v{version} has lost payloads");
+    }
+}
+
+#[test]
+fn every_payload_decides_as_it_did() {
+    for golden in all() {
+        let limiter = golden.decoded();
+        assert_eq!(limiter.access().map(access_line), golden.access, "{}", golden.name);
+        let history = limiter.history().map(history_lines).unwrap_or_default();
+        assert_eq!(history, golden.history, "{}", golden.name);
+        for ask in &golden.asks {
+            assert_eq!(ask.of(&limiter), ask.answer, "{}: {}", golden.name, ask.line);
+        }
+    }
+}
+
+#[test]
+fn a_payload_that_was_read_is_written_unchanged() {
+    assert_eq!(*WRITTEN.end(), current());
+    for golden in all() {
+        let again = encode(&golden.decoded());
+        if WRITTEN.contains(&golden.version) {
+            assert_eq!(again, golden.payload, "{}", golden.name);
+        } else {
+            assert!(WRITTEN.contains(&again[0]), "{} is saved as another version", golden.name);
+        }
+    }
+}
+
+#[test]
+fn every_payload_loads_into_every_server() {
+    // A compressed payload could not be compared byte by byte.
+    let configure = |builder: Builder| uncompressed(builder).allow_at();
+    server::on_all_with(configure, |server| {
+        let mut c = server.connect();
+        let () = cmd("RL.CHECK").arg("k").arg("5/m").query(&mut c).unwrap();
+        let ours = Dump::of(&mut c, "k");
+        for golden in all() {
+            let key = golden.name.as_str();
+            let saved = ours.with_payload(&*golden.payload);
+            let () = cmd("RESTORE")
+                .arg(key)
+                .arg(0)
+                .arg(saved.bytes())
+                .query(&mut c)
+                .unwrap_or_else(|error| panic!("{key}: {error}"));
+            for ask in &golden.asks {
+                assert_eq!(ask.of_key(&mut c, key), ask.answer, "{key}: {}", ask.line);
+            }
+            if let Some(history) = golden.decoded().history() {
+                let mut log = cmd("RL.LOG");
+                let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();
+                assert_eq!(shown, rows(history), "{key}");
+            }
+            if WRITTEN.contains(&golden.version) {
+                assert_eq!(Dump::of(&mut c, key), saved, "{key}");
+            }
+        }
+    });
+}

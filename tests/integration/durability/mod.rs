@@ -1,0 +1,9 @@
+//! RDB and append-only files: restarts, crashes, old versions, damaged data.
+
+mod corrupt;
+mod corrupt_files;
+mod crash;
+mod effects;
+mod golden;
+mod persistence;
+mod saving;

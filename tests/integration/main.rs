@@ -1,0 +1,22 @@
+//! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module that `make build`
+//! builds.
+//!
+//! ```text
+//! command/       what each command replies and changes, a file a command; wrong input
+//! policy/        policies: who sets them, where they are saved, how they reach replicas
+//! durability/    RDB and append-only files: restarts, crashes, old versions, damaged data
+//! replication/   replicas, promotion, clusters, failover
+//! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
+//! docs.rs        the transcripts of the README and the guides
+//! support/       starts and stops servers, talks to them, generates commands
+//! ```
+//!
+//! `make integration` runs everything; CONTRIBUTING.md says how to run one room or one test.
+
+mod command;
+mod docs;
+mod durability;
+mod policy;
+mod replication;
+mod server;
+mod support;

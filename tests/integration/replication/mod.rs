@@ -1,0 +1,7 @@
+//! Replicas, promotion, clusters, failover.
+
+mod cluster;
+mod failover;
+mod joining;
+mod replicas;
+mod stream;

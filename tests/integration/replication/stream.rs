@@ -1,0 +1,278 @@
+//! The replication stream: replicas hold what their primary holds, after any commands, any way to
+//! connect, and between any two servers.
+
+use std::env;
+
+use redis::{Connection, Value, pipe};
+
+use crate::support::client::{FIVE, ask, command, info_text, now_us};
+use crate::support::server::{self, Flavor, Server, eventually};
+use crate::support::workload::{
+    self, Tally, Workload,
+    data::{self, Data},
+    link::{assert_alike, in_step, number, offset, primary, quiet, replica_of},
+};
+
+/// How many commands each server gets, unless `RATELIMIT_COMMANDS` says so.
+const COMMANDS: usize = 200_000;
+/// After how many commands the servers are compared, before much data expires.
+const BATCH: usize = 10_000;
+
+fn from_env(variable: &str, default: usize) -> usize {
+    env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn follow(replica: &Server, primary: &Server) {
+    let () = ask(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+}
+
+fn promote(replica: &Server) {
+    let () = ask(&mut replica.connect(), "REPLICAOF NO ONE");
+}
+
+#[test]
+fn replicas_hold_what_their_primary_holds_after_any_commands() {
+    let batches = from_env("RATELIMIT_COMMANDS", COMMANDS).div_ceil(BATCH);
+    let seed = from_env("RATELIMIT_SEED", 1) as u64;
+    server::on_all_with(quiet, |primary| {
+        let replicas = [replica_of(primary), replica_of(primary)];
+        let replicas = [&replicas[0], &replicas[1]];
+        let mut c = primary.connect();
+        let mut workload = Workload::new(seed);
+        workload.with_pexpire = primary.flavor().is_7_or_later();
+        let mut tally = Tally::default();
+        for batch in 0..batches {
+            if batch == batches / 2 {
+                // One replica joins again and gets a snapshot while more commands come.
+                promote(replicas[1]);
+                follow(replicas[1], primary);
+            }
+            tally += workload.run(BATCH, &mut c);
+            let when = format!("after batch {batch} of {BATCH} commands, seed {seed}");
+            assert_alike(primary, &replicas, &when);
+        }
+        // Every outcome was common, so that the comparison covers all.
+        let common = (batches * BATCH / 100) as u32;
+        let Tally { allowed, limited, blocked, allowed_mchecks } = tally;
+        assert!(allowed.min(limited).min(blocked) > common, "{tally:?}");
+        assert!(allowed_mchecks > common / 2, "{tally:?}");
+
+        assert!(Data::of(primary).len() > 100, "the last batch left little to compare");
+        data::settle(primary);
+        assert_alike(primary, &replicas, "after all short keys have expired");
+    });
+}
+
+/// How many bytes some commands add to the stream.
+fn streamed(c: &mut Connection, commands: &[&str]) -> u64 {
+    let before = offset(c);
+    let mut sent = pipe();
+    for line in commands {
+        sent.add_command(command(line));
+    }
+    let _: Vec<Value> = sent.query(c).unwrap_or_else(|error| panic!("{commands:?}: {error}"));
+    offset(c) - before
+}
+
+#[test]
+fn a_denied_check_adds_no_byte_to_the_stream() {
+    server::on_all_with(quiet, |primary| {
+        let _replica = replica_of(primary);
+        let mut c = primary.connect();
+        for rule in FIVE {
+            let check = format!("RL.CHECK {rule} {rule}");
+            let added = streamed(&mut c, &[&format!("RL.CHECK {rule} COST 5 {rule}")]);
+            assert!(added > 0, "an allowed check is not replicated: {rule}");
+            let with_others = format!("{check} 100/m,name=a bucket:9/h,name=b,shadow");
+            let nothing = [
+                &check,
+                &format!("RL.CHECK {rule} COST 2 FULL {rule}"),
+                &with_others,
+                &format!("RL.CHECK {rule} COST 0 {rule}"),
+                &format!("RL.CHECK none COST 6 {rule}"),
+                &format!("RL.PEEK {rule} {rule}"),
+                &format!("RL.PEEK {rule} FULL {rule}"),
+                &format!("RL.EXPLAIN {rule}"),
+                &format!("RL.REFUND none 1 {rule}"),
+                "RL.RESET none",
+            ];
+            let thousand = nothing.repeat(1_000 / nothing.len() + 1);
+            assert_eq!(streamed(&mut c, &thousand), 0, "{rule}");
+            assert_eq!(streamed(&mut c, &["MULTI", &check, &check, "EXEC"]), 0, "{rule}");
+            // 6.2 sends an empty transaction for any script that could have written.
+            let script = "return{redis.call('RL.CHECK',KEYS[1],ARGV[1])}";
+            let added = streamed(&mut c, &[&format!("EVAL {script} 1 {rule} {rule}")]);
+            assert_eq!(added == 0, primary.flavor().is_7_or_later(), "{rule}");
+        }
+    });
+}
+
+#[test]
+fn charged_denials_and_bans_are_replicated() {
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let mut c = primary.connect();
+        let _: Value = ask(&mut c, "RL.CHECK charged COST 5 5/h,count=all");
+        let charged = "RL.CHECK charged 5/h,count=all";
+        assert!(streamed(&mut c, &[charged]) > 0, "a charged denial");
+        let banned = "RL.CHECK banned 0/h,ban=1h";
+        assert!(streamed(&mut c, &[banned]) > 0, "a denial that bans");
+        assert_eq!(streamed(&mut c, &[banned, banned]), 0, "a check of a banned key is replicated");
+        assert_alike(primary, &[&replica], "after denials");
+    });
+}
+
+#[test]
+fn a_refund_of_units_that_came_back_changes_nothing() {
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let mut c = primary.connect();
+        // Far ahead, so that the key does not expire.
+        let at_us = now_us(&mut c) + 3_600_000_000;
+        let later_us = at_us + 10_000_000;
+        for (was, is) in [
+            ("log:5/s", "log:5/s"),
+            ("window:5/s", "window:5/s"),
+            ("fixed:5/s,align=first", "fixed:5/s,align=first"),
+            ("bucket:5/s", "bucket:5/s"),
+            ("bucket:5/s,refill=interval", "bucket:5/s,refill=interval"),
+            ("leaky:5/s", "leaky:5/s"),
+            ("bucket:5/s,name=x", "bucket:5/2s,name=x"),
+            ("window:5/s,name=x", "window:5/s,res=2,name=x"),
+        ] {
+            let _: Value = ask(&mut c, &format!("RL.CHECK {was} AT {at_us} {was}"));
+            let digest = format!("DEBUG DIGEST-VALUE {was}");
+            let before: [String; 1] = ask(&mut c, &digest);
+            for of in ["", &format!(" {is}")] {
+                let refund = format!("RL.REFUND {was} 1 AT {later_us}{of}");
+                assert_eq!(streamed(&mut c, &[&refund]), 0, "{refund}");
+                assert_eq!(ask::<i64>(&mut c, &refund), 0, "{refund}");
+                assert_eq!(ask::<[String; 1]>(&mut c, &digest), before, "{refund}");
+            }
+        }
+        assert_alike(primary, &[&replica], "after refunds");
+    });
+}
+
+/// How many full and partial synchronizations this server served.
+fn synchronizations(primary: &Server) -> (u64, u64) {
+    let mut c = primary.connect();
+    (number(&mut c, "stats", "sync_full"), number(&mut c, "stats", "sync_partial_ok"))
+}
+
+/// How many bytes the last partial synchronization sent, by the primary's log.
+fn bytes_missed(primary: &Server) -> u64 {
+    let log = primary.log();
+    let (_, last) = log.rsplit_once("accepted. Sending ").expect("a partial synchronization");
+    last.split(' ').next().expect("a word").parse().expect("a number")
+}
+
+#[test]
+fn a_replica_misses_nothing_after_a_cut_link() {
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let mut c = primary.connect();
+        let mut workload = Workload::new(2);
+        workload.run(2_000, &mut c);
+        in_step(primary, &replica);
+        let (full, partial) = synchronizations(primary);
+
+        // The primary cuts the link, and executes commands before it serves another client.
+        let mut commands = vec![command("CLIENT KILL TYPE replica")];
+        commands.extend(workload.commands(2_000, now_us(&mut c)));
+        workload::send(&mut c, &commands);
+        assert_alike(primary, &[&replica], "after a cut by the primary");
+        assert_eq!(synchronizations(primary), (full, partial + 1));
+        assert!(bytes_missed(primary) > 0);
+
+        // The replica cuts the link and sleeps.
+        let mut r = replica.connect();
+        let mut cut = pipe();
+        cut.atomic().add_command(command("CLIENT KILL TYPE master"));
+        cut.add_command(command("DEBUG SLEEP 1"));
+        r.send_packed_command(&cut.get_packed_pipeline()).expect("sent");
+        eventually("the primary to notice", || {
+            info_text(&mut c, "replication", "connected_slaves") == "0"
+        });
+        replica.while_frozen(|| workload.run(2_000, &mut c));
+        assert_alike(primary, &[&replica], "after a cut by the replica");
+        assert_eq!(synchronizations(primary), (full, partial + 2));
+        assert!(bytes_missed(primary) > 0);
+    });
+}
+
+#[test]
+fn a_replica_of_a_replica_holds_what_the_primary_holds() {
+    server::on_all_with(quiet, |primary| {
+        let primary = &*primary;
+        let middle = replica_of(primary);
+        let last = replica_of(&middle);
+        let mut c = primary.connect();
+        let mut workload = Workload::new(3);
+        workload.run(5_000, &mut c);
+        assert_alike(primary, &[&middle, &last], "down the chain");
+        let before = [primary, &middle].map(synchronizations);
+
+        let () = ask(&mut middle.connect(), "CLIENT KILL TYPE master");
+        workload.run(5_000, &mut c);
+        assert_alike(primary, &[&middle, &last], "after the upper link was cut");
+        let [(full, partial), below] = before;
+        assert_eq!(synchronizations(primary), (full, partial + 1));
+        assert_eq!(synchronizations(&middle), below, "the lower link broke");
+    });
+}
+
+#[test]
+fn a_replica_applies_what_its_own_settings_would_refuse() {
+    server::on_all_with(quiet, |primary| {
+        let strict =
+            ["allow-at", "no", "max-rules", "1", "max-log-entries", "1", "max-states", "1"];
+        let replica = quiet(primary.flavor().builder()).module_args(&strict);
+        let replica = replica.replica_of(primary).start();
+        Workload::new(5).run(5_000, &mut primary.connect());
+        assert_alike(primary, &[&replica], "under other settings");
+    });
+}
+
+/// The RDB version that a server loads, and sends to replicas. Valkey 9 also loads 80, but sends 11
+/// to replicas that do not.
+fn rdb_version(flavor: Flavor) -> u32 {
+    match flavor.name {
+        "redis-6.2" => 9,
+        "redis-7.0" => 10,
+        "valkey-8.1" | "valkey-9.1" => 11,
+        "redis-8.2" => 12,
+        name => panic!("which RDB version does {name} read?"),
+    }
+}
+
+#[test]
+fn servers_of_different_versions_replicate_to_each_other() {
+    let replicas: Vec<Server> = server::all().into_iter().map(primary).collect();
+    for flavor in server::all() {
+        let primary = primary(flavor);
+        let mut c = primary.connect();
+        let mut workload = Workload::new(4);
+        workload.run(1_000, &mut c);
+        for replica in replicas.iter().filter(|replica| replica.flavor() != flavor) {
+            let pair = format!("{} -> {}", flavor.name, replica.flavor().name);
+            let logged = replica.log().len();
+            follow(replica, &primary);
+            if rdb_version(flavor) <= rdb_version(replica.flavor()) {
+                in_step(&primary, replica);
+                workload.run(1_000, &mut c);
+                assert_alike(&primary, &[replica], &pair);
+            } else {
+                // The server refuses before the module loads a value.
+                let why = format!("Can't handle RDB format version {}", rdb_version(flavor));
+                eventually(&format!("{pair}: {why}"), || replica.log()[logged..].contains(&why));
+                assert_eq!(
+                    info_text(&mut replica.connect(), "replication", "master_link_status"),
+                    "down",
+                    "{pair}"
+                );
+            }
+            promote(replica);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A command's arguments in `COMMAND DOCS`.
+
+use std::collections::HashMap;
+
+use redis::{Value, from_redis_value};
+
+/// An argument in `COMMAND DOCS`.
+pub struct Argument {
+    name: String,
+    kind: String,
+    token: Option<String>,
+    optional: bool,
+    multiple: bool,
+    /// The arguments that it is one of, or consists of.
+    parts: Vec<Self>,
+}
+
+impl Argument {
+    fn new(mut fields: HashMap<String, Value>) -> Self {
+        let flags: Vec<String> = fields.remove("flags").map(read).unwrap_or_default();
+        let has = |flag: &str| flags.iter().any(|given| given == flag);
+        let (optional, multiple) = (has("optional"), has("multiple"));
+        let kind: String = read(fields.remove("type").expect("an argument has a type"));
+        let key_spec: Option<i64> = fields.remove("key_spec_index").map(read);
+        assert_eq!(key_spec, (kind == "key").then_some(0), "only keys have a key spec");
+        let parts = fields.remove("arguments").map(Self::list).unwrap_or_default();
+        assert_eq!(!parts.is_empty(), ["oneof", "block"].contains(&&*kind), "what it is made of");
+        Self {
+            name: read(fields.remove("name").expect("an argument has a name")),
+            kind,
+            token: fields.remove("token").map(read),
+            optional,
+            multiple,
+            parts,
+        }
+    }
+
+    pub fn list(arguments: Value) -> Vec<Self> {
+        read::<Vec<HashMap<String, Value>>>(arguments).into_iter().map(Self::new).collect()
+    }
+
+    /// The argument as [`Expected::syntax`](super::table::Expected::syntax) writes it.
+    pub fn notation(&self) -> String {
+        let value = match self.kind.as_str() {
+            "pure-token" => None,
+            "oneof" => Some(self.notations(" | ")),
+            "block" => Some(format!("{{{}}}", self.notations(" "))),
+            kind => Some(format!("{}:{kind}", self.name)),
+        };
+        let words: Vec<String> = self.token.clone().into_iter().chain(value).collect();
+        let text = format!("{}{}", words.join(" "), if self.multiple { "..." } else { "" });
+        if self.optional { format!("[{text}]") } else { text }
+    }
+
+    fn notations(&self, between: &str) -> String {
+        self.parts.iter().map(Self::notation).collect::<Vec<_>>().join(between)
+    }
+
+    /// What a caller may write for it: one way for each choice.
+    fn ways(&self) -> Vec<Vec<&str>> {
+        let mut ways = if self.optional { vec![vec![]] } else { vec![] };
+        if self.kind == "block" {
+            ways.extend(ways_to_write(&self.parts));
+        } else if self.kind == "oneof" {
+            ways.extend(self.parts.iter().flat_map(Self::ways));
+        } else {
+            let (values, token) = (self.values(), self.token.as_deref());
+            let most = if self.multiple { values.len() } else { values.len().min(1) };
+            let counts = values.len().min(1)..=most;
+            let words = |count| token.into_iter().chain(values[..count].iter().copied()).collect();
+            ways.extend(counts.map(words));
+        }
+        ways
+    }
+
+    fn values(&self) -> &'static [&'static str] {
+        match (self.kind.as_str(), self.name.as_str()) {
+            ("pure-token", _) => &[],
+            ("key", _) => &["k"],
+            ("integer", "numkeys") => &["1"],
+            ("string", "name") => &["free"],
+            ("integer", "cost" | "units" | "count") => &["1"],
+            ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
+            ("integer", "seconds" | "milliseconds") => &["100"],
+            ("integer", "cursor") => &["0"],
+            ("integer", "unix-time-microseconds") => &["1605916800000000"],
+            ("unix-time", "unix-time-seconds") => &["4102444800"],
+            ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
+            ("pattern", "pattern") => &["user:*"],
+            ("string", "period") => &["1h", "90minutes"],
+            ("string", "rule") => &["5/m", "bucket:7/h"],
+            ("string", "text" | "reason") => &["any bytes"],
+            ("string", "effect") => &["1605916800000000:0:admit:1"],
+            ("string", "detail") => &["5/m", "bucket:7/h"],
+            ("string", "payload") => &["any bytes"],
+            (kind, name) => panic!("no example of {name}, of type {kind}"),
+        }
+    }
+}
+
+/// Every way to call a command with these arguments.
+pub fn ways_to_write(arguments: &[Argument]) -> Vec<Vec<&str>> {
+    arguments.iter().fold(vec![vec![]], |begun, argument| {
+        let ways = argument.ways();
+        let each = |begun: Vec<_>| -> Vec<_> {
+            ways.iter().map(|way| [&begun[..], way].concat()).collect()
+        };
+        begun.into_iter().flat_map(each).collect()
+    })
+}
+
+pub fn read<T: redis::FromRedisValue>(value: Value) -> T {
+    from_redis_value(value).expect("the reply has the documented shape")
+}

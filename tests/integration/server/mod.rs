@@ -1,0 +1,17 @@
+//! The server's features on the module and its keys.
+
+mod acl;
+mod clock;
+mod configuration;
+mod counters;
+mod defrag;
+mod events;
+mod expiry;
+mod install;
+mod keyspace;
+mod loading;
+mod max_states;
+mod memory;
+mod metadata;
+mod transactions;
+mod watching;

@@ -1,0 +1,13 @@
+//! What tests share: servers, clients, files, and commands to send.
+
+pub mod client;
+pub mod dump;
+pub mod files;
+pub mod machine;
+pub mod policies;
+pub mod rdb_version;
+pub mod server;
+pub mod settings;
+pub mod traffic;
+pub mod users;
+pub mod workload;

@@ -1,0 +1,135 @@
+//! Real servers for tests: each starts with the module, in a temporary folder, and ends when it is
+//! dropped.
+//!
+//! ```ignore
+//! #[test]
+//! fn a_first_request_is_allowed() {
+//!     server::on_all(|server| {
+//!         let mut c = server.connect();
+//!         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK key 5/m"), [0, 5, 4, 0, 60_000]);
+//!     });
+//! }
+//! ```
+//!
+//! The environment may say where things are:
+//!
+//! ```text
+//! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
+//! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
+//! RATELIMIT_FAULTY_MODULE  the module with a fault: target/faulty/libredis_ratelimit.so, by make faulty
+//! ```
+//!
+//! A server or module that is missing fails the test: with fewer servers it would prove less.
+
+mod builder;
+pub mod cluster;
+mod process;
+
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use builder::Builder;
+pub use process::Server;
+
+/// How long a test waits for anything. Generous, because only failures wait that long.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A server program of the test matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flavor {
+    /// Such as `redis-6.2`: its folder, and its name in failures.
+    pub name: &'static str,
+    /// Major and minor version, of Redis or of Valkey.
+    pub version: (u8, u8),
+}
+
+/// Every server that the module supports, oldest first.
+pub fn all() -> Vec<Flavor> {
+    [
+        ("redis-6.2", (6, 2)),
+        ("redis-7.0", (7, 0)),
+        ("redis-8.2", (8, 2)),
+        ("valkey-8.1", (8, 1)),
+        ("valkey-9.1", (9, 1)),
+    ]
+    .map(|(name, version)| Flavor { name, version })
+    .to_vec()
+}
+
+impl Flavor {
+    /// Starts this server with the module and the default configuration.
+    pub fn start(self) -> Server {
+        self.builder().start()
+    }
+
+    /// A server to configure before it starts.
+    pub fn builder(self) -> Builder {
+        Builder::new(self)
+    }
+
+    pub fn is_valkey(self) -> bool {
+        self.name.starts_with("valkey")
+    }
+
+    /// Whether it has what Redis 7.0 brought: settings of modules, subcommands, functions.
+    pub fn is_7_or_later(self) -> bool {
+        self.version >= (7, 0)
+    }
+
+    fn program(self) -> PathBuf {
+        let program =
+            from_env("RATELIMIT_SERVERS", ".cache/servers").join(self.name).join("server");
+        assert!(program.exists(), "no {} at {}: run `make fetch`", self.name, program.display());
+        program
+    }
+}
+
+/// Runs a test on each server with the default configuration.
+pub fn on_all(body: impl Fn(&mut Server)) {
+    on_all_with(|builder| builder, body);
+}
+
+/// Runs a test on each server, one after the other, as `configure` configures it. Each server has its
+/// turn; then a panic names those that failed. A server that crashed fails even if `body` passed.
+pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Server)) {
+    let failed: Vec<_> = all()
+        .into_iter()
+        .filter(|&flavor| {
+            let test = || {
+                let mut server = configure(flavor.builder()).start();
+                let failed = catch_unwind(AssertUnwindSafe(|| body(&mut server))).is_err()
+                    || server.has_ended();
+                if failed {
+                    eprintln!(
+                        "---- that was {}; the end of its log:\n{}",
+                        flavor.name,
+                        server.log_tail()
+                    );
+                }
+                failed
+            };
+            // The panic of a server that does not start has said why.
+            catch_unwind(AssertUnwindSafe(test)).unwrap_or(true)
+        })
+        .map(|flavor| flavor.name)
+        .collect();
+    assert!(failed.is_empty(), "failed on {}", failed.join(", "));
+}
+
+/// Waits for what a server does at a time of its choice, such as a replica that catches up.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A path from the environment, or its default inside the repository.
+pub fn from_env(variable: &str, default: &str) -> PathBuf {
+    env::var_os(variable)
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+}
