@@ -1,14 +1,14 @@
-//! A header and a row of items in one block of memory, behind one pointer.
+//! A header and a slice of items in one block of memory, behind a thin pointer.
 //!
 //! ```text
 //! HeaderSlice ---> | header | count | item | item | item | ...
 //! ```
 //!
-//! What a key holds waits for memory more than for anything else, and a block
-//! is waited for once. A `Box` of a structure with a `Vec` in it is two blocks,
-//! the second to be found only when the first has come, and two words more. The
-//! pointer of a `Box` of an unsized structure is as thick as a slice's, which
-//! fits no limiter of 16 bytes.
+//! A check waits for memory more than for anything else, once for each block. A `Box`
+//! of a structure with a `Vec` is two blocks and two words more, and the second block
+//! can be fetched only when the first has arrived. A `Box` of an unsized structure is
+//! one block, but its pointer takes two words, which do not fit into a limiter of 16
+//! bytes.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -17,8 +17,8 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// As many items as it was made with, each a plain value. `N` is the type of
-/// their number.
+/// A header and a fixed number of items, each a plain value. `N` is the type of the
+/// number.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
     block: NonNull<Block<H, T, N>>,
     owned: PhantomData<Block<H, T, N>>,
@@ -27,19 +27,18 @@ pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
 /// A number of items.
 ///
 /// # Safety
-/// It takes memory, and its copies are the same number as `u32` whenever it is
-/// asked for: as many items are written, read and freed as there was room made
-/// for.
+/// The type has a size, and converting equal values to `u32` gives equal numbers each
+/// time: the block is allocated, read and freed for that many items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.
 unsafe impl Count for u8 {}
-// SAFETY: likewise.
+// SAFETY: plain integers.
 unsafe impl Count for u16 {}
-// SAFETY: likewise.
+// SAFETY: plain integers.
 unsafe impl Count for u32 {}
 
-/// How a block begins; it goes on with the items.
+/// The beginning of a block. The items follow.
 #[repr(C)]
 struct Block<H, T, N> {
     header: H,
@@ -47,29 +46,29 @@ struct Block<H, T, N> {
     items: [T; 0],
 }
 
-// SAFETY: it owns its block, as a box does.
+// SAFETY: it owns its block, like a box.
 unsafe impl<H: Send, T: Copy + Send, N: Count + Send> Send for HeaderSlice<H, T, N> {}
-// SAFETY: likewise; what is shared is only read.
+// SAFETY: it owns its block, like a box; shared references only read.
 unsafe impl<H: Sync, T: Copy + Sync, N: Count + Sync> Sync for HeaderSlice<H, T, N> {}
 
 impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
     /// Bytes of a block without items.
     pub const OVERHEAD: usize = offset_of!(Block<H, T, N>, items);
 
-    /// A block of so many items, all alike.
+    /// Allocates a block of `count` copies of an item.
     pub fn new(header: H, item: T, count: N) -> Self {
         Self::try_new(header, item, count)
             .unwrap_or_else(|| handle_alloc_error(Self::layout(count)))
     }
 
-    /// A block of so many items, all alike; `None` if there is not that much
+    /// Allocates a block of `count` copies of an item; `None` if there is not enough
     /// memory.
     pub fn try_new(header: H, item: T, count: N) -> Option<Self> {
         let layout = Self::layout(count);
-        // SAFETY: the layout's size is not 0, as it has the count at least.
+        // SAFETY: the layout's size is not 0, because it includes the count.
         let block = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T, N>>())?;
-        // SAFETY: the block is of this layout, and nobody else's; the items lie
-        // within it, behind each other.
+        // SAFETY: the block has this layout and no other owner; the items lie in it, one
+        // after the other.
         unsafe {
             let start = block.as_ptr();
             ptr::write(&raw mut (*start).header, header);
@@ -84,13 +83,13 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 
     #[inline]
     pub fn header(&self) -> &H {
-        // SAFETY: the block is alive, and borrowed as this is.
+        // SAFETY: the block is alive, and borrowed as long as `self`.
         unsafe { &(*self.block.as_ptr()).header }
     }
 
     #[inline]
     pub fn header_mut(&mut self) -> &mut H {
-        // SAFETY: likewise, and by nobody else.
+        // SAFETY: the block is alive, and `self` is its only borslice.
         unsafe { &mut (*self.block.as_ptr()).header }
     }
 
@@ -107,29 +106,30 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 
     #[inline]
     pub fn items(&self) -> &[T] {
-        // SAFETY: the block has so many items, all of them written, and is
-        // borrowed as this is.
+        // SAFETY: the block has that many items, all of them written, and is borrowed as
+        // long as `self`.
         unsafe { slice::from_raw_parts(self.items_start(), self.len()) }
     }
 
     #[inline]
     pub fn items_mut(&mut self) -> &mut [T] {
-        // SAFETY: likewise, and by nobody else.
+        // SAFETY: the block has that many items, all of them written, and `self` is its
+        // only borslice.
         unsafe { slice::from_raw_parts_mut(self.items_start(), self.len()) }
     }
 
     fn items_start(&self) -> *mut T {
-        // SAFETY: the block is alive, and no reference to the rest of it made.
+        // SAFETY: the block is alive; no reference to it is made.
         unsafe { (&raw mut (*self.block.as_ptr()).items).cast() }
     }
 
-    /// Where the block starts.
+    /// The start of the block.
     #[inline]
     pub fn start(&self) -> *const u8 {
         self.block.as_ptr().cast_const().cast()
     }
 
-    /// The block, no longer owned.
+    /// Gives up the block without freeing it.
     pub fn into_raw(self) -> *mut u8 {
         let start = self.block.as_ptr().cast();
         std::mem::forget(self);
@@ -137,10 +137,10 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
     }
 
     /// # Safety
-    /// The block is one that [`Self::into_raw`] gave, of the same types, or the
-    /// copy of one that took its place, and is owned by nobody else.
+    /// The block came from [`Self::into_raw`] of the same types, or is a copy that
+    /// replaces such a block, and has no other owner.
     pub unsafe fn from_raw(start: *mut u8) -> Self {
-        // SAFETY: a block is nowhere near null.
+        // SAFETY: a block is not null.
         let block = unsafe { NonNull::new_unchecked(start.cast()) };
         Self { block, owned: PhantomData }
     }
@@ -158,8 +158,8 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 impl<H, T: Copy, N: Count> Drop for HeaderSlice<H, T, N> {
     fn drop(&mut self) {
         let layout = Self::layout(self.count());
-        // SAFETY: the block is ours and of this layout, and looked at no more;
-        // its items need no end.
+        // SAFETY: the block has this layout and is not used again; its items need no
+        // drop.
         unsafe {
             ptr::drop_in_place(&raw mut (*self.block.as_ptr()).header);
             dealloc(self.block.as_ptr().cast(), layout);
@@ -196,31 +196,31 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn header_and_items_are_what_was_written() {
+    fn header_and_items_read_as_written() {
         for count in [0_u32, 1, 2, 63, 100_000] {
-            let mut row = HeaderSlice::new(String::from("header"), 7_u32, count);
-            assert_eq!(row.count(), count);
-            assert_eq!(row.items().len(), count as usize);
-            assert!(row.items().iter().all(|&item| item == 7));
-            row.header_mut().push_str(" and more");
-            for (item, number) in row.items_mut().iter_mut().zip(0..) {
+            let mut slice = HeaderSlice::new(String::from("header"), 7_u32, count);
+            assert_eq!(slice.count(), count);
+            assert_eq!(slice.items().len(), count as usize);
+            assert!(slice.items().iter().all(|&item| item == 7));
+            slice.header_mut().push_str(" and more");
+            for (item, number) in slice.items_mut().iter_mut().zip(0..) {
                 *item = number;
             }
-            assert_eq!(row.header(), "header and more");
-            assert!(row.items().iter().copied().eq(0..count));
+            assert_eq!(slice.header(), "header and more");
+            assert!(slice.items().iter().copied().eq(0..count));
         }
     }
 
     #[test]
     fn items_wider_than_the_count_are_aligned() {
-        let mut row = HeaderSlice::new(1_u8, 0_u128, 3_u16);
-        assert_eq!(row.items().as_ptr().addr() % align_of::<u128>(), 0);
-        row.items_mut().fill(u128::MAX);
-        assert_eq!((*row.header(), row.count()), (1, 3));
+        let mut slice = HeaderSlice::new(1_u8, 0_u128, 3_u16);
+        assert_eq!(slice.items().as_ptr().addr() % align_of::<u128>(), 0);
+        slice.items_mut().fill(u128::MAX);
+        assert_eq!((*slice.header(), slice.count()), (1, 3));
     }
 
     #[test]
-    fn one_word_and_one_block() {
+    fn a_header_slice_is_one_word() {
         assert_eq!(size_of::<HeaderSlice<[u64; 9], u32>>(), size_of::<usize>());
         assert_eq!(size_of::<Option<HeaderSlice<u8, u8>>>(), size_of::<usize>());
         assert_eq!(HeaderSlice::<[u64; 4], u32>::OVERHEAD, 36);
@@ -230,23 +230,23 @@ mod tests {
 
     #[test]
     fn a_clone_shares_nothing() {
-        let row = HeaderSlice::new(vec![1, 2, 3], 5_u32, 4_u8);
-        let mut twin = row.clone();
+        let slice = HeaderSlice::new(vec![1, 2, 3], 5_u32, 4_u8);
+        let mut twin = slice.clone();
         twin.items_mut().fill(6);
         twin.header_mut().clear();
-        assert_eq!((row.header().len(), row.items()), (3, &[5; 4][..]));
-        drop(row);
+        assert_eq!((slice.header().len(), slice.items()), (3, &[5; 4][..]));
+        drop(slice);
         assert_eq!(twin.items(), &[6; 4]);
     }
 
     #[test]
-    fn the_header_is_dropped_once() {
+    fn the_header_is_dropped_exactly_once() {
         let counted = Rc::new(());
-        let row = HeaderSlice::new(Rc::clone(&counted), 0_u32, 9_u32);
-        let twin = row.clone();
+        let slice = HeaderSlice::new(Rc::clone(&counted), 0_u32, 9_u32);
+        let twin = slice.clone();
         assert_eq!(Rc::strong_count(&counted), 3);
         // SAFETY: the block just given up.
-        drop(unsafe { HeaderSlice::<Rc<()>, u32>::from_raw(row.into_raw()) });
+        drop(unsafe { HeaderSlice::<Rc<()>, u32>::from_raw(slice.into_raw()) });
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(twin);
         assert_eq!(Rc::strong_count(&counted), 1);

@@ -1,100 +1,99 @@
-//! The keys most often denied lately, of however many there are, in the room
-//! of a few: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient
-//! Computation of Frequent and Top-k Elements in Data Streams", 2005), with a
-//! filter before it (Homem and Carvalho, "Finding Top-k Elements in Data
-//! Streams", 2010).
+//! The keys that were most often denied recently, of any number of keys, in little
+//! memory: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of
+//! Frequent and Top-k Elements in Data Streams", 2005), with a filter before it (Homem
+//! and Carvalho, "Finding Top-k Elements in Data Streams", 2010).
 //!
 //! ```text
-//! order   9:a  4:f  4:c  4:d  2:x    k counts, largest first, each with its slot
-//! slots   c  a  x  f  d              the keys; each knows its place in the order
+//! order   9:a  4:f  4:c  4:d  2:x    k counters by rank, largest first, each with its slot
+//! slots   c  a  x  f  d              the keys; each knows the rank of its counter
 //! index   hash of a key -> slot
-//! cells   0  2  0  1  0  0  2 ...    8k counts of the keys that are not here, by hash
+//! cells   0  2  0  1  0  0  2 ...    8k counts of the keys without a counter, by hash
 //!
-//! c is denied                   c and f change places, c counts 5
-//! y, not here, is; its cell: 1  it has 2 then, and y stays outside
-//! y is denied once more         x leaves, to be counted in its cell, which gets 2;
+//! c is denied                   c and f swap ranks, c counts 5
+//! y, without a counter, too     its cell had 1, now has 2, and y gets no counter
+//! y is denied once more         y evicts x, whose cell gets x's count of 2;
 //!                               y counts 3: the one, and the 2 it may have had
 //! ```
 //!
-//! A key that is not here is counted in its cell, with all others whose cell
-//! that is, up to the smallest counter; then it takes that over. So a flood of
-//! keys that are all different raises cells, one in eight or so of them a
-//! counter, and those who have the counters stay longer.
+//! A key without a counter is counted in its cell, together with all others of that
+//! cell, up to the smallest counter; then it evicts the key of that counter. So a flood
+//! of keys that are all different increments cells, about one in eight of these keys
+//! gets a counter, and the keys with large counters keep them longer.
 //!
-//! A counter that grows by one goes no further than past its equals: two change
-//! places. Slots stay where they are, so that takes two numbers of slots and no
-//! look-up. Where the equals begin is seen at once if the counter is the first
-//! of them, as those of frequent keys are, or if they begin where the last such
-//! raise has left them, as when newcomers take over the smallest one by one;
-//! else a binary search of the counts tells. So a denial costs one hash and one
-//! look-up, two more if a key enters, and now and then a search of `log k`
-//! steps, however many keys there are. Once all counters are taken, a key that
-//! enters gets the smallest, with what that counted as its `error`, and its slot,
-//! buffer and all: nothing is allocated any more but for a longer key.
+//! Incrementing a counter moves it only past its equals: two counters swap ranks. Slots
+//! do not move, so a swap writes two slot numbers and looks nothing up. The rank of the
+//! first equal is known at once if the counter is itself the first, as those of frequent
+//! keys are, or if the equals begin where the last increment left them, as when new keys
+//! take over the smallest counters one by one; otherwise a binary search finds it. So a
+//! denial costs one hash and one lookup, two more if a key gets a counter, and sometimes
+//! a search of `log k` steps, however many keys there are. Once all counters are taken, a
+//! new key gets the smallest one, with the count of that as its `error`, and its slot,
+//! buffer included: nothing is allocated but for a longer key.
 //!
 //! # Long names
 //!
-//! Clients choose the names of keys, and nothing evicts what is here. So of a name
-//! only the first [`KEPT_BYTES`] are kept, with its length and the 64 bits of its
-//! hash, which the index needs anyway: two names with one beginning are two keys.
-//! A counter takes some 500 bytes at most, whatever is denied.
+//! Clients choose the names of keys, and nothing evicts this memory. So only the first
+//! [`KEPT_BYTES`] of a name are kept, with its length and the 64 bits of its hash, which
+//! the index needs anyway: two long names with the same beginning are two keys. A counter
+//! takes at most about 500 bytes, whatever is denied.
 //!
-//! # DirectMapped
+//! # Decay
 //!
-//! Every half-life, counts are halved, and those that fall to nothing leave;
-//! after a pause, several halvings at once. It costs a pass over counters and
-//! cells, a few microseconds in ten minutes with the hundred there usually are.
+//! Every half-life, counts are halved, and counters that reach 0 are dropped; after a
+//! pause, several halvings are done at once. It costs a pass over counters and cells, a
+//! few microseconds in ten minutes with the default of 128 counters.
 //!
-//! # How wrong it can be
+//! # Bounds of the error
 //!
-//! Let `f` be the denials of a key and `N` those of all keys, both halved each
-//! half-life as real numbers. With `k` counters, always:
+//! Let `f` be the denials of a key and `N` those of all keys, both halved each half-life
+//! as real numbers. With `k` counters, always:
 //!
 //! ```text
 //! 1.  floor(f) <= count         a count misses no whole denial
 //! 2.  count - error <= f        and overestimates by at most its error,
 //! 3.  error < N/k + 1           which is small
-//! 4.  f >= N/k + 1              is here
+//! 4.  f >= N/k + 1              such a key has a counter
 //! ```
 //!
 //! Without halving all counts are whole and the ones in 3 and 4 are not needed:
-//! `error <= N/k`, and a key with `f > N/k` is here. Why: a denial adds one to
-//! one counter at most, and a key that enters takes its counter over, so the
-//! counts add up to `N` at most, and the smallest of `k` is at most `N/k`. No
-//! cell has more than that smallest, which only ever grows: it is added to only
-//! while it has less, and gets the smallest when a key leaves for it. No cell
-//! has less than any of its keys had: it gets the count of one that leaves, and
-//! one for each denial. That is 1 and 4 for those that are not here. One that
-//! enters had 0 to the smallest, as its cell has as much as that: it counts the
-//! smallest and the one, its error is the smallest, which is 1, 2 and 3.
+//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at
+//! most one counter, and a new key takes its counter over, so the counts add up to at
+//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest
+//! counter, which never decreases: a cell is incremented only while it is less, and is
+//! set to the smallest when a key is evicted. No cell is less than the denials of any of
+//! its keys: it gets the count of an evicted key, and one for each denial. That is 1 and
+//! 4 for keys without a counter. A new key had between 0 and the smallest, because its
+//! cell has as much as that: it counts the smallest and the one, and its error is the
+//! smallest, which is 1, 2 and 3.
 //!
-//! Halving keeps all of it if counts and cells are rounded down, and errors up.
-//! Down, the sum is at most halved, as `N` is. Whole denials halve as counts do,
-//! `floor(floor(f)/2) = floor(f/2)`, so that what was at least `floor(f)` stays
-//! so: 1, and 4 with the part of a denial that `f` may have beyond `floor(f)`.
-//! Up, `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what an error gains is
-//! halved each time: 1/2 + 1/4 + ... < 1, hence the one in 3. And if a counter
-//! leaves, the smallest fell to 0, so all cells did too: a place is free only if
-//! nobody is missed, and who takes it has no error.
+//! Halving keeps all of it if counts and cells are rounded down, and errors up. Down: the
+//! sum is at most halved, as `N` is. Whole denials halve as counts do,
+//! `floor(floor(f)/2) = floor(f/2)`, so what was at least `floor(f)` stays so: 1, and 4
+//! with the part of a denial that `f` may have beyond `floor(f)`. Up:
+//! `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what rounding adds to an error is
+//! halved each time: 1/2 + 1/4 + ... < 1, hence the one in 3. And if a counter is
+//! dropped, the smallest fell to 0, so all cells did too: a counter is free only if no
+//! key's denials are missed, and a key that takes it has no error.
 //!
-//! With another number of counters the cells are new ones, which start from
-//! `missed`, the most that any key may have had that is not here. Fewer counters
-//! change nothing else: those that leave are the smallest. With more, 1 and 2
-//! hold, but who takes a free place starts from `missed` too, and 3 and 4 come
-//! back only as that is halved away.
+//! With another number of counters the cells are replaced by new ones, which start from
+//! `missed`, the most denials that any key without a counter may have had. Fewer counters
+//! change nothing else: the smallest are dropped. With more, 1 and 2 hold, but a key that
+//! takes a free counter starts from `missed` too, and 3 and 4 return only as `missed` is
+//! halved away.
 //!
 //! # Rejected
 //!
-//! Count-Min with a heap: the same error only with some probability, for a number
-//! to raise in each of several rows, and the heap holds the keys all the same.
-//! HeavyKeeper (what TOPK has): often closer, but it forgets by chance, so that a
-//! count can be too low by any amount, and nothing says by how much; here
-//! `count - error` is sure. Newer
-//! denials that weigh more, instead of halving: with steps of one, a counter goes
-//! no further than past its equals. A list of the groups of equals, as the paper
-//! has it: where they begin is then at hand always, but with the hundred counters
-//! there usually are, to keep it costs more than the searches it saves. Exact
-//! counts: an attacker, who can make up keys, says how much room.
+//! - Count-Min with a heap: it has the same error only with some probability, increments
+//!   a number in each of several rows, and the heap holds the keys all the same.
+//! - HeavyKeeper (what TOPK has): often closer, but it forgets by chance, so a count can
+//!   be too low by any amount, and nothing says by how much. Here `count - error` is
+//!   certain.
+//! - Newer denials that weigh more, instead of halving: with increments of one, a counter
+//!   moves only past its equals.
+//! - A list of the groups of equals, as in the paper: the first equal is then always
+//!   known, but with about a hundred counters keeping the list costs more than the
+//!   searches it saves.
+//! - Exact counts: an attacker, who can make up keys, would choose the memory.
 
 #![forbid(unsafe_code)]
 
@@ -105,36 +104,36 @@ use hashbrown::HashTable;
 use std::borrow::Cow;
 use std::hash::BuildHasher;
 
-/// In this time, a denial comes to count for half.
+/// The time in which the weight of a denial halves.
 pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
 
-/// How much of a name is kept.
+/// The most bytes of a name that are kept.
 pub const KEPT_BYTES: usize = 256;
 
-/// For each counter.
+/// How many cells there are for each counter.
 const CELLS: usize = 8;
 
-/// The sketch. See the module's text for what it promises.
+/// The sketch. The module's text says what it guarantees.
 #[derive(Debug, Default)]
 pub struct Top {
-    /// Largest first.
+    /// The counters by rank, largest first.
     order: Vec<Counter>,
-    /// The keys of the counters; one stays where it is until counters are dropped.
+    /// The keys of the counters. A key keeps its slot until counters are dropped.
     slots: Vec<Slot>,
-    /// Which slot has a key.
+    /// The slot of each key.
     index: HashTable<usize>,
     hashing: RandomState,
-    /// Where equals may begin: behind the last of them that was raised.
+    /// A guess for the rank of the first equal: the rank after the last increment.
     hint: usize,
     /// The most counters there may be.
     capacity: usize,
-    /// What who takes a free place may have had; no counter has less.
+    /// The most denials that a key may have had that takes a free counter. No counter has
+    /// less.
     missed: u64,
-    /// What keys that are not here may have had, by hash. None has less than
-    /// `missed`, nor more while a place is free; and none has more than the
-    /// smallest counter.
+    /// The most denials that keys without a counter may have had, by hash. At least
+    /// `missed`, and exactly that while a counter is free; at most the smallest counter.
     cells: Vec<u64>,
-    /// Up to when halvings are done.
+    /// The time up to which halvings are done.
     halved_us: u64,
 }
 
@@ -146,15 +145,15 @@ struct Counter {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// The first [`KEPT_BYTES`] of the key's name; no more room than that either.
+    /// The first [`KEPT_BYTES`] of the key's name. Its capacity is no larger.
     key: Vec<u8>,
     /// The length and the hash of the whole name.
     len: usize,
     hash: u64,
-    /// Where its counter is in the order.
-    place: usize,
+    /// The index of its counter in the order.
+    rank: usize,
     error: u64,
-    /// When the key came in.
+    /// When the key got its counter.
     since_us: u64,
 }
 
@@ -166,17 +165,16 @@ pub struct Entry<'a> {
     /// The length of the whole name, in bytes, and its hash.
     pub len: usize,
     pub hash: u64,
-    /// Its denials, the older the less; too many by at most `error`.
+    /// Its denials, halved each half-life; too many by at most `error`.
     pub count: u64,
     pub error: u64,
-    /// When it came in. What it was denied before then has faded, or is part of
-    /// its error.
+    /// When it got its counter. Earlier denials have decayed, or are part of `error`.
     pub since_us: u64,
 }
 
 impl<'a> Entry<'a> {
-    /// The name; of one that was cut its beginning, hash and length. Only a cut
-    /// name is shown as more than [`KEPT_BYTES`].
+    /// The name, or for a cut one its beginning, hash and length. Only a cut name is shown
+    /// as more than [`KEPT_BYTES`].
     #[must_use]
     pub fn shown(&self) -> Cow<'a, [u8]> {
         if self.len == self.key.len() {
@@ -188,7 +186,7 @@ impl<'a> Entry<'a> {
 }
 
 impl Top {
-    /// Keeps at most so many keys; with 0, none.
+    /// A sketch with at most this many counters; 0: it counts nothing.
     #[must_use]
     pub fn new(counters: usize) -> Self {
         let mut top = Self::default();
@@ -196,16 +194,16 @@ impl Top {
         top
     }
 
-    /// Keeps at most so many keys from now on, the largest, and no memory for
-    /// more.
+    /// Changes the number of counters, keeps the largest, and frees the memory of the
+    /// others.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
         if counters != self.capacity {
-            self.make_room(counters);
+            self.change_capacity(counters);
         }
     }
 
-    fn make_room(&mut self, counters: usize) {
+    fn change_capacity(&mut self, counters: usize) {
         if counters == 0 {
             *self = Self::default();
             return;
@@ -220,7 +218,7 @@ impl Top {
         self.index.shrink_to(counters, |&slot| hash_of(slots, slot));
     }
 
-    /// Forgets everything.
+    /// Drops all counts.
     pub fn clear(&mut self) {
         self.order.clear();
         self.slots.clear();
@@ -234,8 +232,8 @@ impl Top {
         self.decay(now_us);
         let hash = self.hashing.hash_one(key);
         match self.find(key, hash) {
-            Some(slot) => self.raise(slot),
-            None => self.count_outside(key, hash, now_us),
+            Some(slot) => self.increment(slot),
+            None => self.count_in_cell(key, hash, now_us),
         }
     }
 
@@ -262,89 +260,90 @@ impl Top {
         self.order.get(last).map(|counter| counter.count)
     }
 
-    /// Counts a denial of a key that is not here: in its cell, or if that then
-    /// had more than the smallest counter, in that one.
+    /// Counts a denial of a key without a counter: in its cell, or in the smallest counter
+    /// if the cell has as much as that.
     #[inline(never)]
-    fn count_outside(&mut self, key: &[u8], hash: u64, now_us: u64) {
+    fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
         let smallest = self.smallest_of_all();
         match (smallest, self.cell(hash)) {
             (Some(smallest), Some(cell)) if *cell < smallest => *cell = cell.saturating_add(1),
             _ => {
-                if let Some(slot) = self.enter(key, hash, now_us) {
-                    self.raise(slot);
+                if let Some(slot) = self.insert(key, hash, now_us) {
+                    self.increment(slot);
                 }
             }
         }
     }
 
-    /// The cell of the keys with this hash, if they are not here.
+    /// The cell of a hash.
     fn cell(&mut self, hash: u64) -> Option<&mut u64> {
-        // The upper half of a product is the hash as a part of 2^64, of them all.
+        // The upper half of the product: the hash as a fraction of 2^64, times the cells.
         let cells = u128::try_from(self.cells.len()).unwrap_or(0);
         let cell = u128::from(hash).wrapping_mul(cells) >> 64;
         self.cells.get_mut(usize::try_from(cell).ok()?)
     }
 
-    /// Gives a key a counter, the smallest if all are taken: with what it may
-    /// have had, the denial that brings it here still to come.
-    fn enter(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
-        let at = if self.slots.len() < self.capacity { self.add() } else { self.vacate()? };
+    /// Gives a key a counter, the smallest if all are taken. It starts from what the key
+    /// may have had; the present denial is still to be added.
+    fn insert(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
+        let at =
+            if self.slots.len() < self.capacity { self.add_slot() } else { self.evict_smallest()? };
         let slot = self.slots.get_mut(at)?;
-        // Exactly: no slot gets more room than the longest name that is kept.
+        // Exactly: no slot gets a larger capacity than KEPT_BYTES.
         slot.key.reserve_exact(kept(key).len());
         slot.key.extend_from_slice(kept(key));
         slot.len = key.len();
         slot.hash = hash;
-        slot.error = self.order.get(slot.place)?.count;
+        slot.error = self.order.get(slot.rank)?.count;
         slot.since_us = now_us;
-        self.list(at, hash);
+        self.index_slot(at, hash);
         Some(at)
     }
 
-    /// A new slot; its counter is the smallest.
-    fn add(&mut self) -> usize {
-        let place = self.order.len();
+    /// Adds a slot with the smallest counter.
+    fn add_slot(&mut self) -> usize {
+        let rank = self.order.len();
         let slot = self.slots.len();
         self.order.push(Counter { count: self.missed, slot });
-        self.slots.push(Slot { place, ..Slot::default() });
+        self.slots.push(Slot { rank, ..Slot::default() });
         slot
     }
 
-    /// The slot of the smallest counter, which its key leaves.
-    fn vacate(&mut self) -> Option<usize> {
+    /// Evicts the key of the smallest counter, whose slot is returned.
+    fn evict_smallest(&mut self) -> Option<usize> {
         let &Counter { count, slot: at } = self.order.last()?;
         let slot = self.slots.get_mut(at)?;
         let hash = slot.hash;
         slot.key.clear();
-        if let Ok(listed) = self.index.find_entry(hash, |&listed| listed == at) {
-            listed.remove();
+        if let Ok(entry) = self.index.find_entry(hash, |&slot| slot == at) {
+            entry.remove();
         }
         *self.cell(hash)? = count;
         Some(at)
     }
 
-    /// Enters a slot in the index.
-    fn list(&mut self, slot: usize, hash: u64) {
+    /// Adds a slot to the index.
+    fn index_slot(&mut self, slot: usize, hash: u64) {
         self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
     }
 
-    /// Adds one to a counter: it becomes the first of its equals, and then the
-    /// last of those that have one more.
-    fn raise(&mut self, slot: usize) {
-        let Some(place) = self.slots.get(slot).map(|slot| slot.place) else { return };
-        let Some(count) = self.order.get(place).map(|counter| counter.count) else { return };
+    /// Adds one to a counter: it swaps ranks with the first of its equals, and so becomes
+    /// the last of those that have one more.
+    fn increment(&mut self, slot: usize) {
+        let Some(rank) = self.slots.get(slot).map(|slot| slot.rank) else { return };
+        let Some(count) = self.order.get(rank).map(|counter| counter.count) else { return };
         let Some(more) = count.checked_add(1) else { return };
-        let first = self.first_of_equals(place, count);
-        self.exchange(place, first);
+        let first = self.first_of_equals(rank, count);
+        self.swap(rank, first);
         if let Some(counter) = self.order.get_mut(first) {
             counter.count = more;
         }
     }
 
-    /// Where the counters with this count begin, of which one is at a place.
-    fn first_of_equals(&mut self, place: usize, count: u64) -> usize {
-        if self.is_first(place, count) {
-            return place;
+    /// The rank of the first counter with this count; the counter of the given rank has it.
+    fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
+        if self.is_first(rank, count) {
+            return rank;
         }
         let first = if self.is_first(self.hint, count) {
             self.hint
@@ -355,25 +354,26 @@ impl Top {
         first
     }
 
-    /// Do the counters with this count begin here?
-    fn is_first(&self, place: usize, count: u64) -> bool {
-        let before = place.checked_sub(1).and_then(|before| self.order.get(before));
-        self.order.get(place).is_some_and(|counter| counter.count == count)
+    /// Whether the first counter with this count has this rank.
+    fn is_first(&self, rank: usize, count: u64) -> bool {
+        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
+        self.order.get(rank).is_some_and(|counter| counter.count == count)
             && before.is_none_or(|before| before.count > count)
     }
 
-    fn exchange(&mut self, one: usize, other: usize) {
+    /// Swaps the ranks of two counters.
+    fn swap(&mut self, one: usize, other: usize) {
         let Ok([a, b]) = self.order.get_disjoint_mut([one, other]) else { return };
         std::mem::swap(a, b);
-        for (counter, at) in [(a, one), (b, other)] {
+        for (counter, rank) in [(a, one), (b, other)] {
             if let Some(slot) = self.slots.get_mut(counter.slot) {
-                slot.place = at;
+                slot.rank = rank;
             }
         }
     }
 
-    /// Does the halvings that are due. With nothing here, or if the clock
-    /// stepped back, none is, and the next is a half-life away.
+    /// Does the halvings that are due. Without counters, or if the clock stepped back, none
+    /// is due, and the next is a half-life away.
     #[inline]
     fn decay(&mut self, now_us: u64) {
         if self.order.is_empty() || now_us < self.halved_us {
@@ -401,24 +401,24 @@ impl Top {
         self.keep(self.order.partition_point(|counter| counter.count > 0));
     }
 
-    /// Drops all but so many of the largest, whose slots come to be in order.
+    /// Drops all but the largest counters, and sorts the slots of these by rank.
     fn keep(&mut self, counters: usize) {
         let Some(largest) = self.order.get(counters) else { return };
         self.missed = self.missed.max(largest.count);
         self.order.truncate(counters);
-        self.slots.sort_unstable_by_key(|slot| slot.place);
+        self.slots.sort_unstable_by_key(|slot| slot.rank);
         self.slots.truncate(counters);
         self.index.clear();
-        for place in 0..counters {
-            let Some(counter) = self.order.get_mut(place) else { return };
-            counter.slot = place;
-            let Some(hash) = self.slots.get(place).map(|slot| slot.hash) else { return };
-            self.list(place, hash);
+        for rank in 0..counters {
+            let Some(counter) = self.order.get_mut(rank) else { return };
+            counter.slot = rank;
+            let Some(hash) = self.slots.get(rank).map(|slot| slot.hash) else { return };
+            self.index_slot(rank, hash);
         }
     }
 }
 
-/// What is kept of a name.
+/// The part of a name that is kept.
 fn kept(key: &[u8]) -> &[u8] {
     key.get(..KEPT_BYTES).unwrap_or(key)
 }
@@ -427,12 +427,12 @@ fn hash_of(slots: &[Slot], slot: usize) -> u64 {
     slots.get(slot).map_or(0, |slot| slot.hash)
 }
 
-/// A number halved so many times, rounded down.
+/// A number after some halvings, rounded down.
 fn halved(number: u64, halvings: u32) -> u64 {
     number.checked_shr(halvings).unwrap_or(0)
 }
 
-/// A number halved so many times, rounded up.
+/// A number after some halvings, rounded up.
 fn halved_up(number: u64, halvings: u32) -> u64 {
     halved(number.saturating_sub(1), halvings).saturating_add(1).min(number)
 }

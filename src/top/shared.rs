@@ -1,11 +1,11 @@
-//! The sketch of this server, which all its commands share.
+//! The server's one sketch, shared by all commands.
 
 use super::Top;
 use crate::server::{Call, PerServer};
 
 static TOP: PerServer<Top> = PerServer::empty();
 
-/// Runs a body with the sketch, which keeps at most so many keys.
+/// Runs a body with the sketch, resized to this number of counters.
 #[inline(always)]
 pub fn with<R>(call: &Call<'_>, counters: usize, body: impl FnOnce(&mut Top) -> R) -> R {
     TOP.with(call, |top| {
@@ -14,7 +14,7 @@ pub fn with<R>(call: &Call<'_>, counters: usize, body: impl FnOnce(&mut Top) -> 
     })
 }
 
-/// The setting changed: what is too much goes now, not with the next denial.
+/// Resizes the sketch when the setting changes, and not only at the next denial.
 pub fn resize(call: &Call<'_>, counters: i64) {
     with(call, usize::try_from(counters).unwrap_or(0), |_| ());
 }

@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::collections::HashMap;
 
-/// A denial in fixed point, so that halving one does not round in these tests.
+/// One denial in fixed point, so that halving it does not round in these tests.
 const ONE: u128 = 1 << 64;
 
-/// What is left of the denials of each key, and of all.
+/// The denials of each key and of all keys, halved each half-life.
 #[derive(Default)]
 struct Naive {
     left: HashMap<Vec<u8>, u128>,
@@ -29,7 +29,7 @@ impl Naive {
     }
 }
 
-/// A sketch beside the truth, at a time.
+/// A sketch and the exact counts, at a time.
 struct Pair {
     top: Top,
     naive: Naive,
@@ -56,7 +56,7 @@ impl Pair {
         }
     }
 
-    /// Looks, checks that all is in order, and 1 and 2 of the module's text.
+    /// Checks the sketch's order, and bounds 1 and 2 of the module's text.
     fn check(&mut self) {
         self.naive.advance(self.now_us, self.top.order.is_empty());
         let entries: Vec<_> = self
@@ -79,7 +79,7 @@ impl Pair {
         }
     }
 
-    /// Checks 3 and 4 as well; not for what was resized.
+    /// Checks bounds 3 and 4 as well, which do not hold after resizing.
     fn check_all(&mut self) {
         self.check();
         let all = self.naive.all;
@@ -95,7 +95,7 @@ impl Pair {
         for (key, left) in &self.naive.left {
             let spare = if self.naive.halvings == 0 { 1 } else { ONE * counters };
             if left * counters >= all + spare {
-                assert!(found(&self.top, key).is_some(), "{key:?} is not here");
+                assert!(found(&self.top, key).is_some(), "{key:?} has no counter");
             }
         }
         if self.top.order.len() < self.top.capacity {
@@ -109,12 +109,12 @@ fn counts(top: &Top) -> Vec<u64> {
     top.order.iter().map(|counter| counter.count).collect()
 }
 
-/// The slot of a key, by way of the index.
+/// The slot of a key, found by the index.
 fn found(top: &Top, key: &[u8]) -> Option<usize> {
     top.find(key, top.hashing.hash_one(key))
 }
 
-/// What a key that is not here may have had.
+/// The most denials that a key without a counter may have had.
 fn missed(top: &mut Top, key: &[u8]) -> u64 {
     let hash = top.hashing.hash_one(key);
     *top.cell(hash).unwrap()
@@ -124,9 +124,9 @@ fn in_order(top: &Top) {
     assert!(top.order.len() <= top.capacity);
     assert!(top.order.is_sorted_by(|one, next| one.count >= next.count));
     assert_eq!((top.slots.len(), top.index.len()), (top.order.len(), top.order.len()));
-    for (place, counter) in top.order.iter().enumerate() {
+    for (rank, counter) in top.order.iter().enumerate() {
         let slot = &top.slots[counter.slot];
-        assert_eq!(slot.place, place);
+        assert_eq!(slot.rank, rank);
         assert_eq!(found(top, &slot.key), Some(counter.slot));
         assert!(counter.count > 0 && counter.count >= slot.error);
         assert!(counter.count >= top.missed);
@@ -145,7 +145,7 @@ enum Act {
     StepBack(u64),
 }
 
-/// Keys evenly, the first few more often than others, and one after the other.
+/// Keys: evenly distributed, the first few more often than others, in turn.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(0..12u8, 1..150),
@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn the_bounds_hold(counters in 1..7usize, acts in acts()) {
+    fn error_bounds_hold(counters in 1..7usize, acts in acts()) {
         let mut pair = Pair::new(counters);
         for act in acts {
             pair.act(&act);
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn equals_begin_where_they_do_whatever_the_hint(
+    fn the_first_of_equals_is_found_with_any_hint(
         mut counts in proptest::collection::vec(1..6u64, 1..20),
         hint in 0..24usize,
         raised in 0..20usize,
@@ -225,7 +225,7 @@ fn entries(top: &mut Top, now_us: u64) -> Vec<(String, u64, u64)> {
     top.largest(now_us, usize::MAX).map(|e| (text(e.key), e.count, e.error)).collect()
 }
 
-/// A sketch of denials at time 0: of each key in turn, so many.
+/// A sketch after denials of each key in turn at time 0.
 fn denied(counters: usize, keys: &[(&str, u64)]) -> Top {
     let mut top = Top::new(counters);
     for (key, times) in keys {
@@ -235,7 +235,7 @@ fn denied(counters: usize, keys: &[(&str, u64)]) -> Top {
 }
 
 /// Denies a key until it has a counter.
-fn come_in(top: &mut Top, key: &[u8]) {
+fn insert(top: &mut Top, key: &[u8]) {
     while found(top, key).is_none() {
         top.count(key, 0);
     }
@@ -246,7 +246,7 @@ fn owned(entries: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
-fn the_example_of_the_text() {
+fn the_example_in_the_documentation_holds() {
     let mut top = denied(5, &[("a", 9), ("f", 4), ("c", 4), ("d", 4), ("x", 2)]);
     let then = [("a", 9, 0), ("f", 4, 0), ("c", 4, 0), ("d", 4, 0), ("x", 2, 0)];
     assert_eq!(entries(&mut top, 0), owned(&then));
@@ -263,7 +263,7 @@ fn the_example_of_the_text() {
 }
 
 #[test]
-fn keys_that_are_all_different_do_not_displace_a_frequent_one() {
+fn a_flood_of_different_keys_does_not_evict_a_frequent_one() {
     let mut pair = Pair::new(10);
     for n in 0..400u32 {
         pair.deny(&n.to_le_bytes());
@@ -277,13 +277,13 @@ fn keys_that_are_all_different_do_not_displace_a_frequent_one() {
 }
 
 #[test]
-fn one_key_too_many_in_turn() {
+fn keys_in_turn_never_exceed_their_denials() {
     let mut pair = Pair::new(4);
     for n in 0..100u8 {
         pair.deny(&[n % 5]);
         pair.check_all();
     }
-    // The one outside never comes to have more than they.
+    // The key without a counter never has more than those with one.
     assert_eq!(counts(&pair.top), [20, 20, 20, 20]);
 }
 
@@ -310,7 +310,7 @@ fn the_largest_of_a_zipf_distribution_are_found_in_order() {
 }
 
 #[test]
-fn counts_halve_with_each_half_life_and_leave_at_nothing() {
+fn counts_halve_each_half_life_and_counters_at_zero_are_dropped() {
     let mut top = denied(3, &[("a", 13), ("b", 4), ("c", 1)]);
     assert_eq!(entries(&mut top, HALF_LIFE_US - 1).len(), 3);
     assert_eq!(entries(&mut top, HALF_LIFE_US), owned(&[("a", 6, 0), ("b", 2, 0)]));
@@ -362,7 +362,7 @@ fn a_clock_that_steps_back_halves_nothing() {
 }
 
 #[test]
-fn nothing_is_kept_without_counters() {
+fn a_sketch_without_counters_counts_nothing() {
     let mut top = denied(0, &[("a", 3)]);
     assert_eq!(entries(&mut top, 0), []);
     top.resize(1);
@@ -378,7 +378,7 @@ fn nothing_is_kept_without_counters() {
 }
 
 #[test]
-fn a_sketch_made_larger_remembers_what_it_missed() {
+fn a_larger_sketch_counts_what_it_missed_as_error() {
     let mut top = denied(3, &[("a", 9), ("b", 5), ("c", 4)]);
     top.resize(2);
     top.resize(3);
@@ -387,7 +387,7 @@ fn a_sketch_made_larger_remembers_what_it_missed() {
 }
 
 #[test]
-fn a_cleared_sketch_is_as_new() {
+fn a_cleared_sketch_equals_a_new_one() {
     let mut top = denied(2, &[("a", 3), ("b", 2), ("c", 1)]);
     top.clear();
     in_order(&top);
@@ -397,7 +397,7 @@ fn a_cleared_sketch_is_as_new() {
 }
 
 #[test]
-fn a_key_is_any_bytes() {
+fn keys_can_be_any_bytes() {
     let mut top = Top::new(4);
     for key in [&b""[..], b"\0", b"\xff\xfe", &[7; 70_000], b"", b""] {
         top.count(key, 0);
@@ -407,7 +407,7 @@ fn a_key_is_any_bytes() {
 }
 
 #[test]
-fn long_names_with_one_beginning_are_counted_apart_and_shown_cut() {
+fn long_names_with_one_beginning_are_counted_separately() {
     let long = [&[b'x'; KEPT_BYTES][..], b"1"].concat();
     let (same_length, longer) = ([&long[..KEPT_BYTES], b"2"].concat(), [7; 4_000_000].as_slice());
     let whole = &long[..KEPT_BYTES];
@@ -431,7 +431,7 @@ fn long_names_with_one_beginning_are_counted_apart_and_shown_cut() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_the_names() {
+fn memory_is_bounded_for_any_names() {
     let mut top = Top::new(16);
     for n in 0..2_000_usize {
         let name = vec![n as u8; n.wrapping_mul(997) % 3_000];
@@ -442,7 +442,7 @@ fn memory_is_bounded_whatever_the_names() {
 }
 
 #[test]
-fn a_smaller_sketch_gives_its_memory_back() {
+fn a_smaller_sketch_frees_memory() {
     let mut top = Top::new(10_000);
     for n in 0..10_000_u64 {
         top.count(&n.to_le_bytes(), 0);
@@ -459,23 +459,23 @@ fn a_smaller_sketch_gives_its_memory_back() {
 }
 
 #[test]
-fn a_key_that_enters_gets_the_buffer_of_the_one_that_leaves() {
+fn a_new_key_reuses_the_buffer_of_the_evicted_one() {
     let mut top = denied(2, &[("a", 9), ("user:1", 1)]);
     let buffers = |top: &Top| top.slots.iter().map(|slot| slot.key.as_ptr()).collect::<Vec<_>>();
     let before = buffers(&top);
     for key in ["user:2", "b", "", "user:3"] {
-        come_in(&mut top, key.as_bytes());
+        insert(&mut top, key.as_bytes());
         in_order(&top);
         assert_eq!(found(&top, key.as_bytes()), Some(1));
         assert_eq!(buffers(&top), before);
     }
-    come_in(&mut top, &[7; 70_000]);
-    come_in(&mut top, b"user:4");
+    insert(&mut top, &[7; 70_000]);
+    insert(&mut top, b"user:4");
     assert_eq!(found(&top, b"user:4"), Some(1));
 }
 
 #[test]
-fn a_count_at_its_end_stays_there() {
+fn a_count_at_its_maximum_stays_there() {
     let mut top = denied(2, &[("a", 1), ("b", 1)]);
     top.order.iter_mut().for_each(|counter| counter.count = u64::MAX);
     top.cells.fill(u64::MAX);

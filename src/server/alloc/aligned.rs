@@ -21,14 +21,9 @@ const SOURCE_ALIGN: usize = 8;
 ///
 /// # Safety
 /// A block is at least as large as requested, aligned to 8 bytes, and belongs to the
-/// caller until it is freed. A failure returns null and leaves the old block of
-/// `realloc` unchanged.
+/// caller until it is freed. A failure returns null.
 pub unsafe trait Source {
     fn alloc(&self, size: usize) -> *mut u8;
-
-    /// # Safety
-    /// The block came from this source and was not freed.
-    unsafe fn realloc(&self, block: *mut u8, size: usize) -> *mut u8;
 
     /// # Safety
     /// The block came from this source, was not freed, and is not used again.
@@ -65,8 +60,8 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
 }
 
 /// # Safety
-/// The block came from [`alloc`] or [`realloc`] with this source and this
-/// layout, was not freed, and is not used again.
+/// The block came from [`alloc`] with this source and this layout, was not freed, and
+/// is not used again.
 #[inline]
 pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
     // SAFETY: the caller's promise; `padded` wrote the start before a block that is not
@@ -78,34 +73,6 @@ pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
             block.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
         };
         source.free(start);
-    }
-}
-
-/// A block of another size with the old one's content, or null: then the old block is
-/// unchanged.
-///
-/// # Safety
-/// The block came from [`alloc`] or [`realloc`] with this source and this layout, was
-/// not freed, and is not used again; the new size makes a valid layout with the old
-/// alignment.
-#[inline]
-pub unsafe fn realloc(
-    source: &impl Source,
-    block: *mut u8,
-    layout: Layout,
-    new_size: usize,
-) -> *mut u8 {
-    // SAFETY: the caller's promise; the copy stays inside both blocks.
-    unsafe {
-        if is_aligned_anyway(layout) {
-            return source.realloc(block, new_size);
-        }
-        let new = alloc(source, Layout::from_size_align_unchecked(new_size, layout.align()));
-        if !new.is_null() {
-            ptr::copy_nonoverlapping(block, new, layout.size().min(new_size));
-            free(source, block, layout);
-        }
-        new
     }
 }
 
@@ -141,17 +108,6 @@ mod tests {
             }
         }
 
-        unsafe fn realloc(&self, block: *mut u8, size: usize) -> *mut u8 {
-            // SAFETY: a block of `alloc`, with its size before it.
-            unsafe {
-                let start = block.sub(SIZE);
-                let old = layout_of(start.cast::<usize>().read());
-                let start = System.realloc(start, old, SIZE + size);
-                start.cast::<usize>().write(size);
-                start.add(SIZE)
-            }
-        }
-
         unsafe fn free(&self, block: *mut u8) {
             // SAFETY: a block of `alloc`, with its size before it.
             unsafe {
@@ -168,16 +124,12 @@ mod tests {
         for align in [1, 2, 4, 8, 16, 32, 64, 4_096] {
             for size in [1, 8, 16, 24, 32, 48, 64, 100, 1_000, 4_096] {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                let mut block = alloc(&source, layout);
+                let block = alloc(&source, layout);
                 assert_eq!(block.addr() % align, 0, "{size} bytes aligned to {align}");
-                // SAFETY: the block has `size` bytes, later `size + 7`.
+                // SAFETY: the block has `size` bytes.
                 unsafe {
                     block.write_bytes(7, size);
-                    block = realloc(&source, block, layout, size + 7);
-                    assert_eq!(block.addr() % align, 0, "{size} + 7 bytes aligned to {align}");
-                    let kept = std::slice::from_raw_parts(block, size);
-                    assert!(kept.iter().all(|&byte| byte == 7));
-                    free(&source, block, Layout::from_size_align(size + 7, align).unwrap());
+                    free(&source, block, layout);
                 }
             }
         }
@@ -185,8 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sizes_are_refused() {
-        let source = SizeBefore::default();
+    fn a_failure_of_the_allocator_returns_null() {
         let layout = Layout::from_size_align(isize::MAX as usize - 31, 32).unwrap();
         struct NoMemory;
         // SAFETY: it gives no block.
@@ -194,18 +145,8 @@ mod tests {
             fn alloc(&self, _: usize) -> *mut u8 {
                 ptr::null_mut()
             }
-            unsafe fn realloc(&self, _: *mut u8, _: usize) -> *mut u8 {
-                ptr::null_mut()
-            }
             unsafe fn free(&self, _: *mut u8) {}
         }
         assert!(alloc(&NoMemory, layout).is_null());
-        let small = Layout::from_size_align(32, 32).unwrap();
-        let block = alloc(&source, small);
-        // SAFETY: a live block of this layout; the new size fits no memory.
-        unsafe {
-            assert!(realloc(&NoMemory, block, small, 64).is_null());
-            free(&source, block, small);
-        }
     }
 }
