@@ -6,7 +6,7 @@ use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use super::top;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Check, Crowd, Decision, Limiter, Outcome, Verdict};
+use crate::limit::{Check, Decision, Limiter, Outcome, TooManyStates, Verdict};
 use crate::parse::error::Excerpt;
 use crate::rule::Rule;
 use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, clock};
@@ -77,8 +77,8 @@ pub fn count(
 
 /// The error of a check that would leave one of its keys with too many states.
 #[cold]
-pub fn crowded(keys: Args<'_>, crowd: Crowd) -> CommandError {
-    let key = keys.get(crowd.part).map_or(&[][..], Arg::bytes);
+pub fn crowded(keys: Args<'_>, crowd: TooManyStates) -> CommandError {
+    let key = keys.get(crowd.key).map_or(&[][..], Arg::bytes);
     CommandError::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
 }
 

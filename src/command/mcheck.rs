@@ -38,7 +38,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let parts = keys.iter_mut().enumerate();
         let mut parts: Vec<_> =
             parts.map(|(index, key)| KeyCheck::new(key.limiter(), asked(index))).collect();
-        let conclusion = limit::check(&mut parts, config::max_states(), decisions)
+        let conclusion = limit::check_keys(&mut parts, config::max_states(), decisions)
             .map_err(|crowd| check::crowded(names, crowd))?;
 
         if request.check.full {

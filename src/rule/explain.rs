@@ -31,11 +31,11 @@
 //! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
 //! `L*(W-1)/W` tokens come back.
 
+use super::memory::log_entry_bytes;
 use super::{
     Algorithm, BucketParams, Calendar, FixedParams, LeakyParams, Refill, Rule, WindowParams,
 };
 use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
-use crate::limit::series::entry_bytes;
 use std::fmt::{self, Display, Formatter};
 
 /// What a key with one state takes.
@@ -121,7 +121,7 @@ fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
 
 fn log(rule: &Rule) -> String {
     let limit = u64::from(rule.limit());
-    let (least, most) = (entry_bytes(0), entry_bytes(rule.period_us()));
+    let (least, most) = (log_entry_bytes(0), log_entry_bytes(rule.period_us()));
     let entry = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
         "at most {} in any {}, wherever it begins (sliding log, exact). \

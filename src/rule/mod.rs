@@ -11,6 +11,7 @@
 //! they can change from call to call without forgetting anything.
 
 mod explain;
+pub(crate) mod memory;
 mod spec;
 
 pub use explain::explain;

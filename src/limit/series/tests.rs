@@ -1,5 +1,6 @@
 use super::layout::OVERHEAD;
 use super::*;
+use crate::rule::memory::log_entry_bytes;
 use proptest::prelude::*;
 
 #[test]
@@ -20,6 +21,16 @@ fn rings_hold_whole_entries_and_fill_blocks() {
             let ring = ring_for(entries, width);
             assert_eq!(ring % width.bytes(), 0, "{entries} entries of {width:?}");
             assert!(ring >= entries * width.bytes(), "{entries} entries of {width:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_explain_the_bytes_that_an_entry_takes() {
+    for power in 0..64 {
+        for span_us in [1 << power, (1_u64 << power) - 1] {
+            let bytes = u64::from(Width::for_span(span_us).bytes());
+            assert_eq!(log_entry_bytes(span_us), bytes, "{span_us}");
         }
     }
 }
