@@ -4,7 +4,7 @@
 use super::settle::Changed;
 use super::top;
 use crate::effect::{self, Action};
-use crate::limit::{Access, Change, Check, Crowd, Decision, Limiter, Outcome, Verdict};
+use crate::limit::{Access, Change, Check, Decision, Limiter, Outcome, TooManyStates, Verdict};
 use crate::metrics;
 use crate::rule::Excerpt;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey};
@@ -89,7 +89,7 @@ impl<'a> Checked<'a> {
 
 /// The error of a check after which one of its keys would hold too many states.
 #[cold]
-pub fn crowded(keys: Args<'_>, crowd: Crowd) -> CommandError {
-    let key = keys.get(crowd.part).map_or(&[][..], Arg::bytes);
-    CommandError::Because(format!("key {} would hold {crowd}", Excerpt::new(key)).into())
+pub fn crowded(keys: Args<'_>, too_many: TooManyStates) -> CommandError {
+    let key = keys.get(too_many.key).map_or(&[][..], Arg::bytes);
+    CommandError::Because(format!("key {} would hold {too_many}", Excerpt::new(key)).into())
 }

@@ -36,7 +36,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let key_checks = keys.iter_mut().enumerate();
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, key)| KeyCheck::new(key.limiter(), check_of(index))).collect();
-        let conclusion = limit::check(&mut key_checks, config::max_states(), decisions)
+        let conclusion = limit::check_keys(&mut key_checks, config::max_states(), decisions)
             .map_err(|crowd| crowded(names, crowd))?;
 
         if request.check.full {

@@ -4,8 +4,17 @@
 //! a week begin before the epoch. Months follow the proleptic Gregorian
 //! calendar, by the days-from-civil algorithm of Howard Hinnant,
 //! "chrono-Compatible Low-Level Date Algorithms".
+//!
+//! No sum overflows: a time is at most [`LATEST_US`], which is half of what an `i64`
+//! holds, and a period, a time zone or a month is years at most. A test tries the bounds.
+#![allow(clippy::arithmetic_side_effects)]
 
 use crate::rule::{Calendar, DAY_US, MINUTE_US};
+
+/// A later time than anybody decides at: 146,000 years from the epoch.
+const LATEST_US: u64 = 1 << 62;
+const DAY: i64 = DAY_US.cast_signed();
+const MINUTE: i64 = MINUTE_US.cast_signed();
 
 /// What windows count from, and how long they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,92 +25,79 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What local time is ahead of UTC.
+    /// How far local time is ahead of UTC.
     fn ahead_us(self) -> i64 {
-        i64::from(self.tz_min).saturating_mul(signed(MINUTE_US))
+        i64::from(self.tz_min) * MINUTE
     }
 
-    /// Local time of the first window's start: Monday 1970-01-05 for weeks.
-    fn origin_us(self) -> i64 {
-        match self.calendar {
-            Calendar::Weeks => signed(DAY_US).saturating_mul(4),
-            Calendar::Epoch | Calendar::Months => 0,
-        }
+    fn period_us(self) -> i64 {
+        signed(self.period_us).max(1)
     }
 }
 
 /// The start of the window that holds a time.
 pub fn start(bounds: Bounds, at_us: u64) -> i64 {
-    let local = signed(at_us).saturating_add(bounds.ahead_us());
-    let start = match bounds.calendar {
+    let local = signed(at_us) + bounds.ahead_us();
+    let local_start = match bounds.calendar {
         Calendar::Months => month_start_us(month_of(local)),
-        Calendar::Epoch | Calendar::Weeks => {
-            let since = local.saturating_sub(bounds.origin_us());
-            let into = since.checked_rem_euclid(signed(bounds.period_us)).unwrap_or(0);
-            local.saturating_sub(into)
+        Calendar::Epoch => local - local.rem_euclid(bounds.period_us()),
+        Calendar::Weeks => {
+            let monday = 4 * DAY; // 1970-01-05
+            local - (local - monday).rem_euclid(bounds.period_us())
         }
     };
-    start.saturating_sub(bounds.ahead_us())
+    local_start - bounds.ahead_us()
 }
 
 /// The end of the window that starts at a time.
 pub fn end(bounds: Bounds, start_us: i64) -> i64 {
     match bounds.calendar {
         Calendar::Months => {
-            let local = start_us.saturating_add(bounds.ahead_us());
-            month_start_us(month_of(local).saturating_add(1)).saturating_sub(bounds.ahead_us())
+            let local = start_us + bounds.ahead_us();
+            month_start_us(month_of(local) + 1) - bounds.ahead_us()
         }
-        Calendar::Epoch | Calendar::Weeks => start_us.saturating_add(signed(bounds.period_us)),
+        Calendar::Epoch | Calendar::Weeks => start_us + bounds.period_us(),
     }
 }
 
 fn signed(us: u64) -> i64 {
-    i64::try_from(us).unwrap_or(i64::MAX)
+    us.min(LATEST_US).cast_signed()
 }
 
-/// Months since year 0, of a local time.
+/// Days from 0000-03-01 to the epoch.
+const DAYS_TO_EPOCH: i64 = 719_468;
+/// Days of 400 years, after which the calendar repeats.
+const ERA_DAYS: i64 = 146_097;
+
+/// Months since year 0, of a local time. A year begins in March here, so that its leap
+/// day comes last.
 fn month_of(local_us: i64) -> i64 {
-    // Days since 0000-03-01: an era of 400 years has 146097 days, and a year
-    // that begins in March has its leap day last.
-    let days = local_us.div_euclid(signed(DAY_US)).saturating_add(719_468);
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let leap_days = (day_of_era / 1_460)
-        .saturating_sub(day_of_era / 36_524)
-        .saturating_add(day_of_era / 146_096);
-    let year_of_era = day_of_era.saturating_sub(leap_days) / 365;
-    let year_days = year_of_era
-        .saturating_mul(365)
-        .saturating_add(year_of_era / 4)
-        .saturating_sub(year_of_era / 100);
-    let month_from_march =
-        day_of_era.saturating_sub(year_days).saturating_mul(5).saturating_add(2) / 153;
-    era.saturating_mul(400)
-        .saturating_add(year_of_era)
-        .saturating_mul(12)
-        .saturating_add(month_from_march)
-        .saturating_add(2)
+    let days = local_us.div_euclid(DAY) + DAYS_TO_EPOCH;
+    let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - days_before(year);
+    let month = (5 * day_of_year + 2) / 153;
+    (400 * era + year) * 12 + month + 2
 }
 
-/// The local time a month begins at, given as months since year 0.
+/// The local time at which a month begins, given as months since year 0.
 fn month_start_us(month: i64) -> i64 {
-    let from_march = month.saturating_sub(2);
+    let from_march = month - 2;
     let (year, month) = (from_march.div_euclid(12), from_march.rem_euclid(12));
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = month.saturating_mul(153).saturating_add(2) / 5;
-    let days = era
-        .saturating_mul(146_097)
-        .saturating_add(year_of_era.saturating_mul(365))
-        .saturating_add(year_of_era / 4)
-        .saturating_sub(year_of_era / 100)
-        .saturating_add(day_of_year)
-        .saturating_sub(719_468);
-    days.saturating_mul(signed(DAY_US))
+    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * month + 2) / 5;
+    (ERA_DAYS * era + days_before(year) + day_of_year - DAYS_TO_EPOCH) * DAY
+}
+
+/// Days of an era before one of its years.
+fn days_before(year: i64) -> i64 {
+    365 * year + year / 4 - year / 100
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN};
 
     fn months(tz_min: i16) -> Bounds {
         Bounds { calendar: Calendar::Months, period_us: 31 * DAY_US, tz_min }
@@ -146,6 +142,25 @@ mod tests {
         }
         // 400 Gregorian years have 146097 days.
         assert_eq!(from / DAY_US as i64, 146_097);
+    }
+
+    #[test]
+    fn windows_hold_their_times_at_the_bounds() {
+        for calendar in [Calendar::Epoch, Calendar::Weeks, Calendar::Months] {
+            for tz_min in [-MAX_TZ_MIN, 0, MAX_TZ_MIN] {
+                for at_us in [0, 1, MAX_TIME_US, LATEST_US - 1, LATEST_US, u64::MAX] {
+                    let period_us = MAX_PERIOD_US;
+                    let bounds = Bounds { calendar, period_us, tz_min };
+                    let start_us = start(bounds, at_us);
+                    let at_us = signed(at_us);
+                    assert!(start_us <= at_us && at_us < end(bounds, start_us), "{bounds:?}");
+                }
+            }
+        }
+        for start_us in [-LATEST_US.cast_signed(), -MAX_TIME_US.cast_signed()] {
+            let start_us = start_us.div_euclid(DAY) * DAY;
+            assert!(end(months(0), start_us) > start_us);
+        }
     }
 
     #[test]

@@ -21,9 +21,9 @@
 //! that the sum of a few products of one with units stays far below 2^128:
 //! additions need no care.
 
-use super::exact::{ceil_div, floor_div, narrow, product};
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
+use crate::limit::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::Rule;
 
 /// 32 bytes: half a line of the cache, and of the size of the server's own

@@ -22,7 +22,6 @@ use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
 use crate::limit::series::Series;
 use crate::limit::series::needs::{self, Kept, Needs, PastNeeds};
-use crate::limit::value::report::LogReport;
 use crate::rule::{MAX_UNITS, MS_US, Rule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -298,6 +297,17 @@ impl Log {
         let latest_us = self.latest_until_us();
         self.past_needs().iter().fold(latest_us, |until_us, past| until_us.max(past.until_us))
     }
+}
+
+/// What only a sliding log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// Requests remembered, denied ones included that were charged.
+    pub entries: u64,
+    /// Units of denied requests that were charged, among the units consumed.
+    pub denied: u64,
+    /// From the oldest to the newest entry, milliseconds.
+    pub span_ms: u64,
 }
 
 /// The time of the `nth` newest unit of two series together, from 1.

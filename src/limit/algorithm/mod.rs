@@ -10,13 +10,11 @@
 //! interval      token bucket with refill=interval
 //! open_window   the window now open, of fixed and interval
 //! reading       what a rule sees when it looks at a state
-//! exact         integer arithmetic that does not overflow
 //! uint48        a number in six bytes
 //! ```
 
 pub mod calendar;
 pub mod debt;
-pub mod exact;
 pub mod fixed;
 pub mod interval;
 pub mod log;

@@ -1,5 +1,6 @@
 //! What a rule sees when it looks at a state at one moment.
 
+use crate::limit::exact::millis_up;
 use crate::rule::Rule;
 
 /// When something happens: at a time, or never.
@@ -32,7 +33,7 @@ impl Span {
     /// As replied: whole milliseconds rounded up, -1 for ever.
     pub fn millis(self) -> i64 {
         match self {
-            Self::Micros(us) => i64::try_from(super::exact::millis_up(us)).unwrap_or(i64::MAX),
+            Self::Micros(us) => i64::try_from(millis_up(us)).unwrap_or(i64::MAX),
             Self::Forever => -1,
         }
     }

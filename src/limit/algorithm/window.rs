@@ -17,12 +17,11 @@
 //! number of microseconds: positions are kept in ticks of `1/res` of one, in
 //! which a sub-interval is exactly `W` long.
 
-use super::exact::{ceil_div, floor_div, product};
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
 use crate::header_slice::HeaderSlice;
+use crate::limit::exact::{ceil_div, floor_div, product};
 use crate::limit::heap::HeapVisitor;
-use crate::limit::value::report::WindowReport;
 use crate::rule::{MAX_RES, Rule};
 use std::ptr;
 
@@ -275,6 +274,17 @@ impl Window {
         let out_of_sight = self.position(self.last_us()).index.saturating_add(counts as u64);
         Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
     }
+}
+
+/// What only a sliding window counter has: its counts as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowReport {
+    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
+    /// of the present window.
+    pub current: u64,
+    /// Units of the sub-interval before them, of which the part counts that is
+    /// still in sight; with `res=1` of the window before.
+    pub previous: u64,
 }
 
 fn sum(counts: &[Uint48]) -> u64 {

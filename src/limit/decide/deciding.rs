@@ -1,36 +1,22 @@
-//! Which rule of a check decides, and which of them bans the key.
+//! Which rule's decision is the answer of a key, and which rule bans the key.
 
-use super::decision::{Decision, Verdict, length, longer};
-use crate::limit::value::limiter::Check;
+use super::decision::{Decision, longer};
+use super::evaluation::Evaluation;
+use super::outcome::Ban;
+use crate::limit::algorithm::reading::Moment;
+use crate::limit::series::needs::Needs;
+use crate::limit::value::check::{Check, Verdict};
+use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 
-/// A block set by a rule's `ban=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ban {
-    /// Which of the check's rules set it.
-    pub rule: usize,
-    pub until_us: u64,
-}
-
-/// The rule with the longest wait of those that deny, and that wait, when one
-/// more has spoken.
-#[inline]
-pub(crate) fn longest_denier(
-    so_far: Option<(usize, i64)>,
-    (index, rule, decision): (usize, &Rule, Decision),
-) -> Option<(usize, i64)> {
-    let denies = decision.verdict == Verdict::Limited && !rule.is_shadow();
-    let longest = so_far.is_none_or(|(_, ms)| length(decision.wait_ms) > length(ms));
-    if denies && longest { Some((index, decision.wait_ms)) } else { so_far }
-}
-
 impl<'a> Check<'a> {
-    /// The deciding rule: the one that denies longest, else the one with the
-    /// least remaining and the longest turn of all. None if all are shadows.
+    /// The deciding rule and its decision: the rule that denies longest; or else the
+    /// one with the least remaining, and the longest turn of all. `None` if all rules
+    /// are shadows. Once the check is denied, a rule that admits has no wait.
     #[inline]
-    pub(crate) fn deciding(
+    pub(crate) fn deciding_rule(
         &self,
-        denier: Option<(usize, i64)>,
+        evaluation: &Evaluation,
         denied: bool,
         decisions: &mut [Decision],
     ) -> Option<(&'a Rule, Decision)> {
@@ -47,8 +33,8 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        match denier {
-            Some((denier, _)) => Some((self.rules.get(denier)?, *decisions.get(denier)?)),
+        match evaluation.longest_denial {
+            Some(denial) => Some((self.rules.get(denial.rule)?, *decisions.get(denial.rule)?)),
             None => least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..least })),
         }
     }
@@ -58,7 +44,7 @@ impl<'a> Check<'a> {
         self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))
     }
 
-    /// The longest ban of the rules that deny.
+    /// The longest ban of the rules that deny; the first of equals.
     pub(crate) fn ban(&self, decisions: &[Decision]) -> Option<Ban> {
         let mut longest: Option<Ban> = None;
         for (rule, (index, decision)) in self.rules.iter().zip(decisions.iter().enumerate()) {
@@ -72,5 +58,35 @@ impl<'a> Check<'a> {
             }
         }
         longest
+    }
+}
+
+impl Limiter {
+    /// The deciding rule's decision, with its reset; `None` if all rules are shadows.
+    pub(crate) fn summary(
+        &self,
+        check: &Check<'_>,
+        evaluation: &Evaluation,
+        denied: bool,
+        decisions: &mut [Decision],
+    ) -> Option<Decision> {
+        let (rule, decision) = check.deciding_rule(evaluation, denied, decisions)?;
+        let reset_ms = self.reset_ms(rule, evaluation.needs, check.now_us);
+        Some(Decision { reset_ms, ..decision })
+    }
+
+    /// Fills in each rule's reset after the check. Only the reply to `FULL` shows them.
+    pub fn fill_resets(&self, check: &Check<'_>, decisions: &mut [Decision]) {
+        let needs = Needs::of(check.rules);
+        for (rule, decision) in check.rules.iter().zip(decisions) {
+            decision.reset_ms = self.reset_ms(rule, needs, check.now_us);
+        }
+    }
+
+    fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64) -> i64 {
+        let clears = self
+            .state_of(rule)
+            .map_or(Moment::At(0), |state| state.clears(rule, needs.window_us_of(rule), now_us));
+        clears.after(now_us).millis()
     }
 }

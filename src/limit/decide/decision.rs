@@ -1,27 +1,8 @@
 //! What one rule, or a whole check, says.
 
 use crate::limit::algorithm::reading::{Moment, Reading, Span};
-use crate::limit::value::limiter::Check;
+use crate::limit::value::check::{Check, Verdict};
 use crate::rule::Rule;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Allowed,
-    Limited,
-    Blocked,
-}
-
-impl Verdict {
-    /// As replied: 0, 1 or 2.
-    #[must_use]
-    pub const fn code(self) -> i64 {
-        match self {
-            Self::Allowed => 0,
-            Self::Limited => 1,
-            Self::Blocked => 2,
-        }
-    }
-}
 
 /// The five integers of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

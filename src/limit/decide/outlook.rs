@@ -1,9 +1,9 @@
-//! What only a long answer says of each rule: how long its period is, and when
-//! it lets one more unit pass.
+//! What only the reply to `FULL` shows of each rule: how long its period is, and
+//! when it lets one more unit pass.
 //!
-//! A rule that has `r` units remaining has one more as soon as it admits a cost
-//! of `r + 1`. So the algorithms need no second formula: each is asked for that
-//! cost, and says when.
+//! A rule that has `r` units remaining has one more as soon as it admits a cost of
+//! `r + 1`. So the algorithms need no second formula: each is asked when it admits
+//! that cost.
 
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;

@@ -1,8 +1,8 @@
 //! The honest wait behind a clock that stepped back.
 //!
-//! A state that lies more than a window ahead of the clock is forgotten, and
-//! counts again once the clock has come near it. A rule then denies again, so
-//! the longest wait of the rules that deny now may end in the midst of that:
+//! A rule passes over a state that lies more than a window ahead of the clock, and
+//! sees it again once the clock has come near it. The rule may then deny again, so the
+//! longest wait of the rules that deny now may end within such a denial:
 //!
 //! ```text
 //! denies now     [========)
@@ -11,36 +11,37 @@
 //!                now          ^ the wait
 //! ```
 //!
-//! Each rule, once it admits, goes on admitting. So it denies in one interval:
-//! from when its state comes back to when it admits. One reading at the former
-//! tells both ends, and the wait ends where no interval goes on: a sort and one
-//! pass, however many states bring the next one back.
+//! Each rule, once it admits, goes on admitting. So it denies in one interval: from
+//! when its state comes back to when it admits. One reading at the start of the
+//! interval gives its end. The wait ends at the first moment outside all intervals: a
+//! sort and one pass find it, however many intervals overlap in a chain.
 
-use super::decision::{Decision, Verdict, length, longer};
-use crate::limit::algorithm::exact::millis_up;
+use super::decision::{Decision, length, longer};
+use crate::limit::exact::millis_up;
 use crate::limit::series::needs::Needs;
-use crate::limit::value::limiter::{Check, Limiter};
+use crate::limit::value::check::{Check, Verdict};
+use crate::limit::value::limiter::Limiter;
 
-/// A rule denies again, from the one wait to before the other.
+/// A rule denies again, from the first wait until before the second.
 #[derive(Clone, Copy, Debug)]
-struct Denial {
+struct LaterDenial {
     from_ms: i64,
     until_ms: i64,
 }
 
-/// The wait, from this one on, after which every rule admits, those included
-/// whose state is forgotten now but will count then.
+/// The least wait, `first_ms` or longer, after which every rule admits, also those
+/// whose state is passed over now and counts then.
 pub(crate) fn until_all_admit<'a>(
     checks: impl Iterator<Item = (&'a Limiter, Check<'a>)>,
     first_ms: i64,
 ) -> i64 {
     let mut denials = Vec::new();
     for (limiter, check) in checks {
-        limiter.add_denials_to_come(&check, &mut denials);
+        limiter.add_later_denials(&check, &mut denials);
     }
     denials.sort_unstable_by_key(|denial| denial.from_ms);
     let mut wait_ms = first_ms;
-    for Denial { from_ms, until_ms } in denials {
+    for LaterDenial { from_ms, until_ms } in denials {
         if from_ms > length(wait_ms) {
             break;
         }
@@ -50,8 +51,8 @@ pub(crate) fn until_all_admit<'a>(
 }
 
 impl Limiter {
-    /// What rules will deny whose state is forgotten now.
-    fn add_denials_to_come(&self, check: &Check<'_>, denials: &mut Vec<Denial>) {
+    /// The denials of rules whose state is passed over now.
+    fn add_later_denials(&self, check: &Check<'_>, denials: &mut Vec<LaterDenial>) {
         let needs = Needs::of(check.rules);
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.state_of(rule) else { continue };
@@ -67,7 +68,7 @@ impl Limiter {
             if decision.verdict == Verdict::Limited {
                 let from_ms = i64::try_from(back_ms).unwrap_or(i64::MAX);
                 let until_ms = from_ms.saturating_add(length(decision.wait_ms));
-                denials.push(Denial { from_ms, until_ms });
+                denials.push(LaterDenial { from_ms, until_ms });
             }
         }
     }

@@ -2,10 +2,16 @@
 //! ring behind it.
 
 use super::entries::Width;
-use super::extras::Extras;
-use super::needs::PackedNeeds;
+use super::needs::{PackedNeeds, PastNeeds};
+use super::weights::Weights;
 use crate::header_slice::HeaderSlice;
 use crate::rule::MAX_TIME_US;
+
+/// Entries in time order, oldest first.
+#[derive(Clone, Debug)]
+pub struct Series {
+    pub(super) ring: HeaderSlice<Head, u8>,
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Head {
@@ -16,6 +22,17 @@ pub struct Head {
     pub len: u32,
     /// The owner's; see `log`.
     pub needs: PackedNeeds,
+}
+
+/// What only some series need: weights of other than one unit, and what a log keeps
+/// besides its admitted requests.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    pub weights: Option<Weights>,
+    /// Charged denials; see `log`.
+    pub charged: Option<Series>,
+    /// The needs of checks before the latest; see `needs`.
+    pub past: Vec<PastNeeds>,
 }
 
 /// The time of the newest entry, which every check asks for, and how many bytes

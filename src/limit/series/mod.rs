@@ -30,27 +30,21 @@
 //! does).
 
 mod entries;
-mod extras;
 mod layout;
 pub mod needs;
 mod search;
 mod trim;
+mod weights;
 
 use self::entries::{Entries, Width, at_width, mask, position};
-use self::extras::{Extras, Weights};
-pub use self::layout::Extent;
-use self::layout::{Head, Newest, USUAL, ring_for};
+pub use self::layout::{Extent, Series};
+use self::layout::{Extras, Head, Newest, USUAL, ring_for};
 use self::needs::{PackedNeeds, PastNeeds};
-use super::algorithm::exact::{floor_div, product};
-use super::heap::HeapVisitor;
+use self::weights::Weights;
 use crate::header_slice::HeaderSlice;
+use crate::limit::exact::{floor_div, product};
+use crate::limit::heap::HeapVisitor;
 use std::ptr;
-
-/// Entries in time order, oldest first.
-#[derive(Clone, Debug)]
-pub struct Series {
-    ring: HeaderSlice<Head, u8>,
-}
 
 impl Default for Series {
     fn default() -> Self {
@@ -374,6 +368,42 @@ impl Series {
         let Some(extras) = &mut self.head_mut().extras else { return };
         to.boxed(extras);
         extras.visit_heap(to);
+    }
+}
+
+impl Extras {
+    /// The oldest entries are gone.
+    pub fn drop_front(&mut self, entries: u32) {
+        if let Some(weights) = &mut self.weights {
+            weights.drop_front(entries);
+        }
+    }
+
+    /// The newest entry is gone.
+    pub fn drop_back(&mut self) {
+        if let Some(weights) = &mut self.weights {
+            weights.drop_back();
+        }
+    }
+
+    /// Drops what holds nothing. Whether anything is left.
+    pub fn tidy(&mut self) -> bool {
+        self.charged = self.charged.take().filter(|series| !series.is_empty());
+        if self.past.is_empty() {
+            self.past = Vec::new();
+        }
+        self.charged.is_some() || self.weights.is_some() || !self.past.is_empty()
+    }
+
+    /// Shows each heap block held, but for the one the extras lie in.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.vec(&mut self.past);
+        if let Some(weights) = &mut self.weights {
+            weights.visit_heap(to);
+        }
+        if let Some(charged) = &mut self.charged {
+            charged.visit_heap(to);
+        }
     }
 }
 

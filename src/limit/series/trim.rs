@@ -1,8 +1,7 @@
 //! What takes entries away: age, number, refunds, and a clock that stepped back.
 
-use super::Series;
 use super::entries::{Width, at_width, position};
-use super::layout::{Newest, ring_for};
+use super::layout::{Newest, Series, ring_for};
 
 impl Series {
     /// Drops the oldest entries.

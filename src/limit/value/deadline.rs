@@ -4,8 +4,8 @@
 //! is allowed, so that a busy key's expiry moves now and then, not at every
 //! call.
 
-use crate::limit::algorithm::exact::millis_up;
 use crate::limit::algorithm::reading::Moment;
+use crate::limit::exact::millis_up;
 use crate::rule::SECOND_US;
 
 /// Until when a value matters.

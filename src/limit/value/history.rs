@@ -12,20 +12,12 @@
 //! asked under, but for an hour at least: an operator who wants to know why a
 //! limit of a second denied a request needs more than a second to ask.
 
+use super::check::Verdict;
 use super::deadline::Deadline;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::decide::decision::Verdict;
 use crate::limit::heap::HeapVisitor;
 use crate::rule::{HOUR_US, Rule};
 use std::collections::VecDeque;
-
-/// What a caller says of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meta<'a> {
-    pub text: &'a [u8],
-    /// How many checks the key keeps, at least 1.
-    pub keep: u32,
-}
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]

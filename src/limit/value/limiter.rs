@@ -10,11 +10,11 @@
 //! key (the name, the object, the type), and comes to lie beside it.
 
 use super::access::AccessEntry;
+use super::check::{Change, Check, Verdict};
 use super::deadline::Deadline;
-use super::history::{Entry, History, Meta};
+use super::history::{Entry, History};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
-use crate::limit::decide::decision::Verdict;
 use crate::limit::heap::{HeapVisitor, block_of};
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
@@ -39,50 +39,6 @@ struct Compound {
     states: Vec<State>,
     access: Option<AccessEntry>,
     history: Option<Box<History>>,
-}
-
-/// What a check did to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    Nothing,
-    /// The cost was consumed from every rule.
-    Admitted,
-    /// The request was denied, and charged to the `count=all` rules.
-    Charged,
-    /// Nothing was consumed, but the history tells of the check.
-    HistoryOnly(Verdict),
-}
-
-impl Change {
-    /// What the history tells of the check.
-    const fn verdict(self) -> Option<Verdict> {
-        match self {
-            Self::Nothing => None,
-            Self::Admitted => Some(Verdict::Allowed),
-            Self::Charged => Some(Verdict::Limited),
-            Self::HistoryOnly(verdict) => Some(verdict),
-        }
-    }
-}
-
-/// A question: does this cost fit these rules at this time?
-#[derive(Clone, Copy, Debug)]
-pub struct Check<'a> {
-    /// No two with one identity.
-    pub rules: &'a [Rule],
-    pub cost: u32,
-    /// Unix microseconds.
-    pub now_us: u64,
-    /// For the history.
-    pub meta: Option<Meta<'a>>,
-}
-
-impl<'a> Check<'a> {
-    /// A check without `META`. No two of the rules may have one identity.
-    #[must_use]
-    pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
-        Self { rules, cost, now_us, meta: None }
-    }
 }
 
 impl Limiter {

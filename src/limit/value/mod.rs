@@ -3,6 +3,7 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! access     a block or an exemption
+//! check      what is asked of a key, and what a check did
 //! history    the last checks, with what their callers said
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
@@ -10,6 +11,7 @@
 //! ```
 
 pub mod access;
+pub mod check;
 pub mod codec;
 pub mod deadline;
 pub mod history;

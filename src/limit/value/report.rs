@@ -4,11 +4,12 @@
 use super::history::Entry;
 use super::limiter::Limiter;
 use crate::limit::algorithm::fixed::{Fixed, FixedWithPast};
-use crate::limit::algorithm::log::Log;
+use crate::limit::algorithm::log::{Log, LogReport};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
-use crate::limit::decide::decision::Verdict;
+use crate::limit::algorithm::window::WindowReport;
+use crate::limit::value::check::Verdict;
 use crate::rule::{
     Algorithm, BucketParams, DisplayPeriod, FixedParams, LeakyParams, MS_US, Refill, Rule,
     WindowParams,
@@ -32,28 +33,6 @@ pub struct StateReport {
     /// The counts of `keep=`, with the present window's: when a window opened
     /// in Unix milliseconds, and its count. Oldest first.
     pub windows: Option<Vec<(i64, u64)>>,
-}
-
-/// What only a sliding log has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogReport {
-    /// Requests remembered, denied ones included that were charged.
-    pub entries: u64,
-    /// Units of denied requests that were charged, among the units consumed.
-    pub denied: u64,
-    /// From the oldest to the newest entry, milliseconds.
-    pub span_ms: u64,
-}
-
-/// What only a sliding window counter has: its counts as of now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WindowReport {
-    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
-    /// of the present window.
-    pub current: u64,
-    /// Units of the sub-interval before them, of which the part counts that is
-    /// still in sight; with `res=1` of the window before.
-    pub previous: u64,
 }
 
 impl Limiter {

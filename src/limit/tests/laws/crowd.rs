@@ -3,7 +3,7 @@
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
-use crate::limit::{self, Change, Check, Crowd, KeyCheck, Limiter, Verdict};
+use crate::limit::{self, Change, Check, KeyCheck, Limiter, TooManyStates, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::DAY_US;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn only_checks_that_make_a_state_are_refused() {
     let rules = rules_of_line("bucket:1/d,name=n0 fixed:9/d,count=all,name=new");
     let asked = Check::new(&rules, 1, START_US);
     let charged = limiter.check_within(3, &asked, &mut Vec::new());
-    assert_eq!(charged, Err(Crowd { part: 0, states: 4, max: 3 }));
+    assert_eq!(charged, Err(TooManyStates { key: 0, states: 4, max: 3 }));
 }
 
 #[test]
@@ -94,7 +94,7 @@ proptest! {
                 }
                 Err(crowd) => {
                     prop_assert_eq!(&limiter, &before);
-                    prop_assert_eq!(crowd, Crowd { part: 0, states: free.states().len(), max });
+                    prop_assert_eq!(crowd, TooManyStates { key: 0, states: free.states().len(), max });
                     prop_assert!(crowd.states > max);
                 }
             }
@@ -102,7 +102,7 @@ proptest! {
             let mut other = Limiter::default();
             let mut again = before.clone();
             let mut parts = [KeyCheck::new(&mut other, check), KeyCheck::new(&mut again, check)];
-            if limit::check(&mut parts, max, &mut decisions).is_err() {
+            if limit::check_keys(&mut parts, max, &mut decisions).is_err() {
                 prop_assert!(parts.iter().all(|part| part.change() == Change::Nothing));
                 prop_assert_eq!((other, again), (Limiter::default(), before));
             }

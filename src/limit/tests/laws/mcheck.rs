@@ -64,7 +64,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         }
     }
     let mut decisions = Vec::new();
-    let conclusion = limit::check(&mut parts, usize::MAX, &mut decisions).expect("room");
+    let conclusion = limit::check_keys(&mut parts, usize::MAX, &mut decisions).expect("room");
     for part in &parts {
         part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
     }

@@ -5,7 +5,7 @@
 //! payload, borrowed while reading. A first pass counts them; a second one loads
 //! them into memory reserved for that number.
 
-use super::DecodeError;
+use super::error::DecodeError;
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
 

@@ -1,6 +1,6 @@
 //! From what is saved to a limiter, with every bound tested.
 
-use super::DecodeError;
+use super::error::DecodeError;
 use super::form::{
     SavedAccess, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState,
     each_item, load_items, load_text, within,
@@ -14,10 +14,10 @@ use crate::limit::algorithm::open_window::OpenWindow;
 use crate::limit::algorithm::state::State;
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::algorithm::window::Window;
-use crate::limit::decide::decision::Verdict;
 use crate::limit::series::needs::{MOST_PAST, Needs, PastNeeds};
 use crate::limit::series::{Extent, Series};
 use crate::limit::value::access::{Access, AccessEntry};
+use crate::limit::value::check::Verdict;
 use crate::limit::value::history::{Entry, History};
 use crate::rule::{
     Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,

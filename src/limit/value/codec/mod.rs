@@ -13,15 +13,19 @@
 //! there is gets an error.
 //!
 //! ```text
+//! error   versions, and why a payload is refused
 //! form    what is saved, written and read
 //! save    limiter -> what is saved
 //! load    what is saved -> limiter
 //! ```
 
+mod error;
 mod form;
 mod load;
 mod save;
 
+pub use self::error::DecodeError;
+use self::error::{FIRST, WITH_HISTORY, WITH_NEEDS};
 use self::form::{
     Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedState, UNKNOWN_KIND, put, take,
 };
@@ -32,48 +36,6 @@ use super::limiter::Limiter;
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::rule::Name;
-use std::fmt;
-
-/// The states, and a block or an exemption.
-const FIRST: u8 = 1;
-/// A history as well.
-const WITH_HISTORY: u8 = 2;
-/// Logs that know what is needed of them, and bans that know their length.
-const WITH_NEEDS: u8 = 3;
-const LATEST: u8 = WITH_NEEDS;
-
-/// Why a payload is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DecodeError {
-    Empty,
-    Version(u8),
-    Malformed(&'static str),
-    Trailing(usize),
-    OutOfRange(&'static str),
-    /// A limiter, or a state in it, that holds nothing.
-    Idle,
-    /// There is no memory for so many items.
-    NoMemory(usize),
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the payload is empty, expected a version byte"),
-            Self::Version(version) => {
-                write!(f, "the payload has version {version}, expected 1..{LATEST}")
-            }
-            Self::Malformed(why) => write!(f, "the payload cannot be read: {why}"),
-            Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),
-            Self::OutOfRange(what) => write!(f, "{what} is out of range in the payload"),
-            Self::Idle => f.write_str("the payload holds nothing, expected what was consumed"),
-            Self::NoMemory(items) => write!(f, "no memory for the payload's {items} items"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
 /// The saved form, in the lowest version that can hold the value, so that older
 /// modules can read as many values as possible.
 #[must_use]

@@ -6,8 +6,8 @@ use super::form::{
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::meter::Meter;
-use crate::limit::decide::decision::Verdict;
 use crate::limit::series::needs::Needs;
+use crate::limit::value::check::Verdict;
 use crate::limit::value::history::History;
 use crate::rule::Calendar;
 

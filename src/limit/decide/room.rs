@@ -1,28 +1,29 @@
 //! How many states a key may hold: clients choose the names of rules, and every
 //! check walks all states of its key.
 //!
-//! Only a check that makes a state can go too far, and what it makes and drops
-//! is known exactly once it is recorded. That is tried on a copy of the states,
-//! but only where it could matter: a check whose rules have a state, or a key
-//! with room for one more a rule, costs no copy. What a primary did is recorded
-//! without a question, on replicas and from files.
+//! Only a check that makes a state can leave too many, and how many it makes and
+//! drops is known exactly once it is recorded. So it is tried on a copy of the
+//! states, but only where it could matter: a check whose rules have their states, or
+//! a key with room for one more a rule, costs no copy. Replicas and loaders record
+//! what a primary did without this question.
 
-use crate::limit::value::limiter::{Change, Check, Limiter};
+use crate::limit::value::check::{Change, Check};
+use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 use std::fmt;
 
 /// A check would leave a key with too many states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crowd {
+pub struct TooManyStates {
     /// Which key of the check.
-    pub part: usize,
+    pub key: usize,
     /// How many states it would hold.
     pub states: usize,
     /// How many it may hold.
     pub max: usize,
 }
 
-impl fmt::Display for Crowd {
+impl fmt::Display for TooManyStates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { states, max, .. } = self;
         write!(
@@ -36,7 +37,7 @@ impl fmt::Display for Crowd {
 impl Limiter {
     /// Whether a check with so many rules might leave too many states.
     #[inline]
-    pub(crate) fn is_near_crowd(&self, rules: usize, max_states: usize) -> bool {
+    pub(crate) fn may_lack_room(&self, rules: usize, max_states: usize) -> bool {
         self.states().len().saturating_add(rules) > max_states
     }
 
@@ -47,7 +48,7 @@ impl Limiter {
         check: &Check<'_>,
         change: Change,
         max_states: usize,
-    ) -> Result<(), Crowd> {
+    ) -> Result<(), TooManyStates> {
         let consumes = |rule: &&Rule| match change {
             Change::Admitted => true,
             Change::Charged => rule.counts_all(),
@@ -60,10 +61,10 @@ impl Limiter {
         let mut copy = Self::from_parts(self.states().to_vec(), None, None);
         copy.record(&Check { meta: None, ..*check }, change);
         let states = copy.states().len();
-        // A key that holds more already, loaded or since the setting was
-        // lowered, must not grow.
+        // A key that holds more already, loaded or since the setting was lowered, must
+        // not grow.
         if states > max_states.max(held) {
-            return Err(Crowd { part: 0, states, max: max_states });
+            return Err(TooManyStates { key: 0, states, max: max_states });
         }
         Ok(())
     }

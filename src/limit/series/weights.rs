@@ -1,55 +1,7 @@
-//! What only some series need: weights of other than one unit, and what a log
-//! keeps besides its admitted requests.
+//! Weights of entries, for a series in which some have other than one unit.
 
-use super::Series;
-use super::needs::PastNeeds;
 use crate::limit::heap::HeapVisitor;
 use std::collections::{TryReserveError, VecDeque};
-
-#[derive(Clone, Debug, Default)]
-pub struct Extras {
-    pub weights: Option<Weights>,
-    /// Charged denials; see `log`.
-    pub charged: Option<Series>,
-    /// The needs of checks before the latest; see `needs`.
-    pub past: Vec<PastNeeds>,
-}
-
-impl Extras {
-    /// The oldest entries are gone.
-    pub fn drop_front(&mut self, entries: u32) {
-        if let Some(weights) = &mut self.weights {
-            weights.drop_front(entries);
-        }
-    }
-
-    /// The newest entry is gone.
-    pub fn drop_back(&mut self) {
-        if let Some(weights) = &mut self.weights {
-            weights.ends.pop_back();
-        }
-    }
-
-    /// Drops what holds nothing. Whether anything is left.
-    pub fn tidy(&mut self) -> bool {
-        self.charged = self.charged.take().filter(|series| !series.is_empty());
-        if self.past.is_empty() {
-            self.past = Vec::new();
-        }
-        self.charged.is_some() || self.weights.is_some() || !self.past.is_empty()
-    }
-
-    /// Shows each heap block held, but for the one the extras lie in.
-    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        to.vec(&mut self.past);
-        if let Some(weights) = &mut self.weights {
-            to.ring(&mut weights.ends);
-        }
-        if let Some(charged) = &mut self.charged {
-            charged.visit_heap(to);
-        }
-    }
-}
 
 /// Running totals of the weights. They may wrap: only differences are read.
 #[derive(Clone, Debug)]
@@ -87,7 +39,8 @@ impl Weights {
         self.ends.push_back(total.wrapping_add(weight));
     }
 
-    fn drop_front(&mut self, entries: u32) {
+    /// The oldest entries are gone.
+    pub fn drop_front(&mut self, entries: u32) {
         self.start = self.before(entries);
         self.ends.drain(..entries as usize);
     }
@@ -102,6 +55,15 @@ impl Weights {
         if let Some(end) = self.ends.back_mut() {
             *end = end.wrapping_sub(units);
         }
+    }
+
+    /// The newest entry is gone.
+    pub fn drop_back(&mut self) {
+        self.ends.pop_back();
+    }
+
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.ring(&mut self.ends);
     }
 
     pub fn shrink(&mut self) {

@@ -1,0 +1,41 @@
+//! The answer to a check, and what the check did.
+
+use super::decision::Decision;
+use crate::limit::value::access::Access;
+use crate::limit::value::check::Change;
+
+/// A block set by a rule's `ban=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// Which of the check's rules set it.
+    pub rule: usize,
+    pub until_us: u64,
+}
+
+/// The answer to a check of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub summary: Decision,
+    pub change: Change,
+    /// The denial also blocked the key.
+    pub ban: Option<Ban>,
+    /// The key's ban ends earlier from now on: the clock stepped back.
+    pub ban_shortened: bool,
+    /// A block or an exemption answered, and no rule was evaluated.
+    pub access: Option<Access>,
+}
+
+impl Outcome {
+    /// An answer that did nothing to the key.
+    pub const fn unchanged(summary: Decision, access: Option<Access>) -> Self {
+        Self { summary, change: Change::Nothing, ban: None, ban_shortened: false, access }
+    }
+}
+
+/// The answer to a check of several keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conclusion {
+    pub summary: Decision,
+    /// Which key's rule or block it is; `None` if no rule decided.
+    pub decider: Option<usize>,
+}
