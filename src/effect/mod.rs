@@ -163,7 +163,7 @@ impl Word {
         Self::Unexempt,
     ];
 
-    fn read(text: &[u8]) -> Option<Self> {
+    fn from_text(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|word| word.text().as_bytes() == text)
     }
 

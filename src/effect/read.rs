@@ -156,7 +156,7 @@ fn separate<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<Effect<'a>, EffectError> {
     let at_us = args.integer("time", TIME_US)?;
-    let (expiry, action) = match args.peek().and_then(Word::read) {
+    let (expiry, action) = match args.peek().and_then(Word::from_text) {
         Some(Word::Check(Recorded::Admitted | Recorded::Charged) | Word::Refund) => {
             let action = action(args, UNVERSIONED, |_| false)?;
             (expiry(args)?, action)
@@ -175,7 +175,7 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
 ) -> Result<Action<'a>, EffectError> {
     let given = fields.required()?;
     let word =
-        Word::read(given).ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
+        Word::from_text(given).ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
     let reason = &b""[..];
     Ok(match word {
         Word::Check(recorded) => {
