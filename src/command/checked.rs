@@ -45,8 +45,8 @@ impl<'a> Checked<'a> {
         self.change != Change::Nothing || self.ban_changed()
     }
 
-    /// The keyspace event, to be published when the key is closed: who receives it
-    /// may open the key.
+    /// The keyspace event. Publish it after closing the key, since another module
+    /// may open the key when it hears of it.
     pub fn event(&self) -> Option<&'static CStr> {
         self.ban_changed().then_some(effect::BAN_EVENT)
     }

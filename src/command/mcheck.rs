@@ -58,8 +58,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 
         metrics::checked(conclusion.summary.verdict, clock_us);
         resolver.named.count(conclusion.summary.verdict);
-        let checked = |key: &KeyCheck<'_>, check| Checked {
-            check,
+        let checked = |(index, key): (usize, &KeyCheck<'_>)| Checked {
+            check: check_of(index),
             decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
             access: key.access(),
             denied: key.denied(),
@@ -67,11 +67,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             banned: key.ban().is_some(),
             ban_shortened: key.ban_shortened(),
         };
-        let checked: Vec<_> = key_checks
-            .iter()
-            .enumerate()
-            .map(|(index, key)| checked(key, check_of(index)))
-            .collect();
+        let checked: Vec<_> = key_checks.iter().enumerate().map(checked).collect();
         drop(key_checks);
         let written = call.args().last(request.check.rule_args);
         for (index, ((key, name), checked)) in
@@ -97,8 +93,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Where the keys are, for a server that cannot read it off the command's
-/// description.
+/// Names the positions of the keys to a server that cannot read them off the
+/// command's description.
 pub fn keys(request: &KeysRequest<'_>) {
     let count = request.args().get(1).and_then(|count| digits(count.bytes()));
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);

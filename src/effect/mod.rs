@@ -38,8 +38,8 @@
 //! Version 1 names no version. The colon in the first argument and the word in
 //! the second tell its three forms apart.
 //!
-//! [`Head`] writes the newest version, [`read`] reads all. Both take the words
-//! from [`Word`], and a property test holds them together.
+//! [`Head`] writes the newest version, [`read()`] reads all. Both take the words
+//! from `Word`, and a property test holds them together.
 
 #![forbid(unsafe_code)]
 

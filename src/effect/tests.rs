@@ -107,6 +107,29 @@ fn the_longest_head_is_whole() {
     }
 }
 
+#[test]
+fn a_replica_gets_the_access_that_was_set() {
+    let reason: Box<[u8]> = b"why"[..].into();
+    for (kind, until_us, ban_us, event) in [
+        (Access::Block, Some(7), None, c"rl.block"),
+        (Access::Block, None, None, c"rl.block"),
+        (Access::Block, Some(7), Some(3), c"rl.ban"),
+        (Access::Exempt, Some(7), None, c"rl.exempt"),
+        (Access::Exempt, None, None, c"rl.exempt"),
+    ] {
+        let access = AccessEntry { kind, until_us, ban_us, reason: reason.clone() };
+        let mut replica = Limiter::default();
+        let perform = |action, replica: &mut Limiter| {
+            Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], replica);
+        };
+        perform(Action::set(&access), &mut replica);
+        assert_eq!(replica.access(), Some(&access));
+        assert_eq!(Action::set(&access).event(), Some(event));
+        perform(Action::lift(kind), &mut replica);
+        assert_eq!(replica.access(), None);
+    }
+}
+
 /// Any action that is written, with rules that fit it.
 fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
     const RULES: [&str; 8] = [
