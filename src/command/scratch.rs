@@ -5,7 +5,7 @@
 
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
-use crate::parse::{Buckets, Memo, RuleArgError, RuleResolver};
+use crate::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
 use crate::policy::Named;
 use crate::rule::{Rule, RuleTextError};
 use crate::server::{Call, PerServer};
@@ -15,16 +15,16 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    pub buckets: Buckets,
+    pub buckets: BucketCache,
     pub rule_texts: RuleTextCache,
 }
 
-/// What the words of a call stand for.
+/// What the arguments of a call stand for.
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// The policies that the call names.
     pub named: Named,
-    memo: Memo,
+    cache: RuleCache,
 }
 
 impl RuleResolver for Resolver {
@@ -34,7 +34,7 @@ impl RuleResolver for Resolver {
 
     #[inline(always)]
     fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        self.memo.rule(text, rules)
+        self.cache.rule(text, rules)
     }
 }
 

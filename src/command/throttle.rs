@@ -85,7 +85,7 @@ impl At<'_, '_> {
     fn settle(&mut self, word: &'static str, units: u32) {
         let Self { call, name, key, now_us, rule: [rule], rule_texts, .. } = self;
         effect::settle(call, key, *name, *now_us, *now_us, || {
-            (word, Details::Units { units: units.into(), rules: rule_texts.words(rule) })
+            (word, Details::Units { units: units.into(), rules: rule_texts.args(rule) })
         });
     }
 }

@@ -39,7 +39,7 @@ use super::cursor::Cursor;
 use super::error::ParseError;
 use super::options::{TIME_US, UNITS};
 use super::resolver::NoPolicies;
-use super::rules::{A_RULE, require_rule, rules as rules_of};
+use super::rules::{A_RULE, require_rule, take_rules as rules_of};
 use crate::limit::{Access, Change, Expiry, Meta, Verdict};
 use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
 use std::ops::RangeInclusive;
