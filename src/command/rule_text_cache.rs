@@ -1,39 +1,30 @@
-//! Rules in words, for the effects of commands whose callers write none.
+//! Rules as text, for the effects of commands whose callers write no rules.
 
-use crate::parse::direct_mapped::{DirectMapped, slot_of};
+use crate::parse::direct_mapped::{DirectMapped, SlotKey};
 use crate::rule::Rule;
 use crate::server::{Args, Texts};
+use std::convert::Infallible;
 
-/// Rules told direct_mapped, each with its words: applications send the same few again
-/// and again. A rule has one spelling, so what was rule_texts out once need not be
-/// again.
+/// A cache of canonical texts by their rules. A rule has one canonical text, so
+/// an entry is never out of date.
 #[derive(Debug, Default)]
 pub struct RuleTextCache {
-    entries: DirectMapped<Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    rule: Rule,
-    words: Texts,
+    texts: DirectMapped<Rule, Texts>,
 }
 
 impl RuleTextCache {
     /// The rule as one argument.
-    pub fn words(&mut self, rule: &Rule) -> Args<'_> {
-        let slot = slot(rule);
-        let is_known = self.entries.get(slot).is_some_and(|entry| entry.rule == *rule);
-        if !is_known {
-            let words = Texts::new([rule.to_string()].iter());
-            self.entries.put(slot, Entry { rule: *rule, words });
-        }
-        self.entries.get(slot).map_or(Args::default(), |entry| entry.words.args())
+    pub fn args(&mut self, rule: &Rule) -> Args<'_> {
+        let print = || Ok::<_, Infallible>(Texts::new([rule.to_string()].iter()));
+        let Ok(texts) = self.texts.get_or_try_insert(*rule, print);
+        texts.args()
     }
 }
 
-/// The numbers of a rule tell most rules apart.
-fn slot(rule: &Rule) -> usize {
-    slot_of([rule.limit().into(), rule.period_us(), rule.capacity()])
+impl SlotKey for Rule {
+    fn numbers(self) -> impl IntoIterator<Item = u64> {
+        [self.limit().into(), self.period_us(), self.capacity()]
+    }
 }
 
 #[cfg(test)]
@@ -42,19 +33,12 @@ mod tests {
     use crate::parse::direct_mapped::SLOTS;
 
     #[test]
-    fn a_place_has_the_rule_that_came_last() {
-        let mut rule_texts = RuleTextCache::default();
+    fn rules_use_every_slot() {
+        let mut cache = RuleTextCache::default();
         for n in 1..200 {
-            let rule =
-                Rule::from_text(format!("bucket:{}/{}s,burst={n}", n % 3, n % 5 + 1).as_bytes())
-                    .unwrap();
-            for _ in 0..2 {
-                rule_texts.words(&rule);
-                let kept = rule_texts.entries.get(slot(&rule)).map(|entry| entry.rule);
-                assert_eq!(kept, Some(rule));
-            }
+            let text = format!("bucket:{}/{}s,burst={n}", n % 3, n % 5 + 1);
+            cache.args(&Rule::from_text(text.as_bytes()).unwrap());
         }
-        let kept = rule_texts.entries.iter_mut().count();
-        assert_eq!(kept, SLOTS, "some slots are of no use");
+        assert_eq!(cache.texts.entries(), SLOTS, "some slots stay empty");
     }
 }

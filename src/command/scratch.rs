@@ -4,7 +4,7 @@
 
 use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
-use crate::parse::{Buckets, Memo, RuleArgError, RuleResolver};
+use crate::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
 use crate::policy::UsedPolicies;
 use crate::rule::{Rule, RuleTextError};
 use crate::server::{Call, PerServer};
@@ -14,7 +14,7 @@ pub struct Scratch {
     pub rules: Vec<Rule>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    pub buckets: Buckets,
+    pub buckets: BucketCache,
     pub rule_texts: RuleTextCache,
 }
 
@@ -23,7 +23,7 @@ pub struct Scratch {
 pub struct Resolver {
     /// The policies that the call named.
     pub named: UsedPolicies,
-    memo: Memo,
+    cache: RuleCache,
 }
 
 impl RuleResolver for Resolver {
@@ -33,7 +33,7 @@ impl RuleResolver for Resolver {
 
     #[inline(always)]
     fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        self.memo.rule(text, rules)
+        self.cache.rule(text, rules)
     }
 }
 

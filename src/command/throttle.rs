@@ -67,7 +67,7 @@ impl Bucket<'_, '_> {
         })?;
         metrics::checked(outcome.summary.verdict, *now_us);
         let checked = Checked::new(check, &outcome, decisions);
-        checked.finish(call, key, *name, *now_us, || rule_texts.words(rule));
+        checked.finish(call, key, *name, *now_us, || rule_texts.args(rule));
         Ok(outcome)
     }
 
@@ -78,7 +78,7 @@ impl Bucket<'_, '_> {
         let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
         if refunded > 0 {
             let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
-            changed.settle(key, || (Action::Refund { units }, rule_texts.words(rule)));
+            changed.settle(key, || (Action::Refund { units }, rule_texts.args(rule)));
             metrics::refunded(refunded);
         }
         let check = Check::new(rules, 0, *now_us);

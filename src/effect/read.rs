@@ -4,7 +4,7 @@ use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{Expiry, Meta};
 use crate::parse::cursor::Cursor;
 use crate::parse::options::{TIME_US, UNITS};
-use crate::parse::rules::{A_RULE, require_rule, rules as rules_of};
+use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::{NoPolicies, ParseError};
 use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
 use std::fmt;
@@ -90,13 +90,13 @@ pub fn read<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            rules_of(&mut args, None, &mut NoPolicies, rules)?;
+            take_rules(&mut args, None, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
         }
         Action::Refund { .. } => {
-            rules_of(&mut args, None, &mut NoPolicies, rules)?;
+            take_rules(&mut args, None, &mut NoPolicies, rules)?;
         }
         Action::Block { reason, .. }
         | Action::Exempt { reason, .. }
@@ -174,8 +174,8 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
     has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, EffectError> {
     let given = fields.required()?;
-    let word =
-        Word::from_text(given).ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
+    let word = Word::from_text(given)
+        .ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
     let reason = &b""[..];
     Ok(match word {
         Word::Check(recorded) => {

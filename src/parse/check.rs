@@ -13,7 +13,7 @@ use super::error::ParseError;
 use super::limits::Limits;
 use super::options::{UNITS, at, once, text};
 use super::resolver::RuleResolver;
-use super::rules::{self, RULES_COME_LAST, require_rule};
+use super::rules::{RULES_COME_LAST, require_rule, take_rules};
 use crate::limit::Meta;
 use crate::rule::Rule;
 
@@ -63,7 +63,7 @@ fn options_then_rules<'a>(
 ) -> Result<CheckRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
     let request = options(&mut args, limits, takes_meta)?;
-    let rule_args = rules::rules(&mut args, Some(limits), resolver, rules)?;
+    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
     args.finish(expected(rules, takes_meta))?;
     require_rule(rules)?;
     Ok(CheckRequest { rule_args, ..request })

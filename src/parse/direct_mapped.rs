@@ -1,51 +1,124 @@
-//! What was made direct_mapped, kept for when it is asked for again.
+//! A direct-mapped cache: applications ask for the same few things again and
+//! again.
 
+/// How many entries a cache holds.
 pub const SLOTS: usize = 32;
 
-/// The slot of what these numbers tell apart.
+/// What an entry is looked up by. A cache may store another form of it.
+pub trait SlotKey: Copy {
+    /// Numbers that tell most keys apart; they choose the slot.
+    fn numbers(self) -> impl IntoIterator<Item = u64>;
+}
+
+type Slots<K, V> = [Option<(K, V)>; SLOTS];
+
+/// A cache in which each key has one slot: a new entry evicts the old one of its
+/// slot.
+#[derive(Debug)]
+pub struct DirectMapped<K, V> {
+    /// Allocated for the first entry.
+    slots: Option<Box<Slots<K, V>>>,
+}
+
+impl<K, V> Default for DirectMapped<K, V> {
+    fn default() -> Self {
+        Self { slots: None }
+    }
+}
+
+impl<K, V> DirectMapped<K, V> {
+    /// The value of a key: the cached one, or the one that `make` returns, which
+    /// is cached.
+    ///
+    /// # Errors
+    /// The error of `make`, which changes nothing.
+    #[inline(always)]
+    pub fn get_or_try_insert<Q, E>(
+        &mut self,
+        key: Q,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<&V, E>
+    where
+        Q: SlotKey,
+        K: PartialEq<Q> + From<Q>,
+    {
+        let slots = self.slots.get_or_insert_with(empty);
+        #[expect(clippy::indexing_slicing, reason = "`slot_of` is less than SLOTS")]
+        let slot = &mut slots[slot_of(key)];
+        let is_cached = slot.as_ref().is_some_and(|(cached, _)| *cached == key);
+        if is_cached && let Some((_, ref value)) = *slot {
+            return Ok(value);
+        }
+        insert(slot, key, make)
+    }
+
+    /// How many entries there are.
+    #[cfg(test)]
+    pub fn entries(&self) -> usize {
+        self.slots.iter().flat_map(|slots| slots.iter()).flatten().count()
+    }
+}
+
+#[cold]
+fn empty<K, V>() -> Box<Slots<K, V>> {
+    Box::new([const { None }; SLOTS])
+}
+
+#[cold]
+fn insert<K: From<Q>, Q, V, E>(
+    slot: &mut Option<(K, V)>,
+    key: Q,
+    make: impl FnOnce() -> Result<V, E>,
+) -> Result<&V, E> {
+    let (_, value) = slot.insert((key.into(), make()?));
+    Ok(value)
+}
+
 #[inline]
-pub fn slot_of(numbers: impl IntoIterator<Item = u64>) -> usize {
+fn slot_of(key: impl SlotKey) -> usize {
     /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, number: u64| (hash.rotate_left(5) ^ number).wrapping_mul(ODD);
-    let hash = numbers.into_iter().fold(0, mix) >> 32;
+    let hash = key.numbers().into_iter().fold(0, mix) >> 32;
     usize::try_from(hash).unwrap_or(0) % SLOTS
 }
 
-/// A table of a few slots. What comes to a slot takes it from what was there,
-/// so whoever looks must see whether it is what was meant.
-#[derive(Debug)]
-pub struct DirectMapped<T> {
-    /// None at all until the first is taken.
-    slots: Box<[Option<T>]>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
 
-impl<T> Default for DirectMapped<T> {
-    fn default() -> Self {
-        Self { slots: Box::default() }
-    }
-}
-
-impl<T> DirectMapped<T> {
-    /// What is in a slot.
-    #[inline]
-    pub fn get(&self, slot: usize) -> Option<&T> {
-        self.slots.get(slot)?.as_ref()
-    }
-
-    /// Takes a slot, and what was there leaves.
-    pub fn put(&mut self, slot: usize, item: T) {
-        if self.slots.is_empty() {
-            self.slots = std::iter::repeat_with(|| None).take(SLOTS).collect();
-        }
-        if let Some(taken) = self.slots.get_mut(slot) {
-            *taken = Some(item);
+    impl SlotKey for u64 {
+        fn numbers(self) -> impl IntoIterator<Item = u64> {
+            [self]
         }
     }
 
-    /// All there are.
-    #[cfg(test)]
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
+    #[test]
+    fn a_cached_value_is_made_once() {
+        let mut cache = DirectMapped::<u64, _>::default();
+        let made = Cell::new(0);
+        let make = || Ok::<_, ()>(made.replace(made.get() + 1));
+        assert_eq!(cache.get_or_try_insert(7, make), Ok(&0));
+        assert_eq!(cache.get_or_try_insert(7, make), Ok(&0));
+        assert_eq!(made.get(), 1);
+    }
+
+    #[test]
+    fn a_key_never_gets_the_value_of_another_key() {
+        let mut cache = DirectMapped::<u64, _>::default();
+        for key in (0..1_000).chain(0..1_000) {
+            assert_eq!(cache.get_or_try_insert(key, || Ok::<_, ()>(key * 3)), Ok(&(key * 3)));
+        }
+        assert_eq!(cache.entries(), SLOTS, "some slots stay empty");
+    }
+
+    #[test]
+    fn an_error_changes_nothing() {
+        let mut cache = DirectMapped::<u64, _>::default();
+        cache.get_or_try_insert(7, || Ok::<_, ()>('a')).unwrap();
+        let same_slot = (8..).find(|&key| slot_of(key) == slot_of(7_u64)).unwrap();
+        assert_eq!(cache.get_or_try_insert(same_slot, || Err(())), Err(()));
+        assert_eq!(cache.get_or_try_insert(7, || Err(())), Ok(&'a'));
     }
 }

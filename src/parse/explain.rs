@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
-use super::rules::{self, A_RULE, require_rule};
+use super::rules::{A_RULE, require_rule, take_rules};
 use crate::rule::Rule;
 
 /// The rules of an `RL.EXPLAIN`, which must be rules that one check could have.
@@ -19,7 +19,7 @@ pub fn explain<'a>(
     rules: &mut Vec<Rule>,
 ) -> Result<(), ParseError> {
     let mut args = Cursor::new(args);
-    rules::rules(&mut args, Some(limits), resolver, rules)?;
+    take_rules(&mut args, Some(limits), resolver, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }

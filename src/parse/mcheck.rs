@@ -12,7 +12,7 @@ use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
-use super::rules::one_key;
+use super::rules::take_rules_of_next_key;
 use crate::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
@@ -38,8 +38,8 @@ pub struct Group {
     pub args: Range<usize>,
 }
 
-/// The request of an `RL.MCHECK`, the number of its keys first. That there are as
-/// many groups of rules as keys is tested last.
+/// The request of an `RL.MCHECK`, the number of its keys first. The number of its
+/// groups is tested last.
 pub fn mcheck<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
@@ -54,7 +54,7 @@ pub fn mcheck<'a>(
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = one_key(&mut args, Some(limits), resolver, rules)?;
+        let taken = take_rules_of_next_key(&mut args, Some(limits), resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;

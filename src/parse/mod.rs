@@ -45,8 +45,8 @@ pub use log::log;
 pub use mcheck::{Group, MCheckRequest, mcheck};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
-pub use resolver::{Memo, NoPolicies, RuleResolver};
-pub use throttle::{Buckets, Quantity, ThrottleRequest, throttle};
+pub use resolver::{NoPolicies, RuleCache, RuleResolver};
+pub use throttle::{BucketCache, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 
 /// The rules of a line, for the tests of other layers.

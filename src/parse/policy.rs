@@ -17,7 +17,7 @@ use super::cursor::Cursor;
 use super::error::{ParseError, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
-use super::rules::{self, A_RULE, require_rule};
+use super::rules::{A_RULE, require_rule, take_rules};
 use crate::rule::{Excerpt, Name, Rule, looks_like_rule};
 
 /// The most rules of a policy, whatever the settings.
@@ -55,7 +55,7 @@ pub fn policy<'a>(
     let is = |name: &str| subcommand.eq_ignore_ascii_case(name.as_bytes());
     let request = if is("SET") {
         let name = name(args.required()?)?;
-        rules::rules(&mut args, limits, &mut WithinPolicy, rules)?;
+        take_rules(&mut args, limits, &mut WithinPolicy, rules)?;
         args.finish(A_RULE)?;
         require_rule(rules)?;
         return Ok(PolicyRequest::Set(name));
@@ -100,7 +100,7 @@ pub fn written_policy(
         let given = Excerpt::new(text);
         return Err(ParseError::TooManyRules { given, max: MOST_RULES });
     }
-    rules::rules(&mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
+    take_rules(&mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
     if limits.is_none() {
         require_different(rules)?;
     }

@@ -9,7 +9,7 @@ use super::error::ParseError;
 use super::limits::Limits;
 use super::options::{UNITS, at, once};
 use super::resolver::RuleResolver;
-use super::rules::{self, RULES_COME_LAST};
+use super::rules::{RULES_COME_LAST, take_rules};
 use crate::rule::Rule;
 
 /// An `RL.REFUND`.
@@ -37,7 +37,7 @@ pub fn refund<'a>(
     while args.keyword("AT") {
         once(&mut at_us, "AT", || at(&mut args, limits))?;
     }
-    let rule_args = rules::rules(&mut args, Some(limits), resolver, rules)?;
+    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
     args.finish(if rules.is_empty() { "AT or a rule such as 20/1m" } else { RULES_COME_LAST })?;
     Ok(RefundRequest { units, at_us, rule_args })
 }

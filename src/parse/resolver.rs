@@ -1,16 +1,16 @@
-//! What need not be read: policies, and rules that were read before.
+//! What a request's arguments stand for: the rules of policies, and rule texts.
 
-use super::direct_mapped::{DirectMapped, slot_of};
+use super::direct_mapped::{DirectMapped, SlotKey};
 use super::error::RuleArgError;
 use crate::rule::{Rule, RuleTextError, looks_like_rule};
 use std::slice;
 
-/// What the words of a request may stand for.
+/// Turns the arguments of a request into rules.
 pub trait RuleResolver {
     /// The rules of a policy.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the policy cannot be used.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
     /// Adds the rule that a text writes; `false` if the text is not meant as one.
@@ -26,7 +26,7 @@ pub trait RuleResolver {
     }
 }
 
-/// No policy is known, and each rule is read.
+/// A resolver without policies and without a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct NoPolicies;
 
@@ -36,73 +36,79 @@ impl RuleResolver for NoPolicies {
     }
 }
 
-/// Rules read direct_mapped, by their text: applications send the same few again and
-/// again. A text has one reading, so what was read once need not be read again.
+/// A cache of rules by their text. A text has one reading, so an entry is never
+/// out of date.
 #[derive(Debug, Default)]
-pub struct Memo {
-    entries: DirectMapped<Entry>,
+pub struct RuleCache {
+    rules: DirectMapped<Text, Rule>,
 }
 
-/// Longer texts are read each time.
-const MAX_TEXT: usize = 39;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    len: u8,
-    text: [u8; MAX_TEXT],
-    rule: Rule,
-}
-
-impl Memo {
-    /// As [`RuleResolver::rule`].
+impl RuleCache {
+    /// Adds the rule that a text writes, as [`RuleResolver::rule`] does.
     ///
     /// # Errors
     /// Why the text is no rule.
     #[inline(always)]
     pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        let slot = slot(text);
-        match self.entries.get(slot) {
-            Some(entry) if entry.text() == Some(text) => {
+        let Some(key) = ShortText::new(text) else { return NoPolicies.rule(text, rules) };
+        let read = || match looks_like_rule(text) {
+            true => Rule::from_text(text).map_err(Some),
+            false => Err(None),
+        };
+        match self.rules.get_or_try_insert(key, read) {
+            Ok(rule) => {
                 // Not pushed: that would copy it twice.
-                rules.extend_from_slice(slice::from_ref(&entry.rule));
+                rules.extend_from_slice(slice::from_ref(rule));
                 Ok(true)
             }
-            _ if looks_like_rule(text) => {
-                rules.push(self.read(text, slot)?);
-                Ok(true)
-            }
-            _ => Ok(false),
+            Err(None) => Ok(false),
+            Err(Some(error)) => Err(error),
         }
-    }
-
-    /// Reads a rule, and keeps it in its slot.
-    #[cold]
-    fn read(&mut self, text: &[u8], slot: usize) -> Result<Rule, RuleTextError> {
-        let rule = Rule::from_text(text)?;
-        if let Some(entry) = Entry::new(text, rule) {
-            self.entries.put(slot, entry);
-        }
-        Ok(rule)
     }
 }
 
-/// The first and the last eight bytes tell most rules apart.
-fn slot(text: &[u8]) -> usize {
-    match (text.first_chunk(), text.last_chunk()) {
-        (Some(&first), Some(&last)) => slot_of([first, last].map(u64::from_le_bytes)),
-        _ => slot_of(text.iter().copied().map(u64::from)),
+/// A text that is short enough to be cached.
+#[derive(Clone, Copy, Debug)]
+struct ShortText<'a>(&'a [u8]);
+
+impl<'a> ShortText<'a> {
+    const MAX: usize = 39;
+
+    fn new(text: &'a [u8]) -> Option<Self> {
+        (text.len() <= Self::MAX).then_some(Self(text))
     }
 }
 
-impl Entry {
-    fn new(text: &[u8], rule: Rule) -> Option<Self> {
-        let mut kept = [0; MAX_TEXT];
-        kept.get_mut(..text.len())?.copy_from_slice(text);
-        Some(Self { len: u8::try_from(text.len()).ok()?, text: kept, rule })
+impl SlotKey for ShortText<'_> {
+    /// The first and the last eight bytes.
+    #[inline(always)]
+    fn numbers(self) -> impl IntoIterator<Item = u64> {
+        match (self.0.first_chunk(), self.0.last_chunk()) {
+            (Some(&first), Some(&last)) => [first, last].map(u64::from_le_bytes),
+            _ => [self.0.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte)), 0],
+        }
     }
+}
 
-    fn text(&self) -> Option<&[u8]> {
-        self.text.get(..self.len.into())
+/// A cached text, in place.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    len: u8,
+    bytes: [u8; ShortText::MAX],
+}
+
+impl From<ShortText<'_>> for Text {
+    fn from(ShortText(text): ShortText<'_>) -> Self {
+        let mut bytes = [0; ShortText::MAX];
+        bytes.iter_mut().zip(text).for_each(|(byte, given)| *byte = *given);
+        Self { len: u8::try_from(text.len()).unwrap_or(0), bytes }
+    }
+}
+
+impl PartialEq<ShortText<'_>> for Text {
+    #[inline(always)]
+    fn eq(&self, ShortText(text): &ShortText<'_>) -> bool {
+        self.bytes.get(..self.len.into()) == Some(*text)
     }
 }
 
@@ -111,7 +117,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Few enough texts that they meet again, and more than there are slots.
+    /// Few enough texts that they repeat, and more than the cache has slots.
     fn texts() -> impl Strategy<Value = Vec<String>> {
         let text = prop_oneof![
             (0..9u32, "[smhd]").prop_map(|(limit, unit)| format!("{limit}/{unit}")),
@@ -121,38 +127,30 @@ mod tests {
         prop::collection::vec(text, 1..200)
     }
 
-    impl RuleResolver for Memo {
-        fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleArgError> {
-            Err(RuleArgError::UnknownPolicy)
-        }
-
-        fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-            self.rule(text, rules)
-        }
-    }
-
-    fn read(known: &mut impl RuleResolver, text: &str) -> (Result<bool, RuleTextError>, Vec<Rule>) {
-        let mut rules = Vec::new();
-        (known.rule(text.as_bytes(), &mut rules), rules)
-    }
-
     proptest! {
         #[test]
-        fn what_was_read_before_is_what_would_be_read(texts in texts()) {
-            let mut memo = Memo::default();
+        fn cached_rules_are_those_that_would_be_read(texts in texts()) {
+            let mut cache = RuleCache::default();
             for text in texts {
-                prop_assert_eq!(read(&mut memo, &text), read(&mut NoPolicies, &text));
+                let (mut cached, mut read) = (Vec::new(), Vec::new());
+                prop_assert_eq!(
+                    cache.rule(text.as_bytes(), &mut cached),
+                    NoPolicies.rule(text.as_bytes(), &mut read)
+                );
+                prop_assert_eq!(cached, read);
             }
         }
     }
 
     #[test]
-    fn a_rule_is_read_once() {
-        let mut memo = Memo::default();
-        read(&mut memo, "20/m").0.unwrap();
-        let entry = memo.entries.iter_mut().next().unwrap();
-        entry.rule = Rule::from_text(b"30/m").unwrap();
-        let again = read(&mut memo, "20/m").1;
-        assert_eq!(again, vec![Rule::from_text(b"30/m").unwrap()], "it was read again");
+    fn texts_differ_by_their_bytes_and_their_length() {
+        let stored = Text::from(ShortText(b"20/m"));
+        assert_eq!(stored, ShortText(b"20/m"));
+        for other in ["20/s", "20/m,", "20/", ""] {
+            assert_ne!(stored, ShortText(other.as_bytes()));
+        }
+        let longest = [b'x'; ShortText::MAX];
+        assert_eq!(Text::from(ShortText(&longest)), ShortText::new(&longest).unwrap());
+        assert!(ShortText::new(&[b'x'; ShortText::MAX + 1]).is_none());
     }
 }

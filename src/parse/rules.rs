@@ -15,20 +15,20 @@ pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come bef
 /// Takes arguments as long as they look like rules, and returns how many it
 /// took. Without limits any rules pass: the primary or `RL.POLICY SET` has
 /// tested them.
-pub(crate) fn rules<'a, I: Iterator<Item = &'a [u8]>>(
+pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Result<usize, ParseError> {
     rules.clear();
-    one_key(args, limits, resolver, rules)
+    take_rules_of_next_key(args, limits, resolver, rules)
 }
 
-/// [`rules`] of one key, which follow those of other keys. Inlined, as most
-/// checks have one rule, and the resolver's cache has it.
+/// [`take_rules`], which leaves the rules of earlier keys where they are. Inlined,
+/// as most checks have one rule, and the resolver's cache has it.
 #[inline(always)]
-pub(super) fn one_key<'a, I: Iterator<Item = &'a [u8]>>(
+pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: Option<&Limits>,
     resolver: &mut impl RuleResolver,

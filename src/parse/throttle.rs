@@ -11,7 +11,7 @@
 //! redis-cell does so without documenting it.
 
 use super::cursor::Cursor;
-use super::direct_mapped::{DirectMapped, slot_of};
+use super::direct_mapped::{DirectMapped, SlotKey};
 use super::error::ParseError;
 use super::options::UNITS;
 use crate::rule::{
@@ -46,7 +46,7 @@ pub struct ThrottleRequest {
 /// The request of an `RL.THROTTLE` or `CL.THROTTLE`.
 pub fn throttle<'a>(
     args: impl Iterator<Item = &'a [u8]>,
-    buckets: &mut Buckets,
+    buckets: &mut BucketCache,
 ) -> Result<ThrottleRequest, ParseError> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
@@ -61,11 +61,10 @@ pub fn throttle<'a>(
     Ok(ThrottleRequest { rule, limit, quantity })
 }
 
-/// Buckets asked for direct_mapped, by their numbers: applications ask for the same
-/// few again and again.
+/// A cache of buckets by their numbers.
 #[derive(Debug, Default)]
-pub struct Buckets {
-    made: DirectMapped<(Numbers, Rule)>,
+pub struct BucketCache {
+    rules: DirectMapped<Numbers, Rule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,31 +74,30 @@ struct Numbers {
     period_s: u32,
 }
 
-impl Buckets {
+impl SlotKey for Numbers {
+    #[inline]
+    fn numbers(self) -> impl IntoIterator<Item = u64> {
+        [self.limit, self.count, self.period_s].map(u64::from)
+    }
+}
+
+impl BucketCache {
     #[inline]
     fn bucket(&mut self, numbers: Numbers) -> Result<Rule, ParseError> {
-        let Numbers { limit, count, period_s } = numbers;
-        let slot = slot_of([limit, count, period_s].map(u64::from));
-        match self.made.get(slot) {
-            Some((known, rule)) if *known == numbers => Ok(*rule),
-            _ => self.make(numbers, slot),
-        }
+        self.rules.get_or_try_insert(numbers, || numbers.bucket()).copied()
     }
+}
 
-    /// Makes a bucket, and keeps it in its slot.
-    #[cold]
-    fn make(&mut self, numbers: Numbers, slot: usize) -> Result<Rule, ParseError> {
-        let period = Period { count: numbers.period_s.into(), unit: Unit::Second };
+impl Numbers {
+    fn bucket(self) -> Result<Rule, ParseError> {
+        let period = Period { count: self.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
-            burst: Some(numbers.limit.into()),
+            burst: Some(self.limit.into()),
             name: Name::new(THROTTLE.as_bytes()),
-            ..RuleSpec::new(Kind::Bucket, numbers.count.into(), period)
+            ..RuleSpec::new(Kind::Bucket, self.count.into(), period)
         };
-        let rule = spec.validate().map_err(|error| {
-            ParseError::rule(THROTTLE.as_bytes(), RuleTextError::Invalid(error))
-        })?;
-        self.made.put(slot, (numbers, rule));
-        Ok(rule)
+        let rule = spec.validate();
+        rule.map_err(|error| ParseError::rule(THROTTLE.as_bytes(), RuleTextError::Invalid(error)))
     }
 }
 
@@ -130,7 +128,7 @@ mod tests {
 
     fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
-        throttle(args, &mut Buckets::default())
+        throttle(args, &mut BucketCache::default())
             .map(|request| (request.rule.to_string(), request.limit, request.quantity))
             .map_err(|error| error.to_string())
     }
@@ -155,20 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_was_made_before_is_the_one_that_would_be_made() {
-        let mut buckets = Buckets::default();
+    fn cached_buckets_are_those_that_would_be_made() {
+        let mut buckets = BucketCache::default();
         for n in 0..2_000_u32 {
             let numbers = Numbers { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
-            let made = Buckets::default().bucket(numbers);
-            assert_eq!(buckets.bucket(numbers), made, "{numbers:?}");
+            assert_eq!(buckets.bucket(numbers), numbers.bucket(), "{numbers:?}");
         }
-        let kept = buckets.made.iter_mut().count();
-        assert_eq!(kept, SLOTS, "some slots are of no use");
-        let (_, other) = *buckets.made.iter_mut().next_back().unwrap();
-        let (numbers, rule) = buckets.made.iter_mut().next().unwrap();
-        *rule = other;
-        let numbers = *numbers;
-        assert_eq!(buckets.bucket(numbers), Ok(other), "it was made again");
+        assert_eq!(buckets.rules.entries(), SLOTS, "some slots stay empty");
     }
 
     #[test]

@@ -31,11 +31,11 @@
 //! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
 //! `L*(W-1)/W` tokens come back.
 
-use super::memory;
 use super::{
     Algorithm, BucketParams, Calendar, FixedParams, LeakyParams, Refill, Rule, WindowParams,
 };
 use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
+use super::{RuleOption, memory};
 use std::fmt::{self, Display, Formatter};
 
 /// What a rule means, does at worst and costs, in a few sentences.
@@ -62,8 +62,25 @@ pub fn explain(rule: &Rule) -> String {
             Algorithm::Leaky(LeakyParams { queue }) => leaky(rule, queue),
         }
     };
-    let options = [identity(rule), denials(rule), ban(rule), trial(rule)].concat();
+    let options = RuleOption::ALL.map(|option| remark(rule, option)).concat();
     format!("{rule}: {sentences}{options}")
+}
+
+/// What an option or its absence adds to the sentences about the algorithm.
+fn remark(rule: &Rule, option: RuleOption) -> String {
+    match option {
+        RuleOption::Res
+        | RuleOption::Align
+        | RuleOption::Tz
+        | RuleOption::Keep
+        | RuleOption::Burst
+        | RuleOption::Refill
+        | RuleOption::Queue => String::new(),
+        RuleOption::Name => identity(rule),
+        RuleOption::Count => denials(rule),
+        RuleOption::Ban => ban(rule),
+        RuleOption::Shadow => trial(rule),
+    }
 }
 
 /// The most units that can pass within one period: the table above. Of a
@@ -260,7 +277,7 @@ fn constant() -> String {
     format!("{} bytes, however many requests come", memory::KEY)
 }
 
-/// What the rule's state goes by, and so what may change without a loss.
+/// The rule's identity, and so what may change while its state is kept.
 fn identity(rule: &Rule) -> String {
     let (shape, free) = match (rule.algorithm(), rule.name()) {
         (Algorithm::Log, Some(name)) => {
@@ -348,7 +365,7 @@ impl Display for Span {
     }
 }
 
-/// The same after "any" or "each": `minute`, `90 seconds`.
+/// A length of time after "any" or "each": `minute`, `90 seconds`.
 #[derive(Clone, Copy)]
 struct Per(u64);
 

@@ -4,7 +4,7 @@
 //! rule   = [algorithm ":"] limit "/" period *("," option)
 //! period = [integer] unit
 //! unit   = ms | s sec second | m min minute | h hour | d day | w week | month
-//!          words but month also in the plural
+//!          the words also in the plural, but not month
 //! option = name | name "=" value
 //! ```
 //!

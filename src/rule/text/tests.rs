@@ -155,11 +155,11 @@ fn errors_about_a_unit_list_the_units() {
     const UNITS: &str = "expected ms, s (sec, second), m (min, minute), h (hour), d (day)";
     for period in ["60", "x", "2mi", "minutess", "Minute", "months", "M"] {
         let (text, end) = (format!("5/{period}"), ", w (week) or month");
-        let fault = format!("the period '{period}' has no known unit, {UNITS}{end}");
-        assert_eq!(error(&text), fault, "{text}");
+        let expected = format!("the period '{period}' has no known unit, {UNITS}{end}");
+        assert_eq!(error(&text), expected, "{text}");
         let (text, end) = (format!("5/m,ban={period}"), " or w (week)");
-        let fault = format!("ban '{period}' has no known unit, {UNITS}{end}");
-        assert_eq!(error(&text), fault, "{text}");
+        let expected = format!("ban '{period}' has no known unit, {UNITS}{end}");
+        assert_eq!(error(&text), expected, "{text}");
     }
 }
 
@@ -199,8 +199,8 @@ fn options_may_be_given_once() {
         for option in options {
             let word = option.split('=').next().unwrap_or(option);
             let text = format!("{kind}:5/m,{option},{option}");
-            let fault = format!("option '{word}' is given twice, expected once");
-            assert_eq!(error(&text), fault, "{text}");
+            let expected = format!("option '{word}' is given twice, expected once");
+            assert_eq!(error(&text), expected, "{text}");
         }
     }
     assert!(error("5/m,count=all,count=allowed").ends_with("given twice, expected once"));
