@@ -1,7 +1,7 @@
-//! What a key takes, for those who choose a rule. Tests of the limiter hold the
-//! numbers to what it does.
+//! The memory that a rule takes, as `RL.EXPLAIN` tells it. A test of the limiter checks
+//! that it is so.
 
-/// Bytes that a sliding log keeps of a request whose window is this long.
+/// Bytes of a request in a sliding log with a window of this length.
 pub(crate) const fn log_entry_bytes(window_us: u64) -> u64 {
     match window_us >> 32 {
         0 => 4,

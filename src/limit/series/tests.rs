@@ -35,7 +35,7 @@ fn rules_explain_the_bytes_that_an_entry_takes() {
     }
 }
 
-/// The first article's own case: sixty requests over a day.
+/// Sixty requests over a day.
 #[test]
 fn a_sparse_day_takes_five_bytes_an_entry() {
     let mut series = Series::default();
