@@ -24,7 +24,7 @@ pub fn ceil_div(n: u128, d: u64) -> u64 {
     }
 }
 
-/// Apart, as few numbers are so large.
+/// Out of line, as few numbers are so large.
 #[cold]
 #[inline(never)]
 fn wide_floor_div(n: u128, d: u64) -> u64 {
@@ -42,8 +42,7 @@ pub fn narrow(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// A length of time in whole milliseconds, rounded up, so that who waits it
-/// out has waited long enough.
+/// Whole milliseconds, rounded up: a caller who waits that long has waited long enough.
 pub fn millis_up(us: u64) -> u64 {
     us.div_ceil(1_000)
 }

@@ -1,14 +1,14 @@
 //! A rule: a limit per period under one algorithm, validated once.
 //!
-//! Everything that decides takes a [`Rule`], and a [`Rule`] can only be had
-//! from [`RuleSpec::validate`], so no algorithm meets a period of zero, a
-//! resolution out of bounds or an option that is not its own.
+//! Everything that decides takes a [`Rule`], and only [`RuleSpec::validate`] makes one
+//! from what was written, so no algorithm meets a period of zero, a resolution out of
+//! bounds or an option of another.
 //!
-//! A rule is a *view*: it says how much may be consumed. What was consumed is
-//! the state's business, and which state a rule looks at is its *identity*:
-//! the name if it has one, else the algorithm, the period and the options that
-//! shape the state. The limit, the burst and the queue are no part of it, so
-//! they can change from call to call without forgetting anything.
+//! A rule is a *view*: it says how much may be consumed. The state says what was
+//! consumed, and the rule's *identity* says which state it reads: the name if it has
+//! one, else the algorithm, the period and the options that shape the state. The limit,
+//! the burst and the queue are not part of it, so they can change from call to call and
+//! nothing consumed is lost.
 
 mod error;
 mod explain;
@@ -66,7 +66,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Every unit but the month, whose length varies; longest first.
+    /// Every unit of a fixed length, longest first.
     const PLAIN: [Self; 6] =
         [Self::Week, Self::Day, Self::Hour, Self::Minute, Self::Second, Self::Millisecond];
 
@@ -125,7 +125,7 @@ impl Period {
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
 
-    /// The same of a period that follows no calendar, so not of months.
+    /// The length in microseconds, if it is in bounds and not in months.
     #[must_use]
     pub fn plain_micros(self) -> Option<u64> {
         if self.unit == Unit::Month { None } else { self.micros() }
@@ -256,12 +256,12 @@ impl Name {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// With zeros up to the length of the longest.
+    /// The name, with zeros up to the longest length.
     pub(crate) const fn padded(&self) -> &[u8; MAX_NAME] {
         &self.bytes
     }
 
-    /// The name that was padded.
+    /// The name of padded bytes.
     pub(crate) fn of_padded(bytes: [u8; MAX_NAME]) -> Option<Self> {
         let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
         Self::new(bytes.get(..len)?)
@@ -283,19 +283,37 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A rule that was checked. See the module's documentation.
+/// A validated rule. See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    pub(crate) algorithm: Algorithm,
-    pub(crate) limit: u32,
-    pub(crate) period_us: u64,
-    pub(crate) name: Option<Name>,
-    pub(crate) count_all: bool,
-    pub(crate) ban_us: Option<u64>,
-    pub(crate) shadow: bool,
+    algorithm: Algorithm,
+    limit: u32,
+    capacity: u32,
+    period_us: u64,
+    name: Option<Name>,
+    count_all: bool,
+    ban_us: Option<u64>,
+    shadow: bool,
 }
 
 impl Rule {
+    /// A rule of validated parts, without a name and without the options that every
+    /// algorithm takes.
+    pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
+        let capacity = match algorithm {
+            _ if limit == 0 => 0,
+            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => limit,
+            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
+            Algorithm::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
+        };
+        let (name, count_all, ban_us, shadow) = (None, false, None, false);
+        Self { algorithm, limit, capacity, period_us, name, count_all, ban_us, shadow }
+    }
+
+    pub(crate) fn named(self, name: Option<Name>) -> Self {
+        Self { name, ..self }
+    }
+
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -341,7 +359,7 @@ impl Rule {
         self.ban_us
     }
 
-    /// Whether the rule is on trial: reported, never denying.
+    /// Whether the rule is a shadow, which is reported but never denies.
     #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
@@ -350,25 +368,18 @@ impl Rule {
     /// The most units the rule can ever let pass at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        if self.limit == 0 {
-            return 0;
-        }
-        match self.algorithm {
-            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => u64::from(self.limit),
-            Algorithm::Bucket(BucketParams { burst, .. }) => u64::from(burst),
-            Algorithm::Leaky(LeakyParams { queue }) => u64::from(queue).saturating_add(1),
-        }
+        u64::from(self.capacity)
     }
 
-    /// Whether a cost fits an untouched state. A cost that does not, never
-    /// passes; a cost of 0 always does.
+    /// Whether a cost fits an untouched state. A cost of 0 always does; a cost that does
+    /// not never passes.
     #[must_use]
     pub fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 
-    /// Whether two rules are one and the same to a check: they read one state,
-    /// or one window of the log.
+    /// Whether two rules read one state, or one window of the log. One check cannot have
+    /// both.
     #[must_use]
     pub fn same_identity(&self, other: &Self) -> bool {
         match (&self.name, &other.name) {

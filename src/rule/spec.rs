@@ -1,4 +1,4 @@
-//! From what was written to a [`Rule`]: every bound, and whose option is whose.
+//! From what was written to a [`Rule`]: every bound, and which algorithm owns an option.
 
 use super::{
     Algorithm, Align, BucketParams, FixedParams, Kind, LeakyParams, MAX_KEEP, MAX_RES, MAX_TZ_MIN,
@@ -6,7 +6,7 @@ use super::{
 };
 use std::fmt;
 
-/// A rule as it was written, before anything was checked against anything.
+/// A rule as it was written, before validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSpec {
     pub kind: Kind,
@@ -50,7 +50,7 @@ impl RuleSpec {
     /// Checks every bound and that each option belongs to the algorithm.
     ///
     /// # Errors
-    /// [`RuleError`], naming the fault and what was expected.
+    /// [`RuleError`], which says what was wrong and what was expected.
     pub fn validate(&self) -> Result<Rule, RuleError> {
         self.refuse_foreign_options()?;
         let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
@@ -95,13 +95,11 @@ impl RuleSpec {
         };
         let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {
-            algorithm,
-            limit,
-            period_us,
             name: self.name,
             count_all: self.count_all,
             ban_us,
             shadow: self.shadow,
+            ..Rule::new(algorithm, limit, period_us)
         })
     }
 
@@ -150,7 +148,7 @@ fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
     T::try_from(given).map_err(|_| RuleError::OutOfRange { what, given, min, max: max_units })
 }
 
-/// What can be wrong with a rule whose text could be read.
+/// What can be wrong with a rule whose text is well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
     OutOfRange { what: &'static str, given: u64, min: u32, max: u64 },

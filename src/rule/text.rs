@@ -215,7 +215,8 @@ fn time_zone(text: &[u8]) -> Option<i16> {
 
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { algorithm, limit, period_us, name, count_all, ban_us, shadow } = *self;
+        let Self { algorithm, limit, period_us, name, count_all, ban_us, shadow, capacity: _ } =
+            *self;
         f.write_str(self.kind().name())?;
         f.write_str(":")?;
         Number(limit).fmt(f)?;

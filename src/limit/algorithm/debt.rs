@@ -26,8 +26,8 @@ use super::uint48::Uint48;
 use crate::limit::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::Rule;
 
-/// 32 bytes: half a line of the cache, and of the size of the server's own
-/// entry for a key, beside which it comes to lie.
+/// 32 bytes: half a cache line. An allocator with size classes puts it next to the
+/// server's entry for the key, which has this size too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
     /// When it was last added to.
@@ -40,7 +40,7 @@ pub struct Debt {
     pub units: u32,
     /// The limit of the rule that added to it last; never 0.
     pub limit: u32,
-    /// How much it holds.
+    /// The burst or the queue.
     pub room: Room,
 }
 
@@ -73,12 +73,12 @@ impl Debt {
         self.period.get()
     }
 
-    /// A leaky bucket's, not a token bucket's.
+    /// Whether it belongs to a leaky bucket.
     pub const fn is_leaky(&self) -> bool {
         self.room.0 & Room::LEAKY != 0
     }
 
-    /// A token bucket's that is named `throttle`.
+    /// Whether it belongs to a token bucket named `throttle`.
     pub const fn is_throttle(&self) -> bool {
         self.room.0 & Room::THROTTLE != 0
     }
@@ -99,7 +99,7 @@ impl Debt {
         }
     }
 
-    /// The same debt in fractions of another period, rounded up.
+    /// The debt in fractions of another period, rounded up.
     pub fn with_period(self, period_us: u64) -> Self {
         if period_us == self.period_us() {
             return self;
@@ -167,7 +167,7 @@ impl Debt {
         }
     }
 
-    /// Gives units back; how many of them were owed.
+    /// Gives units back, and says how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
         let owed = self.drained(limit, at_us);
         let back = product(u64::from(units), self.period_us());

@@ -1,4 +1,4 @@
-//! Fixed window counter: one count, forgotten when the window is over.
+//! Fixed window counter: one count, which ends with its window.
 //!
 //! ```text
 //! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
@@ -15,14 +15,14 @@ use super::uint48::Uint48;
 use crate::rule::{Calendar, FixedParams, Rule, Shape};
 use std::collections::VecDeque;
 
-/// 32 bytes, for the reason that a debt is.
+/// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
-    /// The window; the first ones opened before the epoch.
-    pub open: OpenWindow,
-    /// Stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and
-    /// rules on trial bring it there, by 280,000 requests of the largest cost
-    /// in one window; whether it goes on or not, the limit stays exceeded.
+    /// The first windows of a time zone or of weeks begin before the epoch.
+    pub window: OpenWindow,
+    /// Stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows bring
+    /// it there, by 280,000 requests of the largest cost in one window; the limit stays
+    /// exceeded either way.
     count: Uint48,
     anchor: Anchor,
     pub limit: u32,
@@ -34,7 +34,7 @@ pub struct Fixed {
 pub struct Anchor(i16);
 
 impl Anchor {
-    /// `None`: from their first request.
+    /// Without a calendar, windows count from their first request.
     pub const fn new(calendar: Option<Calendar>, tz_min: i16) -> Self {
         let calendar = match calendar {
             Some(Calendar::Epoch) => 0,
@@ -58,7 +58,7 @@ impl Anchor {
         self.0 >> 2
     }
 
-    /// A window that opens with a count, if none is open.
+    /// The window that a count at a time opens.
     fn opened(self, period_us: u64, at_us: u64) -> OpenWindow {
         match self.calendar() {
             None => OpenWindow::opened_by_count(period_us, at_us),
@@ -75,8 +75,8 @@ impl Anchor {
 }
 
 impl Fixed {
-    pub fn new(open: OpenWindow, count: u64, anchor: Anchor, limit: u32) -> Self {
-        Self { open, count: Uint48::saturating(count), anchor, limit }
+    pub fn new(window: OpenWindow, count: u64, anchor: Anchor, limit: u32) -> Self {
+        Self { window, count: Uint48::saturating(count), anchor, limit }
     }
 
     /// Units consumed at a time.
@@ -86,16 +86,16 @@ impl Fixed {
     }
 
     pub const fn period_us(&self) -> u64 {
-        self.open.period_us()
+        self.window.period_us()
     }
 
     pub const fn last_us(&self) -> u64 {
-        self.open.last_us()
+        self.window.last_us()
     }
 
     /// When the window opened.
     pub const fn start_us(&self) -> i64 {
-        self.open.start_us()
+        self.window.start_us()
     }
 
     pub const fn count(&self) -> u64 {
@@ -117,7 +117,7 @@ impl Fixed {
 
     /// When the window is over.
     pub fn end_us(&self) -> u64 {
-        let Some(calendar) = self.calendar() else { return self.open.end_us() };
+        let Some(calendar) = self.calendar() else { return self.window.end_us() };
         let bounds = self.anchor.bounds(calendar, self.period_us());
         u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
     }
@@ -144,17 +144,17 @@ impl Fixed {
         }
     }
 
-    /// Counts units; the window that had to close for it, if one did.
+    /// Counts units, and returns the window that closed before, if one did.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
         let mut closed = None;
         let count = self.count_at(at_us);
         if count > 0 {
-            self.open.reach(at_us);
+            self.window.reach(at_us);
         } else {
             if self.count() > 0 {
                 closed = Some(Past { start_us: self.start_us(), count: self.count() });
             }
-            self.open = self.anchor.opened(self.period_us(), at_us);
+            self.window = self.anchor.opened(self.period_us(), at_us);
         }
         self.count = Uint48::saturating(count.saturating_add(u64::from(cost)));
         self.limit = rule.limit();
@@ -184,9 +184,9 @@ pub struct Past {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWithPast {
     pub fixed: Fixed,
-    /// How many windows back counts matter.
+    /// For how many windows counts are kept.
     pub keep: u16,
-    /// Oldest first; windows without a request are not kept.
+    /// Oldest first, without those in which nothing was counted.
     pub past: VecDeque<Past>,
 }
 
@@ -228,7 +228,7 @@ mod tests {
     use crate::rule::{Kind, MAX_TZ_MIN, MAX_UNITS, Period, RuleSpec, Unit};
 
     #[test]
-    fn two_bytes_hold_every_calendar_of_every_time_zone() {
+    fn an_anchor_holds_every_calendar_and_time_zone() {
         let calendars = [Calendar::Epoch, Calendar::Weeks, Calendar::Months];
         let mut seen = Vec::new();
         for calendar in calendars.map(Some).into_iter().chain([None]) {
@@ -241,11 +241,11 @@ mod tests {
         let all = seen.len();
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), all, "two of one number");
+        assert_eq!(seen.len(), all, "two anchors of one number");
     }
 
     #[test]
-    fn a_count_stops_where_it_can_grow_no_more() {
+    fn a_count_stops_at_its_maximum() {
         let day = Period { count: 1, unit: Unit::Day };
         let rule = RuleSpec::new(Kind::Fixed, MAX_UNITS.into(), day).validate().expect("a rule");
         for units in [Uint48::MAX - 2, Uint48::MAX, u64::MAX] {

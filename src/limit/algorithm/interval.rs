@@ -6,20 +6,23 @@
 //! ^ first take       ^ first take after the refill
 //! ```
 //!
-//! The period starts with the first request that took any token; everything
-//! comes back when it is over. Admitted iff `used + c <= burst`.
+//! The period starts with the first request that takes a token, and at its end all
+//! tokens come back. Admits `c` iff `used + c <= burst`.
 
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
 use crate::rule::Rule;
 
-/// 32 bytes, for the reason that a debt is.
+/// 32 bytes, a size class of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Begins when the first token is taken.
-    pub open: OpenWindow,
+    /// Opens when the first token is taken.
+    pub window: OpenWindow,
+    /// Tokens taken in it.
     pub used: u32,
+    /// Of the rule that consumed last.
     pub limit: u32,
+    /// Of the rule that consumed last.
     pub burst: u32,
 }
 
@@ -27,7 +30,7 @@ impl Interval {
     /// Tokens taken at a time.
     pub fn of_units(rule: &Rule, burst: u32, last_us: u64, units: u64) -> Self {
         Self {
-            open: OpenWindow::opened_by_count(rule.period_us(), last_us),
+            window: OpenWindow::opened_by_count(rule.period_us(), last_us),
             used: u32::try_from(units).unwrap_or(u32::MAX),
             limit: rule.limit(),
             burst,
@@ -35,11 +38,11 @@ impl Interval {
     }
 
     pub const fn period_us(&self) -> u64 {
-        self.open.period_us()
+        self.window.period_us()
     }
 
     pub const fn last_us(&self) -> u64 {
-        self.open.last_us()
+        self.window.last_us()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -47,7 +50,7 @@ impl Interval {
     }
 
     pub fn used_at(&self, at_us: u64) -> u32 {
-        if at_us >= self.open.end_us() { 0 } else { self.used }
+        if at_us >= self.window.end_us() { 0 } else { self.used }
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
@@ -56,7 +59,7 @@ impl Interval {
         Reading {
             at_us,
             remaining: rule.capacity().saturating_sub(used),
-            admits: Moment::At(if fits { at_us } else { self.open.end_us() }),
+            admits: Moment::At(if fits { at_us } else { self.window.end_us() }),
             turn_us: 0,
         }
     }
@@ -65,9 +68,9 @@ impl Interval {
     pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
         let used = self.used_at(at_us);
         if used > 0 {
-            self.open.reach(at_us);
+            self.window.reach(at_us);
         } else {
-            self.open = OpenWindow::opened_by_count(self.period_us(), at_us);
+            self.window = OpenWindow::opened_by_count(self.period_us(), at_us);
         }
         let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
         self.used = used.max(used.saturating_add(cost).min(full));
@@ -85,6 +88,6 @@ impl Interval {
     }
 
     pub fn clears(&self) -> Moment {
-        Moment::At(if self.used == 0 { 0 } else { self.open.end_us() })
+        Moment::At(if self.used == 0 { 0 } else { self.window.end_us() })
     }
 }

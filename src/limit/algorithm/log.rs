@@ -6,22 +6,20 @@
 //!               |<-------- W --------->|       units with time > t-W, plus c, <= L
 //! ```
 //!
-//! One log a key, read by every log rule through its own window, so four rules
-//! cost one timestamp a request. The wait needs no search: with `c` more units
-//! wanted, the unit `L-c+1` back is the one that has to leave, and it leaves
-//! at its time plus `W`.
+//! A key has one log, and every log rule reads it through its own window, so four
+//! rules cost one timestamp a request. The wait needs no search: to admit `c` more
+//! units, the unit `L-c+1` back has to leave, and it leaves at its time plus `W`.
 //!
-//! Denied requests that were charged (`count=all`) are kept apart, as only
-//! `count=all` rules count them, and as hammering must not push admitted
-//! requests out of the log that other rules still need.
+//! Charged denials (`count=all`) are kept apart: only `count=all` rules count them, and
+//! a client that keeps asking must not evict admitted requests that other rules need.
 //!
-//! The log keeps what the rules that consume from it need, the latest and
-//! those before: see `needs`.
+//! The log keeps what its rules need, those of the latest check and of earlier ones:
+//! see `needs`.
 
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
 use crate::limit::series::Series;
-use crate::limit::series::needs::{self, Kept, Needs, PastNeeds};
+use crate::limit::series::needs::{self, Needs, PastNeeds, Retention};
 use crate::rule::{MAX_UNITS, MS_US, Rule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +51,7 @@ impl Log {
         &self.admitted
     }
 
-    /// Denied requests that were charged.
+    /// Charged denials.
     pub fn charged(&self) -> Option<&Series> {
         self.admitted.charged()
     }
@@ -80,7 +78,7 @@ impl Log {
         past.fold(window_us, u64::max)
     }
 
-    /// Where it lies; see [`Series::block`].
+    /// The block, for a prefetch.
     #[inline]
     pub fn block(&self) -> *const [u8] {
         self.admitted.block()
@@ -136,7 +134,7 @@ impl Log {
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// For `RL.INFO`. `None` for the time says that the log is forgotten.
+    /// For `RL.INFO`; without a time if the log lies too far ahead of the clock to count.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
         let charged = self.charged();
         let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
@@ -150,7 +148,7 @@ impl Log {
         }
     }
 
-    /// Logs a request, and forgets what no rule can see any more.
+    /// Adds a request, and drops what no rule can see any more.
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool) {
         let kept = self.remember(needs, at_us);
         self.drop_until(at_us.checked_sub(kept.window_us));
@@ -160,16 +158,16 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// What is kept from now on, for this check and those before it.
+    /// What is kept from now on, for this check and earlier ones.
     #[inline]
-    fn remember(&mut self, latest: Needs, at_us: u64) -> Kept {
+    fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
         let alike = packed == self.admitted.needs() && self.past_needs().is_empty();
         if !alike {
             self.remember_others(latest, at_us);
             self.admitted.set_needs(packed);
         }
-        Kept::of(latest, self.past_needs())
+        Retention::of(latest, self.past_needs())
     }
 
     #[cold]
@@ -181,9 +179,9 @@ impl Log {
         }
     }
 
-    /// What the check that consumed last needs. Where its limits are not known, as
-    /// many units as the log holds: no rule of it was admitted more, and newer
-    /// units stay in its windows longer.
+    /// What the check that consumed last needs. If its limits are not known, as many
+    /// units as the log holds: no rule of it was admitted more, and newer units stay in
+    /// its windows longer.
     fn known_needs(&self) -> Needs {
         if self.knows_needs() {
             return self.needs();
@@ -193,10 +191,10 @@ impl Log {
         Needs { units, ..self.needs() }
     }
 
-    /// Called before a check consumes that the log lies too far ahead of: the clock
-    /// stepped back by more than `window_us`, the check's longest window. If another
-    /// check's longer window still needs the entries, they move back in time to just
-    /// outside this check's window; otherwise the log forgets them.
+    /// Called before a check consumes if the clock stepped back by more than `window_us`,
+    /// the check's longest window. If another check's longer window still needs the
+    /// entries, they move back in time to just outside this check's window; otherwise the
+    /// log drops them.
     pub fn step_back(&mut self, window_us: u64, now_us: u64) {
         let needed = effective_time(now_us, self.last_us(), self.window_us()).is_some();
         match now_us.checked_sub(window_us).filter(|_| needed) {
@@ -228,12 +226,12 @@ impl Log {
         }
     }
 
-    fn keep_newest(&mut self, kept: Kept) {
+    fn keep_newest(&mut self, kept: Retention) {
         let Some(charged) = self.charged() else {
             return self.admitted.keep_newest(kept.units);
         };
-        // The newest units of both together, and of the admitted what rules
-        // need that do not count the denied.
+        // The newest units of both together, and enough admitted ones for rules that
+        // count no denials.
         let Some(cut_us) = newest_unit_us(&self.admitted, Some(charged), kept.units) else {
             if kept.units == 0 {
                 self.clear();
@@ -254,7 +252,7 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Gives units back, newest first, of the entries later than a time.
+    /// Gives units of entries later than a time back, newest first, and says how many.
     pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
         let mut left = units;
         while left > 0 {
@@ -302,9 +300,9 @@ impl Log {
 /// What only a sliding log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogReport {
-    /// Requests remembered, denied ones included that were charged.
+    /// Requests in the log, charged denials included.
     pub entries: u64,
-    /// Units of denied requests that were charged, among the units consumed.
+    /// Units of charged denials, among the units consumed.
     pub denied: u64,
     /// From the oldest to the newest entry, milliseconds.
     pub span_ms: u64,
@@ -318,8 +316,8 @@ fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u
     newest_unit_in(first, second, nth).max(newest_unit_in(second, first, nth))
 }
 
-/// The latest time in `of` such that at least `nth` units of both are not
-/// earlier.
+/// The latest time of an entry of `of` such that at least `nth` units of both series
+/// are not earlier.
 fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
     if nth == 0 {
         return None;

@@ -1,7 +1,7 @@
 //! What one rule consumed, in the form in which its algorithm keeps it.
 //!
-//! The only file that knows all algorithms: it passes each question on to the
-//! one whose meter it is. A new algorithm is a variant here and a file beside.
+//! The only file that knows all algorithms: it passes each question on to the right
+//! one. A new algorithm is a variant here and a file beside.
 //!
 //! A meter is read and consumed from by rules of its *shape*: its algorithm, and
 //! the options and the period that it was made for. [`Meter::reshaped`] converts
@@ -259,7 +259,7 @@ impl Meter {
     /// if there were none: a refund is replicated only if it gave something back.
     ///
     /// A debt drains at the rate of the rule, or of the rule that consumed last if
-    /// there is none. Of a log, entries older than the window stay.
+    /// there is none. A log gives back only entries within the window.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
         match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),

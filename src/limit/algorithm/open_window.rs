@@ -1,5 +1,5 @@
-//! A open: a period that has begun, and when in it something was last counted.
-//! What `fixed` and `bucket` with `refill=interval` have in common.
+//! A window that is open, and when something was last counted in it. `fixed` and
+//! `bucket` with `refill=interval` both have one.
 //!
 //! ```text
 //! |<------------ period ------------>|
@@ -7,14 +7,14 @@
 //! ^ start            ^ last            start <= last < start + period
 //! ```
 //!
-//! A open opens no later than what is first counted in it. What comes before
-//! the last is counted at the last, for a state's time never runs backwards,
-//! and what comes after the end opens another open. A month ends by the
-//! calendar instead, but never after the 31 days it counts as.
+//! A window opens no later than what is first counted in it. A request before the last
+//! one is counted at the last one's time, because a state's time never runs backwards; a
+//! request after the end opens another window. A month ends by the calendar instead, but
+//! never after the 31 days it counts as.
 
 use super::uint48::Uint48;
 
-/// 20 bytes, aligned to nothing, so that whoever has one needs no padding.
+/// 20 bytes without alignment, so that its owner needs no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenWindow {
     start: [u8; 8],
@@ -23,7 +23,7 @@ pub struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// One that opened at a time not after `last_us`; maybe before the epoch.
+    /// A window that opened not after `last_us`, maybe before the epoch.
     #[inline]
     pub fn new(period_us: u64, start_us: i64, last_us: u64) -> Self {
         Self {
@@ -33,17 +33,17 @@ impl OpenWindow {
         }
     }
 
-    /// One that opens with what is first counted in it.
+    /// A window that opens with what is first counted in it.
     #[inline]
     pub fn opened_by_count(period_us: u64, at_us: u64) -> Self {
         Self::new(period_us, at_us.cast_signed(), at_us)
     }
 
-    /// One that was saved; `None` if the last count was not in it.
+    /// A window that was saved; `None` if the last count lies outside.
     pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
-        let open = Self::new(period_us, start_us, last_us);
+        let window = Self::new(period_us, start_us, last_us);
         let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
-        fits.then_some(open)
+        fits.then_some(window)
     }
 
     #[inline]
@@ -62,26 +62,26 @@ impl OpenWindow {
         self.after_start(self.into.get())
     }
 
-    /// When it is over, if its length is the period's.
+    /// When it ends, unless a calendar says so.
     #[inline]
     pub const fn end_us(&self) -> u64 {
         self.after_start(self.period.get())
     }
 
-    /// Something is counted at a time not before the last.
+    /// Something is counted, not before the last time.
     #[inline]
     pub fn reach(&mut self, at_us: u64) {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
     }
 
-    /// Wraps as `since` does: no time after the last lies before the epoch.
+    /// Wraps like `since`: no time from the last one on lies before the epoch.
     const fn after_start(&self, us: u64) -> u64 {
         self.start_us().cast_unsigned().wrapping_add(us)
     }
 }
 
-/// How long after the start. A start before the epoch wraps, and the difference
-/// wraps back; it is longer than any period if the start comes later.
+/// The time since the start. A start before the epoch wraps, and the difference wraps
+/// back. If the start comes later, it is longer than any period.
 const fn since(start_us: i64, at_us: u64) -> u64 {
     at_us.wrapping_sub(start_us.cast_unsigned())
 }
@@ -96,14 +96,14 @@ mod tests {
         prop_oneof![Just(MS_US), Just(MAX_PERIOD_US), MS_US..=MAX_PERIOD_US]
     }
 
-    /// Starts of open windows that some time we decide at can lie in.
+    /// Starts of windows that a check can window.
     fn start() -> impl Strategy<Value = i64> {
         let latest = MAX_TIME_US.cast_signed();
         let earliest = -MAX_PERIOD_US.cast_signed();
         prop_oneof![Just(0), Just(latest), earliest..=0, earliest..=latest]
     }
 
-    /// Before a open, in it, at its bounds, after it.
+    /// A period, a start, and a time before, in, at the bounds of or after that window.
     fn time() -> impl Strategy<Value = (u64, i64, u64)> {
         (period(), start(), 0..4u8, -2..=2i64, any::<prop::sample::Index>()).prop_map(
             |(period_us, start_us, near, by_us, index)| {
@@ -125,37 +125,37 @@ mod tests {
         #[test]
         fn a_saved_open_window_is_exact_or_refused((period_us, start_us, last_us) in time()) {
             let into = i128::from(last_us) - i128::from(start_us);
-            let open = OpenWindow::saved(period_us, start_us, last_us);
-            prop_assert_eq!(open.is_some(), (0..i128::from(period_us)).contains(&into));
-            if let Some(open) = open {
-                prop_assert_eq!(open, OpenWindow::new(period_us, start_us, last_us));
-                prop_assert_eq!(open.period_us(), period_us);
-                prop_assert_eq!(open.start_us(), start_us);
-                prop_assert_eq!(open.last_us(), last_us);
-                prop_assert_eq!(i128::from(open.end_us()), i128::from(start_us) + i128::from(period_us));
+            let window = OpenWindow::saved(period_us, start_us, last_us);
+            prop_assert_eq!(window.is_some(), (0..i128::from(period_us)).contains(&into));
+            if let Some(window) = window {
+                prop_assert_eq!(window, OpenWindow::new(period_us, start_us, last_us));
+                prop_assert_eq!(window.period_us(), period_us);
+                prop_assert_eq!(window.start_us(), start_us);
+                prop_assert_eq!(window.last_us(), last_us);
+                prop_assert_eq!(i128::from(window.end_us()), i128::from(start_us) + i128::from(period_us));
             }
         }
 
         #[test]
-        fn reaching_a_time_is_all_that_changes(
+        fn counting_later_changes_only_the_last_time(
             (period_us, start_us, last_us) in time(),
             later in any::<prop::sample::Index>(),
         ) {
-            let Some(mut open) = OpenWindow::saved(period_us, start_us, last_us) else { return Ok(()) };
-            let at_us = last_us + later.index((open.end_us() - last_us) as usize) as u64;
-            open.reach(at_us);
-            prop_assert_eq!(Some(open), OpenWindow::saved(period_us, start_us, at_us));
+            let Some(mut window) = OpenWindow::saved(period_us, start_us, last_us) else { return Ok(()) };
+            let at_us = last_us + later.index((window.end_us() - last_us) as usize) as u64;
+            window.reach(at_us);
+            prop_assert_eq!(Some(window), OpenWindow::saved(period_us, start_us, at_us));
         }
     }
 
     #[test]
-    fn numbers_no_one_decides_at_bring_nothing_down() {
+    fn no_number_panics() {
         for start_us in [i64::MIN, -1, 0, i64::MAX] {
             for last_us in [0, 1, u64::MAX] {
                 for period_us in [0, 1, Uint48::MAX, u64::MAX] {
-                    let mut open = OpenWindow::new(period_us, start_us, last_us);
-                    open.reach(last_us / 2);
-                    let _ = (open.last_us(), open.end_us());
+                    let mut window = OpenWindow::new(period_us, start_us, last_us);
+                    window.reach(last_us / 2);
+                    let _ = (window.last_us(), window.end_us());
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a rule sees when it looks at a state at one moment.
+//! What a rule reads in a state at a time.
 
 use crate::limit::exact::millis_up;
 use crate::rule::Rule;
@@ -6,7 +6,7 @@ use crate::rule::Rule;
 /// When something happens: at a time, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
-    /// Unix microseconds; what has happened already has a time in the past.
+    /// Unix microseconds; in the past if it has happened.
     At(u64),
     Never,
 }
@@ -21,8 +21,7 @@ impl Moment {
     }
 }
 
-/// A length of time that may have no end. Ordered: nothing is longer than
-/// forever.
+/// A length of time that may have no end, and is then longer than any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Span {
     Micros(u64),
@@ -30,7 +29,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// As replied: whole milliseconds rounded up, -1 for ever.
+    /// As replied: milliseconds, rounded up; -1: forever.
     pub fn millis(self) -> i64 {
         match self {
             Self::Micros(us) => i64::try_from(millis_up(us)).unwrap_or(i64::MAX),
@@ -42,31 +41,30 @@ impl Span {
 /// A rule's view of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time read at: the clock's, or the one a state stands still in.
+    /// The time read at, see [`effective_time`].
     pub at_us: u64,
     /// Units that would be admitted at once.
     pub remaining: u64,
-    /// When the cost asked for is admitted; not after `at_us` if it is
-    /// admitted now.
+    /// When the cost is admitted; not after `at_us` if it is admitted now.
     pub admits: Moment,
-    /// When an admitted request may proceed, if it has to queue (`leaky`);
-    /// else 0.
+    /// When an admitted request may proceed if it has to queue (`leaky`), else 0.
     pub turn_us: u64,
 }
 
 impl Reading {
-    /// What a rule sees where nothing was consumed.
+    /// What a rule reads where nothing was consumed.
     pub fn untouched(rule: &Rule, now_us: u64) -> Self {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 }
 
-/// The time a state lives in when the clock shows `now_us`.
+/// The time at which a state is read when the clock shows `now_us`: the clock clamped
+/// to the state.
 ///
-/// A state's time is that of its last consumption and never runs backwards:
-/// if the clock stepped back, time stands still until the clock has caught up.
-/// A step back of more than a window is not waited for: `None`, the state is
-/// forgotten.
+/// A state's time is that of its last consumption and never runs backwards. If the
+/// clock stepped back by up to a window, the state is read at its own time until the
+/// clock has caught up. If it stepped back by more, a rule does not wait for it: `None`,
+/// it sees an untouched state.
 pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> {
     match last_us.checked_sub(now_us) {
         None | Some(0) => Some(now_us),

@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// The key's log, if this is it.
+    /// The log, if this state is the key's log.
     pub const fn log(&self) -> Option<&Log> {
         match self {
             Self::Plain(Meter::Log(log)) => Some(log),

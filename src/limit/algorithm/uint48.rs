@@ -1,4 +1,4 @@
-//! A number in six bytes, for states that keys have by the million.
+//! A number in six bytes, because there are millions of states.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(n in 0..=Uint48::MAX, beyond in Uint48::MAX..) {
+        fn numbers_are_exact_up_to_the_largest(n in 0..=Uint48::MAX, beyond in Uint48::MAX..) {
             prop_assert_eq!(Uint48::saturating(n).get(), n);
             prop_assert_eq!(Uint48::saturating(beyond).get(), Uint48::MAX);
         }

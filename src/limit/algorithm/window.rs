@@ -25,14 +25,14 @@ use crate::limit::heap::HeapVisitor;
 use crate::rule::{MAX_RES, Rule};
 use std::ptr;
 
-/// Counts of the sub-interval of the last one counted and the `res` before it,
-/// newest first, behind what they are counts of: one block, and with `res=1`
-/// one of 32 bytes, for the reason that a debt is.
+/// One block: a header, then the counts of the sub-interval of the last request and of
+/// the `res` before it, newest first. With `res=1` it has 32 bytes, a size class of the
+/// allocator.
 ///
-/// A count stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and
-/// rules on trial bring it there, by 280,000 requests of the largest cost in one
-/// sub-interval; whether it goes on or not, the limit stays exceeded. Sums of
-/// products of counts and periods, of 48 bits both, stay far below 2^128.
+/// A count stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows
+/// bring it there, by 280,000 requests of the largest cost in one sub-interval; the
+/// limit stays exceeded either way. Sums of products of counts and periods, of 48 bits
+/// both, stay far below 2^128.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     counts: HeaderSlice<Head, Uint48, u16>,
@@ -44,7 +44,7 @@ const OF_TWO: usize = 32;
 const _: () =
     assert!(HeaderSlice::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == OF_TWO);
 
-/// Aligned to nothing, so that no padding follows.
+/// Of bytes alone, so that no padding follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     last_us: [u8; 8],
@@ -52,15 +52,14 @@ struct Head {
     limit: [u8; 4],
 }
 
-/// Where a time lies: in which sub-interval since the epoch, and how many ticks
-/// after its start.
+/// The sub-interval since the epoch that holds a time, and the ticks since its start.
 #[derive(Clone, Copy)]
 struct Position {
     index: u64,
     elapsed: u64,
 }
 
-/// Counts as they are seen at a time.
+/// The counts, read at a time.
 struct Sight<'a> {
     at: Position,
     /// How many sub-intervals the time lies after the last one counted.
@@ -69,8 +68,8 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// What is in sight so many sub-intervals later, if nothing comes: the units
-    /// that count in full, and those that are weighted.
+    /// The units that count in full and those that are weighted, a number of
+    /// sub-intervals later if nothing is consumed.
     fn later(&self, later: usize) -> (u64, u64) {
         let res = self.counts.len().saturating_sub(1);
         match res.checked_sub(self.shift.saturating_add(later)) {
@@ -127,7 +126,7 @@ impl Window {
         self.counts.items().iter().map(|count| count.get())
     }
 
-    /// Where it lies, if it has two counters.
+    /// The block, for a prefetch; its length is right for two counters.
     #[inline]
     pub fn block(&self) -> *const [u8] {
         ptr::slice_from_raw_parts(self.counts.start(), OF_TWO)
@@ -146,8 +145,7 @@ impl Window {
         self.counts().all(|count| count == 0)
     }
 
-    /// A time in ticks: for 60 of them in a microsecond, 64 bits last until the
-    /// end of the year 9999.
+    /// A time in ticks. With 60 to the microsecond, 64 bits reach to the year 9999.
     fn ticks(&self, at_us: u64) -> u64 {
         at_us.saturating_mul(self.res().into())
     }
@@ -170,7 +168,7 @@ impl Window {
         let at = self.position(at_us);
         let start = self.ticks(at_us).saturating_sub(at.elapsed);
         let behind = start.saturating_sub(self.ticks(self.last_us()));
-        // Most come soon after each other, and need no division.
+        // Most requests lie in the last one's sub-interval and need no division.
         let shift = if behind == 0 { 0 } else { ceil_div(behind.into(), self.period_us()) };
         let shift = usize::try_from(shift).unwrap_or(usize::MAX);
         Sight { at, shift, counts: self.counts.items() }
@@ -208,8 +206,8 @@ impl Window {
         }
     }
 
-    /// When no more than the allowance counts, which it does not do now: one
-    /// sub-interval after another is tried, the load falling all the while.
+    /// The first time at which no more than the allowance counts, while more does now.
+    /// Tries one sub-interval after another: the load only falls.
     fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
             if let Some(room) = allowance.checked_sub(cur) {
@@ -229,7 +227,7 @@ impl Window {
         0
     }
 
-    /// The counts as they are seen at a time.
+    /// For `RL.INFO`.
     pub fn report(&self, at_us: u64) -> WindowReport {
         let (current, previous) = self.sight(at_us).later(0);
         WindowReport { current, previous }
@@ -254,7 +252,7 @@ impl Window {
         }
     }
 
-    /// Gives units back, newest first, of the counters still in sight.
+    /// Gives units of the counters in sight back, newest first, and says how many.
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
         let shift = self.sight(at_us).shift;
         let counts = self.counts.items_mut();
@@ -282,8 +280,8 @@ pub struct WindowReport {
     /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
     /// of the present window.
     pub current: u64,
-    /// Units of the sub-interval before them, of which the part counts that is
-    /// still in sight; with `res=1` of the window before.
+    /// Units of the sub-interval before them, which are weighted; with `res=1` of the
+    /// window before.
     pub previous: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What one rule, or a whole check, says.
+//! A decision: what one rule says of a cost, and in the end the whole check.
 
 use crate::limit::algorithm::reading::{Moment, Reading, Span};
 use crate::limit::value::check::{Check, Verdict};
@@ -8,18 +8,18 @@ use crate::rule::Rule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub verdict: Verdict,
-    /// The most units that pass at once; -1 where no rule decided.
+    /// The most units that pass at once; -1 if no rule decided.
     pub limit: i64,
-    /// Units that would be allowed right now; -1 where no rule decided.
+    /// Units that would be allowed now; -1 if no rule decided.
     pub remaining: i64,
     /// Denied: ask again after this. Allowed: proceed after this. -1: never.
     pub wait_ms: i64,
-    /// Until nothing is consumed; -1: never.
+    /// Until nothing is consumed any more; -1: never.
     pub reset_ms: i64,
 }
 
 impl Decision {
-    /// No rule had a say.
+    /// No rule decided: the key is exempt or has only shadows.
     pub(crate) const UNDECIDED: Self =
         Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
@@ -29,8 +29,8 @@ impl Decision {
         Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
     }
 
-    /// What a rule says of a cost, given what it read, but for the reset, which
-    /// depends on what is consumed.
+    /// What a rule decides by what it read. The reset is left at 0: it depends on what
+    /// the check consumes.
     #[inline(always)]
     pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
         let admits = if !rule.can_ever_admit(check.cost) {
@@ -41,12 +41,11 @@ impl Decision {
             reading.admits
         };
         let wait = match admits {
-            // A state that stands still admits at a time the clock has yet to
-            // reach: now.
+            // The state may be read at a time that the clock has yet to reach.
             Moment::At(us) if us <= reading.at_us => Span::Micros(0),
             moment => moment.after(check.now_us),
         };
-        // With a limit of 0 only nothing passes, and nothing queues for no turn.
+        // Under a limit of 0 only a cost of 0 passes, and at once.
         let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
         let (verdict, wait) = match wait {
             Span::Micros(0) => (Verdict::Allowed, Moment::At(turn_us).after(check.now_us)),
@@ -68,7 +67,7 @@ impl Decision {
     }
 }
 
-/// Waits in order of length: never is longest.
+/// A wait to compare others with: -1, never, is the longest.
 pub(crate) const fn length(wait_ms: i64) -> i64 {
     if wait_ms < 0 { i64::MAX } else { wait_ms }
 }

@@ -31,6 +31,7 @@ pub struct Denial {
 
 impl Evaluation {
     /// Lets each rule of a check decide, and shows each decision.
+    #[inline(always)]
     pub fn of(states: &[State], check: &Check<'_>, mut show: impl FnMut(Decision)) -> Self {
         let mut evaluation = Self { needs: Needs::of(check.rules), ..Self::default() };
         let log = evaluation.log_in_sight(states, check.now_us);

@@ -21,7 +21,7 @@ pub struct Outlook {
 }
 
 impl Limiter {
-    /// Of each of the rules of a check, after it.
+    /// The outlook of each rule of a check, after it.
     pub fn outlooks(&self, rules: &[Rule], now_us: u64) -> impl Iterator<Item = Outlook> {
         let needs = Needs::of(rules);
         rules.iter().map(move |rule| Outlook {
@@ -45,8 +45,7 @@ impl Limiter {
     }
 }
 
-/// The length of a rule's window at a time: its period, but of a calendar month the
-/// days that it has.
+/// The length of a rule's window at a time: its period, or the days of that month.
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
     match rule.algorithm() {
         Algorithm::Fixed(params) => Fixed::of_units(rule, params, at_us, 0).window_us(),

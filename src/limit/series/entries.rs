@@ -16,7 +16,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The least that tells times apart whose span is this.
+    /// The narrowest in which times of this span differ.
     pub const fn for_span(us: u64) -> Self {
         match us >> 32 {
             0 => Self::Four,
@@ -26,7 +26,7 @@ impl Width {
         }
     }
 
-    /// What [`Self::code`] gave.
+    /// The width of a code that [`Self::code`] gave.
     #[inline]
     pub const fn of_code(code: u64) -> Self {
         match code & Self::CODES {
@@ -58,7 +58,7 @@ impl Width {
 /// The entries of a ring, of `W` bytes each.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries<'a, const W: usize> {
-    /// A whole number of entries: none goes around the end.
+    /// A whole number of entries: none wraps around the end.
     pub ring: &'a [u8],
     /// Where in the ring the oldest one begins.
     pub front: usize,
@@ -87,8 +87,8 @@ pub const fn mask(width: usize) -> u64 {
     }
 }
 
-/// Where an entry begins, also the one that comes after the newest. Positions
-/// are far below what `usize` holds: nothing wraps but around the ring.
+/// Where an entry begins, or where the next one will. Positions are far below what
+/// `usize` holds: nothing wraps but around the ring.
 #[inline(always)]
 pub fn position(ring: usize, front: usize, index: u32, width: usize) -> usize {
     let position = front.wrapping_add((index as usize).wrapping_mul(width));

@@ -20,7 +20,7 @@ pub struct Head {
     /// The byte of the ring in which the oldest entry begins.
     pub front: u32,
     pub len: u32,
-    /// The owner's; see `log`.
+    /// Those of the log that owns the series.
     pub needs: PackedNeeds,
 }
 
@@ -35,8 +35,8 @@ pub struct Extras {
     pub past: Vec<PastNeeds>,
 }
 
-/// The time of the newest entry, which every check asks for, and how many bytes
-/// of it the entries keep.
+/// The time of the newest entry, which every check reads, and how many bytes each
+/// entry has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Newest(u64);
 
@@ -67,12 +67,12 @@ pub const OVERHEAD: u32 = 36;
 
 const _: () = assert!(HeaderSlice::<Head, u8>::OVERHEAD == OVERHEAD as usize);
 
-/// Bytes of a block of 60 entries, as many as a busy client's log may have.
+/// Bytes of a block of 60 entries, a usual number.
 pub const USUAL: usize = 320;
 
-/// Bytes of a ring for so many entries, chosen so that the block fills a size
-/// class of the allocator: 64 bytes at least, then steps of 16, and from 128 on
-/// four to a doubling.
+/// Bytes of a ring for a number of entries, chosen so that the block fills a size class
+/// of the allocator: 64 bytes at least, then steps of 16, and from 128 on four steps per
+/// doubling.
 pub fn ring_for(entries: u32, width: Width) -> u32 {
     let bytes = entries.saturating_mul(width.bytes()).saturating_add(OVERHEAD).max(64);
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
@@ -82,12 +82,12 @@ pub fn ring_for(entries: u32, width: Width) -> u32 {
     room.saturating_sub(room.checked_rem(width.bytes()).unwrap_or(0))
 }
 
-/// What entries there will be.
+/// The entries that a series will have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     pub entries: u32,
     pub oldest_us: u64,
     pub newest_us: u64,
-    /// Some have other than one unit.
+    /// Whether some have other than one unit.
     pub weighted: bool,
 }

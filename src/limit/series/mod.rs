@@ -6,23 +6,22 @@
 //! age of an entry = (newest - its bytes) modulo 2^(8 * width)
 //! ```
 //!
-//! The whole series is one block of memory, which is what a check waits for.
+//! The whole series is one block of memory, so that a check waits for memory once.
 //!
 //! An entry is the low bytes of its time, in microseconds: as many as the span
-//! from the oldest entry to the newest needs. 4 bytes tell times within 71
-//! minutes apart, 5 within 12.7 days, 6 within years. The newest time is kept
-//! whole and makes the others whole again. Low bytes, unlike differences from
-//! entry to entry, give random access, so that counting a window is one search,
-//! and next to none where requests come evenly.
+//! from the oldest entry to the newest needs: 4 bytes up to 71 minutes, 5 up to 12.7
+//! days, 6 up to 8.9 years. The newest time is kept whole, and with it each low part
+//! gives a whole time again. Low bytes, unlike differences from entry to entry, give
+//! random access, so that counting a window is one search, and a short one if requests
+//! come evenly.
 //!
 //! An entry that makes the span too long widens all entries, which copies them.
 //! They become narrower only when the ring is copied anyway, to grow or to
-//! shrink: so the copying of a ring is paid for by the entries that came or went
-//! since it was copied last.
+//! shrink, so each copy is paid for by the entries added or dropped since the last.
 //!
-//! Entries of one unit, nearly all there are, store no weight. The first other
-//! one adds a running total beside each entry, so that a sum of weights stays
-//! one subtraction; a total may wrap, as only differences are read.
+//! Entries of one unit, nearly all there are, store no weight. The first entry of
+//! another weight adds a running total beside each entry, so that a sum of weights
+//! stays one subtraction. A total may wrap, as only differences are read.
 //!
 //! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base
 //! after each long gap: a request every half hour took 16 bytes), differences
@@ -81,8 +80,7 @@ impl Series {
         self.ring.header_mut()
     }
 
-    /// The block, to prefetch it. Its length is a guess: the true one stands in
-    /// the block itself.
+    /// The block, for a prefetch. Its length is a guess: the true one is in the block.
     #[inline]
     pub fn block(&self) -> *const [u8] {
         ptr::slice_from_raw_parts(self.ring.start(), USUAL)
@@ -102,7 +100,7 @@ impl Series {
         self.extras().map_or(&[], |extras| &extras.past)
     }
 
-    /// For the owner to change.
+    /// The needs of earlier checks, for the log to change.
     pub fn past_needs_mut(&mut self) -> &mut Vec<PastNeeds> {
         &mut self.extras_or_new().past
     }
@@ -190,7 +188,7 @@ impl Series {
         (!self.is_empty()).then_some(self.head().newest.us())
     }
 
-    /// Units before an entry, counted from an arbitrary start.
+    /// Units before an entry, counted from an arbitrary origin.
     fn before(&self, index: u32) -> u32 {
         match self.weights() {
             None => index,
@@ -212,8 +210,8 @@ impl Series {
         self.units_from(0)
     }
 
-    /// The first entry for which `later` holds, which must hold for all after
-    /// it too; `len` if it holds for none.
+    /// The first entry for which `later` holds, or `len`. It must then hold for all
+    /// entries after that one.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
         search::first_where(self.head().len, guess, later)
     }
@@ -233,8 +231,8 @@ impl Series {
         self.head().newest.us().checked_sub(time_us).filter(|&age| age > 0)
     }
 
-    /// The first entry younger than an age, which the newest is; guessed as if
-    /// they had come evenly.
+    /// The first entry younger than an age, which the newest is. The search starts
+    /// where it would be if entries came evenly.
     #[inline]
     fn first_younger<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -246,7 +244,7 @@ impl Series {
         self.first_where(guess, |index| entries.age(index) < age)
     }
 
-    /// Units of the entries later than a time; of all without one.
+    /// Units of the entries later than a time; of all entries if there is no time.
     pub fn units_after(&self, time_us: Option<u64>) -> u64 {
         match time_us {
             None => self.units(),
@@ -289,8 +287,8 @@ impl Series {
         }
     }
 
-    /// Adds an entry as wide as the others are. Whether there was room, for it
-    /// and for its time.
+    /// Adds an entry of the present width, and says whether there was room for it and
+    /// for its time.
     #[inline(always)]
     fn append<const W: usize>(&mut self, time_us: u64) -> bool {
         let (len, front) = (self.head().len, self.head().front as usize);
@@ -317,12 +315,12 @@ impl Series {
         self.resize(self.head().len.saturating_add(1), Width::for_span(span));
         let used = self.head().len.saturating_mul(self.width().bytes());
         if used >= self.ring.count() {
-            // Four gigabytes of entries: the oldest goes.
+            // Four gigabytes of entries: drop the oldest.
             self.drop_front(1);
         }
     }
 
-    /// Moves to another ring, with room for so many entries of a width.
+    /// Moves to another ring with room for a number of entries of a width.
     fn resize(&mut self, entries: u32, width: Width) {
         let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
         if width == self.width() {
@@ -386,7 +384,7 @@ impl Extras {
         }
     }
 
-    /// Drops what holds nothing. Whether anything is left.
+    /// Drops what holds nothing, and says whether anything is left.
     pub fn tidy(&mut self) -> bool {
         self.charged = self.charged.take().filter(|series| !series.is_empty());
         if self.past.is_empty() {

@@ -12,7 +12,7 @@
 //! remembered until its longest window has passed since it last consumed: by
 //! then, all requests that it let pass have left its windows.
 //!
-//! Nearly every log has one kind of caller, whose needs fit into eight bytes
+//! Nearly every log has callers of one kind, and their needs fit into eight bytes
 //! beside the entries. Only a log with callers of several kinds keeps a list:
 //! the needs of checks before the latest, at most [`MOST_PAST`], without those
 //! that the latest covers.
@@ -46,9 +46,8 @@ impl Needs {
         needs
     }
 
-    /// How far the clock may step back before the state of one of the rules is
-    /// forgotten. The log is one state for all its rules: the longest of their
-    /// windows.
+    /// How far the clock may step back before one of the rules passes over its state:
+    /// its window. The log is one state for all its rules: the longest of theirs.
     pub fn window_us_of(self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
     }
@@ -117,10 +116,10 @@ impl Window {
     }
 }
 
-/// How many needs of earlier checks a log remembers one by one.
+/// The most needs of earlier checks that a log keeps.
 pub const MOST_PAST: usize = 8;
 
-/// The needs of an earlier check, and until when they are remembered.
+/// The needs of an earlier check, and until when they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastNeeds {
     pub needs: PackedNeeds,
@@ -149,7 +148,7 @@ impl PastNeeds {
 /// that consumed before it, and drops those that have ended or that the latest
 /// covers.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
-    // With the window rounded, as those of the list are.
+    // Rounds the window, as those of the list are rounded.
     let latest = latest.pack().unpack();
     if !past.iter().any(|past| past.covers(&previous)) {
         past.push(previous);
@@ -166,16 +165,16 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
-/// What a log keeps for several checks.
+/// How much a log retains for the latest check and those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retention {
     pub window_us: u64,
     pub units: u64,
     /// Of admitted requests.
     pub admitted_units: u64,
 }
 
-impl Kept {
+impl Retention {
     pub fn of(latest: Needs, past: &[PastNeeds]) -> Self {
         let kept = Self {
             window_us: latest.window_us,
@@ -234,7 +233,7 @@ mod tests {
                 previous = Some(last);
                 all.push(last);
                 prop_assert!(list.len() <= MOST_PAST);
-                let kept = Kept::of(latest, &list);
+                let kept = Retention::of(latest, &list);
                 for past in all.iter().filter(|past| past.until_us > at_us) {
                     let needs = past.needs.unpack();
                     prop_assert!(kept.window_us >= needs.window_us);
@@ -245,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn covered_and_ended_needs_are_forgotten() {
+    fn covered_and_ended_needs_are_dropped() {
         let mut list = vec![past(DAY_US, 5, 100), past(SECOND_US, 9, 200)];
         remember(&mut list, past(2 * SECOND_US, 3, 300), needs(SECOND_US, 10), 100);
         assert_eq!(list, [past(2 * SECOND_US, 3, 300)]);
         remember(&mut list, past(2 * SECOND_US, 3, 250), needs(SECOND_US, 10), 100);
-        assert_eq!(list.len(), 1, "a shorter memory of equal needs");
+        assert_eq!(list.len(), 1, "equal needs that end earlier");
         remember(&mut list, past(SECOND_US, 10, 300), needs(3 * SECOND_US, 10), 100);
         assert_eq!(list, []);
     }

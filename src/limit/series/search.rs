@@ -1,7 +1,7 @@
-//! A search that knows about where to look.
+//! A search that starts from a guess.
 
-/// The first of `len` places for which `later` holds, which must hold for all
-/// after it too; `len` if it holds for none. Galloping from a guess (Bentley
+/// The first index below `len` for which `later` holds, or `len`. It must then hold for
+/// all after that one. Galloping from a guess (Bentley
 /// and Yao, "An Almost Optimal Algorithm for Unbounded Searching", 1976): the
 /// cost is the logarithm of the distance to it.
 pub fn first_where(len: u32, guess: u32, later: impl Fn(u32) -> bool) -> u32 {

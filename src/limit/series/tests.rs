@@ -25,7 +25,7 @@ fn rings_hold_whole_entries_and_fill_blocks() {
     }
 }
 
-/// The first article's own case: sixty requests over a day.
+/// Sixty requests over a day.
 #[test]
 fn a_sparse_day_takes_five_bytes_an_entry() {
     let mut series = Series::default();

@@ -1,4 +1,5 @@
-//! What takes entries away: age, number, refunds, and a clock that stepped back.
+//! Entries are dropped for their age, for their number and by refunds, and moved when
+//! the clock stepped back.
 
 use super::entries::{Width, at_width, position};
 use super::layout::{Newest, Series, ring_for};
@@ -70,8 +71,7 @@ impl Series {
         }
     }
 
-    /// How many entries have reached an age, which the newest has not: most
-    /// often none or one.
+    /// How many entries have reached an age, which the newest has not: mostly 0 or 1.
     #[inline(always)]
     fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -84,7 +84,7 @@ impl Series {
         }
     }
 
-    /// Keeps the newest units, cutting an entry in two if it must.
+    /// Keeps the newest units, splitting an entry if need be.
     #[inline]
     pub fn keep_newest(&mut self, units: u64) {
         if self.units() <= units {
@@ -101,7 +101,7 @@ impl Series {
         }
     }
 
-    /// Takes units off the newest entry; how many it had, at most `units`.
+    /// Takes up to `units` off the newest entry, and says how many it had.
     pub fn take_newest(&mut self, units: u32) -> u32 {
         let Some(last) = self.head().len.checked_sub(1) else { return 0 };
         let weight = self.weight(last);

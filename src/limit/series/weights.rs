@@ -13,12 +13,12 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Of entries of one unit.
+    /// Of entries that have one unit each.
     pub fn ones(entries: u32) -> Self {
         Self { start: 0, ends: (1..=entries).collect() }
     }
 
-    /// Of no entries yet, with room for some.
+    /// None yet, with room for a number of entries.
     ///
     /// # Errors
     /// If there is not that much memory.
@@ -28,7 +28,7 @@ impl Weights {
         Ok(Self { start: 0, ends })
     }
 
-    /// The total before an entry, also of the one that comes after the newest.
+    /// The total before an entry, or before the next one.
     pub fn before(&self, index: u32) -> u32 {
         let previous = index.checked_sub(1).and_then(|previous| self.ends.get(previous as usize));
         previous.copied().unwrap_or(self.start)
@@ -45,12 +45,12 @@ impl Weights {
         self.ends.drain(..entries as usize);
     }
 
-    /// Takes units off the oldest entry, which has more.
+    /// Takes units off the oldest entry, which must have more.
     pub fn cut_oldest(&mut self, units: u32) {
         self.start = self.start.wrapping_add(units);
     }
 
-    /// Takes units off the newest entry, which has more.
+    /// Takes units off the newest entry, which must have more.
     pub fn cut_newest(&mut self, units: u32) {
         if let Some(end) = self.ends.back_mut() {
             *end = end.wrapping_sub(units);

@@ -1,4 +1,4 @@
-//! Blocks and exemptions: what stands above every rule of a key.
+//! Blocks and exemptions, which answer before any rule of a key.
 
 use super::deadline::Deadline;
 use crate::limit::algorithm::reading::Moment;
@@ -6,19 +6,19 @@ use crate::rule::Rule;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Every check is refused.
+    /// Every check is denied.
     Block,
-    /// Every check is allowed, uncounted.
+    /// Every check is allowed, and nothing is consumed.
     Exempt,
 }
 
-/// A block or an exemption, for a time or for good.
+/// A block or an exemption, with or without an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
     pub kind: Access,
-    /// Unix microseconds; `None` is for good.
+    /// Unix microseconds; `None`: no end.
     pub until_us: Option<u64>,
-    /// How long a ban by a rule was to last, in microseconds.
+    /// The length of a ban by a rule, in microseconds.
     pub ban_us: Option<u64>,
     pub reason: Box<[u8]>,
 }
@@ -42,28 +42,28 @@ impl AccessEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends as seen at a time. A ban lasts no longer than its length from
-    /// then: if it would, the clock stepped back since it was set.
-    fn ends_seen_at(&self, now_us: u64) -> Option<u64> {
+    /// When it ends, as of a time. A ban ends no later than its length from then: if it
+    /// would, the clock stepped back since it was set.
+    fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
     }
 
-    /// Ends a ban as it is seen to end at a time. Whether that is earlier.
+    /// Ends a ban no later than its length from now. Returns whether that is earlier.
     pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
-        let seen = self.ends_seen_at(now_us);
+        let seen = self.ends_as_of(now_us);
         let earlier = seen != self.until_us;
         self.until_us = seen;
         earlier
     }
 
-    /// Milliseconds until it ends, rounded up; -1 if it is for good.
+    /// Milliseconds until it ends, rounded up; -1: no end.
     #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
-        self.ends_seen_at(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
+        self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
     }
 
-    pub(crate) fn in_force(&self, now_us: u64) -> bool {
+    pub(crate) fn in_effect(&self, now_us: u64) -> bool {
         self.ends() > Moment::At(now_us)
     }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_rounded_up() {
+    fn the_time_left_is_rounded_up() {
         assert_eq!(left_ms(1_000, Some(2_001)), 2);
         assert_eq!(left_ms(1_000, Some(2_000)), 1);
         assert_eq!(left_ms(3_000, Some(2_000)), 0);
@@ -104,7 +104,7 @@ mod tests {
         assert!(stepped.shorten(4_000_000));
         assert_eq!(stepped.until_us, Some(5_000_000));
         assert!(!stepped.shorten(4_500_000));
-        // A block by hand ends when it was told to.
+        // A block set by hand keeps its end.
         let mut block = ban(10_000_000, None);
         assert!(!block.shorten(4_000_000));
         assert_eq!(block.left_ms(4_000_000), 6_000);

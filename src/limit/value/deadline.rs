@@ -1,8 +1,7 @@
 //! When a key should expire.
 //!
-//! Never early: a key lives as long as anything in it matters. A little late
-//! is allowed, so that a busy key's expiry moves now and then, not at every
-//! call.
+//! Never early: a key lives as long as anything in it matters. A little late is
+//! allowed, so that a busy key's expiry need not move at every call.
 
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::exact::millis_up;
@@ -19,7 +18,7 @@ pub struct Deadline {
 /// What to do with a key's absolute expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// It is right as it stands.
+    /// The expiry that the key has is right.
     Keep,
     /// Unix milliseconds.
     At(u64),
@@ -28,7 +27,7 @@ pub enum Expiry {
 }
 
 impl Deadline {
-    /// Of a value in which nothing matters.
+    /// The deadline of a value in which nothing matters.
     pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
 
     pub const fn new(until: Moment, window_us: u64) -> Self {
@@ -47,10 +46,10 @@ impl Deadline {
         (self.window_us / 8).max(SECOND_US)
     }
 
-    /// What to do with the expiry of a key whose deadline this is.
+    /// What to do with the expiry of a key that has this deadline.
     ///
-    /// `decided_us` is the time decided at, `server_us` the server's clock
-    /// (they differ under `AT`), `current_ms` the expiry the key has.
+    /// `decided_us` is the time of the decision, `server_us` the server's clock (they
+    /// differ under `AT`), `current_ms` the expiry that the key has.
     #[must_use]
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {
@@ -61,7 +60,7 @@ impl Deadline {
         };
         let replayed_us = server_us.saturating_sub(decided_us);
         let due_ms = millis_up(until_us.saturating_add(replayed_us));
-        // An eighth less than tolerated: a deadline may be rounded up itself.
+        // An eighth less than the tolerance, because a log's deadline may be rounded up.
         let aimed_us = self.tolerance_us().saturating_sub(self.tolerance_us() / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);
         match current_ms {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn set_late_within_the_tolerance_then_left_alone() {
+    fn an_expiry_within_the_tolerance_stays() {
         let Expiry::At(at) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };
         let due = NOW / 1_000 + 60_000;
         assert!((due..=due + 7_500).contains(&at), "{at} for {due}");
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn for_good_means_no_expiry() {
+    fn no_end_means_no_expiry() {
         let deadline = minute_from_now().or(Deadline::new(Moment::Never, 0));
         assert_eq!(deadline.expiry(NOW, NOW, None), Expiry::Keep);
         assert_eq!(deadline.expiry(NOW, NOW, Some(1)), Expiry::Never);

@@ -1,16 +1,15 @@
-//! The history of a key: its last checks, with what the caller said of each.
+//! The history of a key: its last checks, with the text that callers gave.
 //!
-//! A check that brings `META` starts one, and from then on leaves its entry
-//! whatever the answer was; so does any other check that consumes. It is a
-//! ring: the newest push out the oldest.
+//! A check with `META` starts it. From then on, every check with `META` adds an entry,
+//! and so does every check that consumes. It is a ring: a new entry evicts the oldest.
 //!
 //! If the clock stepped back so far that the newest entry lies more than a window
-//! ahead, the history begins anew: a key must not live for years because a clock
-//! once was wrong.
+//! ahead, the history begins anew: a key must not live for years because a clock was
+//! wrong once.
 //!
-//! It decides nothing, and matters for the longest window of the rules it was
-//! asked under, but for an hour at least: an operator who wants to know why a
-//! limit of a second denied a request needs more than a second to ask.
+//! It decides nothing. Each entry keeps it alive for the longest window of the check's
+//! rules, an hour at least: an operator who wants to know why a limit of a second denied
+//! a request needs more than a second to ask.
 
 use super::check::Verdict;
 use super::deadline::Deadline;
@@ -30,7 +29,7 @@ pub struct Entry {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// As the last check with `META` said.
+    /// How many entries to keep, as the last check with `META` said.
     pub keep: u32,
     /// Until when it matters, Unix microseconds.
     pub until_us: u64,
@@ -39,15 +38,15 @@ pub struct History {
 }
 
 impl History {
-    /// Leaves a entry.
-    pub fn leave(&mut self, entry: Entry, rules: &[Rule]) {
+    /// Adds an entry, of a check with these rules.
+    pub fn add(&mut self, entry: Entry, rules: &[Rule]) {
         let window_us = rules.iter().map(Rule::period_us).fold(HOUR_US, u64::max);
         let latest_us = entry.time_us.saturating_add(window_us);
         if self.entries.back().is_some_and(|newest| newest.time_us > latest_us) {
             *self = Self { keep: self.keep, ..Self::default() };
         }
         self.until_us = self.until_us.max(latest_us);
-        // First room, then the entry: a full ring does not grow for one that leaves at once.
+        // First the room, then the entry: a full ring must not grow for it.
         let others = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(1);
         while self.entries.len() > others {
             self.entries.pop_front();
@@ -85,9 +84,9 @@ mod tests {
         let day_us = rules[0].period_us();
         for (ahead_us, entries) in [(day_us, 3), (day_us + 1, 1), (3_650 * day_us, 1)] {
             let mut history = History { keep: 9, ..History::default() };
-            history.leave(entry(now_us), &rules);
-            history.leave(entry(now_us + ahead_us), &rules);
-            history.leave(entry(now_us), &rules);
+            history.add(entry(now_us), &rules);
+            history.add(entry(now_us + ahead_us), &rules);
+            history.add(entry(now_us), &rules);
             assert_eq!((history.keep, history.entries.len()), (9, entries), "{ahead_us} us ahead");
             assert!(history.until_us <= now_us + 2 * day_us);
         }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Most keys are checked by one rule, or by log rules that share one log: they
-//! have one state. A limiter is then as small as what the server keeps of a
-//! key (the name, the object, the type), and comes to lie beside it.
+//! have one state. A limiter then has the size of the server's smallest objects, and an
+//! allocator with size classes puts it next to those of its key.
 
 use super::access::AccessEntry;
 use super::check::{Change, Check, Verdict};
@@ -21,7 +21,7 @@ use crate::rule::{Kind, Rule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limiter {
-    parts: Contents,
+    contents: Contents,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,68 +29,70 @@ enum Contents {
     #[default]
     Nothing,
     One(State),
-    /// Never what the other two could hold.
+    /// Only what the other two cannot hold.
     Compound(Box<Compound>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Compound {
-    /// In the order they came.
+    /// In the order of their first consumption.
     states: Vec<State>,
     access: Option<AccessEntry>,
     history: Option<Box<History>>,
 }
 
 impl Limiter {
-    /// A limiter of parts that were saved.
+    /// A limiter of what was saved.
     pub(crate) fn from_parts(
         states: Vec<State>,
         access: Option<AccessEntry>,
         history: Option<History>,
     ) -> Self {
         let mut limiter = Self::default();
-        limiter.change(|many| *many = Compound { states, access, history: history.map(Box::new) });
+        limiter.change(|compound| {
+            *compound = Compound { states, access, history: history.map(Box::new) }
+        });
         limiter
     }
 
-    /// Nothing left in it: the key can go.
+    /// Whether it holds nothing, so that the key can be deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(self.parts, Contents::Nothing)
+        matches!(self.contents, Contents::Nothing)
     }
 
-    /// Where what a check looks at first lies; see `State::block`.
+    /// The first block that a check reads, for a prefetch.
     #[must_use]
     #[inline]
     pub fn first_block(&self) -> *const [u8] {
-        match &self.parts {
+        match &self.contents {
             Contents::Nothing => &[],
             Contents::One(state) => state.block(),
-            Contents::Compound(many) => block_of(&**many),
+            Contents::Compound(compound) => block_of(&**compound),
         }
     }
 
-    /// Every state, in the order they came.
+    /// Every state, in the order of their first consumption.
     pub(crate) fn states(&self) -> &[State] {
-        match &self.parts {
+        match &self.contents {
             Contents::Nothing => &[],
             Contents::One(state) => std::slice::from_ref(state),
-            Contents::Compound(many) => &many.states,
+            Contents::Compound(compound) => &compound.states,
         }
     }
 
     fn states_mut(&mut self) -> &mut [State] {
-        match &mut self.parts {
+        match &mut self.contents {
             Contents::Nothing => &mut [],
             Contents::One(state) => std::slice::from_mut(state),
-            Contents::Compound(many) => &mut many.states,
+            Contents::Compound(compound) => &mut compound.states,
         }
     }
 
     /// The state of a limiter that holds nothing else.
     #[inline]
     pub(crate) const fn only_state(&self) -> Option<&State> {
-        match &self.parts {
+        match &self.contents {
             Contents::One(state) => Some(state),
             _ => None,
         }
@@ -98,18 +100,18 @@ impl Limiter {
 
     #[inline]
     pub(crate) const fn only_state_mut(&mut self) -> Option<&mut State> {
-        match &mut self.parts {
+        match &mut self.contents {
             Contents::One(state) => Some(state),
             _ => None,
         }
     }
 
-    /// The state a rule looks at.
+    /// The state that a rule reads.
     pub(crate) fn state_of(&self, rule: &Rule) -> Option<&State> {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The state a rule looks at; a new one if the key has no such state yet.
+    /// The state that a rule reads, made if there is none yet.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         let place = self.states().iter().position(|state| state.belongs_to(rule));
         let place = place.unwrap_or_else(|| {
@@ -120,42 +122,42 @@ impl Limiter {
         self.states_mut().get_mut(place)
     }
 
-    /// Adds a state to those there are.
+    /// Adds a state.
     pub(crate) fn add(&mut self, state: State) {
-        match self.parts {
-            Contents::Nothing => self.parts = Contents::One(state),
-            _ => self.change(|many| many.states.push(state)),
+        match self.contents {
+            Contents::Nothing => self.contents = Contents::One(state),
+            _ => self.change(|compound| compound.states.push(state)),
         }
     }
 
     fn retain(&mut self, keep: impl Fn(&State) -> bool) {
         if !self.states().iter().all(&keep) {
-            self.change(|many| many.states.retain(keep));
+            self.change(|compound| compound.states.retain(keep));
         }
     }
 
-    /// Changes the parts, and brings them back to the form they fit in.
+    /// Changes the contents as a compound, and brings them back to the least form.
     fn change(&mut self, change: impl FnOnce(&mut Compound)) {
-        let mut many = match std::mem::take(&mut self.parts) {
+        let mut compound = match std::mem::take(&mut self.contents) {
             Contents::Nothing => Box::default(),
             Contents::One(state) => {
                 Box::new(Compound { states: vec![state], ..Compound::default() })
             }
-            Contents::Compound(many) => many,
+            Contents::Compound(compound) => compound,
         };
-        change(&mut many);
-        let plain = many.access.is_none() && many.history.is_none();
-        self.parts = if !plain || many.states.len() > 1 {
-            Contents::Compound(many)
+        change(&mut compound);
+        let plain = compound.access.is_none() && compound.history.is_none();
+        self.contents = if !plain || compound.states.len() > 1 {
+            Contents::Compound(compound)
         } else {
-            many.states.pop().map_or(Contents::Nothing, Contents::One)
+            compound.states.pop().map_or(Contents::Nothing, Contents::One)
         };
     }
 
     /// Drops states that have not mattered for two windows, so that a key
-    /// checked under ever new rules does not grow. (Two: a clock that steps
-    /// back by one still finds them.) Not those this check looks at: under
-    /// another limit than the one they were consumed under they may matter yet.
+    /// checked under ever new rules does not grow. (Two: a clock that steps back by one
+    /// still finds them.) Keeps those of this check's rules: they may matter under
+    /// another limit than the one they were consumed under.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state| {
             let grace_us = state.meter().period_us().saturating_mul(2);
@@ -164,8 +166,8 @@ impl Limiter {
         });
     }
 
-    /// Records what a check did, unconditionally: deciding was done before, or
-    /// on another server. The same call on equal limiters leaves them equal.
+    /// Records what a check did, unconditionally: it was decided before, or on another
+    /// server. Equal calls leave equal limiters equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         if change != Change::Nothing {
             self.drop_ended_access(check.now_us);
@@ -174,7 +176,7 @@ impl Limiter {
             self.consume(check, change == Change::Charged);
         }
         if let Some(verdict) = change.verdict() {
-            self.entry(check, verdict);
+            self.add_to_history(check, verdict);
         }
     }
 
@@ -200,25 +202,25 @@ impl Limiter {
         self.drop_emptied();
     }
 
-    /// Leaves a entry on the history, which a check with `META` starts.
-    fn entry(&mut self, check: &Check<'_>, verdict: Verdict) {
+    /// Adds the check to the history, which a check with `META` starts.
+    fn add_to_history(&mut self, check: &Check<'_>, verdict: Verdict) {
         if let Some(meta) = check.meta {
-            self.change(|many| many.history.get_or_insert_default().keep = meta.keep);
+            self.change(|compound| compound.history.get_or_insert_default().keep = meta.keep);
         }
-        if let Contents::Compound(many) = &mut self.parts
-            && let Some(history) = &mut many.history
+        if let Contents::Compound(compound) = &mut self.contents
+            && let Some(history) = &mut compound.history
         {
             let meta = check.meta.map(|meta| meta.text.into());
             let entry = Entry { time_us: check.now_us, cost: check.cost, verdict, meta };
-            history.leave(entry, check.rules);
+            history.add(entry, check.rules);
         }
     }
 
     /// The last checks, if a check with `META` asked to keep them.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
-        match &self.parts {
-            Contents::Compound(many) => many.history.as_deref(),
+        match &self.contents {
+            Contents::Compound(compound) => compound.history.as_deref(),
             _ => None,
         }
     }
@@ -227,9 +229,8 @@ impl Limiter {
         self.retain(|state| !state.meter().is_empty());
     }
 
-    /// Gives units back, newest first, to the states of these rules, or to
-    /// every state if there are none. The most units that any one state had
-    /// to give.
+    /// Gives units back, newest first, to the states of these rules, or to every state if
+    /// there are no rules. Returns the most units that any one state got back.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
         let needs = Needs::of(rules);
         let mut most = 0;
@@ -249,8 +250,8 @@ impl Limiter {
         most
     }
 
-    /// Forgets what was consumed, keeps a block or an exemption in force. Whether
-    /// there was anything to forget.
+    /// Drops every state, but neither the history nor a block or an exemption in effect.
+    /// Returns whether there was a state.
     pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty();
         if any {
@@ -260,40 +261,40 @@ impl Limiter {
         any
     }
 
-    /// Drops a block or an exemption that has ended, which would keep the key large
-    /// and its checks slow. Called when the key changes anyway, on replicas too.
+    /// Drops a block or an exemption that has ended, which would keep the key large and
+    /// its checks off the fast path. Called when the key changes anyway, on replicas too.
     fn drop_ended_access(&mut self, now_us: u64) {
-        if self.access().is_some_and(|access| !access.in_force(now_us)) {
+        if self.access().is_some_and(|access| !access.in_effect(now_us)) {
             self.set_access(None);
         }
     }
 
-    /// Ends a ban after its own length from now, if the clock stepped back since
-    /// it was set: otherwise it would last for the step as well. Whether it did.
+    /// If the clock stepped back since a ban was set, ends the ban after its length from
+    /// now: otherwise it would last for the step as well. Returns whether it did.
     pub fn shorten_ban(&mut self, now_us: u64) -> bool {
-        let Contents::Compound(many) = &mut self.parts else { return false };
-        many.access.as_mut().is_some_and(|access| access.shorten(now_us))
+        let Contents::Compound(compound) = &mut self.contents else { return false };
+        compound.access.as_mut().is_some_and(|access| access.shorten(now_us))
     }
 
-    /// The block or exemption, in force or not.
+    /// The block or exemption, in effect or ended.
     #[must_use]
     pub fn access(&self) -> Option<&AccessEntry> {
-        match &self.parts {
-            Contents::Compound(many) => many.access.as_ref(),
+        match &self.contents {
+            Contents::Compound(compound) => compound.access.as_ref(),
             _ => None,
         }
     }
 
-    /// The block or exemption in force at a time.
+    /// The block or exemption in effect at a time.
     #[must_use]
     pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
-        self.access().filter(|access| access.in_force(now_us))
+        self.access().filter(|access| access.in_effect(now_us))
     }
 
     /// Sets, replaces or lifts a block or an exemption.
     pub fn set_access(&mut self, access: Option<AccessEntry>) {
         if access.is_some() || self.access().is_some() {
-            self.change(|many| many.access = access);
+            self.change(|compound| compound.access = access);
         }
     }
 
@@ -302,13 +303,13 @@ impl Limiter {
     pub fn deadline(&self) -> Deadline {
         let of_state =
             |state: &State| Deadline::new(state.meter().matters_until(), state.meter().period_us());
-        match &self.parts {
+        match &self.contents {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => of_state(state),
-            Contents::Compound(many) => {
-                let of_access = many.access.as_ref().map(AccessEntry::deadline);
-                let of_history = many.history.as_deref().map(History::deadline);
-                let of_states = many.states.iter().map(of_state);
+            Contents::Compound(compound) => {
+                let of_access = compound.access.as_ref().map(AccessEntry::deadline);
+                let of_history = compound.history.as_deref().map(History::deadline);
+                let of_states = compound.states.iter().map(of_state);
                 of_states.chain(of_access).chain(of_history).fold(Deadline::PASSED, Deadline::or)
             }
         }
@@ -316,13 +317,13 @@ impl Limiter {
 
     /// Shows each heap block held, but for the one the limiter lies in.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        if let Contents::Compound(many) = &mut self.parts {
-            to.boxed(many);
-            to.vec(&mut many.states);
-            if let Some(access) = &mut many.access {
+        if let Contents::Compound(compound) = &mut self.contents {
+            to.boxed(compound);
+            to.vec(&mut compound.states);
+            if let Some(access) = &mut compound.access {
                 to.slice(&mut access.reason);
             }
-            if let Some(history) = &mut many.history {
+            if let Some(history) = &mut compound.history {
                 to.boxed(history);
                 history.visit_heap(to);
             }
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_drops_an_ended_block_and_keeps_one_in_force() {
+    fn a_reset_drops_an_ended_block_and_keeps_one_in_effect() {
         let rules = crate::parse::rules_of_line("5/m");
         for (until_us, stays) in [(9, false), (10, false), (11, true)] {
             let mut limiter = Limiter::default();

@@ -4,10 +4,10 @@
 //! limiter    the value: states, and what else a key may hold
 //! access     a block or an exemption
 //! check      what is asked of a key, and what a check did
-//! history    the last checks, with what their callers said
+//! history    the last checks, with the text that callers gave
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
-//! report     a limiter for those who look at it
+//! report     a limiter for RL.INFO and RL.LOG
 //! ```
 
 pub mod access;

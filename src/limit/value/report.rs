@@ -1,5 +1,5 @@
-//! A limiter for those who look at it: what each state holds, in its rule's
-//! words, and the last checks.
+//! A limiter for `RL.INFO` and `RL.LOG`: what each state holds, in the words of its
+//! rule, and the last checks.
 
 use super::history::Entry;
 use super::limiter::Limiter;
@@ -18,32 +18,31 @@ use crate::rule::{
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateReport {
-    /// The rule that consumed last, in its canonical text. A log has no limit
-    /// of its own: its text is `log/` and the longest window it was kept for.
+    /// The rule that consumed last, in its canonical text. A log has no limit: its text
+    /// is `log/` and the longest window it is kept for.
     pub rule: String,
     /// Units that still count.
     pub consumed: u64,
     /// When it was last added to, Unix milliseconds.
     pub last_ms: u64,
-    /// Until nothing is consumed any more, at the limit it was consumed under;
-    /// -1: never.
+    /// Until nothing is consumed, at the limit it was consumed under; -1: never.
     pub reset_ms: i64,
     pub log: Option<LogReport>,
     pub window: Option<WindowReport>,
-    /// The counts of `keep=`, with the present window's: when a window opened
-    /// in Unix milliseconds, and its count. Oldest first.
+    /// The counts of `keep=`, the present window's included, oldest first: when the
+    /// window opened in Unix milliseconds, and its count.
     pub windows: Option<Vec<(i64, u64)>>,
 }
 
 impl Limiter {
-    /// Each state as of a time, in the order they came.
+    /// Each state as of a time, in the order of their first consumption.
     #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
         self.states().iter().map(|state| state.report(now_us)).collect()
     }
 
-    /// The last checks, newest first: those of the history, or where there is
-    /// none, what the sliding log holds.
+    /// The last checks, newest first: those of the history or, without one, of the
+    /// sliding log.
     pub fn last_checks(&self) -> impl Iterator<Item = Entry> + '_ {
         let remembered = self.history().map(|history| history.entries.iter().rev().cloned());
         let log = self.states().iter().find_map(State::log);
@@ -115,16 +114,7 @@ impl State {
             Meter::Debt(debt) => (bucket(debt.room.units(), Refill::Even), debt.limit),
             Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
         };
-        let rule = Rule {
-            algorithm,
-            limit,
-            period_us: meter.period_us(),
-            name: self.name(),
-            count_all: false,
-            ban_us: None,
-            shadow: false,
-        };
-        rule.to_string()
+        Rule::new(algorithm, limit, meter.period_us()).named(self.name()).to_string()
     }
 }
 

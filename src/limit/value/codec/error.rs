@@ -6,7 +6,7 @@ use std::fmt;
 pub const FIRST: u8 = 1;
 /// A history as well.
 pub const WITH_HISTORY: u8 = 2;
-/// Logs that know what is needed of them, and bans that know their length.
+/// The needs of logs and the length of a ban as well.
 pub const WITH_NEEDS: u8 = 3;
 const LATEST: u8 = WITH_NEEDS;
 
@@ -20,7 +20,7 @@ pub enum DecodeError {
     OutOfRange(&'static str),
     /// A limiter, or a state in it, that holds nothing.
     Idle,
-    /// There is no memory for so many items.
+    /// There is no memory for this number of items.
     NoMemory(usize),
 }
 

@@ -25,7 +25,7 @@ pub struct SavedLimiter3<'a> {
     /// `SavedState`s, one after another.
     pub states: Bytes<'a>,
     pub access: Option<SavedAccess<'a>>,
-    /// How long a ban was to last, in microseconds.
+    /// The length of a ban, in microseconds.
     pub ban_us: Option<u64>,
     pub history: Option<SavedHistory<'a>>,
 }
@@ -62,8 +62,7 @@ pub struct SavedState<'a> {
 
 #[derive(Encode, BorrowDecode)]
 pub enum SavedMeter<'a> {
-    /// A log of which the longest window is known, but not the largest limit:
-    /// as versions 1 and 2 saved it.
+    /// A log as versions 1 and 2 save it: without the largest limit.
     LogOfWindow {
         window_us: u64,
         /// Microseconds since the entry before, then units: first the admitted
@@ -141,7 +140,7 @@ pub struct SavedPast<'a> {
 /// Items one after another, as a byte string with its length.
 pub type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
 
-/// Appends an item. Writing to memory cannot fail.
+/// Appends an item, which cannot fail in memory.
 pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
     let written = bincode::encode_into_std_write(item, to, CONFIG);
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
@@ -164,7 +163,7 @@ pub fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]
     Ok((item, bytes.get(read..).unwrap_or_default()))
 }
 
-/// What was wrong, without the words of the library for our own types.
+/// What was wrong, without the library's names of our types.
 const fn why(error: &DecodingError) -> &'static str {
     match error {
         DecodingError::UnexpectedEnd { .. } => "it ends too early",
@@ -188,8 +187,8 @@ pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
     Ok(())
 }
 
-/// Loads up to `most` items. They are counted first, so that what they take is
-/// known and can be refused. `what` names their number.
+/// Loads up to `most` items. A first pass counts them, so that the memory they take is
+/// known and can be refused. `what` names their number in the error.
 pub fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
     bytes: &'a [u8],
     most: usize,

@@ -134,8 +134,8 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
                 3 => None,
                 _ => return Err(DecodeError::OutOfRange("a calendar")),
             };
-            let open = load_open_window(last_us, period_us, start_us)?;
-            let fixed = Fixed::new(open, count, Anchor::new(calendar, tz_min), limit);
+            let window = load_open_window(last_us, period_us, start_us)?;
+            let fixed = Fixed::new(window, count, Anchor::new(calendar, tz_min), limit);
             let Some(saved) = past else { return Ok(Meter::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
             let (most, what) = (usize::from(saved.keep), "the past windows' number");
@@ -164,19 +164,19 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
             check_time(start_us)?;
             check_units(limit)?;
             check_units(burst)?;
-            let open = load_open_window(last_us, period_us, start_us.cast_signed())?;
-            let interval = Interval { open, used, limit, burst };
+            let window = load_open_window(last_us, period_us, start_us.cast_signed())?;
+            let interval = Interval { window, used, limit, burst };
             Ok(Meter::Interval(Box::new(interval)))
         }
     }
 }
 
-/// Windows may begin before the epoch, but not by more than the longest one.
+/// Windows may begin before the epoch.
 fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }
 
-/// No state was ever last counted in outside its open.
+/// Refuses a window whose last count lies outside it.
 fn load_open_window(
     last_us: u64,
     period_us: u64,
@@ -215,8 +215,8 @@ fn check_window(us: u64) -> Result<(), DecodeError> {
 /// The longest window of a log, rounded up as a log keeps it.
 const MAX_WINDOW_US: u64 = MAX_PERIOD_US.saturating_add(SECOND_US);
 
-/// Entries are looked through first, so that what they take is known and can
-/// be refused.
+/// A first pass counts the entries, so that the memory they take is known and can be
+/// refused.
 fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
     let mut extent = Extent::default();
     let mut total = 0_u64;

@@ -4,13 +4,12 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! The types of `form` describe what is saved, apart from those in memory, so that
-//! a change in memory is no change on disk. A change of these types is a new version, with
-//! a golden payload added to the tests; every version stays readable.
+//! The types of `form` are not those in memory, so that a change in memory is no change
+//! on disk. A change of these types is a new version, with golden payloads added to the
+//! tests; every version stays readable.
 //!
-//! Decoding is total: any byte string gives a limiter or an error. It takes
-//! the memory of the value that results, and a payload that asks for more than
-//! there is gets an error.
+//! Decoding is total: any byte string gives a limiter or an error. It takes no more
+//! memory than the value will hold, and is an error if there is not that much.
 //!
 //! ```text
 //! error   versions, and why a payload is refused
@@ -92,8 +91,8 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         return Err(DecodeError::Trailing(left.len()));
     }
     let states = load_states(&saved.states)?;
-    let log_of_later = |state: &State| state.log().is_some_and(Log::knows_needs);
-    if version < WITH_NEEDS && states.iter().any(log_of_later) {
+    let is_newer_log = |state: &State| state.log().is_some_and(Log::knows_needs);
+    if version < WITH_NEEDS && states.iter().any(is_newer_log) {
         return Err(DecodeError::Malformed(UNKNOWN_KIND));
     }
     let ban_us = saved.ban_us;

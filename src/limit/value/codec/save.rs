@@ -51,7 +51,7 @@ pub fn save_meter(meter: &Meter) -> SavedMeter<'static> {
         Meter::Interval(interval) => SavedMeter::Interval {
             last_us: interval.last_us(),
             period_us: interval.period_us(),
-            start_us: interval.open.start_us().cast_unsigned(),
+            start_us: interval.window.start_us().cast_unsigned(),
             used: interval.used,
             limit: interval.limit,
             burst: interval.burst,

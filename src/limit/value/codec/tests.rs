@@ -11,9 +11,9 @@ use crate::parse::rules_of_line;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
 use proptest::prelude::*;
 
-/// The parts of a `fixed` or a `refill=interval`.
+/// The fields of a `fixed` or a `refill=interval`.
 #[derive(Clone, Copy, Debug)]
-struct Contents {
+struct Fields {
     last_us: u64,
     period_us: u64,
     start_us: i64,
@@ -22,7 +22,7 @@ struct Contents {
     tz_min: i16,
 }
 
-impl Contents {
+impl Fields {
     fn fixed(self) -> SavedMeter<'static> {
         let Self { last_us, period_us, start_us, count, calendar, tz_min } = self;
         SavedMeter::Fixed {
@@ -45,15 +45,15 @@ impl Contents {
         Some(SavedMeter::Interval { last_us, period_us, start_us, used, limit: 5, burst: 7 })
     }
 
-    /// The last count lies in the open.
+    /// Whether the last count lies in the window.
     fn are_an_open_window(self) -> bool {
         let into = i128::from(self.last_us) - i128::from(self.start_us);
         (0..i128::from(self.period_us)).contains(&into)
     }
 }
 
-/// Starts, periods, and last counts in the open, at its bounds and outside.
-fn parts() -> impl Strategy<Value = Contents> {
+/// Starts, periods, and last counts in the window, at its bounds and outside.
+fn fields() -> impl Strategy<Value = Fields> {
     let period = prop_oneof![
         Just(MS_US),
         Just(MAX_PERIOD_US),
@@ -78,7 +78,7 @@ fn parts() -> impl Strategy<Value = Contents> {
                 _ => index.index(MAX_TIME_US as usize) as i64 - start_us,
             };
             let last_us = u64::try_from(start_us + into_us + near_us).unwrap_or(0);
-            Contents { last_us, period_us, start_us, count, calendar, tz_min }
+            Fields { last_us, period_us, start_us, count, calendar, tz_min }
         },
     )
 }
@@ -92,18 +92,18 @@ fn bytes(meter: &SavedMeter<'_>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Nothing is bent to fit 32 bytes but a count that no limit is near.
+    /// Only a count may be cut to fit 32 bytes, and no limit is near it.
     #[test]
-    fn what_is_kept_packed_is_saved_as_it_was_or_refused(parts in parts()) {
-        let sound = parts.are_an_open_window()
-            && parts.last_us <= MAX_TIME_US
-            && (MS_US..=MAX_PERIOD_US).contains(&parts.period_us);
-        let held = Contents { count: parts.count.min(Uint48::MAX), ..parts };
-        let fixed = load_meter(parts.fixed()).map(|state| bytes(&save_meter(&state)));
+    fn packed_fields_are_saved_unchanged_or_refused(fields in fields()) {
+        let sound = fields.are_an_open_window()
+            && fields.last_us <= MAX_TIME_US
+            && (MS_US..=MAX_PERIOD_US).contains(&fields.period_us);
+        let held = Fields { count: fields.count.min(Uint48::MAX), ..fields };
+        let fixed = load_meter(fields.fixed()).map(|state| bytes(&save_meter(&state)));
         prop_assert_eq!(fixed.ok(), sound.then(|| bytes(&held.fixed())));
-        if let Some(meter) = parts.interval() {
+        if let Some(meter) = fields.interval() {
             let interval = load_meter(meter).map(|state| bytes(&save_meter(&state)));
-            prop_assert_eq!(interval.ok(), sound.then(|| bytes(&parts.interval().unwrap())));
+            prop_assert_eq!(interval.ok(), sound.then(|| bytes(&fields.interval().unwrap())));
         }
     }
 }
@@ -163,7 +163,7 @@ fn a_log_of_version_1_does_not_grow_beyond_its_limits() {
 }
 
 #[test]
-fn a_log_of_version_1_stays_readable_however_full() {
+fn a_full_log_of_version_1_stays_readable() {
     let mut limiter = log_of_version_1(&[MAX_UNITS], &[]);
     assert_eq!(check(&mut limiter, "5/s,shadow", MAX_UNITS, NOW_US + 1), Verdict::Allowed);
     assert_eq!(decode(&encode(&limiter)), Ok(limiter));
@@ -185,7 +185,7 @@ fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> SavedMeter<'static> {
 }
 
 #[test]
-fn needs_that_no_rule_has_are_refused() {
+fn impossible_needs_are_refused() {
     let longest_us = MAX_PERIOD_US + SECOND_US;
     let latest_us = MAX_TIME_US + longest_us;
     let most = [(DAY_US, 5, NOW_US); MOST_PAST];

@@ -10,7 +10,7 @@ fn record(limiter: &mut Limiter, text: &str, cost: u32, now_us: u64, change: Cha
 }
 
 #[test]
-fn each_state_speaks_as_its_rule() {
+fn each_state_shows_its_last_rule() {
     for text in [
         "window:100/1m",
         "window:100/90s,res=6",
@@ -36,14 +36,14 @@ fn each_state_speaks_as_its_rule() {
 }
 
 #[test]
-fn what_is_consumed_is_as_of_now() {
+fn consumed_units_are_those_of_now() {
     let mut limiter = Limiter::default();
     let text = "bucket:60/m log:100/m log:9/2h,count=all leaky:30/m";
     record(&mut limiter, text, 10, NOW_US, Change::Admitted);
     record(&mut limiter, text, 2, NOW_US + MINUTE_US, Change::Charged);
     let reports = limiter.report(NOW_US + 2_500_000);
     let consumed: Vec<_> = reports.iter().map(|report| report.consumed).collect();
-    // The log's clock stands still at the denial.
+    // The log is read at the time of its last denial.
     assert_eq!(consumed, [8, 9, 12]);
     let log = reports[2].log.unwrap();
     assert_eq!(log, LogReport { entries: 2, denied: 2, span_ms: 60_000 });
@@ -75,7 +75,7 @@ fn a_window_shows_what_counts_in_full_and_what_is_weighted() {
 }
 
 #[test]
-fn kept_windows_are_rows() {
+fn past_windows_are_shown_oldest_first() {
     let mut limiter = Limiter::default();
     let start_us = NOW_US / MINUTE_US * MINUTE_US;
     for (minute, cost) in [(0, 5), (1, 7), (3, 2)] {
@@ -88,7 +88,7 @@ fn kept_windows_are_rows() {
 }
 
 #[test]
-fn history_is_the_trail_or_else_the_log() {
+fn last_checks_are_the_history_or_else_the_log() {
     let mut limiter = Limiter::default();
     let seen = |limiter: &Limiter| -> Vec<_> {
         let brief = |entry: Entry| (entry.time_us - NOW_US, entry.cost, entry.verdict);
@@ -108,7 +108,7 @@ fn history_is_the_trail_or_else_the_log() {
     }
     record(&mut limiter, "90/h", 5, NOW_US + 5, Change::Admitted);
     assert_eq!(seen(&limiter), [(5, 5, allowed), (4, 4, blocked), (3, 3, limited)]);
-    // A fourth entry pushes out the oldest.
+    // A fourth entry evicts the oldest.
     record(&mut limiter, "bucket:90/h", 6, NOW_US + 6, Change::Admitted);
     assert_eq!(seen(&limiter), [(6, 6, allowed), (5, 5, allowed), (4, 4, blocked)]);
 }
