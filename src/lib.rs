@@ -1,39 +1,50 @@
 //! Rate limiting inside Redis and Valkey.
 //!
-//! A client asks one thing: may this request pass? `RL.CHECK key 20/m` answers
-//! with five integers. Everything known about one identifier is one key's
-//! value, so a check is one look-up; the rules come with the call, so there is
-//! nothing to set up, and a limit can change from call to call.
+//! A client asks one question: may this request pass? `RL.CHECK key 20/m` answers with
+//! five integers. Everything known about one identifier is the value of one key, so a
+//! check is one lookup. The rules come with the call, so there is nothing to set up, and
+//! a limit can change from call to call.
 //!
-//! # In reading order
+//! # One `RL.CHECK`
 //!
 //! ```text
-//!            bytes                                                   bytes
-//!              |                                                       ^
-//!   server     |  trampoline, borrowed arguments, keys, replies, clock |    unsafe
-//!              v                                                       |
-//!   parse      arguments -> request, rule text -> Rule                 |    pure
-//!              |                                                       |
-//!   command    parse, open, decide, store, replicate, signal, reply ---+
-//!              |                   |
-//!   limit      (state, rules, cost, now) -> five integers, new state        pure
-//!                                  |
-//!   datatype                       Box<Limiter> <-> RDB, AOF, memory        unsafe
-//!
-//!   config     what can be set, one setting a line
-//!   policy     rules under a name
-//!   newer      what a newer version wrote, and how its loss is prevented
-//!   metrics    what was done, counted; top: whom it was denied most often
-//!   header_slice     a header and items in one block of memory                    unsafe
+//!            bytes                                                     bytes
+//!              |                                                         ^
+//!   server     |  callback, borrowed arguments, keys, replies, clock     |    unsafe
+//!              v                                                         |
+//!   parse      arguments -> request, rule texts -> rules                 |    pure
+//!              |                                                         |
+//!   command    parse, open, decide, store, propagate, signal, reply -----+
+//!              |                |                    |
+//!   limit      |   (state, rules, cost, now) -> five integers, new state      pure
+//!   effect     |                                what was done <-> RL.APPLY    pure
+//!   datatype   Box<Limiter> <-> RDB, AOF, memory                              unsafe
 //! ```
 //!
-//! [`limit`] is the subject: five algorithms, exact, without a clock. It could
-//! serve a proxy as well. [`parse`] turns arguments into requests and is the
-//! only one that knows how a rule is written. [`command`] is the table of
-//! commands and a function for each. [`datatype`] lets a limiter be a key's
-//! value. [`server`] is the safe face of the module API; it, `datatype` and the
-//! container [`header_slice`] are the only ones with unsafe code, and every function
-//! the server calls catches what unwinds.
+//! # The rooms, in reading order
+//!
+//! ```text
+//! rule           a rule: its bounds, its text, what it means in words
+//! limit          the subject: five algorithms, exact, without a clock
+//! parse          arguments to requests, a file a command
+//! effect         what a command did, as replicas and the AOF are told it
+//! command        the table of commands, and a function for each
+//! datatype       how a limiter is a key's value
+//! server         the safe face of the module API
+//!
+//! config         the settings, one a line
+//! policy         rules under a name
+//! metrics        counters for INFO
+//! top            the keys most often denied
+//! newer          what a newer version of the module wrote, and how its loss is prevented
+//! header_slice   a header and items in one block of memory
+//! ```
+//!
+//! [`limit`] could serve a proxy as well: it knows no server, no clock and no I/O, and
+//! neither do [`rule`], [`parse`] and `effect`. Only [`server`], [`datatype`] and the
+//! container [`header_slice`] have unsafe code, and every function that the server calls
+//! catches panics. `scripts/walls` lists which room may import from which, and checks
+//! that no files import in a circle.
 
 #![cfg_attr(
     not(test),
@@ -66,7 +77,7 @@ use redis_module::{Context, RedisString, Status, redis_module};
 use server::info::Sections;
 use server::{EventContext, ServerEvent};
 
-/// What happens at load, once the type is known to the server.
+/// Loads the module. The server knows its data type already.
 fn init(ctx: &Context, args: &[RedisString]) -> Status {
     server::load(|| {
         server::declare_options(ctx);
@@ -81,7 +92,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     })
 }
 
-/// What lies beside the keys follows them.
+/// Makes the data outside of keys follow the keys.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     newer::on_server_event(event);
     policy::on_server_event(ctx, event);

@@ -56,8 +56,8 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 
 impl Value for Limiter {
     #[inline]
-    fn first_block(&self) -> *const [u8] {
-        Self::first_block(self)
+    fn first_block(&self) -> *const u8 {
+        Self::first_block(self).cast()
     }
 }
 

@@ -108,12 +108,10 @@ unsafe extern "C" fn on_event(
     guarded((), || {
         let ctx = EventContext { ctx };
         match event.id {
-            raw::REDISMODULE_EVENT_CRON_LOOP => {
-                // No event reports that the module was loaded. The first turn of the
-                // server's cron comes after that.
-                if !WAS_READY.load(Ordering::Relaxed) {
-                    ctx.dispatch_ready_soon();
-                }
+            // No event reports that the module was loaded. The first turn of the server's
+            // cron comes after that.
+            raw::REDISMODULE_EVENT_CRON_LOOP if !WAS_READY.load(Ordering::Relaxed) => {
+                ctx.dispatch_ready_soon();
             }
             raw::REDISMODULE_EVENT_LOADING => ctx.on_loading(subevent),
             raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),
