@@ -17,11 +17,11 @@ use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
 use super::settle::Changed;
 use crate::datatype::{self, LIMITER};
-use crate::effect::Action;
+use crate::effect::{Action, BAN_EVENT};
 use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
 use crate::parse::{self, Quantity};
 use crate::rule::Rule;
-use crate::server::{Arg, Call, CommandError, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
 use std::slice;
 
@@ -40,6 +40,10 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
             Quantity::Refund(units) => bucket.refund(units),
         };
         call.reply_integers(&reply(request.limit.into(), &outcome));
+        drop(bucket);
+        if outcome.ban_shortened {
+            call.notify(KeyspaceEvent::Own(BAN_EVENT), name);
+        }
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use redis::{Connection, from_redis_value};
 use crate::support::client::{
     allowed, ask, command, dump, exists, info, now_ms, raw_reply, replica_of, replicated,
 };
-use crate::support::server::{self, Server};
+use crate::support::server::{self, Builder, Server};
 
 /// Listens to the keyspace events of a server.
 struct Events {
@@ -167,6 +167,20 @@ fn blocks_bans_and_exemptions_send_one_event() {
         let mut events = Events::all(server);
         for (step, (line, says)) in ACCESS_STEPS.into_iter().enumerate() {
             assert_eq!(events.of(line), known_to(says, server), "{step}: {line}");
+        }
+    });
+}
+
+#[test]
+fn a_ban_that_a_clock_step_shortens_sends_one_event() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut events = Events::all(server);
+        let ahead_us = now_ms(&mut events.c) * 1_000 + 86_400_000_000;
+        for check in ["RL.CHECK k 1/m", "RL.THROTTLE k 1 1 60"] {
+            events.of(&format!("RL.CHECK k AT {ahead_us} 0/h,ban=1h"));
+            assert_eq!(events.of(check), ["rl.ban k"], "{check}");
+            assert_eq!(events.of(check), NONE, "{check}");
+            events.of("DEL k");
         }
     });
 }
