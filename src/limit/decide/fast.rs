@@ -187,7 +187,6 @@ fn evaluate_log(
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Option<(u64, Evaluation)> {
-    let log = state.log()?;
     let reads_log = |rule: &Rule| rule.kind() == Kind::Log && !rule.is_shadow();
     if check.rules.is_empty() || !check.rules.iter().all(reads_log) {
         return None;
@@ -195,8 +194,7 @@ fn evaluate_log(
     decisions.clear();
     let show = |decision| decisions.push(decision);
     let evaluation = Evaluation::of(slice::from_ref(state), check, show);
-    let at_us = effective_time(check.now_us, log.last_us(), evaluation.needs.window_us)?;
-    Some((at_us, evaluation))
+    Some((evaluation.log_at_us?, evaluation))
 }
 
 /// The answer of the log rule that decides.
