@@ -118,7 +118,7 @@ fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
 }
 
 #[test]
-fn of_a_chain_of_passed_overten_states_up_to_its_first_gap() {
+fn the_wait_covers_later_denials_up_to_the_first_gap() {
     for links in [1, 2, 7, 300] {
         let (mut limiter, rules) = chain(0..links);
         let (denied, _) = peek(&limiter, &rules, 1, START_US);
