@@ -12,8 +12,9 @@
 //! Any other check returns `None` before anything is changed, and the general path
 //! decides it from the start, by the same functions.
 //!
-//! Without it (`make bench-instructions`), `RL.PEEK bucket` takes 14 % more
-//! instructions and `RL.CHECK` of four log rules 14 % more.
+//! What it saves (`make bench-instructions`): on the general path alone, `RL.CHECK
+//! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
+//! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
 
 use super::decision::Decision;
 use super::evaluation::Evaluation;
