@@ -15,6 +15,8 @@ use crate::rule::{Kind, Rule};
 pub struct Evaluation {
     /// What the log rules need of the log together.
     pub needs: Needs,
+    /// When the log is read; `None` if no log rule sees it.
+    pub log_at_us: Option<u64>,
     /// The denial with the longest wait; the first of equals.
     pub longest_denial: Option<Denial>,
     /// Some rule sees an untouched state only because its state lies more than a
@@ -35,6 +37,7 @@ impl Evaluation {
     pub fn of(states: &[State], check: &Check<'_>, mut show: impl FnMut(Decision)) -> Self {
         let mut evaluation = Self { needs: Needs::of(check.rules), ..Self::default() };
         let log = evaluation.log_in_sight(states, check.now_us);
+        evaluation.log_at_us = log.map(|(_, at_us)| at_us);
         for (index, rule) in check.rules.iter().enumerate() {
             let reading = match (rule.kind(), log) {
                 (Kind::Log, None) => None,

@@ -12,8 +12,9 @@
 //! Any other check returns `None` before anything is changed, and the general path
 //! decides it from the start, by the same functions.
 //!
-//! Without it (`make bench-instructions`), `RL.PEEK bucket` takes 14 % more
-//! instructions and `RL.CHECK` of four log rules 14 % more.
+//! What it saves (`make bench-instructions`): on the general path alone, `RL.CHECK
+//! bucket` takes 23 % more instructions, `bucket, denied` 22 %, `log, 60 entries` 19 %,
+//! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
 
 use super::decision::Decision;
 use super::evaluation::Evaluation;
@@ -187,7 +188,6 @@ fn evaluate_log(
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Option<(u64, Evaluation)> {
-    let log = state.log()?;
     let reads_log = |rule: &Rule| rule.kind() == Kind::Log && !rule.is_shadow();
     if check.rules.is_empty() || !check.rules.iter().all(reads_log) {
         return None;
@@ -195,8 +195,7 @@ fn evaluate_log(
     decisions.clear();
     let show = |decision| decisions.push(decision);
     let evaluation = Evaluation::of(slice::from_ref(state), check, show);
-    let at_us = effective_time(check.now_us, log.last_us(), evaluation.needs.window_us)?;
-    Some((at_us, evaluation))
+    Some((evaluation.log_at_us?, evaluation))
 }
 
 /// The answer of the log rule that decides.

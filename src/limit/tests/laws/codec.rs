@@ -1,5 +1,5 @@
-//! decode(encode(x)) = x; and any byte string gives a limiter or an error, and
-//! no limiter that was read can bring anything down.
+//! decode(encode(x)) = x. Any byte string gives a limiter or an error, and no limiter
+//! that was read can cause a panic.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Traffic, changing, cost};
@@ -19,7 +19,7 @@ fn after(traffic: &Traffic) -> Limiter {
     limiter
 }
 
-/// Uses a limiter that was read in every way there is, and saves it again.
+/// Makes all calls on a limiter that was read, and saves it after each.
 fn survives(payload: &[u8], rules: &[Rule], calls: &[(u64, Action)]) -> TestCaseResult {
     let Ok(read) = decode(payload) else { return Ok(()) };
     let again = decode(&encode(&read));
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn a_payload_cut_short_or_drawn_out_is_refused(traffic in changing(4, 40)) {
+    fn a_payload_of_another_length_is_refused(traffic in changing(4, 40)) {
         let payload = encode(&after(&traffic));
         for end in 0..payload.len() {
             prop_assert!(decode(&payload[..end]).is_err(), "{end} bytes of {payload:?}");
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_payload_harms_no_one(
+    fn a_damaged_payload_causes_no_panic(
         traffic in changing(4, 40),
         damages in vec(damage(), 1..6),
         calls in some_calls(),
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_harm_no_one(
+    fn arbitrary_bytes_cause_no_panic(
         mut payload in vec(any::<u8>(), 0..200),
         ours: bool,
         rules in rule_set(4),

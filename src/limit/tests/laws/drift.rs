@@ -1,5 +1,5 @@
-//! Nothing drifts: a flood of ten million requests against odd rates, and what
-//! was admitted is what the definition says, after every one of them.
+//! Nothing drifts: in a flood of ten million requests against odd rates, what was
+//! admitted is after each of them what the definition says.
 
 use super::{rule, spec};
 use crate::limit::tests::naive::window::Window;
@@ -31,7 +31,7 @@ fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     }
 }
 
-/// `n` units at once, and from then on one for every one that drained.
+/// `n` units at once, and then one for each that drained.
 fn drained(at_once: u64) -> impl Fn(u64, u64) -> u64 {
     move |requests, elapsed_us| requests.min(at_once + elapsed_us * LIMIT / WINDOW_US)
 }
@@ -48,7 +48,7 @@ fn a_queue_admits_its_places_and_what_drains() {
     flood(spec.validate().unwrap(), drained(5));
 }
 
-/// The log's window opens at a request: every so many of them.
+/// The log's window begins anew with every `per_window`th request.
 #[test]
 fn a_log_admits_its_limit_in_every_window() {
     let per_window = WINDOW_US.div_ceil(GAP_US);

@@ -74,7 +74,7 @@ fn a_fixed_window_lets_twice_its_limit_pass_at_its_edge_and_a_log_does_not() {
 /// `10/s 120/m 240/h` for an IP and a user at once: all or nothing over two
 /// keys, by a peek at each and a record on each.
 #[test]
-fn a_flood_through_two_keys_gets_all_that_the_hour_allows() {
+fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
     let rules = [
         rule(Kind::Log, 10, 1, Unit::Second),
         rule(Kind::Log, 120, 1, Unit::Minute),
@@ -100,7 +100,7 @@ fn a_flood_through_two_keys_gets_all_that_the_hour_allows() {
 }
 
 #[test]
-fn a_limit_of_nothing_denies_everything_but_nothing() {
+fn a_limit_of_0_admits_only_a_cost_of_0() {
     for kind in Kind::ALL {
         let rules = [rule(kind, 0, 1, Unit::Minute)];
         let mut limiter = Limiter::default();
@@ -126,7 +126,7 @@ fn a_queue_gives_each_its_turn() {
     assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 4, 500));
 }
 
-/// A name of a log rule is a label: the log is the key's.
+/// The name of a log rule is only a label.
 #[test]
 fn a_named_log_rule_reads_the_keys_log() {
     let named =
@@ -138,9 +138,9 @@ fn a_named_log_rule_reads_the_keys_log() {
     assert_eq!(passing(&mut limiter, &unnamed, 5, at(0)), 0);
 }
 
-/// A rule that only the charge fills has denied no one.
+/// A rule that denies only because of the charge does not ban.
 #[test]
-fn a_charge_sets_off_no_ban() {
+fn a_charge_causes_no_ban() {
     let bans = RuleSpec {
         count_all: true,
         ban: Some(crate::rule::Period { count: 1, unit: Unit::Hour }),
@@ -158,10 +158,10 @@ fn a_charge_sets_off_no_ban() {
     assert_eq!(check(&mut limiter, &rules, 1, at(62)).0.summary.verdict, Verdict::Blocked);
 }
 
-/// A new state makes room by dropping old ones, but none that this check looks
-/// at: a longer window may see it yet.
+/// A new state makes room by dropping old ones, but none that a rule of this check
+/// reads.
 #[test]
-fn a_charge_forgets_no_rule_of_its_check() {
+fn a_charge_drops_no_state_of_its_check() {
     let ms = |kind, limit, count| spec(kind, limit, count, Unit::Millisecond);
     let first = [ms(Kind::Log, 1, 1).validate().unwrap()];
     let counts_all = RuleSpec { count_all: true, ..ms(Kind::Window, 2, 1) };
@@ -184,10 +184,10 @@ fn a_refund_reaches_back_the_longest_window() {
     assert_eq!(passing(&mut limiter, &rules[1..], 9, at(30)), 4);
 }
 
-/// What stands still until the clock catches up stands at its last time: what
-/// is over by then is over now.
+/// The clock stepped back, so the log is read at its own time, at which the window is
+/// over.
 #[test]
-fn a_log_standing_still_has_reset() {
+fn a_window_over_at_the_logs_time_has_reset() {
     let rules = [
         RuleSpec { count_all: true, ..spec(Kind::Log, 1, 1, Unit::Hour) }.validate().unwrap(),
         rule(Kind::Log, 1, 1, Unit::Second),
@@ -200,9 +200,9 @@ fn a_log_standing_still_has_reset() {
     assert_eq!((second.verdict, second.remaining, second.reset_ms), (Verdict::Allowed, 1, 0));
 }
 
-/// A queue whose limit was set to 0 lets only nothing pass, and at once.
+/// A queue whose limit was set to 0 admits a cost of 0 at once.
 #[test]
-fn a_queue_that_stands_still_gives_no_turns() {
+fn a_queue_with_a_limit_of_0_gives_no_turns() {
     let rules = [rule(Kind::Leaky, 2, 1, Unit::Second)];
     let mut limiter = Limiter::default();
     assert_eq!(passing(&mut limiter, &rules, 1, at(1)), 1);

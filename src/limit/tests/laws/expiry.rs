@@ -1,5 +1,5 @@
-//! A key that expires when its deadline says so decides as one that lives for
-//! ever; and it does not outlive its deadline by much.
+//! A key that expires at its deadline decides like one that never expires, and it does
+//! not outlive its deadline by much.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, steady};
@@ -37,11 +37,10 @@ impl Key {
     }
 }
 
-/// The key goes no later than it may: going by the rules themselves, an eighth
-/// of the longest window or a second after all are reset. Not so where counts
-/// are kept for graphs (`keep=N`), with a block, at a limit of 0, where nothing
-/// resets, and where only some log rules count denials, as a log lives by the
-/// longest window whoever sees its newest entry.
+/// The key expires no later than an eighth of the longest window, or a second, after all
+/// of its rules have reset. Not so with `keep=N`, with a block, at a limit of 0, where
+/// nothing resets, and if only some log rules count denials: a log lives for the longest
+/// window after its newest entry, also if that rule does not count it.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.algorithm() {
         Algorithm::Fixed(FixedParams { keep: 1.., .. }) => true,
@@ -102,17 +101,17 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn of_one_rule_is_never_early(traffic in steady(rule_set(1), 50, Clock::Forward)) {
+    fn expiry_is_never_early_for_one_rule(traffic in steady(rule_set(1), 50, Clock::Forward)) {
         expiring_changes_nothing(&traffic, 0)?;
     }
 
     #[test]
-    fn of_many_rules_is_never_early(traffic in steady(rule_set(4), 50, Clock::Forward)) {
+    fn expiry_is_never_early_for_several_rules(traffic in steady(rule_set(4), 50, Clock::Forward)) {
         expiring_changes_nothing(&traffic, 0)?;
     }
 
     #[test]
-    fn of_replayed_traffic_is_never_early(
+    fn expiry_is_never_early_for_replayed_traffic(
         traffic in steady(rule_set(3), 50, Clock::Forward),
         ahead_us in 0..1_000_000_000_000_000u64,
     ) {

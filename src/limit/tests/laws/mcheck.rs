@@ -1,10 +1,10 @@
-//! Several keys in one check: all or nothing over them all, one honest wait,
-//! and an answer that is put together from what each key says alone.
+//! Several keys in one check: all or nothing over all of them, one honest wait, and an
+//! answer composed of what each key answers alone.
 
-mod apart;
+mod expected;
 mod scenario;
 
-use self::apart::{AGES_MS, composed, modelled, uncharged, within_ages};
+use self::expected::{AGES_MS, composed, modelled, uncharged, within_ages};
 use self::scenario::{Scenario, any_scenario, aside, scenario};
 use super::rules::alike;
 use super::traffic::{Action, Clock, changing, steady};
@@ -22,19 +22,19 @@ const KEYS: usize = 4;
 const CALLS: usize = 50;
 
 type Keys = [Limiter; KEYS];
-/// What each key is asked, if it is.
+/// The check of each key that is asked.
 type Asked<'a> = [Option<Check<'a>>; KEYS];
 
-/// What a check said and did.
+/// What a check answered and did.
 #[derive(Clone, Debug, PartialEq)]
-struct Said {
+struct Answered {
     conclusion: Conclusion,
-    parts: Vec<PartSaid>,
+    keys: Vec<KeyAnswer>,
 }
 
-/// The same of one key.
+/// What a check answered and did for one key.
 #[derive(Clone, Debug, PartialEq)]
-struct PartSaid {
+struct KeyAnswer {
     key: usize,
     change: Change,
     ban: Option<Ban>,
@@ -44,18 +44,18 @@ struct PartSaid {
     decisions: Vec<Decision>,
 }
 
-impl Said {
+impl Answered {
     fn verdict(&self) -> Verdict {
         self.conclusion.summary.verdict
     }
 
     fn bans(&self) -> bool {
-        self.parts.iter().any(|part| part.ban.is_some())
+        self.keys.iter().any(|part| part.ban.is_some())
     }
 }
 
 /// One check of all the keys asked.
-fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
+fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let (mut which, mut parts) = (Vec::new(), Vec::new());
     for (key, (limiter, check)) in keys.iter_mut().zip(asked).enumerate() {
         if let Some(check) = check {
@@ -68,7 +68,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
     for part in &parts {
         part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
     }
-    let said = |(&key, part): (&usize, &KeyCheck<'_>)| PartSaid {
+    let said = |(&key, part): (&usize, &KeyCheck<'_>)| KeyAnswer {
         key,
         change: part.change(),
         ban: part.ban(),
@@ -77,7 +77,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         access: part.access(),
         decisions: decisions[part.decisions().clone()].to_vec(),
     };
-    Said { conclusion, parts: which.iter().zip(&parts).map(said).collect() }
+    Answered { conclusion, keys: which.iter().zip(&parts).map(said).collect() }
 }
 
 fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
@@ -88,7 +88,7 @@ fn hopeless(rules: &[Rule], cost: u32) -> bool {
     rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost))
 }
 
-/// A key that has a block or an exemption lets all pass, or none.
+/// Whether each key alone would let its check pass.
 fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
     let passes = |(limiter, check): (&Limiter, &Option<Check<'_>>)| {
         check.is_none_or(|check| would_pass(limiter, check.rules, check.cost, now_us))
@@ -96,7 +96,7 @@ fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
     keys.iter().zip(asked).all(passes)
 }
 
-/// The honest wait, of one check that was denied and set off no ban.
+/// The law of the honest wait, for one denied check that caused no ban.
 fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCaseResult {
     let ruled = keys.iter().zip(asked).filter(|(key, _)| access(key, now_us).is_none());
     let mut ruled = ruled.filter_map(|(_, check)| check.as_ref());
@@ -116,7 +116,7 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
     Ok(())
 }
 
-/// Traffic in which some keys are exempt, for good, and no ban lasts.
+/// Traffic in which some keys are exempt without an end and no ban lasts.
 fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
@@ -146,7 +146,7 @@ proptest! {
 
     /// Blocked and exempt keys among them, charges, bans and entries.
     #[test]
-    fn a_check_is_what_each_key_says_put_together(scenario in any_scenario()) {
+    fn a_check_is_composed_of_what_each_key_answers(scenario in any_scenario()) {
         let (mut keys, mut apart) = (Keys::default(), Keys::default());
         let mut latest_us = 0;
         for (call, turn) in scenario.calls() {
@@ -159,7 +159,7 @@ proptest! {
             let said = check_all(&mut keys, &asked);
             let mut expected = composed(&mut apart, &asked);
             if call.now_us < latest_us {
-                // Where a state was passed over, the law of the honest wait says it all.
+                // If a state was passed over, the wait is for the law of the honest wait.
                 expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
             }
             latest_us = latest_us.max(call.now_us);
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_check_is_what_the_naive_model_of_each_key_says(scenario in any_scenario()) {
+    fn a_check_is_composed_of_what_each_naive_model_answers(scenario in any_scenario()) {
         let (mut keys, mut models) = (Keys::default(), <[Model; KEYS]>::default());
         for (call, turn) in scenario.calls() {
             let of_keys: [_; KEYS] =
@@ -192,13 +192,13 @@ proptest! {
                 *check = check.map(|check| Check { rules, meta: None, ..check });
             }
             let said = within_ages(check_all(&mut keys, &asked));
-            let (expected, forgot) = modelled(&mut models, &asked);
+            let (expected, passed_over) = modelled(&mut models, &asked);
             let mut expected = within_ages(expected);
-            if forgot && said.verdict() != Verdict::Allowed {
+            if passed_over && said.verdict() != Verdict::Allowed {
                 expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
             }
             if [&said, &expected].iter().all(|said| said.conclusion.summary.wait_ms == AGES_MS) {
-                // Which of such waits is the longest, our numbers cannot tell.
+                // Such waits are beyond our numbers: any of them may be the longest.
                 expected.conclusion = said.conclusion;
             }
             prop_assert_eq!(said, expected, "{:?} {:?}", call, turn);
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn consumed_from_all_keys_or_from_none(scenario in any_scenario()) {
+    fn a_check_consumes_from_all_keys_or_from_none(scenario in any_scenario()) {
         let mut keys = Keys::default();
         for (call, turn) in scenario.calls() {
             turn.access(&mut keys, call.now_us);
@@ -221,7 +221,7 @@ proptest! {
                     prop_assert_eq!(&keys[key], &before[key], "not asked");
                 }
             }
-            for part in &said.parts {
+            for part in &said.keys {
                 let (key, check) = (part.key, asked[part.key].unwrap());
                 let consumes = allowed && cost > 0 && part.access.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
@@ -258,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replica_that_records_each_part_is_equal(scenario in any_scenario()) {
+    fn a_replica_that_records_each_key_is_equal(scenario in any_scenario()) {
         let (mut primary, mut replica) = (Keys::default(), Keys::default());
         for (call, turn) in scenario.calls() {
             for keys in [&mut primary, &mut replica] {
@@ -267,7 +267,7 @@ proptest! {
             }
             let Action::Check(cost) = call.action else { continue };
             let asked = scenario.asked(&call, turn, cost);
-            for part in check_all(&mut primary, &asked).parts {
+            for part in check_all(&mut primary, &asked).keys {
                 let limiter = &mut replica[part.key];
                 if part.change != Change::Nothing {
                     limiter.record(&asked[part.key].unwrap(), part.change);
@@ -284,9 +284,9 @@ proptest! {
         }
     }
 
-    /// Keys that are exempt have no say.
+    /// Exempt keys do not decide.
     #[test]
-    fn one_key_among_the_silent_is_checked_as_if_alone(
+    fn a_key_among_exempt_ones_is_checked_as_if_alone(
         traffic in changing(4, CALLS),
         at in 0..KEYS,
         keep in prop::option::of(1..6u32),
@@ -311,7 +311,7 @@ proptest! {
             alone.fill_resets(&check, &mut decisions);
             let said = check_all(&mut keys, &[Some(check); KEYS]);
             prop_assert_eq!(said.conclusion.summary, outcome.summary);
-            let mine = &said.parts[at];
+            let mine = &said.keys[at];
             prop_assert_eq!((mine.change, mine.ban), (outcome.change, outcome.ban));
             prop_assert_eq!(&mine.decisions, &decisions);
             prop_assert_eq!(&keys[at], &alone);
@@ -327,14 +327,14 @@ proptest! {
         }
     }
 
-    /// The order of the keys only tells which of equals is named.
+    /// The order of the keys only decides which of equals is named.
     #[test]
     fn the_order_of_the_keys_decides_nothing(scenario in any_scenario()) {
         let (mut keys, mut turned) = (Keys::default(), Keys::default());
         for (call, turn) in scenario.calls() {
             turn.access(&mut keys, call.now_us);
             let Action::Check(cost) = call.action else { continue };
-            // A entry tells which of equals was named.
+            // An entry of the history shows which of equals was named.
             let asked = scenario
                 .asked(&call, turn, cost)
                 .map(|check| check.map(|check| Check { meta: None, ..check }));
@@ -345,13 +345,13 @@ proptest! {
             let (one, other) = (check_all(&mut keys, &asked), check_all(&mut turned, &backwards));
             turned.reverse();
             prop_assert_eq!(&keys, &turned, "{:?} {:?}", call, turn);
-            let of = |said: &Said| {
+            let of = |said: &Answered| {
                 let Decision { verdict, wait_ms, remaining, .. } = said.conclusion.summary;
                 // The wait of a denial, what is left when allowed.
                 (verdict, wait_ms, (verdict == Verdict::Allowed).then_some(remaining))
             };
             let (mut one, mut other) = (of(&one), of(&other));
-            // Of a block and a rule that end together the first is named.
+            // If a block and a rule end together, the first is named.
             if one.1 == other.1 && one.0 != Verdict::Allowed && other.0 != Verdict::Allowed {
                 (one.0, other.0) = (Verdict::Limited, Verdict::Limited);
             }

@@ -3,39 +3,39 @@
 //! ```text
 //! rules, traffic   what the properties are tried on
 //! models           every algorithm equals its naive model
-//! atomic           all or nothing
-//! callers          no caller erases what another needs
-//! wait             the honest wait
-//! turns            a queue's turns keep their distance
-//! room             `remaining` and `reset_ms` are exact
-//! refund           a refund restores what was
-//! many             all of it over several keys at once
-//! straight         the short way to an answer is as good as the long one
+//! all_or_nothing   a check consumes from all rules or from none
+//! shared_log       no caller of a log erases what another needs
+//! honest_wait      a denied request is allowed after its wait, and not before
+//! leaky_turns      the turns of a leaky bucket keep their distance
+//! exact_numbers    `remaining`, `reset_ms` and `next_ms` are exact
+//! refund           a refund restores what was consumed
+//! mcheck           the laws hold over several keys at once
+//! fast_path        the fast path answers as the general one does
 //! replica          recording what was decided gives an equal limiter
-//! crowd            how many states a key may hold
+//! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
 //! drift            nothing drifts in ten million requests
 //! examples         the worked examples of the documentation
 //! ```
 
-mod atomic;
-mod callers;
+mod all_or_nothing;
 mod codec;
-mod crowd;
 mod drift;
+mod exact_numbers;
 mod examples;
 mod expiry;
-mod fast;
+mod fast_path;
+mod honest_wait;
+mod leaky_turns;
+mod max_states;
 mod mcheck;
 mod models;
 mod refund;
 mod replica;
-mod room;
 mod rules;
+mod shared_log;
 mod traffic;
-mod turns;
-mod wait;
 
 use self::traffic::Action;
 use crate::limit::{Check, Decision, Limiter, Outcome, Verdict};
@@ -58,7 +58,7 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
     spec(kind, limit, count, unit).validate().unwrap()
 }
 
-/// A peek, with what each rule says.
+/// A peek, with each rule's decision and reset.
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Decision>) {
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
@@ -67,7 +67,7 @@ fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, 
     (outcome, decisions)
 }
 
-/// A check, with what each rule says.
+/// A check, with each rule's decision and reset.
 fn check(
     limiter: &mut Limiter,
     rules: &[Rule],
@@ -81,7 +81,7 @@ fn check(
     (outcome, decisions)
 }
 
-/// Makes a call, whatever it answers.
+/// Makes a call and ignores its answer.
 fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
     match action {
         Action::Check(cost) => drop(check(limiter, rules, cost, now_us)),
@@ -104,7 +104,7 @@ fn unblocked(limiter: &Limiter) -> Limiter {
     limiter
 }
 
-/// A time after a time, if the wait is one that arithmetic can reach.
+/// The time after a wait, unless the wait is too long for the clock's numbers.
 fn later(now_us: u64, ms: i64) -> Option<u64> {
     let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
     Some(now_us + ms * 1_000)

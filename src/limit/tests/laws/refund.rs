@@ -1,4 +1,4 @@
-//! A refund restores what was.
+//! A refund restores what was before the consumption.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -17,16 +17,15 @@ fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
     asked.map(answer).collect()
 }
 
-/// No rule passes over a state from the future, which a consumption would
-/// replace for good.
-fn remembers_all(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
+/// Whether no rule passes over a state, which a consumption would replace.
+fn sees_all_states(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
     limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
 }
 
 /// A check that every rule admitted, undone: of the rules it named, or of
 /// everything.
-fn restores_what_was(traffic: &Traffic, named: bool) -> TestCaseResult {
+fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for Call { rules, now_us, action } in traffic.calls() {
         limiter = unblocked(&limiter);
@@ -35,7 +34,7 @@ fn restores_what_was(traffic: &Traffic, named: bool) -> TestCaseResult {
         let (outcome, said) = check(&mut limiter, rules, cost, now_us);
         // A shadow over its limit is charged no more than its capacity.
         let fits = said.iter().all(|decision| decision.verdict == Verdict::Allowed);
-        if outcome.change != Change::Admitted || !fits || !remembers_all(&before, rules, now_us) {
+        if outcome.change != Change::Admitted || !fits || !sees_all_states(&before, rules, now_us) {
             continue;
         }
         let mut undone = limiter.clone();
@@ -50,18 +49,18 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn after_a_check_restores_what_was(traffic in changing(4, 50)) {
-        restores_what_was(&traffic, true)?;
+    fn a_refund_undoes_a_check(traffic in changing(4, 50)) {
+        undoes_a_check(&traffic, true)?;
     }
 
     #[test]
-    fn of_everything_restores_what_was(traffic in steady(rule_set(1), 50, Clock::Forward)) {
-        restores_what_was(&traffic, false)?;
+    fn a_refund_of_all_states_undoes_a_check(traffic in steady(rule_set(1), 50, Clock::Forward)) {
+        undoes_a_check(&traffic, false)?;
     }
 
-    /// Never more than was consumed, and asking for all empties the key.
+    /// Asking for more than was consumed empties the states.
     #[test]
-    fn of_more_than_was_gives_what_was(traffic in steady(rule_set(4), 40, Clock::Forward)) {
+    fn a_refund_gives_no_more_than_was_consumed(traffic in steady(rule_set(4), 40, Clock::Forward)) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             limiter = unblocked(&limiter);

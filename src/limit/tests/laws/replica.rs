@@ -1,5 +1,4 @@
-//! The replica law: recording what was decided, on an equal limiter, leaves an
-//! equal limiter.
+//! A replica that records what its primary decided stays equal to it.
 
 use super::cases;
 use super::traffic::{Action, Call, changing};
@@ -11,8 +10,8 @@ use proptest::prelude::*;
 struct Extra {
     /// The call brings `META`, and this many are kept.
     keep: Option<u32>,
-    /// Before the call someone sets or lifts a block or an exemption: its kind,
-    /// how long it lasts, and how long a ban was to last.
+    /// Before the call, a block or an exemption is set or lifted: its kind, its duration,
+    /// and the length of a ban.
     access: Option<(Option<Access>, Option<u64>, Option<u64>)>,
 }
 
@@ -27,7 +26,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn recording_gives_an_equal_limiter(
+    fn a_replica_that_records_equals_its_primary(
         traffic in changing(5, 60),
         resync in 1..20usize,
         extras in prop::collection::vec(extra(), 60),

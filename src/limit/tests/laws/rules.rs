@@ -130,7 +130,7 @@ pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
         .prop_flat_map(move |name| prop::collection::vec(of_kind(kind, Just(Some(name))), 1..=most))
 }
 
-/// Of buckets, this one needs no block: as good a name as another.
+/// A bucket of this name needs no block for it.
 fn shared_name() -> impl Strategy<Value = Name> {
     prop::sample::select(&["x", THROTTLE][..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
 }
@@ -164,12 +164,12 @@ pub fn any_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 
-/// Log rules that neither charge denials nor stand aside.
+/// Log rules that charge no denials and are no shadows.
 pub fn plain_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     logs(most, |spec| RuleSpec { count_all: false, shadow: false, ..spec })
 }
 
-/// Log rules that may charge denials, and neither ban nor stand aside.
+/// Log rules that may charge denials, but neither ban nor are shadows.
 pub fn charging_logs(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     logs(most, |spec| RuleSpec { ban: None, shadow: false, ..spec })
 }
@@ -200,7 +200,7 @@ pub fn distinct(rules: Vec<Rule>) -> Vec<Rule> {
     kept
 }
 
-/// A limit, and a burst or queue, to put in the place of a rule's own.
+/// A limit, and a burst or queue, to give a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     limit: u64,
@@ -212,7 +212,7 @@ pub fn any_limits() -> impl Strategy<Value = Limits> {
 }
 
 impl Limits {
-    /// The rule with other limits: the state is the same.
+    /// The rule with these limits: it reads the same state.
     pub fn of(self, rule: &Rule) -> Rule {
         let mut spec = spec_of(rule);
         spec.limit = self.limit;
@@ -225,7 +225,7 @@ impl Limits {
     }
 }
 
-/// What a rule was made from.
+/// The spec that gives a rule.
 pub fn spec_of(rule: &Rule) -> RuleSpec {
     let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
     let mut spec = RuleSpec {

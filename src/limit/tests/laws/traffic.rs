@@ -15,7 +15,7 @@ pub enum Action {
     Reset,
 }
 
-/// How time passes: by a share of one rule's window, and a bit.
+/// How much time passes: a share of one rule's window, and a jitter.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     /// Thousandths of a window; negative: the clock steps back.
@@ -170,7 +170,7 @@ pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic
     changing_between((rule_set(most_rules), rule_set(most_rules)), most)
 }
 
-/// The same, where everything is the second of two sets of rules.
+/// Traffic under two sets of rules, and under the first with other limits.
 pub fn changing_between(
     both: impl Strategy<Value = (Vec<Rule>, Vec<Rule>)>,
     most: usize,
@@ -185,7 +185,7 @@ pub fn changing_between(
     of(rule_sets, most, Clock::StepsBack)
 }
 
-/// One line a call.
+/// A line for each call.
 impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Call { rules, now_us, action } in self.calls() {

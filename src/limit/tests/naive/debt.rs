@@ -1,5 +1,5 @@
-//! `debt + c <= capacity`, the debt draining `L` a window: as a fraction with
-//! the window for a denominator.
+//! `debt + c <= capacity`, where the debt drains `L` a window: a fraction whose
+//! denominator is the window.
 
 use super::{Micros, capacity};
 use crate::rule::Rule;
@@ -52,7 +52,7 @@ impl Debt {
         }
     }
 
-    pub fn give_back(&mut self, limit: i128, last: Micros, at: Micros, units: i128) -> i128 {
+    pub fn refund(&mut self, limit: i128, last: Micros, at: Micros, units: i128) -> i128 {
         let owed = self.owed_at(limit, last, at);
         let back = units * self.period;
         if back < owed {

@@ -46,7 +46,7 @@ impl Fixed {
         *self.windows.last().unwrap()
     }
 
-    /// The present window is over.
+    /// Whether the present window is over.
     fn has_ended(&self, at: Micros) -> bool {
         let (start, _) = self.present();
         let end = match self.calendar {
@@ -60,7 +60,7 @@ impl Fixed {
         if self.has_ended(at) { 0 } else { self.present().1 }
     }
 
-    /// Nor do its past windows matter any more.
+    /// Whether its past windows do not matter any more either.
     pub fn is_over(&self, at: Micros) -> bool {
         self.has_ended(at - self.keep * self.period)
     }
@@ -83,7 +83,7 @@ impl Fixed {
         self.windows.push((start, count));
     }
 
-    pub fn give_back(&mut self, at: Micros, units: i128) -> i128 {
+    pub fn refund(&mut self, at: Micros, units: i128) -> i128 {
         let back = units.min(self.count(at));
         self.windows.last_mut().unwrap().1 -= back;
         back

@@ -1,4 +1,4 @@
-//! `used + c <= burst`, all given back a period after the first was taken.
+//! `used + c <= burst`; all tokens come back a period after the first was taken.
 
 use super::{Micros, capacity};
 use crate::rule::Rule;
@@ -31,7 +31,7 @@ impl Interval {
         self.taken = if used > capacity(rule) { used } else { capacity(rule).min(used + cost) };
     }
 
-    pub fn give_back(&mut self, at: Micros, units: i128) -> i128 {
+    pub fn refund(&mut self, at: Micros, units: i128) -> i128 {
         let used = self.used(at);
         let back = used.min(units);
         self.taken = used - back;

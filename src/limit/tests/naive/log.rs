@@ -7,7 +7,7 @@ use crate::rule::{Kind, Rule};
 pub struct Request {
     pub at: Micros,
     pub units: i128,
-    /// Denied, and charged all the same.
+    /// A charged denial.
     pub denied: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Log {
     pub latest: Needs,
     /// Of checks before it, each with its end.
     pub past: Vec<(Needs, Micros)>,
-    /// Never forgets a request; for rules that do not change.
+    /// Never drops a request; for rules that do not change.
     pub keeps_all: bool,
 }
 
@@ -95,7 +95,7 @@ impl Log {
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         *self = Self { keeps_all: self.keeps_all, ..Self::default() };
     }
@@ -115,8 +115,8 @@ impl Log {
         }
     }
 
-    /// The newest units up to the largest limit, and of the admitted ones no
-    /// fewer than rules need that do not count the denied.
+    /// Keeps the newest units up to the largest limit, and as many admitted ones as rules
+    /// need that count no denials.
     fn keep_newest(&mut self) {
         let mut room = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
         let mut room_admitted = self.all_needs().map(|needs| needs.admitted).max().unwrap_or(0);
@@ -133,7 +133,7 @@ impl Log {
     }
 
     /// Newest first; of one time, the admitted first.
-    pub fn give_back(&mut self, window: Micros, at: Micros, units: i128) -> i128 {
+    pub fn refund(&mut self, window: Micros, at: Micros, units: i128) -> i128 {
         let mut left = units;
         self.requests.sort_by_key(|request| (request.at, !request.denied));
         for request in self.requests.iter_mut().rev().filter(|request| request.at > at - window) {

@@ -1,9 +1,8 @@
 //! Naive models: the definitions written down as plainly as they can be.
 //!
 //! Nothing here is clever. Times and quantities are `i128`, a log is a list, a
-//! wait is found by asking for every length of time (by bisection) whether the
-//! cost would fit then. What the real limiter says must be what these say; see
-//! `laws`.
+//! wait is found by asking for every length of time (by bisection) whether the cost
+//! would fit then. The laws compare the limiter with these.
 
 pub mod debt;
 pub mod fixed;
@@ -22,7 +21,7 @@ use window::Window;
 /// Unix microseconds, or a length in microseconds.
 pub type Micros = i128;
 
-/// What a rule's state belongs to: its name, or what shapes it.
+/// By what a rule finds its state: its name, or its shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Identity {
     Named(Name),
@@ -35,7 +34,7 @@ impl Identity {
     }
 }
 
-/// A period, and an algorithm with its limits struck out.
+/// A period, and an algorithm without its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape(u64, Algorithm);
 
@@ -61,8 +60,8 @@ pub fn capacity(rule: &Rule) -> i128 {
     }
 }
 
-/// The time a state lives in; `None` if it is forgotten.
-pub fn standing(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
+/// The time at which a state is read; `None` if a rule passes over it.
+pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
     if now >= last {
         Some(now)
     } else if last - now <= window {
@@ -95,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// The same consumption under a rule of another shape.
+    /// What was consumed, under a rule of another shape.
     pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
         match (self, rule.algorithm()) {
             (
@@ -126,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// Nothing is consumed any more at a time, at this limit.
+    /// Whether nothing is consumed any more at a time, at this limit.
     pub fn is_clear(&self, limit: i128, last: Micros, at: Micros) -> bool {
         match self {
             Self::Window(window) => window.load(at) == 0,
@@ -136,16 +135,16 @@ impl Meter {
         }
     }
 
-    /// Nothing of it has mattered since a time, going by what consumed last.
+    /// Whether nothing of it has mattered since a time, at the limit it was consumed under.
     pub fn is_over(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Fixed(fixed) => fixed.is_over(at),
             Self::Debt(debt) => at >= last && debt.owed_at(debt.limit, last, at) == 0,
-            meter => at >= last && meter.is_clear(0, last, at),
+            Self::Window(_) | Self::Interval(_) => at >= last && self.is_clear(0, last, at),
         }
     }
 
-    /// Nothing in it.
+    /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Window(window) => window.is_empty(),
@@ -164,23 +163,17 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, to what a rule sees; without one, to
-    /// what the rule that consumed last would.
-    pub fn give_back(
-        &mut self,
-        rule: Option<&Rule>,
-        last: Micros,
-        at: Micros,
-        units: i128,
-    ) -> i128 {
+    /// Gives units back, newest first, as a rule sees them; without one, as the rule that
+    /// consumed last would.
+    pub fn refund(&mut self, rule: Option<&Rule>, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
-            Self::Window(window) => window.give_back(at, units),
-            Self::Fixed(fixed) => fixed.give_back(at, units),
+            Self::Window(window) => window.refund(at, units),
+            Self::Fixed(fixed) => fixed.refund(at, units),
             Self::Debt(debt) => {
                 let limit = rule.map_or(debt.limit, |rule| rule.limit().into());
-                debt.give_back(limit, last, at, units)
+                debt.refund(limit, last, at, units)
             }
-            Self::Interval(interval) => interval.give_back(at, units),
+            Self::Interval(interval) => interval.refund(at, units),
         }
     }
 }

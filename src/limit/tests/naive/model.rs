@@ -2,7 +2,7 @@
 
 use super::log::{Log, longest_window};
 use super::search::least_ms;
-use super::{Identity, Meter, Micros, Owned, capacity, standing};
+use super::{Identity, Meter, Micros, Owned, capacity, effective_time};
 use crate::limit::{Change, Decision, Verdict};
 use crate::rule::{Kind, Rule};
 
@@ -10,11 +10,11 @@ use crate::rule::{Kind, Rule};
 pub struct Model {
     states: Vec<Owned>,
     pub log: Log,
-    /// Blocked until, by a rule's ban, and how long that was to last.
+    /// When a rule's ban ends, and its length.
     pub ban: Option<(Micros, Micros)>,
 }
 
-/// What a check says.
+/// The answer to a check.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub summary: Decision,
@@ -24,21 +24,21 @@ pub struct Answer {
     pub ban: Option<usize>,
     /// The ban ends earlier from now on.
     pub ban_shortened: bool,
-    /// A state from the future was passed over: it will count again if the
-    /// clock comes near it.
-    pub forgot: bool,
+    /// A state too far ahead of the clock was passed over: it counts again once the clock
+    /// comes near it.
+    pub passed_over: bool,
 }
 
 impl Model {
-    /// What a rule sees, and the time it sees it at; `None`: nothing.
+    /// What a rule sees, and the time at which it is read; `None` if it sees nothing.
     fn view(&self, rules: &[Rule], rule: &Rule, now: Micros) -> Option<View> {
         if rule.kind() == Kind::Log {
             let last = self.log.last()?;
-            let at = standing(now, last, longest_window(rules))?;
+            let at = effective_time(now, last, longest_window(rules))?;
             return Some(View { at, last, meter: None });
         }
         let state = self.states.iter().find(|state| state.identity == Identity::of(rule))?;
-        let at = standing(now, state.last, rule.period_us().into())?;
+        let at = effective_time(now, state.last, rule.period_us().into())?;
         Some(View { at, last: state.last, meter: Some(state.seen_by(rule)?) })
     }
 
@@ -88,7 +88,7 @@ impl Model {
         }
     }
 
-    fn rule_on(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> Decision {
+    fn decide(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> Decision {
         let fits = self.fits(rules, rule, cost, now);
         Decision {
             verdict: if fits { Verdict::Allowed } else { Verdict::Limited },
@@ -99,20 +99,24 @@ impl Model {
         }
     }
 
-    fn rule_on_all(&self, rules: &[Rule], cost: i128, now: Micros) -> Vec<Decision> {
-        rules.iter().map(|rule| self.rule_on(rules, rule, cost, now)).collect()
+    fn decide_all(&self, rules: &[Rule], cost: i128, now: Micros) -> Vec<Decision> {
+        rules.iter().map(|rule| self.decide(rules, rule, cost, now)).collect()
     }
 
-    /// Some state is passed over as too far in the future.
-    fn forgets(&self, rules: &[Rule], now: Micros) -> bool {
+    /// Whether a state is passed over as too far ahead of the clock.
+    fn passes_over(&self, rules: &[Rule], now: Micros) -> bool {
         let log_last = self.log.last().unwrap_or(0);
         rules.iter().any(|rule| match rule.kind() {
-            Kind::Log => log_last > now && standing(now, log_last, longest_window(rules)).is_none(),
-            _ => self.states.iter().any(|state| {
-                state.identity == Identity::of(rule)
-                    && state.last > now
-                    && standing(now, state.last, rule.period_us().into()).is_none()
-            }),
+            Kind::Log => {
+                log_last > now && effective_time(now, log_last, longest_window(rules)).is_none()
+            }
+            Kind::Window | Kind::Fixed | Kind::Bucket | Kind::Leaky => {
+                self.states.iter().any(|state| {
+                    state.identity == Identity::of(rule)
+                        && state.last > now
+                        && effective_time(now, state.last, rule.period_us().into()).is_none()
+                })
+            }
         })
     }
 
@@ -126,15 +130,15 @@ impl Model {
             }
             return blocked;
         }
-        let mut decisions = self.rule_on_all(rules, cost, now);
+        let mut decisions = self.decide_all(rules, cost, now);
         let denying = |decisions: &[Decision]| -> Vec<usize> {
             (0..rules.len())
                 .filter(|&i| decisions[i].verdict == Verdict::Limited && !rules[i].is_shadow())
                 .collect()
         };
-        let deniers = denying(&decisions);
+        let denials = denying(&decisions);
         let mut change = Change::Nothing;
-        if deniers.is_empty() {
+        if denials.is_empty() {
             if cost > 0 && consume {
                 change = Change::Admitted;
                 self.consume(rules, cost, now, false);
@@ -149,7 +153,7 @@ impl Model {
             if cost > 0 && consume && charged {
                 change = Change::Charged;
                 self.consume(rules, cost, now, true);
-                decisions = self.rule_on_all(rules, cost, now);
+                decisions = self.decide_all(rules, cost, now);
             }
             for decision in
                 decisions.iter_mut().filter(|decision| decision.verdict == Verdict::Allowed)
@@ -160,13 +164,20 @@ impl Model {
         if change != Change::Nothing {
             self.drop_ended_ban(now);
         }
-        let mut summary = summarize(rules, &decisions, !deniers.is_empty());
-        let forgot = self.forgets(rules, now);
+        let mut summary = summarize(rules, &decisions, !denials.is_empty());
+        let passed_over = self.passes_over(rules, now);
         let ban_us = |&i: &usize| rules[i].ban_us();
-        let longest = deniers.iter().filter_map(ban_us).max();
-        let ban = deniers.iter().copied().find(|i| longest.is_some() && ban_us(i) == longest);
+        let longest = denials.iter().filter_map(ban_us).max();
+        let ban = denials.iter().copied().find(|i| longest.is_some() && ban_us(i) == longest);
         if !consume {
-            return Answer { summary, decisions, change, ban: None, ban_shortened: false, forgot };
+            return Answer {
+                summary,
+                decisions,
+                change,
+                ban: None,
+                ban_shortened: false,
+                passed_over,
+            };
         }
         if let Some(longest) = longest {
             self.ban = Some((now + i128::from(longest), longest.into()));
@@ -177,17 +188,17 @@ impl Model {
                 }
             }
         }
-        Answer { summary, decisions, change, ban, ban_shortened: false, forgot }
+        Answer { summary, decisions, change, ban, ban_shortened: false, passed_over }
     }
 
-    /// A change drops what has ended: a clock that then steps back finds it no more.
+    /// A change of the key drops a ban that has ended, even if the clock then steps back.
     fn drop_ended_ban(&mut self, now: Micros) {
         self.ban = self.ban.filter(|&(until, _)| until > now);
     }
 
     fn blocked(&self, now: Micros) -> Option<Answer> {
         let (until, length) = self.ban.filter(|&(until, _)| until > now)?;
-        // A clock that stepped back does not draw it out.
+        // A clock that stepped back does not make it longer.
         let until = until.min(now + length);
         let left_ms = i64::try_from((until - now + 999) / 1_000).unwrap();
         let summary = Decision {
@@ -198,7 +209,14 @@ impl Model {
             reset_ms: left_ms,
         };
         let (decisions, change) = (Vec::new(), Change::Nothing);
-        Some(Answer { summary, decisions, change, ban: None, ban_shortened: false, forgot: false })
+        Some(Answer {
+            summary,
+            decisions,
+            change,
+            ban: None,
+            ban_shortened: false,
+            passed_over: false,
+        })
     }
 
     fn consume(&mut self, rules: &[Rule], cost: i128, now: Micros, denied: bool) {
@@ -213,7 +231,7 @@ impl Model {
         }
         if consuming().any(|rule| rule.kind() == Kind::Log) {
             let at = match self.log.last() {
-                Some(last) => standing(now, last, longest_window(rules)),
+                Some(last) => effective_time(now, last, longest_window(rules)),
                 None => {
                     self.drop_stale(rules, now);
                     Some(now)
@@ -234,7 +252,7 @@ impl Model {
             self.states.push(Owned::new(rule, now));
         }
         let state = self.states.iter_mut().find(|state| state.identity == identity).unwrap();
-        let at = standing(now, state.last, rule.period_us().into()).unwrap_or_else(|| {
+        let at = effective_time(now, state.last, rule.period_us().into()).unwrap_or_else(|| {
             *state = Owned::new(rule, now);
             now
         });
@@ -243,8 +261,8 @@ impl Model {
         state.last = at;
     }
 
-    /// A new state makes room by dropping those that have not mattered for two
-    /// of their windows, and that this check does not look at.
+    /// A new state makes room: drops those that have not mattered for two of their
+    /// windows and that no rule of this check reads.
     fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
         let is_log = |rule: &Rule| rule.kind() == Kind::Log;
         self.states.retain(|state| {
@@ -269,12 +287,12 @@ impl Model {
                 continue;
             }
             let window = rule.map_or(state.period, |rule| rule.period_us().into());
-            let Some(at) = standing(now, state.last, window) else { continue };
+            let Some(at) = effective_time(now, state.last, window) else { continue };
             let mut after = state.clone();
             if let Some(rule) = rule {
                 after.take_shape(rule);
             }
-            let back = after.meter.give_back(rule, after.last, at, units);
+            let back = after.meter.refund(rule, after.last, at, units);
             if back > 0 {
                 *state = after;
             }
@@ -282,9 +300,9 @@ impl Model {
         }
         let window = if rules.is_empty() { self.log.window() } else { longest_window(rules) };
         if window > 0
-            && let Some(at) = self.log.last().and_then(|last| standing(now, last, window))
+            && let Some(at) = self.log.last().and_then(|last| effective_time(now, last, window))
         {
-            most = most.max(self.log.give_back(window, at, units));
+            most = most.max(self.log.refund(window, at, units));
         }
         if self.log.last().is_none() {
             self.log.clear();
@@ -320,10 +338,10 @@ fn summarize(rules: &[Rule], decisions: &[Decision], denied: bool) -> Decision {
     let longest =
         |voices: &[Decision]| voices.iter().map(|decision| length(decision.wait_ms)).max();
     if denied {
-        let deniers: Vec<Decision> =
+        let denials: Vec<Decision> =
             voices.into_iter().filter(|decision| decision.verdict == Verdict::Limited).collect();
-        let wait = longest(&deniers);
-        return *deniers.iter().find(|decision| Some(length(decision.wait_ms)) == wait).unwrap();
+        let wait = longest(&denials);
+        return *denials.iter().find(|decision| Some(length(decision.wait_ms)) == wait).unwrap();
     }
     let wait_ms = longest(&voices).unwrap_or(0);
     let least = voices.iter().map(|decision| decision.remaining).min();

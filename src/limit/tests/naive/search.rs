@@ -1,7 +1,7 @@
-//! Finding by trying.
+//! Finds the least number by trying.
 
-/// The least `n >= 0` for which `holds`, which must go on holding; `None` if
-/// it does not even for one of 2^70.
+/// The least `n >= 0` for which `holds`, and then for all larger ones; `None` if it
+/// lies beyond 2^70.
 pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(0) {
         return Some(0);

@@ -54,7 +54,7 @@ impl Window {
         *self.counts.entry(index).or_insert(0) += cost;
     }
 
-    pub fn give_back(&mut self, at: Micros, units: i128) -> i128 {
+    pub fn refund(&mut self, at: Micros, units: i128) -> i128 {
         let in_sight = self.index(at) - self.res;
         let mut left = units;
         for (_, count) in self.counts.range_mut(in_sight..).rev() {

@@ -1,5 +1,5 @@
-//! Traffic of several keys: checks of some of them at once, and what happens
-//! to one of them in between.
+//! Traffic of several keys: checks of some of them at once, and calls to one of them in
+//! between.
 
 use super::{Asked, CALLS, KEYS, Keys};
 use crate::limit::tests::laws::rules::rule_set;
@@ -9,7 +9,7 @@ use crate::rule::Rule;
 use proptest::prelude::*;
 use std::fmt;
 
-/// Traffic of several keys, each with rules of its own or with those of the call.
+/// Traffic of several keys, each with its rules or with those of the call.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     traffic: Traffic,
@@ -23,7 +23,7 @@ pub struct Turn {
     asked: [bool; KEYS],
     /// The call brings `META`, and this many are kept.
     keep: Option<u32>,
-    /// Before the call someone sets or lifts a block or an exemption of a key.
+    /// Before the call, a block or an exemption of a key is set or lifted.
     pub access: Option<(usize, Option<Access>, Option<u64>)>,
 }
 
@@ -56,7 +56,7 @@ impl Scenario {
         self.traffic.calls().into_iter().zip(&self.turns)
     }
 
-    /// The rules of a key; the first goes by those of the call.
+    /// The rules of a key; the first key has those of the call.
     pub fn rules<'a>(&'a self, key: usize, call: &Call<'a>) -> &'a [Rule] {
         self.own[key].as_deref().filter(|_| key > 0).unwrap_or(call.rules)
     }
@@ -85,7 +85,7 @@ impl Turn {
         }
     }
 
-    /// A key that something happens to alone.
+    /// The key of a call to one key.
     pub fn alone(&self) -> usize {
         self.asked.iter().position(|&asked| asked).unwrap_or(0)
     }

@@ -1,6 +1,5 @@
-//! The honest wait: absent other traffic, a denied request is allowed after
-//! `wait_ms` and denied 1 ms earlier; it waits for ever if and only if it can
-//! never pass.
+//! The honest wait: without other traffic, a denied request is allowed after `wait_ms`
+//! and denied 1 ms earlier, and `wait_ms` is -1 if and only if it can never pass.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -43,7 +42,7 @@ fn holds(
 fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for Call { rules, now_us, action } in traffic.calls() {
-        // Traffic goes on as if no one had been banned.
+        // Traffic goes on as if there had been no ban.
         limiter = unblocked(&limiter);
         match action {
             Action::Check(cost) => {
@@ -76,24 +75,24 @@ proptest! {
     #![proptest_config(cases(6_000))]
 
     #[test]
-    fn of_one_rule(traffic in steady(rule_set(1), 60, Clock::StepsBack)) {
+    fn the_wait_is_honest_for_one_rule(traffic in steady(rule_set(1), 60, Clock::StepsBack)) {
         holds_throughout(&traffic)?;
     }
 
     #[test]
-    fn of_many_rules(traffic in steady(rule_set(5), 60, Clock::StepsBack)) {
+    fn the_wait_is_honest_for_several_rules(traffic in steady(rule_set(5), 60, Clock::StepsBack)) {
         holds_throughout(&traffic)?;
     }
 
     /// Windows of like length, on a clock that often brings back states that
     /// it left too far in the future.
     #[test]
-    fn on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
+    fn the_wait_is_honest_on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
         holds_throughout(&traffic)?;
     }
 
     #[test]
-    fn of_changing_rules(traffic in changing(4, 60)) {
+    fn the_wait_is_honest_for_changing_rules(traffic in changing(4, 60)) {
         holds_throughout(&traffic)?;
     }
 }
@@ -104,7 +103,7 @@ const START_US: u64 = 1_700_000_000_000_000;
 
 /// Rules that each consumed at another time, [`STEP_US`] apart, and deny from a
 /// second before that to a second after. At the start the states of all but the
-/// first are forgotten, and each comes back just before the previous rule admits.
+/// first are passed over, and each counts again just before the previous rule admits.
 fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
     let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
     let rules = rules_of_line(&names.join(" "));
@@ -119,7 +118,7 @@ fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
 }
 
 #[test]
-fn of_a_chain_of_forgotten_states_up_to_its_first_gap() {
+fn the_wait_covers_later_denials_up_to_the_first_gap() {
     for links in [1, 2, 7, 300] {
         let (mut limiter, rules) = chain(0..links);
         let (denied, _) = peek(&limiter, &rules, 1, START_US);

@@ -1,6 +1,6 @@
-//! `remaining` is exact: that many units pass, one more does not. So is
-//! `reset_ms`: nothing is consumed then, something is 1 ms earlier. And so is
-//! `next_ms`: one more unit remains then, not 1 ms earlier.
+//! The numbers of an answer are exact. `remaining`: a cost of that passes, and of one
+//! more does not. `reset_ms`: nothing is consumed then, but something 1 ms earlier.
+//! `next_ms`: one more unit remains then, but not 1 ms earlier.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -10,7 +10,7 @@ use crate::rule::{MAX_UNITS, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// That many units pass every rule, and one more does not.
+/// A cost of the least remaining passes every rule, and of one more does not.
 fn remaining_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -27,7 +27,7 @@ fn remaining_is_exact(
     Ok(())
 }
 
-/// Untouched after the reset, and not before.
+/// The state is untouched after the reset, and not before.
 fn reset_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -119,12 +119,12 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn exact_for_one_rule(traffic in steady(rule_set(1), 50, Clock::StepsBack)) {
+    fn numbers_are_exact_for_one_rule(traffic in steady(rule_set(1), 50, Clock::StepsBack)) {
         exact_throughout(&traffic)?;
     }
 
     #[test]
-    fn exact_for_rules_that_change(traffic in changing(4, 50)) {
+    fn numbers_are_exact_for_changing_rules(traffic in changing(4, 50)) {
         exact_throughout(&traffic)?;
     }
 }

@@ -1,5 +1,5 @@
-//! The short way and the long way to an answer are one: what is said, and what
-//! is left in the limiter. And who can go the short way does.
+//! The fast path gives the answer of the general path and leaves the same limiter. And
+//! a check that can take it does.
 
 use super::rules::{any_logs, any_namesakes, any_rule, plain_logs, rule_set, spec_of};
 use super::traffic::{
@@ -12,61 +12,73 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use std::cell::Cell;
 
-/// How many checks there were, and how many of them went the short way.
+/// How many checks there were, and how many of them took the fast path.
 #[derive(Debug, Default)]
 struct Tally {
     asked: Cell<u32>,
-    straight: Cell<u32>,
+    fast: Cell<u32>,
 }
 
 impl Tally {
-    fn add(&self, straight: bool) {
+    fn add(&self, fast: bool) {
         self.asked.set(self.asked.get() + 1);
-        self.straight.set(self.straight.get() + u32::from(straight));
+        self.fast.set(self.fast.get() + u32::from(fast));
     }
 
     fn is_at_least(&self, percent: u32) {
-        let (asked, straight) = (self.asked.get(), self.straight.get());
-        assert!(straight * 100 >= asked * percent, "{straight} of {asked} went the short way");
+        let (asked, fast) = (self.asked.get(), self.fast.get());
+        assert!(fast * 100 >= asked * percent, "{fast} of {asked} took the fast path");
     }
 }
 
-/// Checks both ways, and leaves the limiter as the long one does. Whether
-/// there was a short one.
-fn both_ways(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestCaseError> {
+/// Checks on both paths and leaves the limiter as the general path does. Returns whether
+/// the check took the fast path.
+fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestCaseError> {
     let before = limiter.clone();
-    // What an earlier call left in it.
+    // Decisions that an earlier call left.
     let left = Decision { limit: 7, ..Decision::UNDECIDED };
-    let (mut short, mut long) = (vec![left; 2], vec![left; 3]);
+    let (mut fast_decisions, mut decisions) = (vec![left; 2], vec![left; 3]);
 
     if check.meta.is_none() {
-        let peeked = limiter.peek_general(check, &mut long);
-        if let Some(outcome) = limiter.peek_fast(check, &mut short) {
-            prop_assert_eq!((outcome, &short), (peeked, &long), "{:?}\n{:?}", check, before);
+        let peeked = limiter.peek_general(check, &mut decisions);
+        if let Some(outcome) = limiter.peek_fast(check, &mut fast_decisions) {
+            prop_assert_eq!(
+                (outcome, &fast_decisions),
+                (peeked, &decisions),
+                "{:?}\n{:?}",
+                check,
+                before
+            );
         }
-        prop_assert_eq!(limiter.peek(check, &mut short), peeked);
-        prop_assert_eq!(&short, &long);
+        prop_assert_eq!(limiter.peek(check, &mut fast_decisions), peeked);
+        prop_assert_eq!(&fast_decisions, &decisions);
     }
 
-    let mut straight = limiter.clone();
-    let taken = straight.check_fast(check, &mut short);
-    let outcome = limiter.check_general(usize::MAX, check, &mut long).expect("room");
+    let mut fast = limiter.clone();
+    let taken = fast.check_fast(check, &mut fast_decisions);
+    let outcome = limiter.check_general(usize::MAX, check, &mut decisions).expect("room");
     if let Some(taken) = taken {
-        prop_assert_eq!((taken, &short), (outcome, &long), "{:?}\n{:?}", check, before);
-        prop_assert_eq!(&straight, &*limiter, "{:?}\n{:?}", check, before);
-        prop_assert_eq!(encode(&straight), encode(limiter));
-        prop_assert_eq!(straight.deadline(), limiter.deadline());
+        prop_assert_eq!(
+            (taken, &fast_decisions),
+            (outcome, &decisions),
+            "{:?}\n{:?}",
+            check,
+            before
+        );
+        prop_assert_eq!(&fast, &*limiter, "{:?}\n{:?}", check, before);
+        prop_assert_eq!(encode(&fast), encode(limiter));
+        prop_assert_eq!(fast.deadline(), limiter.deadline());
     } else {
-        prop_assert_eq!(&straight, &before, "turned back too late: {:?}", check);
+        prop_assert_eq!(&fast, &before, "left the fast path after a change: {:?}", check);
     }
     let mut asked = before;
-    prop_assert_eq!(asked.check(check, &mut short), outcome);
+    prop_assert_eq!(asked.check(check, &mut fast_decisions), outcome);
     prop_assert_eq!(&asked, &*limiter);
-    prop_assert_eq!(&short, &long);
+    prop_assert_eq!(&fast_decisions, &decisions);
     Ok(taken.is_some())
 }
 
-/// What comes before a call, or with it.
+/// What happens besides a call.
 #[derive(Clone, Copy, Debug)]
 struct Extra {
     meta: bool,
@@ -99,13 +111,13 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
             continue;
         };
         let meta = extra.meta.then_some(Meta { text: &[1], keep: 2 });
-        tally.add(both_ways(&mut limiter, &Check { rules, cost, now_us, meta })?);
+        tally.add(on_both_paths(&mut limiter, &Check { rules, cost, now_us, meta })?);
     }
     Ok(())
 }
 
-/// So many per cent of the checks, at least, go the short way.
-fn always_equal(traffic: impl Strategy<Value = Traffic>, number: u32, percent: u32) {
+/// At least a percentage of the checks takes the fast path.
+fn paths_agree(traffic: impl Strategy<Value = Traffic>, number: u32, percent: u32) {
     let tally = Tally::default();
     let strategy = (traffic, prop::collection::vec(extra(), CALLS));
     let config = Config { source_file: Some(file!()), ..cases(number) };
@@ -118,58 +130,58 @@ fn always_equal(traffic: impl Strategy<Value = Traffic>, number: u32, percent: u
 }
 
 #[test]
-fn one_answer_under_rules_that_change() {
-    always_equal(changing(4, CALLS), 3_000, 6);
+fn paths_agree_under_changing_rules() {
+    paths_agree(changing(4, CALLS), 3_000, 6);
 }
 
 #[test]
-fn one_answer_under_one_rule_that_changes() {
-    always_equal(changing(1, CALLS), 3_000, 25);
+fn paths_agree_under_one_changing_rule() {
+    paths_agree(changing(1, CALLS), 3_000, 25);
 }
 
 /// States of other algorithms and other shapes under one name.
 #[test]
-fn one_answer_under_namesakes() {
-    always_equal(one_at_a_time(any_namesakes(4), CALLS), 3_000, 20);
+fn paths_agree_under_rules_of_one_name() {
+    paths_agree(one_at_a_time(any_namesakes(4), CALLS), 3_000, 20);
 }
 
 #[test]
-fn one_answer_of_one_log() {
-    always_equal(steady(plain_logs(4), CALLS, Clock::StepsBack), 3_000, 40);
+fn paths_agree_on_a_log() {
+    paths_agree(steady(plain_logs(4), CALLS, Clock::StepsBack), 3_000, 40);
 }
 
-/// Also of those on trial, and of those that charge denials, which others then
-/// pass over.
+/// Shadows among them, and rules that charge denials, which other rules do not count.
 #[test]
-fn one_answer_of_one_log_under_rules_that_change() {
-    always_equal(changing_between((any_logs(3), any_logs(3)), CALLS), 3_000, 25);
+fn paths_agree_on_a_log_under_changing_rules() {
+    paths_agree(changing_between((any_logs(3), any_logs(3)), CALLS), 3_000, 25);
 }
 
-/// A check without rules asks nothing of a log, and takes nothing out of it.
+/// A check without rules needs nothing of a log and must not empty it.
 #[test]
-fn one_answer_to_no_rules() {
+fn paths_agree_without_rules() {
     let rules = crate::parse::rules_of_line("20/m 80/h");
     let mut limiter = Limiter::default();
     limiter.check(&Check::new(&rules, 3, 1_700_000_000_000_000), &mut Vec::new());
     assert!(
-        !both_ways(&mut limiter, &Check::new(&[], 1, 1_700_000_000_000_000)).expect("one answer")
+        !on_both_paths(&mut limiter, &Check::new(&[], 1, 1_700_000_000_000_000))
+            .expect("one answer")
     );
     assert!(!limiter.is_empty());
 }
 
 #[test]
-fn one_answer_on_a_reeling_clock() {
+fn paths_agree_on_a_reeling_clock() {
     let one = any_rule().prop_map(|rule| vec![rule]);
-    always_equal(steady(one, CALLS, Clock::Reels), 3_000, 30);
+    paths_agree(steady(one, CALLS, Clock::Reels), 3_000, 30);
 }
 
-/// A rule that denies and does no more.
+/// A rule whose denial neither bans nor charges.
 fn plain(rule: &Rule) -> Rule {
     let spec = RuleSpec { count_all: false, ban: None, shadow: false, ..spec_of(rule) };
     spec.validate().expect("a valid rule")
 }
 
-/// One rule, or some that read one log.
+/// One rule, or several log rules.
 fn of_one_state() -> impl Strategy<Value = Vec<Rule>> {
     let logs = rule_set(4).prop_map(|rules| -> Vec<Rule> {
         rules.iter().filter(|rule| rule.kind() == Kind::Log).map(plain).collect()
@@ -184,27 +196,25 @@ fn of_one_state() -> impl Strategy<Value = Vec<Rule>> {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// As long as the clock does not step back, whatever the cost and whether
-    /// it is admitted or denied.
+    /// Whatever the cost and the answer, as long as the clock does not step back.
     #[test]
-    fn an_ordinary_check_goes_the_short_way(
+    fn an_ordinary_check_takes_the_fast_path(
         traffic in steady(of_one_state(), CALLS, Clock::Forward)
     ) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             let Action::Check(cost) = action else { continue };
             let check = Check::new(rules, cost, now_us);
-            prop_assert!(both_ways(&mut limiter, &check)?, "{:?}", check);
+            prop_assert!(on_both_paths(&mut limiter, &check)?, "{:?}", check);
             if !limiter.is_empty() {
-                let short = limiter.peek_fast(&check, &mut Vec::new());
-                prop_assert!(short.is_some(), "{:?}", check);
+                let fast = limiter.peek_fast(&check, &mut Vec::new());
+                prop_assert!(fast.is_some(), "{:?}", check);
             }
         }
     }
 
-    /// Nor is a denial that also blocks or counts answered the short way.
     #[test]
-    fn a_denial_that_does_more_goes_the_long_way(
+    fn a_denial_that_bans_or_charges_takes_the_general_path(
         traffic in steady(any_rule().prop_map(|rule| vec![rule]), CALLS, Clock::Forward)
     ) {
         let mut limiter = Limiter::default();

@@ -1,5 +1,5 @@
-//! All or nothing: a check consumes its cost from every rule or from none, and
-//! a denied one leaves no trace, unless a rule counts all or bans.
+//! All or nothing: a check consumes its cost from every rule or from none, and a denied
+//! check changes nothing unless a rule counts all or bans.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, changing, cost};
@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn consumed_from_all_or_none(traffic in changing(5, 50)) {
+    fn a_check_consumes_from_all_rules_or_from_none(traffic in changing(5, 50)) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             let Action::Check(cost) = action else { continue };
@@ -28,7 +28,7 @@ proptest! {
                 Change::Admitted => {
                     prop_assert_eq!(outcome.summary.verdict, Verdict::Allowed);
                     for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
-                        // A shadow that does not fit has nothing left.
+                        // A shadow that does not admit has nothing left.
                         let left = (before.remaining - i64::from(cost)).max(0);
                         prop_assert_eq!(after.remaining, left, "{}", rule);
                     }
@@ -54,10 +54,8 @@ proptest! {
         }
     }
 
-    /// Several keys: who peeks at all and records on all, if all admit, has
-    /// the answer of a check for each.
     #[test]
-    fn a_peek_says_what_a_check_would(traffic in changing(5, 50)) {
+    fn a_peek_answers_as_a_check_would(traffic in changing(5, 50)) {
         let mut limiter = Limiter::default();
         for Call { rules, now_us, action } in traffic.calls() {
             let Action::Check(cost) = action else { continue };
@@ -73,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn an_untouched_key_admits_what_fits(rules in rule_set(5), cost in cost(), now_us: u32) {
+    fn an_untouched_key_admits_what_fits_the_capacity(rules in rule_set(5), cost in cost(), now_us: u32) {
         let (outcome, _) = peek(&Limiter::default(), &rules, cost, now_us.into());
         let fits = rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(cost));
         prop_assert_eq!(outcome.summary.verdict == Verdict::Allowed, fits);

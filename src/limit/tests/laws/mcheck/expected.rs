@@ -1,6 +1,7 @@
-//! A check of several keys, put together from what each key says alone.
+//! The expected answer to a check of several keys, composed of what each key answers
+//! alone.
 
-use super::{Asked, KEYS, Keys, PartSaid, Said, access, hopeless};
+use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access, hopeless};
 use crate::limit::tests::laws::peek;
 use crate::limit::tests::laws::rules::spec_of;
 use crate::limit::tests::naive::model::{Answer, Model};
@@ -15,7 +16,7 @@ fn longer(a_ms: i64, b_ms: i64) -> i64 {
     if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
 }
 
-/// The ban that a key's own denial sets off: the longest, the first of equals.
+/// The ban that a key's denial causes: the longest, the first of equals.
 fn ban(check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
     let denies = |(rule, decision): &(usize, &Decision)| {
         decision.verdict == Verdict::Limited && !check.rules[*rule].is_shadow()
@@ -41,10 +42,9 @@ fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
     Decision { wait_ms, reset_ms, ..decision }
 }
 
-/// The answer of several keys, from what each says in the end, if it has a say:
-/// the longest wait of those that deny, else the least that remains anywhere
-/// and the longest turn. The first of equals.
-fn concluded(voices: &[Option<Decision>], denied: bool) -> Conclusion {
+/// The answer of several keys, from those that decide: the longest wait of those that
+/// deny, else the least remaining and the longest turn. The first of equals.
+fn compose(voices: &[Option<Decision>], denied: bool) -> Conclusion {
     let mut conclusion = Conclusion { summary: UNDECIDED, decider: None };
     let mut turn_ms = 0;
     for (index, voice) in voices.iter().enumerate() {
@@ -70,18 +70,18 @@ fn concluded(voices: &[Option<Decision>], denied: bool) -> Conclusion {
 const UNDECIDED: Decision =
     Decision { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
-/// What a key says through its rules, if not all are shadows.
+/// What the rules of a key decide, if not all are shadows.
 fn voice(rules: &[Rule], decisions: &[Decision], denied: bool) -> Option<Decision> {
     let voices = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
     let voices: Vec<Option<Decision>> = voices.map(|(_, &decision)| Some(decision)).collect();
     let any_denies = voices.iter().flatten().any(|voice| voice.verdict != Verdict::Allowed);
-    let Conclusion { summary, decider } = concluded(&voices, denied && any_denies);
+    let Conclusion { summary, decider } = compose(&voices, denied && any_denies);
     decider.map(|_| summary)
 }
 
-/// A check of several keys by what there is for one: a peek at each, and then,
-/// if all admit, a record on each.
-pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
+/// A check of several keys by functions of one: a peek at each, and then, if all admit,
+/// a record on each.
+pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let asked: Vec<(usize, &Check<'_>)> =
         (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?))).collect();
     let look = |keys: &Keys| -> Vec<_> {
@@ -108,7 +108,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         } else {
             Change::Nothing
         };
-        parts.push(PartSaid {
+        parts.push(KeyAnswer {
             key: *key,
             change,
             ban: ban(check, decisions),
@@ -118,7 +118,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
             decisions: decisions.clone(),
         });
     }
-    // A entry tells how the check came out, which is known when all has been consumed.
+    // The history shows the answer, which is known when all keys have consumed.
     let mut consumed = keys.clone();
     for ((key, check), part) in asked.iter().zip(&parts) {
         consumed[*key].record(check, part.change);
@@ -147,7 +147,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
         }
         voices.push(says);
     }
-    let conclusion = concluded(&voices, denied);
+    let conclusion = compose(&voices, denied);
     for ((key, check), part) in asked.iter().zip(&mut parts) {
         if part.change == Change::Nothing && check.meta.is_some() {
             part.change = Change::HistoryOnly(conclusion.summary.verdict);
@@ -160,11 +160,11 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Said {
             keys[*key].set_access(Some(banned(&check.rules[rule], until_us)));
         }
     }
-    Said { conclusion, parts }
+    Answered { conclusion, keys: parts }
 }
 
-/// A check of several keys by what there is for one model, under rules that charge no denial.
-pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
+/// A check of several keys by naive models of one, under rules that charge no denial.
+pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, bool) {
     let asked = || (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?)));
     let mut answer = |(key, check): (usize, &Check<'_>), consume| {
         models[key].check(check.rules, check.cost, check.now_us, consume)
@@ -173,21 +173,21 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
     let before: Vec<Answer> = asked().map(|key| answer(key, false)).collect();
     let denied = before.iter().any(denies);
 
-    let (mut parts, mut voices, mut forgot) = (Vec::new(), Vec::new(), false);
+    let (mut parts, mut voices, mut passed_over) = (Vec::new(), Vec::new(), false);
     for ((key, check), mut says) in asked().zip(before) {
         let own = denies(&says);
-        // Who admits while another denies is left alone.
+        // A key that admits while another denies does not change.
         if own || !denied {
             says = answer((key, check), true);
         }
-        forgot |= says.forgot;
+        passed_over |= says.passed_over;
         let waits = says.decisions.iter_mut().filter(|_| denied);
         waits.filter(|decision| decision.verdict == Verdict::Allowed).for_each(|r| r.wait_ms = 0);
         let ban = says
             .ban
             .map(|rule| Ban { rule, until_us: check.now_us + check.rules[rule].ban_us().unwrap() });
         let blocked = says.summary.verdict == Verdict::Blocked;
-        parts.push(PartSaid {
+        parts.push(KeyAnswer {
             key,
             change: says.change,
             ban,
@@ -198,15 +198,15 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Said, bool) {
         });
         voices.push((says.summary.limit >= 0).then_some(says.summary));
     }
-    (Said { conclusion: concluded(&voices, denied), parts }, forgot)
+    (Answered { conclusion: compose(&voices, denied), keys: parts }, passed_over)
 }
 
 /// Beyond this the clock's numbers end.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
-/// The same, all that is beyond that alike.
-pub fn within_ages(mut said: Said) -> Said {
-    let decisions = said.parts.iter_mut().flat_map(|part| &mut part.decisions);
+/// The answer with longer waits cut to that.
+pub fn within_ages(mut said: Answered) -> Answered {
+    let decisions = said.keys.iter_mut().flat_map(|part| &mut part.decisions);
     for decision in decisions.chain([&mut said.conclusion.summary]) {
         decision.wait_ms = decision.wait_ms.min(AGES_MS);
         decision.reset_ms = decision.reset_ms.min(AGES_MS);

@@ -1,6 +1,6 @@
-//! Several callers ask for different log rules on one key. Over the checks that
-//! contain it, a log rule never admits more than its limit in any of its
-//! windows, whatever else is asked of the key.
+//! Several callers check one key with different log rules. Over the checks that contain
+//! it, a log rule never admits more than its limit in any of its windows, whatever
+//! other rules are asked of the key.
 
 use super::rules::charging_logs;
 use super::{cases, check};
@@ -12,7 +12,7 @@ use crate::rule::{Rule, SECOND_US};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// What one caller asks for, and what it was admitted.
+/// The rules of one caller, and what they admitted.
 #[derive(Clone, Debug)]
 struct Caller {
     rules: Vec<Rule>,
@@ -31,7 +31,7 @@ impl Caller {
     }
 }
 
-/// A share of the window of some caller's rule, in thousandths, and whose.
+/// A gap in thousandths of the window of a caller's rule, and which.
 fn gap() -> impl Strategy<Value = (u64, usize)> {
     (prop_oneof![3 => Just(0u64), 4 => 0..100u64, 3 => 0..1_100u64], 0..20usize)
 }
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn no_caller_makes_room_for_another(
+    fn no_caller_lets_another_exceed_its_limit(
         mut callers in callers(12),
         steps in prop::collection::vec((gap(), 0..12usize, 1..4u32), 1..150),
     ) {
@@ -85,7 +85,7 @@ fn of_seconds(limit: u64, seconds: u64) -> Rule {
 }
 
 #[test]
-fn a_shorter_window_leaves_a_longer_one_what_it_needs() {
+fn a_log_keeps_what_a_longer_window_needs() {
     let (login, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
     let mut limiter = Limiter::default();
     let passed = (0..7).filter(|_| admits(&mut limiter, login, NOW_US)).count();
@@ -97,7 +97,7 @@ fn a_shorter_window_leaves_a_longer_one_what_it_needs() {
 }
 
 #[test]
-fn a_log_that_keeps_for_one_caller_is_one_block() {
+fn a_log_with_one_caller_is_one_block() {
     let (daily, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
     let mut limiter = Limiter::default();
     assert!(admits(&mut limiter, daily, NOW_US));
@@ -148,7 +148,7 @@ fn blocks(limiter: &mut Limiter) -> usize {
 }
 
 #[test]
-fn a_smaller_limit_leaves_a_larger_one_what_it_needs() {
+fn a_log_keeps_what_a_larger_limit_needs() {
     let (large, small) = (of_seconds(100, 60), of_seconds(5, 60));
     let mut limiter = Limiter::default();
     let passed = (0..3).filter(|_| admits(&mut limiter, small, NOW_US)).count();
@@ -160,7 +160,7 @@ fn a_smaller_limit_leaves_a_larger_one_what_it_needs() {
 }
 
 #[test]
-fn needs_end_a_window_after_their_rule_last_consumed() {
+fn needs_end_a_window_after_their_last_consumption() {
     let (daily, burst) = (of_seconds(5, 86_400), of_seconds(100, 1));
     let mut limiter = Limiter::default();
     assert!(admits(&mut limiter, daily, NOW_US));
@@ -173,10 +173,9 @@ fn needs_end_a_window_after_their_rule_last_consumed() {
     assert_eq!(limiter.report(NOW_US)[0].rule, "log/1s");
 }
 
-/// A clock that steps back by more than the short window does not wipe the long
-/// one's requests.
+/// The clock steps back by more than the short window and less than the long one.
 #[test]
-fn a_step_back_forgets_only_the_rules_whose_windows_are_shorter() {
+fn a_step_back_clears_shorter_windows_only() {
     let (login, burst) = (of_seconds(5, 86_400), of_seconds(2, 1));
     let mut limiter = Limiter::default();
     let now_us = NOW_US + 3_600 * SECOND_US;

@@ -1,5 +1,5 @@
-//! A key never comes to hold more states than it may, and a check that would
-//! make it do so changes nothing.
+//! A key never comes to hold more states than it may, and a check that would leave more
+//! changes nothing.
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// A key with a state a name, all of them alive for a day.
-fn crowd(names: usize) -> Limiter {
+/// A key with a state for each name, which matter for a day.
+fn with_states(names: usize) -> Limiter {
     let mut limiter = Limiter::default();
     for n in 0..names {
         let rules = rules_of_line(&format!("bucket:5/d,name=n{n}"));
@@ -20,21 +20,21 @@ fn crowd(names: usize) -> Limiter {
     limiter
 }
 
-/// Checks a key that may hold three states: how many it would hold otherwise.
+/// Checks a key that may hold three states; the error is how many it would hold.
 fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdict, usize> {
     let rules = rules_of_line(line);
     let outcome = limiter.check_within(3, &Check::new(&rules, 1, now_us), &mut Vec::new());
-    outcome.map(|outcome| outcome.summary.verdict).map_err(|crowd| crowd.states)
+    outcome.map(|outcome| outcome.summary.verdict).map_err(|error| error.states)
 }
 
 #[test]
 fn only_checks_that_make_a_state_are_refused() {
-    let mut limiter = crowd(3);
+    let mut limiter = with_states(3);
     let mut check = |line: &str| within_three(&mut limiter, line, START_US);
     for (line, answer) in [
         ("bucket:5/d,name=n1", Ok(Verdict::Allowed)),
         ("bucket:5/d,name=n1 bucket:5/d,name=n2", Ok(Verdict::Allowed)),
-        // One state takes the place of another.
+        // One state replaces another.
         ("window:5/d,name=n2", Ok(Verdict::Allowed)),
         ("bucket:5/d,name=new", Err(4)),
         ("bucket:5/d,name=n1 5/h window:5/h fixed:5/h", Err(6)),
@@ -52,16 +52,16 @@ fn only_checks_that_make_a_state_are_refused() {
 }
 
 #[test]
-fn states_that_a_new_one_drops_do_not_count() {
-    let mut limiter = crowd(3);
+fn dropped_states_do_not_count() {
+    let mut limiter = with_states(3);
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 2 * DAY_US), Err(4));
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 4 * DAY_US), Ok(Verdict::Allowed));
     assert_eq!(limiter.states().len(), 1);
 }
 
 #[test]
-fn a_key_that_holds_more_already_is_checked_but_does_not_grow() {
-    let mut limiter = crowd(5);
+fn a_key_with_too_many_states_is_checked_but_does_not_grow() {
+    let mut limiter = with_states(5);
     let mut check = |line: &str| within_three(&mut limiter, line, START_US);
     assert_eq!(check("bucket:5/d,name=n4"), Ok(Verdict::Allowed));
     assert_eq!(check("window:5/d,name=n4"), Ok(Verdict::Allowed));
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(cases(3_000))]
 
     #[test]
-    fn a_check_is_refused_exactly_if_it_would_leave_too_many(
+    fn a_check_is_refused_exactly_if_it_would_leave_too_many_states(
         traffic in changing(5, 50),
         max in 1..6usize,
     ) {
@@ -92,10 +92,10 @@ proptest! {
                     prop_assert_eq!(&limiter, &free);
                     prop_assert!(limiter.states().len() <= max);
                 }
-                Err(crowd) => {
+                Err(error) => {
                     prop_assert_eq!(&limiter, &before);
-                    prop_assert_eq!(crowd, TooManyStates { key: 0, states: free.states().len(), max });
-                    prop_assert!(crowd.states > max);
+                    prop_assert_eq!(error, TooManyStates { key: 0, states: free.states().len(), max });
+                    prop_assert!(error.states > max);
                 }
             }
             // Of several keys, none is changed if one of them is refused.

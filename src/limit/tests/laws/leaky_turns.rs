@@ -1,5 +1,5 @@
-//! The turns of a leaky bucket keep their distance: a request's is never closer
-//! than W/L a unit to the one before, but for rounding to the millisecond.
+//! The turns of a leaky bucket keep their distance: never less than W/L a unit between
+//! two requests, except for rounding to the millisecond.
 
 use super::rules::leaky;
 use super::traffic::{Action, Call, Clock, steady};
@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(cases(4_000))]
 
     #[test]
-    fn never_come_too_close(traffic in steady(leaky(), 80, Clock::Forward)) {
+    fn turns_never_come_too_close(traffic in steady(leaky(), 80, Clock::Forward)) {
         let mut limiter = Limiter::default();
         // When the queue is empty again, in 1/L us.
         let mut free = 0i128;
