@@ -111,7 +111,15 @@ impl Meter {
             (Self::Debt(debt), Self::Debt(_)) => {
                 Self::Debt(Box::new(debt.with_period(rule.period_us())))
             }
-            (_, of_units) => of_units,
+            (
+                Self::Log(_)
+                | Self::Window(_)
+                | Self::Fixed(_)
+                | Self::FixedWithPast(_)
+                | Self::Debt(_)
+                | Self::Interval(_),
+                of_units,
+            ) => of_units,
         }
     }
 

@@ -6,10 +6,11 @@
 //! log           sliding log, over a series
 //! window        sliding window counter
 //! fixed         fixed window, over a calendar
+//! calendar      where fixed windows begin and end
 //! debt          token bucket and leaky bucket
 //! interval      token bucket with refill=interval
 //! open_window   the window now open, of fixed and interval
-//! reading       what a rule sees when it looks at a state
+//! reading       what a rule reads in a state at a time
 //! uint48        a number in six bytes
 //! ```
 

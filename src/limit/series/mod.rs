@@ -8,8 +8,8 @@
 //!
 //! The whole series is one block of memory, so that a check waits for memory once.
 //!
-//! An entry is the low bytes of its time, in microseconds: as many as the span
-//! from the oldest entry to the newest needs: 4 bytes up to 71 minutes, 5 up to 12.7
+//! An entry is the low bytes of its time, in microseconds, as many as the span from
+//! the oldest entry to the newest needs: 4 bytes up to 71 minutes, 5 up to 12.7
 //! days, 6 up to 8.9 years. The newest time is kept whole, and with it each low part
 //! gives a whole time again. Low bytes, unlike differences from entry to entry, give
 //! random access, so that counting a window is one search, and a short one if requests

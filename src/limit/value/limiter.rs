@@ -113,13 +113,13 @@ impl Limiter {
 
     /// The state that a rule reads, made if there is none yet.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
-        let place = self.states().iter().position(|state| state.belongs_to(rule));
-        let place = place.unwrap_or_else(|| {
+        let index = self.states().iter().position(|state| state.belongs_to(rule));
+        let index = index.unwrap_or_else(|| {
             self.drop_stale(check);
             self.add(State::new(rule, check.now_us));
             self.states().len().saturating_sub(1)
         });
-        self.states_mut().get_mut(place)
+        self.states_mut().get_mut(index)
     }
 
     /// Adds a state.
