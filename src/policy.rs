@@ -305,7 +305,7 @@ pub fn save() -> Vec<u8> {
 /// Loads saved policies: all of them, or none if there is an error.
 ///
 /// # Errors
-/// Why the first line that is no policy is none.
+/// Why the first invalid line is no policy.
 pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     let mut loaded = Vec::new();
     let mut rules = Vec::new();

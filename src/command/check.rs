@@ -1,7 +1,7 @@
 //! `RL.CHECK`: may this request pass?
 
 use super::answer;
-use super::checked::{Checked, crowded};
+use super::checked::{Checked, too_many_states};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
@@ -24,7 +24,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
         let max_states = config::max_states();
         let outcome = datatype::try_update(&mut key, |limiter| {
             let decided = limiter.check_within(max_states, &check, decisions);
-            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
+            decided.map_err(|too_many| too_many_states(call.args().from(1), too_many))
         })?;
 
         if request.full {

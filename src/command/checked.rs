@@ -89,7 +89,7 @@ impl<'a> Checked<'a> {
 
 /// The error of a check after which one of its keys would hold too many states.
 #[cold]
-pub fn crowded(keys: Args<'_>, too_many: TooManyStates) -> CommandError {
+pub fn too_many_states(keys: Args<'_>, too_many: TooManyStates) -> CommandError {
     let key = keys.get(too_many.key).map_or(&[][..], Arg::bytes);
     CommandError::Because(format!("key {} would hold {too_many}", Excerpt::new(key)).into())
 }

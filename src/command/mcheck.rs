@@ -5,7 +5,7 @@
 //! makes one transaction of them.
 
 use super::answer::{self, Shown};
-use super::checked::{Checked, crowded};
+use super::checked::{Checked, too_many_states};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{KeyEntry, LIMITER};
@@ -37,7 +37,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, key)| KeyCheck::new(key.limiter(), check_of(index))).collect();
         let conclusion = limit::check_keys(&mut key_checks, config::max_states(), decisions)
-            .map_err(|crowd| crowded(names, crowd))?;
+            .map_err(|too_many| too_many_states(names, too_many))?;
 
         if request.check.full {
             for key in &key_checks {

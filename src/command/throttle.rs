@@ -12,7 +12,7 @@
 //! Seconds are rounded up, so that a client that waits them waits long enough. An
 //! exempt key looks like one that was never checked.
 
-use super::checked::{Checked, crowded};
+use super::checked::{Checked, too_many_states};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
 use super::settle::Changed;
@@ -67,7 +67,7 @@ impl Bucket<'_, '_> {
         let max_states = config::max_states();
         let outcome = datatype::try_update(key, |limiter| {
             let decided = limiter.check_within(max_states, &check, decisions);
-            decided.map_err(|crowd| crowded(call.args().from(1), crowd))
+            decided.map_err(|too_many| too_many_states(call.args().from(1), too_many))
         })?;
         metrics::checked(outcome.summary.verdict, *now_us);
         let checked = Checked::new(check, &outcome, decisions);

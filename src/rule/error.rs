@@ -133,7 +133,7 @@ impl Excerpt {
         let mut shown = String::from("'");
         for byte in given {
             let escaped = byte.escape_ascii();
-            // Room for the opening quote.
+            // BurstOrQueue for the opening quote.
             if shown.len().saturating_add(escaped.len()) > Self::SHOWN.saturating_add(1) {
                 shown.push_str("...");
                 break;

@@ -41,15 +41,15 @@ pub struct Debt {
     /// The limit of the rule that added to it last; never 0.
     pub limit: u32,
     /// The burst or the queue.
-    pub room: Room,
+    pub burst_or_queue: BurstOrQueue,
 }
 
 /// The burst of a token bucket or the queue of a leaky one, and two bits about
 /// it, in 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room(u32);
+pub struct BurstOrQueue(u32);
 
-impl Room {
+impl BurstOrQueue {
     const LEAKY: u32 = 1 << 31;
     const THROTTLE: u32 = 1 << 30;
     const UNITS: u32 = Self::THROTTLE.wrapping_sub(1);
@@ -75,27 +75,27 @@ impl Debt {
 
     /// Whether it belongs to a leaky bucket.
     pub const fn is_leaky(&self) -> bool {
-        self.room.0 & Room::LEAKY != 0
+        self.burst_or_queue.0 & BurstOrQueue::LEAKY != 0
     }
 
     /// Whether it belongs to a token bucket named `throttle`.
     pub const fn is_throttle(&self) -> bool {
-        self.room.0 & Room::THROTTLE != 0
+        self.burst_or_queue.0 & BurstOrQueue::THROTTLE != 0
     }
 
     pub const fn mark_as_throttle(&mut self) {
-        self.room.0 |= Room::THROTTLE;
+        self.burst_or_queue.0 |= BurstOrQueue::THROTTLE;
     }
 
     /// A debt of whole units at a time.
-    pub fn of_units(rule: &Rule, room: Room, last_us: u64, units: u64) -> Self {
+    pub fn of_units(rule: &Rule, burst_or_queue: BurstOrQueue, last_us: u64, units: u64) -> Self {
         Self {
             last_us,
             period: Uint48::saturating(rule.period_us()),
             rem: Uint48::default(),
             units: u32::try_from(units).unwrap_or(u32::MAX),
             limit: rule.limit().max(1),
-            room,
+            burst_or_queue,
         }
     }
 
@@ -154,14 +154,14 @@ impl Debt {
         }
     }
 
-    /// Adds to the debt, but never takes it beyond the capacity. `room` is the rule's
-    /// burst or queue.
-    pub fn consume(&mut self, rule: &Rule, room: u32, at_us: u64, cost: u32) {
+    /// Adds to the debt, but never takes it beyond the capacity. `burst_or_queue` is
+    /// that of the rule.
+    pub fn consume(&mut self, rule: &Rule, burst_or_queue: u32, at_us: u64, cost: u32) {
         let owed = self.drained(rule.limit(), at_us);
         let free = product(rule.capacity(), self.period_us()).saturating_sub(owed);
         self.set(owed.wrapping_add(product(u64::from(cost), self.period_us()).min(free)));
         self.last_us = at_us;
-        self.room = self.room.with_units(room);
+        self.burst_or_queue = self.burst_or_queue.with_units(burst_or_queue);
         if rule.limit() > 0 {
             self.limit = rule.limit();
         }

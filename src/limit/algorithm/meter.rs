@@ -7,7 +7,7 @@
 //! the options and the period that it was made for. [`Meter::reshaped`] converts
 //! it for a rule of another.
 
-use super::debt::{Debt, Room};
+use super::debt::{BurstOrQueue, Debt};
 use super::fixed::{Fixed, FixedWithPast};
 use super::interval::Interval;
 use super::log::Log;
@@ -47,14 +47,14 @@ impl Meter {
                 Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
             }
             Algorithm::Bucket(BucketParams { burst, refill: Refill::Even }) => {
-                let room = Room::new(burst, false);
+                let room = BurstOrQueue::new(burst, false);
                 Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
             }
             Algorithm::Bucket(BucketParams { burst, refill: Refill::Interval }) => {
                 Self::Interval(Box::new(Interval::of_units(rule, burst, last_us, units)))
             }
             Algorithm::Leaky(LeakyParams { queue }) => {
-                let room = Room::new(queue, true);
+                let room = BurstOrQueue::new(queue, true);
                 Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
             }
         }

@@ -96,7 +96,7 @@ mod tests {
         prop_oneof![Just(MS_US), Just(MAX_PERIOD_US), MS_US..=MAX_PERIOD_US]
     }
 
-    /// Starts of windows that a check can window.
+    /// Starts of windows that a check can open.
     fn start() -> impl Strategy<Value = i64> {
         let latest = MAX_TIME_US.cast_signed();
         let earliest = -MAX_PERIOD_US.cast_signed();

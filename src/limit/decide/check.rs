@@ -3,8 +3,8 @@
 use super::decision::Decision;
 use super::evaluation::Evaluation;
 use super::keys::{KeyCheck, check_keys};
+use super::max_states::TooManyStates;
 use super::outcome::{Conclusion, Outcome};
-use super::room::TooManyStates;
 use super::wait::until_all_admit;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;

@@ -12,7 +12,8 @@ pub struct Decision {
     pub limit: i64,
     /// Units that would be allowed now; -1 if no rule decided.
     pub remaining: i64,
-    /// Denied: ask again after this. Allowed: proceed after this. -1: never.
+    /// Denied: ask again after this. Allowed: proceed after this. -1: never. Where it
+    /// comes from, `decide/mod.rs` says.
     pub wait_ms: i64,
     /// Until nothing is consumed any more; -1: never.
     pub reset_ms: i64,

@@ -6,7 +6,7 @@
 //!             otherwise every rule reads its state and decides
 //! all keys    every rule admits:                     consume from all
 //!             a rule denies:                         consume from none (but count=all)
-//!             a key would hold too many states:      nothing is done (see `room`)
+//!             a key would hold too many states:      nothing is done (see `max_states`)
 //! answer      the deciding rule, or the longest block
 //! ```
 //!
@@ -19,8 +19,8 @@
 
 use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
+use super::max_states::TooManyStates;
 use super::outcome::{Ban, Conclusion};
-use super::room::TooManyStates;
 use super::wait::until_all_admit;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::value::access::{Access, AccessEntry};
@@ -78,7 +78,8 @@ pub fn check_keys(
     let denied = keys.iter().any(KeyCheck::denied);
     let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
     for (index, key) in keys.iter().enumerate() {
-        key.has_room(plan, max_states).map_err(|error| TooManyStates { key: index, ..error })?;
+        key.test_max_states(plan, max_states)
+            .map_err(|error| TooManyStates { key: index, ..error })?;
     }
     for key in keys.iter_mut() {
         key.consume(plan, decisions);
@@ -226,9 +227,9 @@ impl<'a> KeyCheck<'a> {
         }
     }
 
-    fn has_room(&self, plan: Plan, max_states: usize) -> Result<(), TooManyStates> {
-        if self.limiter.may_lack_room(self.check.rules.len(), max_states) {
-            return self.limiter.has_room(&self.check, self.change_by(plan), max_states);
+    fn test_max_states(&self, plan: Plan, max_states: usize) -> Result<(), TooManyStates> {
+        if self.limiter.may_exceed(self.check.rules.len(), max_states) {
+            return self.limiter.test_max_states(&self.check, self.change_by(plan), max_states);
         }
         Ok(())
     }

@@ -8,16 +8,17 @@
 //! keys        the general path: several rules and keys, one answer, all or nothing
 //! fast        the fast path: all rules read the key's one state
 //! check       a check of one key, on the fast path if it can take it
-//! room        how many states a key may hold
+//! max_states  how many states a key may hold
 //! wait        the wait behind a clock that stepped back
 //! outlook     when a rule lets one more unit pass
 //! ```
 //!
-//! Why a denial's wait is what it is, in four steps: [`keys::check_keys`] takes the
-//! longest wait of all keys, `Check::deciding_rule` the longest of a key's rules,
+//! Why a denial's wait is what it is, in four steps: `keys::conclude` takes the
+//! longest wait of all keys, `Evaluation::add` the longest of a key's rules,
 //! `Decision::of` turns the time at which a rule admits into a wait, and the
-//! algorithm's `read` gives that time. Two things can make it longer: a ban (in
-//! `keys`) and a state that the clock will come near again (in `wait`).
+//! algorithm's `read` gives that time. With one rule the fast path goes straight to
+//! `Decision::of`. Two things can make a wait longer: a ban (in `keys`) and a state
+//! that the clock will come near again (in `wait`).
 
 pub mod check;
 pub mod deciding;
@@ -25,7 +26,7 @@ pub mod decision;
 mod evaluation;
 mod fast;
 pub mod keys;
+pub mod max_states;
 pub mod outcome;
 pub mod outlook;
-pub mod room;
 mod wait;

@@ -109,9 +109,9 @@ impl State {
             Meter::Fixed(state) => fixed(state, 0),
             Meter::FixedWithPast(state) => fixed(&state.fixed, state.keep),
             Meter::Debt(debt) if debt.is_leaky() => {
-                (Algorithm::Leaky(LeakyParams { queue: debt.room.units() }), debt.limit)
+                (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
             }
-            Meter::Debt(debt) => (bucket(debt.room.units(), Refill::Even), debt.limit),
+            Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
             Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
         };
         Rule::new(algorithm, limit, meter.period_us()).named(self.name()).to_string()

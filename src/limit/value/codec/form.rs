@@ -94,7 +94,7 @@ pub enum SavedMeter<'a> {
         rem: u64,
         units: u32,
         limit: u32,
-        room: u32,
+        burst_or_queue: u32,
         leaky: bool,
     },
     Interval {

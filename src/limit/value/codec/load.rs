@@ -5,7 +5,7 @@ use super::form::{
     SavedAccess, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState,
     each_item, load_items, load_text, within,
 };
-use crate::limit::algorithm::debt::{Debt, Room};
+use crate::limit::algorithm::debt::{BurstOrQueue, Debt};
 use crate::limit::algorithm::fixed::{Anchor, Fixed, FixedWithPast, Past};
 use crate::limit::algorithm::interval::Interval;
 use crate::limit::algorithm::log::Log;
@@ -149,16 +149,16 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
                 past: past.into(),
             })))
         }
-        SavedMeter::Debt { last_us, period_us, rem, units, limit, room, leaky } => {
+        SavedMeter::Debt { last_us, period_us, rem, units, limit, burst_or_queue, leaky } => {
             check_time(last_us)?;
             check_period(period_us)?;
             check_units(limit)?;
-            check_units(room)?;
+            check_units(burst_or_queue)?;
             within(limit > 0, "a limit")?;
             within(rem < period_us, "a remainder")?;
             let (period, rem) = (Uint48::saturating(period_us), Uint48::saturating(rem));
-            let room = Room::new(room, leaky);
-            Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, room })))
+            let burst_or_queue = BurstOrQueue::new(burst_or_queue, leaky);
+            Ok(Meter::Debt(Box::new(Debt { last_us, period, rem, units, limit, burst_or_queue })))
         }
         SavedMeter::Interval { last_us, period_us, start_us, used, limit, burst } => {
             check_time(start_us)?;

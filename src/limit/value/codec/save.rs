@@ -45,7 +45,7 @@ pub fn save_meter(meter: &Meter) -> SavedMeter<'static> {
             rem: debt.rem.get(),
             units: debt.units,
             limit: debt.limit,
-            room: debt.room.units(),
+            burst_or_queue: debt.burst_or_queue.units(),
             leaky: debt.is_leaky(),
         },
         Meter::Interval(interval) => SavedMeter::Interval {

@@ -37,13 +37,13 @@ impl fmt::Display for TooManyStates {
 impl Limiter {
     /// Whether a check with so many rules might leave too many states.
     #[inline]
-    pub(crate) fn may_lack_room(&self, rules: usize, max_states: usize) -> bool {
+    pub(crate) fn may_exceed(&self, rules: usize, max_states: usize) -> bool {
         self.states().len().saturating_add(rules) > max_states
     }
 
     /// Whether a check may do this to the key.
     #[cold]
-    pub(crate) fn has_room(
+    pub(crate) fn test_max_states(
         &self,
         check: &Check<'_>,
         change: Change,
