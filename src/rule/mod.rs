@@ -21,6 +21,7 @@ pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
+pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
 pub use spec::{RuleError, RuleSpec};
 use std::fmt;
