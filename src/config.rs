@@ -12,40 +12,35 @@ use crate::rule::MAX_UNITS;
 use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
 
-/// The most rules of one key in a request.
-static MAX_RULES: Setting = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
-/// The largest limit of a `log` rule.
-static MAX_LOG_ENTRIES: Setting = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
-/// The most states of a key.
-static MAX_STATES: Setting = Setting::number(c"max-states", 256, 1, 10_000);
-/// The most entries in the history of a key; 0: no history.
-static LOG_ENTRIES: Setting = Setting::number(c"log-entries", 128, 0, 1_000_000);
-/// The most bytes of a `META` or a `REASON`.
-static MAX_META: Setting = Setting::number(c"max-meta", 256, 0, 65_536);
-/// The most keys that `RL.TOP` follows; 0: none.
-static TOP_SIZE: Setting =
-    Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
-/// Whether a request may give its time with `AT`.
-static ALLOW_AT: Setting = Setting::switch(c"allow-at", false);
+/// The settings, and the list of them.
+macro_rules! settings {
+    ($($(#[$about:meta])* $name:ident = $setting:expr;)+) => {
+        $($(#[$about])* static $name: Setting = $setting;)+
+        static ALL: [&Setting; [$(stringify!($name)),+].len()] = [$(&$name),+];
+    };
+}
 
-/// Which policy is in effect after a restart, of two with the same name: the saved or
-/// the configured one.
-static POLICIES: Setting = Setting::choice(c"policies", &[c"saved", c"config"]);
-
-/// Whether `RL.THROTTLE` is registered as `CL.THROTTLE` as well.
-static THROTTLE_ALIAS: Setting = Setting::switch(c"throttle-alias", true).set_at_load();
-
-static ALL: [&Setting; 9] = [
-    &MAX_RULES,
-    &MAX_LOG_ENTRIES,
-    &MAX_STATES,
-    &LOG_ENTRIES,
-    &MAX_META,
-    &TOP_SIZE,
-    &ALLOW_AT,
-    &POLICIES,
-    &THROTTLE_ALIAS,
-];
+settings! {
+    /// The most rules of one key in a request.
+    MAX_RULES = Setting::number(c"max-rules", 32, 1, MOST_RULES as i64);
+    /// The largest limit of a `log` rule.
+    MAX_LOG_ENTRIES = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
+    /// The most states of a key.
+    MAX_STATES = Setting::number(c"max-states", 256, 1, 10_000);
+    /// The most entries in the history of a key; 0: no history.
+    LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
+    /// The most bytes of a `META` or a `REASON`.
+    MAX_META = Setting::number(c"max-meta", 256, 0, 65_536);
+    /// The most keys that `RL.TOP` follows; 0: none.
+    TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
+    /// Whether a request may give its time with `AT`.
+    ALLOW_AT = Setting::switch(c"allow-at", false);
+    /// Which policy is in effect after a restart, of two with the same name: the saved or
+    /// the configured one.
+    POLICIES = Setting::choice(c"policies", &[c"saved", c"config"]);
+    /// Whether `RL.THROTTLE` is registered as `CL.THROTTLE` as well.
+    THROTTLE_ALIAS = Setting::switch(c"throttle-alias", true).set_at_load();
+}
 
 /// The argument of `loadmodule` that sets a policy. It may be given more than once.
 const POLICY: &CStr = c"policy";

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limit::{Access, Decision, Verdict};
@@ -81,13 +82,20 @@ pub fn key_checked(access: Option<Access>, banned: bool, rules: &[Rule], decisio
         if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
         }
-        match rule.kind() {
-            Kind::Log => LOG_RULES.add(1),
-            Kind::Window => WINDOW_RULES.add(1),
-            Kind::Fixed => FIXED_RULES.add(1),
-            Kind::Bucket => BUCKET_RULES.add(1),
-            Kind::Leaky => LEAKY_RULES.add(1),
-        }
+        let (_, rules) = rules_of(rule.kind());
+        rules.add(1);
+    }
+}
+
+/// The field and the counter of an algorithm's rules.
+#[inline]
+const fn rules_of(kind: Kind) -> (&'static CStr, &'static Counter) {
+    match kind {
+        Kind::Log => (c"log_rules", &LOG_RULES),
+        Kind::Window => (c"window_rules", &WINDOW_RULES),
+        Kind::Fixed => (c"fixed_rules", &FIXED_RULES),
+        Kind::Bucket => (c"bucket_rules", &BUCKET_RULES),
+        Kind::Leaky => (c"leaky_rules", &LEAKY_RULES),
     }
 }
 
@@ -144,11 +152,9 @@ pub fn write_info(info: &Info) {
     fields.add(c"peeks", PEEKS.get());
     fields.add(c"refunds", REFUNDS.get());
     fields.add(c"refunded_units", REFUNDED_UNITS.get());
-    fields.add(c"log_rules", LOG_RULES.get());
-    fields.add(c"window_rules", WINDOW_RULES.get());
-    fields.add(c"fixed_rules", FIXED_RULES.get());
-    fields.add(c"bucket_rules", BUCKET_RULES.get());
-    fields.add(c"leaky_rules", LEAKY_RULES.get());
+    for (name, rules) in Kind::ALL.map(rules_of) {
+        fields.add(name, rules.get());
+    }
     fields.add(c"clock_steps_back", CLOCK_STEPS.get());
     fields.add(c"unreadable_effects", UNREADABLE.get());
     fields.add(c"values", values());

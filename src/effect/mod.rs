@@ -50,7 +50,7 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use crate::limit::{Access, AccessEntry, Change, Check, Expiry, Limiter, Meta, Verdict};
-use crate::rule::Rule;
+use crate::rule::{Rule, named};
 use std::ffi::CStr;
 
 macro_rules! newest_version {
@@ -134,54 +134,21 @@ impl Recorded {
     }
 }
 
-/// An action's word in the text of effects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Check(Recorded),
-    Refund,
-    Reset,
-    Block,
-    Ban,
-    Exempt,
-    Unblock,
-    Unexempt,
-}
-
-impl Word {
-    const ALL: [Self; 12] = [
-        Self::Check(Recorded::Admitted),
-        Self::Check(Recorded::Charged),
-        Self::Check(Recorded::HistoryOnly(Verdict::Allowed)),
-        Self::Check(Recorded::HistoryOnly(Verdict::Limited)),
-        Self::Check(Recorded::HistoryOnly(Verdict::Blocked)),
-        Self::Refund,
-        Self::Reset,
-        Self::Block,
-        Self::Ban,
-        Self::Exempt,
-        Self::Unblock,
-        Self::Unexempt,
-    ];
-
-    fn from_text(text: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|word| word.text().as_bytes() == text)
-    }
-
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Check(Recorded::Admitted) => "admit",
-            Self::Check(Recorded::Charged) => "charge",
-            Self::Check(Recorded::HistoryOnly(Verdict::Allowed)) => "pass",
-            Self::Check(Recorded::HistoryOnly(Verdict::Limited)) => "deny",
-            Self::Check(Recorded::HistoryOnly(Verdict::Blocked)) => "refuse",
-            Self::Refund => "refund",
-            Self::Reset => "reset",
-            Self::Block => "block",
-            Self::Ban => "ban",
-            Self::Exempt => "exempt",
-            Self::Unblock => "unblock",
-            Self::Unexempt => "unexempt",
-        }
+named! {
+    /// An action's word in the text of effects.
+    enum Word {
+        Admit = "admit",
+        Charge = "charge",
+        Pass = "pass",
+        Deny = "deny",
+        Refuse = "refuse",
+        Refund = "refund",
+        Reset = "reset",
+        Block = "block",
+        Ban = "ban",
+        Exempt = "exempt",
+        Unblock = "unblock",
+        Unexempt = "unexempt",
     }
 }
 
@@ -219,7 +186,13 @@ impl<'a> Action<'a> {
 
     const fn word(&self) -> Word {
         match self {
-            Self::Check { recorded, .. } => Word::Check(*recorded),
+            Self::Check { recorded, .. } => match recorded {
+                Recorded::Admitted => Word::Admit,
+                Recorded::Charged => Word::Charge,
+                Recorded::HistoryOnly(Verdict::Allowed) => Word::Pass,
+                Recorded::HistoryOnly(Verdict::Limited) => Word::Deny,
+                Recorded::HistoryOnly(Verdict::Blocked) => Word::Refuse,
+            },
             Self::Refund { .. } => Word::Refund,
             Self::Reset => Word::Reset,
             Self::Block { .. } => Word::Block,

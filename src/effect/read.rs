@@ -1,7 +1,7 @@
 //! Reading an effect of any version; `mod.rs` describes them.
 
 use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
-use crate::limit::{Expiry, Meta};
+use crate::limit::{Expiry, Meta, Verdict};
 use crate::parse::cursor::Cursor;
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
@@ -55,7 +55,7 @@ impl fmt::Display for EffectError {
             ),
             Self::UnknownWord { given } => {
                 write!(f, "effect is {given}, expected ")?;
-                let [first, middle @ .., last] = Word::ALL.map(Word::text);
+                let [first, middle @ .., last] = Word::ALL.map(Word::name);
                 f.write_str(first)?;
                 for word in middle {
                     write!(f, ", {word}")?;
@@ -156,8 +156,8 @@ fn separate<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<Effect<'a>, EffectError> {
     let at_us = args.integer("time", TIME_US)?;
-    let (expiry, action) = match args.peek().and_then(Word::from_text) {
-        Some(Word::Check(Recorded::Admitted | Recorded::Charged) | Word::Refund) => {
+    let (expiry, action) = match args.peek().and_then(Word::of_name) {
+        Some(Word::Admit | Word::Charge | Word::Refund) => {
             let action = action(args, UNVERSIONED, |_| false)?;
             (expiry(args)?, action)
         }
@@ -174,18 +174,15 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
     has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, EffectError> {
     let given = fields.required()?;
-    let word = Word::from_text(given)
+    let word = Word::of_name(given)
         .ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
     let reason = &b""[..];
     Ok(match word {
-        Word::Check(recorded) => {
-            let cost = fields.integer("units", UNITS)?;
-            let meta = match has_meta(fields) {
-                true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
-                false => None,
-            };
-            Action::Check { recorded, cost, meta }
-        }
+        Word::Admit => check(fields, Recorded::Admitted, has_meta)?,
+        Word::Charge => check(fields, Recorded::Charged, has_meta)?,
+        Word::Pass => check(fields, Recorded::HistoryOnly(Verdict::Allowed), has_meta)?,
+        Word::Deny => check(fields, Recorded::HistoryOnly(Verdict::Limited), has_meta)?,
+        Word::Refuse => check(fields, Recorded::HistoryOnly(Verdict::Blocked), has_meta)?,
         Word::Refund => Action::Refund { units: fields.integer("units", UNITS)? },
         Word::Reset => Action::Reset,
         Word::Block => Action::Block { until_us: end(fields)?, reason },
@@ -201,6 +198,20 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
         Word::Unblock => Action::Unblock,
         Word::Unexempt => Action::Unexempt,
     })
+}
+
+/// Reads the numbers of a check.
+fn check<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+    recorded: Recorded,
+    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
+) -> Result<Action<'a>, ParseError> {
+    let cost = fields.integer("units", UNITS)?;
+    let meta = match has_meta(fields) {
+        true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
+        false => None,
+    };
+    Ok(Action::Check { recorded, cost, meta })
 }
 
 fn expiry<'a, I: Iterator<Item = &'a [u8]>>(

@@ -151,34 +151,31 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
         b"META",
     ]);
     let until_us = prop::option::of(0..=MAX_TIME_US + MAX_PERIOD_US);
-    let verdict = prop::sample::select(vec![Verdict::Allowed, Verdict::Limited, Verdict::Blocked]);
-    let recorded = prop_oneof![
-        Just(Recorded::Admitted),
-        Just(Recorded::Charged),
-        verdict.prop_map(Recorded::HistoryOnly),
-    ];
     let meta =
         prop::option::of((text.clone(), 1..=u32::MAX).prop_map(|(text, keep)| Meta { text, keep }));
-    let units = 0..=MAX_UNITS;
     let rules = |count| prop::sample::subsequence(RULES.to_vec(), count);
-    let none = Just(Vec::new());
-    prop_oneof![
-        ((recorded, units.clone(), meta), rules(1..=RULES.len())).prop_map(
-            |((recorded, cost, meta), rules)| (Action::Check { recorded, cost, meta }, rules)
-        ),
-        (units, rules(0..=RULES.len()))
-            .prop_map(|(units, rules)| (Action::Refund { units }, rules)),
-        ((until_us.clone(), text.clone()), none.clone())
-            .prop_map(|((until_us, reason), none)| (Action::Block { until_us, reason }, none)),
-        ((until_us.clone(), text.clone()), none.clone())
-            .prop_map(|((until_us, reason), none)| (Action::Exempt { until_us, reason }, none)),
-        ((until_us, 0..=MAX_PERIOD_US, text), none.clone()).prop_map(
-            |((until_us, length_us, reason), none)| {
-                (Action::Ban { until_us, length_us: Some(length_us), reason }, none)
+    let words = prop::sample::select(&Word::ALL);
+    let numbers = (0..=MAX_UNITS, until_us, 0..=MAX_PERIOD_US);
+    (words, numbers, meta, text, rules(1..=RULES.len()), rules(0..=RULES.len())).prop_map(
+        |(word, (units, until_us, length_us), meta, reason, some_rules, any_rules)| {
+            let check = |recorded| Action::Check { recorded, cost: units, meta };
+            let length_us = Some(length_us);
+            match word {
+                Word::Admit => (check(Recorded::Admitted), some_rules),
+                Word::Charge => (check(Recorded::Charged), some_rules),
+                Word::Pass => (check(Recorded::HistoryOnly(Verdict::Allowed)), some_rules),
+                Word::Deny => (check(Recorded::HistoryOnly(Verdict::Limited)), some_rules),
+                Word::Refuse => (check(Recorded::HistoryOnly(Verdict::Blocked)), some_rules),
+                Word::Refund => (Action::Refund { units }, any_rules),
+                Word::Reset => (Action::Reset, Vec::new()),
+                Word::Block => (Action::Block { until_us, reason }, Vec::new()),
+                Word::Ban => (Action::Ban { until_us, length_us, reason }, Vec::new()),
+                Word::Exempt => (Action::Exempt { until_us, reason }, Vec::new()),
+                Word::Unblock => (Action::Unblock, Vec::new()),
+                Word::Unexempt => (Action::Unexempt, Vec::new()),
             }
-        ),
-        (prop::sample::select(vec![Action::Reset, Action::Unblock, Action::Unexempt]), none),
-    ]
+        },
+    )
 }
 
 fn expiries() -> impl Strategy<Value = Expiry> {
@@ -217,7 +214,7 @@ proptest! {
 
 /// Arguments that begin like an effect now and then.
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let word = prop::sample::select(Word::ALL.map(Word::text).to_vec());
+    let word = prop::sample::select(Word::ALL.map(Word::name).to_vec());
     let argument = prop_oneof![
         ("(v2:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,3}").prop_map(
             |(version, at, expiry, word, numbers)| format!(

@@ -26,7 +26,7 @@ impl Head {
         head.field(VERSION_FIELD);
         head.number(effect.at_us);
         head.number(expiry_ms(effect.expiry));
-        head.field(effect.action.word().text());
+        head.field(effect.action.word().name());
         match effect.action {
             Action::Check { cost, meta, .. } => {
                 head.number(cost);

@@ -21,6 +21,7 @@ pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
+pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
 pub use spec::{RuleError, RuleSpec};
 use std::fmt;
@@ -223,6 +224,17 @@ impl Algorithm {
             Self::Leaky(_) => Shape::Leaky,
         }
     }
+
+    /// The most units that a rule of this limit can ever let pass at once.
+    #[inline]
+    const fn capacity(self, limit: u32) -> u32 {
+        match self {
+            _ if limit == 0 => 0,
+            Self::Log | Self::Window(_) | Self::Fixed(_) => limit,
+            Self::Bucket(BucketParams { burst, .. }) => burst,
+            Self::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
+        }
+    }
 }
 
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
@@ -300,12 +312,7 @@ impl Rule {
     /// A rule of validated parts, without a name and without the options that every
     /// algorithm takes.
     pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
-        let capacity = match algorithm {
-            _ if limit == 0 => 0,
-            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => limit,
-            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
-            Algorithm::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
-        };
+        let capacity = algorithm.capacity(limit);
         let (name, count_all, ban_us, shadow) = (None, false, None, false);
         Self { algorithm, limit, capacity, period_us, name, count_all, ban_us, shadow }
     }
@@ -363,6 +370,23 @@ impl Rule {
     #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Whether a denial by this rule changes the key: it is charged, or blocks the key.
+    #[inline]
+    pub(crate) const fn denial_changes_key(&self) -> bool {
+        // Every field is listed, so that the compiler asks this of a new option.
+        let Self {
+            algorithm: _,
+            limit: _,
+            capacity: _,
+            period_us: _,
+            name: _,
+            count_all,
+            ban_us,
+            shadow: _,
+        } = self;
+        *count_all || ban_us.is_some()
     }
 
     /// The most units the rule can ever let pass at once.

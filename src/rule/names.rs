@@ -1,35 +1,36 @@
 //! What has a name in the text of a rule: algorithms and options. Each list is
 //! written once, so reading, printing and errors cannot disagree.
 
-/// An enum, with the name of each value.
+/// An enum, with the name of each value in a text.
 macro_rules! named {
-    ($(#[$about:meta])* $type:ident { $($value:ident = $name:literal,)+ }) => {
+    ($(#[$about:meta])* $vis:vis enum $type:ident { $($value:ident = $name:literal,)+ }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $type { $($value,)+ }
+        $vis enum $type { $($value,)+ }
 
         impl $type {
             /// Every value, in the order the documentation lists them.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
-            /// The name as written in a rule.
+            /// The name as written in the text.
             #[must_use]
-            pub const fn name(self) -> &'static str {
+            $vis const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name),+ }
             }
 
             /// The value with this name.
             #[must_use]
-            pub fn of_name(name: &[u8]) -> Option<Self> {
+            $vis fn of_name(name: &[u8]) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name().as_bytes() == name)
             }
         }
     };
 }
+pub(crate) use named;
 
 named! {
     /// The algorithms, without their options.
-    Kind {
+    pub enum Kind {
         Log = "log",
         Window = "window",
         Fixed = "fixed",
@@ -40,7 +41,7 @@ named! {
 
 named! {
     /// The options of rules, in the order of the canonical text.
-    RuleOption {
+    pub enum RuleOption {
         Res = "res",
         Align = "align",
         Tz = "tz",

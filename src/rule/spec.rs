@@ -95,11 +95,14 @@ impl RuleSpec {
         };
         let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {
+            algorithm,
+            limit,
+            capacity: algorithm.capacity(limit),
+            period_us,
             name: self.name,
             count_all: self.count_all,
             ban_us,
             shadow: self.shadow,
-            ..Rule::new(algorithm, limit, period_us)
         })
     }
 

@@ -121,7 +121,7 @@ fn check_rule(
 ) -> Option<Outcome> {
     let (at_us, mut decision) = decide(state, rule, check)?;
     let denied = decision.verdict != Verdict::Allowed;
-    if denied && denial_does_more(rule) {
+    if denied && rule.denial_changes_key() {
         return None;
     }
     let change = change(check, denied);
@@ -142,7 +142,7 @@ fn check_log(
 ) -> Option<Outcome> {
     let (at_us, evaluation) = evaluate_log(state, check, decisions)?;
     let denied = evaluation.denies();
-    if denied && check.rules.iter().any(denial_does_more) {
+    if denied && check.rules.iter().any(Rule::denial_changes_key) {
         return None;
     }
     let change = change(check, denied);
@@ -159,11 +159,6 @@ fn check_log(
 /// emptied state to drop.
 const fn change(check: &Check<'_>, denied: bool) -> Change {
     if denied || check.cost == 0 { Change::Nothing } else { Change::Admitted }
-}
-
-/// Whether a denial by this rule also blocks the key, or is charged.
-fn denial_does_more(rule: &Rule) -> bool {
-    rule.counts_all() || rule.ban_us().is_some()
 }
 
 /// What a rule decides by a state, and the time it reads it at. `None` if the rule is

@@ -76,33 +76,17 @@ fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
     Ok(())
 }
 
+#[test]
+fn each_algorithm_equals_its_model() {
+    for kind in Kind::ALL {
+        proptest!(cases(3_000), |(traffic in one_at_a_time(rules::namesakes(kind, 3), 50))| {
+            equals(Model::default(), &traffic)?;
+        });
+    }
+}
+
 proptest! {
     #![proptest_config(cases(3_000))]
-
-    #[test]
-    fn log_equals_its_model(traffic in one_at_a_time(rules::namesakes(Kind::Log, 3), 50)) {
-        equals(Model::default(), &traffic)?;
-    }
-
-    #[test]
-    fn window_equals_its_model(traffic in one_at_a_time(rules::namesakes(Kind::Window, 3), 50)) {
-        equals(Model::default(), &traffic)?;
-    }
-
-    #[test]
-    fn fixed_equals_its_model(traffic in one_at_a_time(rules::namesakes(Kind::Fixed, 3), 50)) {
-        equals(Model::default(), &traffic)?;
-    }
-
-    #[test]
-    fn bucket_equals_its_model(traffic in one_at_a_time(rules::namesakes(Kind::Bucket, 3), 50)) {
-        equals(Model::default(), &traffic)?;
-    }
-
-    #[test]
-    fn leaky_equals_its_model(traffic in one_at_a_time(rules::namesakes(Kind::Leaky, 3), 50)) {
-        equals(Model::default(), &traffic)?;
-    }
 
     #[test]
     fn rules_of_one_name_equal_their_models(traffic in one_at_a_time(rules::any_namesakes(4), 50)) {

@@ -2,7 +2,7 @@
 
 use crate::rule::{
     Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MAX_UNITS, Name,
-    Period, Refill, Rule, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
+    Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -51,66 +51,41 @@ fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
     prop::bool::weighted(1.0 / f64::from(one_in))
 }
 
-/// The options that belong to one algorithm.
-#[derive(Clone, Debug)]
-struct Own {
-    res: Option<u64>,
-    align: Option<Align>,
-    tz_min: Option<i16>,
-    keep: Option<u64>,
-    burst: Option<u64>,
-    refill: Option<Refill>,
-    queue: Option<u64>,
-}
-
-fn own() -> impl Strategy<Value = Own> {
-    let res = prop_oneof![1..=4u64, 1..=60u64];
-    let align = prop_oneof![Just(Align::Epoch), Just(Align::First)];
-    let refill = prop_oneof![Just(Refill::Even), Just(Refill::Interval)];
-    (
-        option::of(res),
-        option::of(align),
-        option::weighted(0.3, -840..=840i16),
-        option::weighted(0.2, 0..=5u64),
-        option::of(limit().prop_map(|burst| burst.max(1))),
-        option::of(refill),
-        option::of(limit()),
-    )
-        .prop_map(|(res, align, tz_min, keep, burst, refill, queue)| Own {
-            res,
-            align,
-            tz_min,
-            keep,
-            burst,
-            refill,
-            queue,
-        })
-}
-
 /// A rule of one algorithm, with a name or without.
 fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strategy<Value = Rule> {
     let ban = (1..=5u64).prop_map(|count| Period { count, unit: Unit::Second });
     let common = (limit(), period(), name, rarely(4), option::weighted(0.1, ban), rarely(6));
-    (common, own()).prop_map(move |((limit, period, name, count_all, ban, shadow), own)| {
-        let mut spec =
-            RuleSpec { name, count_all, ban, shadow, ..RuleSpec::new(kind, limit, period) };
-        if kind != Kind::Fixed && period.unit == Unit::Month {
-            spec.period = Period { count: 30, unit: Unit::Day };
-        }
-        match kind {
-            Kind::Log => {}
-            Kind::Window => spec.res = own.res,
-            Kind::Fixed => {
-                spec.align = own.align.filter(|_| period.unit != Unit::Month);
-                spec.tz_min = own.tz_min;
-                spec.keep = own.keep;
-            }
-            Kind::Bucket => {
-                spec.burst = own.burst;
-                spec.refill = own.refill;
-            }
-            Kind::Leaky => spec.queue = own.queue,
-        }
+    let own = (
+        option::of(prop_oneof![1..=4u64, 1..=60u64]),
+        option::of(prop_oneof![Just(Align::Epoch), Just(Align::First)]),
+        option::weighted(0.3, -840..=840i16),
+        option::weighted(0.2, 0..=5u64),
+        option::of(limit().prop_map(|burst| burst.max(1))),
+        option::of(prop_oneof![Just(Refill::Even), Just(Refill::Interval)]),
+        option::of(limit()),
+    );
+    (common, own).prop_map(move |(common, own)| {
+        let (limit, period, name, count_all, ban, shadow) = common;
+        let (res, align, tz_min, keep, burst, refill, queue) = own;
+        let of = |option: RuleOption| option.suits(kind);
+        let is_month = period.unit == Unit::Month;
+        let days = Period { count: 30, unit: Unit::Day };
+        let spec = RuleSpec {
+            kind,
+            limit,
+            period: if is_month && kind != Kind::Fixed { days } else { period },
+            res: res.filter(|_| of(RuleOption::Res)),
+            align: align.filter(|_| of(RuleOption::Align) && !is_month),
+            tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
+            keep: keep.filter(|_| of(RuleOption::Keep)),
+            burst: burst.filter(|_| of(RuleOption::Burst)),
+            refill: refill.filter(|_| of(RuleOption::Refill)),
+            queue: queue.filter(|_| of(RuleOption::Queue)),
+            name,
+            count_all,
+            ban,
+            shadow,
+        };
         spec.validate().expect("a valid rule")
     })
 }
@@ -219,7 +194,7 @@ impl Limits {
         match rule.kind() {
             Kind::Bucket => spec.burst = Some(self.room.max(1)),
             Kind::Leaky => spec.queue = Some(self.room),
-            _ => {}
+            Kind::Log | Kind::Window | Kind::Fixed => {}
         }
         spec.validate().expect("a valid rule")
     }
@@ -229,11 +204,20 @@ impl Limits {
 pub fn spec_of(rule: &Rule) -> RuleSpec {
     let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
     let mut spec = RuleSpec {
+        kind: rule.kind(),
+        limit: rule.limit().into(),
+        period: ms(rule.period_us()),
+        res: None,
+        align: None,
+        tz_min: None,
+        keep: None,
+        burst: None,
+        refill: None,
+        queue: None,
         name: rule.name().copied(),
         count_all: rule.counts_all(),
         ban: rule.ban_us().map(ms),
         shadow: rule.is_shadow(),
-        ..RuleSpec::new(rule.kind(), rule.limit().into(), ms(rule.period_us()))
     };
     match rule.algorithm() {
         Algorithm::Log => {}

@@ -5,7 +5,7 @@
 //! payload, borrowed while reading. A first pass counts them; a second one loads
 //! them into memory reserved for that number.
 
-use super::error::DecodeError;
+use super::error::{DecodeError, FIRST, WITH_NEEDS};
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
 
@@ -105,7 +105,7 @@ pub enum SavedMeter<'a> {
         limit: u32,
         burst: u32,
     },
-    /// From version 3 on.
+    /// A log with the needs of its checks.
     Log {
         /// Of the check that consumed last.
         needs: SavedNeeds,
@@ -115,6 +115,20 @@ pub enum SavedMeter<'a> {
         admitted: Bytes<'a>,
         charged: Bytes<'a>,
     },
+}
+
+impl SavedMeter<'_> {
+    /// The first version that can hold this kind of state.
+    pub const fn since(&self) -> u8 {
+        match self {
+            Self::LogOfWindow { .. }
+            | Self::Window { .. }
+            | Self::Fixed { .. }
+            | Self::Debt { .. }
+            | Self::Interval { .. } => FIRST,
+            Self::Log { .. } => WITH_NEEDS,
+        }
+    }
 }
 
 #[derive(Encode, BorrowDecode)]

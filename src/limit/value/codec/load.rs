@@ -3,7 +3,7 @@
 use super::error::DecodeError;
 use super::form::{
     SavedAccess, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState,
-    each_item, load_items, load_text, within,
+    UNKNOWN_KIND, each_item, load_items, load_text, within,
 };
 use crate::limit::algorithm::debt::{BurstOrQueue, Debt};
 use crate::limit::algorithm::fixed::{Anchor, Fixed, FixedWithPast, Past};
@@ -37,11 +37,14 @@ fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
-/// The states of a limiter. They are not counted first: the list of them takes less
-/// memory than the states' own blocks.
-pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
+/// The states of a limiter, each of a kind that the payload's version can hold. They are
+/// not counted first: the list of them takes less memory than the states' own blocks.
+pub fn load_states(saved: &[u8], version: u8) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
-    each_item(saved, |saved| {
+    each_item(saved, |saved: SavedState<'_>| {
+        if saved.meter.since() > version {
+            return Err(DecodeError::Malformed(UNKNOWN_KIND));
+        }
         let state = load_state(saved)?;
         states.try_reserve(1).map_err(|_| DecodeError::NoMemory(states.len()))?;
         states.push(state);

@@ -25,25 +25,24 @@ mod save;
 
 pub use self::error::DecodeError;
 use self::error::{FIRST, WITH_HISTORY, WITH_NEEDS};
-use self::form::{
-    Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedState, UNKNOWN_KIND, put, take,
-};
+use self::form::{Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedState, put, take};
 use self::load::{load_access, load_history, load_states};
 use self::save::{save_history, save_meter};
 use super::access::Access;
 use super::limiter::Limiter;
-use crate::limit::algorithm::log::Log;
-use crate::limit::algorithm::state::State;
 use crate::rule::Name;
+
 /// The saved form, in the lowest version that can hold the value, so that older
 /// modules can read as many values as possible.
 #[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
-    let mut states = Vec::new();
+    let (mut states, mut version) = (Vec::new(), FIRST);
     for state in limiter.states() {
         let name = state.name();
         let name = name.as_ref().map(Name::as_str);
-        put(&mut states, &SavedState { name, meter: save_meter(state.meter()) });
+        let meter = save_meter(state.meter());
+        version = version.max(meter.since());
+        put(&mut states, &SavedState { name, meter });
     }
     let access = limiter.access().map(|access| SavedAccess {
         exempt: access.kind == Access::Exempt,
@@ -53,13 +52,16 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let ban_us = limiter.access().and_then(|access| access.ban_us);
     let history = limiter.history().map(save_history);
     let states = Bytes::from(states);
-    let knows_needs = limiter.states().iter().filter_map(State::log).any(Log::knows_needs);
-    let mut payload = Vec::new();
-    if knows_needs || ban_us.is_some() {
-        payload.push(WITH_NEEDS);
+    if history.is_some() {
+        version = version.max(WITH_HISTORY);
+    }
+    if ban_us.is_some() {
+        version = version.max(WITH_NEEDS);
+    }
+    let mut payload = vec![version];
+    if version >= WITH_NEEDS {
         put(&mut payload, &SavedLimiter3 { states, access, ban_us, history });
     } else {
-        payload.push(if history.is_some() { WITH_HISTORY } else { FIRST });
         put(&mut payload, &SavedLimiter { states, access });
         if let Some(history) = history {
             put(&mut payload, &history);
@@ -90,11 +92,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
-    let states = load_states(&saved.states)?;
-    let is_newer_log = |state: &State| state.log().is_some_and(Log::knows_needs);
-    if version < WITH_NEEDS && states.iter().any(is_newer_log) {
-        return Err(DecodeError::Malformed(UNKNOWN_KIND));
-    }
+    let states = load_states(&saved.states, version)?;
     let ban_us = saved.ban_us;
     let access = saved.access.map(|access| load_access(access, ban_us)).transpose()?;
     let limiter = Limiter::from_parts(states, access, history);
