@@ -13,7 +13,7 @@ use super::options::{COUNT, once, text};
 /// database.
 const MAX_EXAMINED: u64 = 4_096;
 
-/// An `RL.BLOCKS`. The server gives the cursor its meaning, and the pattern.
+/// An `RL.BLOCKS`. Only the server interprets the cursor and the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlocksRequest<'a> {
     pub cursor: u64,

@@ -29,7 +29,7 @@ pub struct CheckRequest<'a> {
     pub full: bool,
     /// What the history keeps of the check.
     pub meta: Option<Meta<'a>>,
-    /// How many arguments the rules are: the last ones.
+    /// How many of the arguments, the last ones, are rules.
     pub rule_args: usize,
 }
 
@@ -82,8 +82,8 @@ pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(CheckRequest { cost: 1, at_us: None, full: false, meta: None, rule_args: 0 })
 }
 
-/// A quick test, since most checks have no options: no rule begins with a letter
-/// and is as short as the options' names.
+/// A quick test, since most checks have no options: a rule that begins with a letter is
+/// longer than any option's name.
 fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
@@ -112,7 +112,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(CheckRequest { cost: cost.unwrap_or(1), at_us, full: full.is_some(), meta, rule_args: 0 })
 }
 
-/// What an error says was expected instead of an argument after these rules.
+/// What an error expects in place of an argument that follows these rules.
 pub(super) const fn expected(rules: &[Rule], takes_meta: bool) -> &'static str {
     match (rules.is_empty(), takes_meta) {
         (true, true) => "COST, META, AT, FULL or a rule such as 20/1m",

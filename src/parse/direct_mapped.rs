@@ -1,12 +1,11 @@
-//! A direct-mapped cache: applications ask for the same few things again and
-//! again.
+//! A direct-mapped cache: applications use the same few rules again and again.
 
 /// How many entries a cache holds.
 pub const SLOTS: usize = 32;
 
 /// What an entry is looked up by. A cache may store another form of it.
 pub trait SlotKey: Copy {
-    /// Numbers that tell most keys apart; they choose the slot.
+    /// Numbers that differ between most keys; they choose the slot.
     fn numbers(self) -> impl IntoIterator<Item = u64>;
 }
 

@@ -4,7 +4,7 @@
 use crate::rule::{Excerpt, Rule, RuleTextError};
 use std::fmt;
 
-/// Why arguments are no request. The text follows `ERR ` in the reply.
+/// Why arguments are not a request. The text follows `ERR ` in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
     /// Too few or too many arguments; the reply adds the command's usage.
@@ -35,7 +35,7 @@ pub enum ParseError {
     NoText {
         option: &'static str,
     },
-    /// An option that takes a period has none.
+    /// An option that takes a period ends the arguments.
     NoPeriod {
         option: &'static str,
     },
@@ -54,7 +54,7 @@ pub enum ParseError {
     SameKey {
         key: Excerpt,
     },
-    /// The groups of rules are neither one nor as many as the keys.
+    /// There is neither one group of rules nor one for each key.
     Groups {
         groups: usize,
         keys: usize,
@@ -76,7 +76,7 @@ pub enum RuleArgError {
 }
 
 impl RuleArgError {
-    /// That a rule reads and writes the state of another rule.
+    /// The error that a rule reads and writes the state of another rule.
     #[cold]
     #[must_use]
     pub fn same_identity(other: &Rule) -> Self {

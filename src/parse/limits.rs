@@ -1,17 +1,17 @@
-//! What the settings let a request ask for.
+//! What the settings allow in a request.
 
-/// The settings that requests are judged by.
+/// The settings that bound requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rules of one key in a request.
+    /// The most rules of one key in a request.
     pub max_rules: usize,
-    /// Entries in a key's log, so the largest limit of a `log` rule.
+    /// The most entries of a key's log, and so the largest limit of a `log` rule.
     pub max_log_entries: u32,
     /// Whether a request may give the time.
     pub allow_at: bool,
-    /// Bytes kept of a `META`, and the most that a `REASON` can have.
+    /// How many bytes of a `META` are kept, and the most bytes of a `REASON`.
     pub max_meta: usize,
-    /// Entries that a key's history keeps; 0: a `META` is ignored.
+    /// How many entries a key's history keeps; 0: a `META` is ignored.
     pub log_entries: u32,
 }
 

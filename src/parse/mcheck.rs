@@ -23,13 +23,13 @@ const KEYS: RangeInclusive<u64> = 1..=64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MCheckRequest<'a> {
     pub keys: usize,
-    /// What is asked of each key.
+    /// The options, which hold for every key.
     pub check: CheckRequest<'a>,
     /// One for all keys, or one a key in their order.
     pub groups: Vec<Group>,
 }
 
-/// Rules that are asked of the same keys.
+/// The rules of one key, or of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Positions among the rules read.

@@ -6,9 +6,9 @@
 //!                     rule text --resolver, rules--> Rule         tested against Limits
 //! ```
 //!
-//! Bytes are borrowed, never copied, and a request that can be read allocates
+//! Bytes are borrowed, never copied, and reading a request for one key allocates
 //! nothing: rules go to a `Vec` that the caller reuses. A parser clears it first,
-//! and it means something only if the parser returns `Ok`.
+//! and its contents are valid only if the parser returns `Ok`.
 //!
 //! Parsing is total: any bytes give a request or a [`ParseError`], in one line
 //! fit for a RESP error. The error is about the first wrong argument, from left

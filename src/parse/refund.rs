@@ -20,11 +20,11 @@ pub struct RefundRequest {
     /// The time of the refund, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-    /// How many arguments the rules are: the last ones.
+    /// How many of the arguments, the last ones, are rules.
     pub rule_args: usize,
 }
 
-/// The request of an `RL.REFUND`; without rules it is about every state.
+/// The request of an `RL.REFUND`; without rules it refunds to every state.
 pub fn refund<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,

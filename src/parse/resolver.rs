@@ -13,7 +13,7 @@ pub trait RuleResolver {
     /// Why the policy cannot be used.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
-    /// Adds the rule that a text writes; `false` if the text is not meant as one.
+    /// Reads a rule and adds it; `false` if the text is not meant as a rule.
     ///
     /// # Errors
     /// Why the text is no rule.
@@ -44,7 +44,7 @@ pub struct RuleCache {
 }
 
 impl RuleCache {
-    /// Adds the rule that a text writes, as [`RuleResolver::rule`] does.
+    /// Does what [`RuleResolver::rule`] does, with the cache.
     ///
     /// # Errors
     /// Why the text is no rule.
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cached_rules_are_those_that_would_be_read(texts in texts()) {
+        fn cached_rules_equal_those_read_without_a_cache(texts in texts()) {
             let mut cache = RuleCache::default();
             for text in texts {
                 let (mut cached, mut read) = (Vec::new(), Vec::new());

@@ -25,8 +25,8 @@ pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     take_rules_of_next_key(args, limits, resolver, rules)
 }
 
-/// [`take_rules`], which leaves the rules of earlier keys where they are. Inlined,
-/// as most checks have one rule, and the resolver's cache has it.
+/// Does what [`take_rules`] does, but keeps the rules of earlier keys. Inlined, as most
+/// checks have one rule, which the resolver's cache holds.
 #[inline(always)]
 pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,

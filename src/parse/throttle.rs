@@ -1,4 +1,5 @@
-//! `CL.THROTTLE` and `RL.THROTTLE`: four numbers to a token bucket.
+//! `CL.THROTTLE` and `RL.THROTTLE`: three or four numbers, read as a token bucket and a
+//! quantity.
 //!
 //! ```text
 //! max_burst count_per_period period_s [quantity]
@@ -24,7 +25,7 @@ const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 
-/// What is asked of the bucket.
+/// Units to take from the bucket, or to give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// 0 ..= [`MAX_UNITS`] units, if the bucket holds as many.
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_buckets_are_those_that_would_be_made() {
+    fn cached_buckets_equal_those_made_without_a_cache() {
         let mut buckets = BucketCache::default();
         for n in 0..2_000_u32 {
             let numbers = Numbers { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };

@@ -4,7 +4,7 @@
 use super::{Kind, RuleError, RuleOption};
 use std::fmt;
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleTextError {
     NoPeriod,
@@ -39,7 +39,7 @@ pub enum RuleTextError {
     Invalid(RuleError),
 }
 
-/// Whose period cannot be read. Only a rule's can be a month.
+/// Where the period stands that cannot be read. Only a rule's period can be a month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeriodOf {
     Rule,
@@ -120,7 +120,7 @@ fn write_any_of(
 }
 
 /// Given bytes as shown in a message: quoted, escaped to printable ASCII, cut
-/// to some [`Excerpt::SHOWN`] characters.
+/// to at most [`Excerpt::SHOWN`] characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt(Box<str>);
 
@@ -133,7 +133,7 @@ impl Excerpt {
         let mut shown = String::from("'");
         for byte in given {
             let escaped = byte.escape_ascii();
-            // BurstOrQueue for the opening quote.
+            // One more than `SHOWN`, for the opening quote.
             if shown.len().saturating_add(escaped.len()) > Self::SHOWN.saturating_add(1) {
                 shown.push_str("...");
                 break;

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! *Window.* At `e` into a sub-interval the oldest one in sight, `w-e` of which
-//! the true window still covers, counts `(w-e)/w` of its units. Should all `L`
-//! of them have come at its very end, they all lie in the true window, and
+//! the true window still covers, counts `(w-e)/w` of its units. If all `L`
+//! of them came at its very end, they all lie in the true window, and
 //! `L*e/w` more are let in. Nothing else is miscounted, and `L + floor(L*e/w)`
 //! grows with `e`; but one whole microsecond must lie in the covered part, so
 //! `w-e` is at least the smallest distance above 1 between a microsecond and a
@@ -38,7 +38,7 @@ use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
 use super::{RuleOption, memory};
 use std::fmt::{self, Display, Formatter};
 
-/// What a rule means, does at worst and costs, in a few sentences.
+/// What a rule means, its worst burst and its memory, in a few sentences.
 #[must_use]
 pub fn explain(rule: &Rule) -> String {
     let sentences = if rule.limit() == 0 {
@@ -83,8 +83,8 @@ fn remark(rule: &Rule, option: RuleOption) -> String {
     }
 }
 
-/// The most units that can pass within one period: the table above. Of a
-/// leaky bucket, those that are admitted, whenever their turn is.
+/// The most units that can pass within one period: the table above. A leaky bucket's
+/// units count when they are admitted, not when their turn comes.
 pub(crate) fn worst_in_period(rule: &Rule) -> u64 {
     let (limit, period_us) = (u64::from(rule.limit()), rule.period_us().max(1));
     let capacity = rule.capacity();
@@ -118,8 +118,8 @@ fn gcd(a: u128, b: u128) -> u128 {
     }
 }
 
-/// The worst burst of a rule that never admits more than its capacity in a
-/// period, or else what `burst` says.
+/// The worst burst in words. If more than the capacity can pass in one period, `burst`
+/// describes it.
 fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
     let (most, worst) = (rule.capacity(), worst_in_period(rule));
     if worst > most {
@@ -176,7 +176,7 @@ fn window(rule: &Rule, res: u8) -> String {
     )
 }
 
-/// Which windows the clock makes.
+/// The windows of a calendar, in words.
 fn calendar_windows(rule: &Rule, calendar: Calendar, tz_min: i16) -> String {
     let (period, zone) = (Per(rule.period_us()), Zone(tz_min));
     match calendar {
@@ -277,7 +277,7 @@ fn constant() -> String {
     format!("{} bytes, however many requests come", memory::KEY)
 }
 
-/// The rule's identity, and so what may change while its state is kept.
+/// The rule's identity, and what may change without the rule losing its state.
 fn identity(rule: &Rule) -> String {
     let (shape, free) = match (rule.algorithm(), rule.name()) {
         (Algorithm::Log, Some(name)) => {

@@ -1,5 +1,5 @@
-//! What a key's value takes in memory, in bytes, for the text that explains a
-//! rule. `limit/` lays values out; its tests hold these numbers to the layout.
+//! How many bytes of memory a key's value takes, for the text that explains a rule.
+//! `limit/` defines the layout, and its tests compare these numbers with it.
 
 /// A key with one state of a fixed size.
 pub const KEY: u64 = 48;
@@ -9,10 +9,10 @@ pub const LOG_KEY: u64 = 52;
 pub const WINDOW_KEY: u64 = 36;
 /// A counter of a sliding window counter.
 pub const WINDOW_COUNTER: u64 = 6;
-/// A past window that `keep` keeps.
+/// A past window under `keep=`.
 pub const PAST_WINDOW: u64 = 16;
 
-/// An entry of a log whose oldest and newest entry are this far apart, up to
+/// An entry of a log whose oldest and newest entries are this far apart, at most
 /// the longest period.
 pub const fn log_entry(span_us: u64) -> u64 {
     match span_us >> 32 {

@@ -1,14 +1,14 @@
 //! A rule: a limit per period under one algorithm, validated once.
 //!
 //! Everything that decides takes a [`Rule`], and only [`RuleSpec::validate`] makes one
-//! from what was written, so no algorithm meets a period of zero, a resolution out of
-//! bounds or an option of another.
+//! from a text, so no algorithm meets a period of zero, a resolution out of bounds or
+//! an option of another algorithm.
 //!
-//! A rule is a *view*: it says how much may be consumed. The state says what was
+//! A rule is a *view*: it says how much may be consumed. A state holds how much has been
 //! consumed, and the rule's *identity* says which state it reads: the name if it has
 //! one, else the algorithm, the period and the options that shape the state. The limit,
-//! the burst and the queue are not part of it, so they can change from call to call and
-//! nothing consumed is lost.
+//! the burst and the queue are not part of the identity, so they can change from call to
+//! call, and the state stays.
 
 mod error;
 mod explain;
@@ -32,8 +32,7 @@ pub use text::{digits, looks_like_rule, span_us};
 pub const MAX_UNITS: u32 = 1_000_000_000;
 /// The longest period: 366 days, in microseconds.
 pub const MAX_PERIOD_US: u64 = 366 * DAY_US;
-/// The latest time a decision can be asked for: the end of the year 9999, in
-/// Unix microseconds.
+/// The latest time of a decision: the end of the year 9999, in Unix microseconds.
 pub const MAX_TIME_US: u64 = 253_402_300_799_999_999;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 32;
@@ -50,7 +49,7 @@ pub(crate) const MINUTE_US: u64 = 60 * SECOND_US;
 pub(crate) const HOUR_US: u64 = 60 * MINUTE_US;
 pub(crate) const DAY_US: u64 = 24 * HOUR_US;
 pub(crate) const WEEK_US: u64 = 7 * DAY_US;
-/// What a calendar month counts as where only its length matters.
+/// The nominal length of a calendar month: 31 days.
 pub(crate) const MONTH_US: u64 = 31 * DAY_US;
 
 /// The unit a period was written in. Only `fixed` cares: its weeks start on
@@ -144,7 +143,7 @@ pub enum Calendar {
     Months,
 }
 
-/// When a window of `fixed` opens, as an option says it.
+/// When a window of `fixed` opens: the value of `align=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// By the calendar.
@@ -395,8 +394,8 @@ impl Rule {
         u64::from(self.capacity)
     }
 
-    /// Whether a cost fits an untouched state. A cost of 0 always does; a cost that does
-    /// not never passes.
+    /// Whether a cost fits an untouched state. A cost of 0 always fits; a cost that does
+    /// not fit never passes.
     #[must_use]
     pub fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()

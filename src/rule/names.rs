@@ -75,7 +75,7 @@ impl RuleOption {
         self.owner().is_none_or(|owner| owner == kind)
     }
 
-    /// What errors say that its value must be; `None`: it takes no value.
+    /// The value that errors name as expected; `None`: the option takes no value.
     pub(super) const fn value(self) -> Option<&'static str> {
         match self {
             Self::Res => Some("an integer 1..60"),

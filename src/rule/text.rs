@@ -10,7 +10,7 @@
 //!
 //! [`Rule::from_text`] reads in one pass from left to right into a [`RuleSpec`],
 //! which then validates itself. Names are lower case, integers are digits only,
-//! an option may be given once: a text has one reading or none.
+//! an option may be given once: a text has at most one reading.
 //!
 //! `Display` prints the canonical text: the algorithm always named, the period
 //! in its longest unit, options in one order and only where they differ from
@@ -24,7 +24,7 @@ use super::{
 use std::fmt::{self, Display, Formatter};
 
 impl Rule {
-    /// The rule that a text writes.
+    /// Reads a rule from its text.
     ///
     /// # Errors
     /// [`RuleTextError`]: the first thing wrong, from left to right.
@@ -33,8 +33,8 @@ impl Rule {
     }
 }
 
-/// Whether a text is meant as a rule: it has a slash, or it names an algorithm,
-/// as `bucket:10` does, which lacks a period.
+/// Whether a text is meant as a rule: it has a slash, or it begins with the name of an
+/// algorithm and a colon. So the error about `bucket:10` is that the period is missing.
 #[must_use]
 pub fn looks_like_rule(text: &[u8]) -> bool {
     let names_algorithm =
@@ -42,8 +42,8 @@ pub fn looks_like_rule(text: &[u8]) -> bool {
     text.contains(&b'/') || names_algorithm()
 }
 
-/// A period outside of a rule, in any unit but months: 1 ms to 366 days, in
-/// microseconds.
+/// Reads a period that is not part of a rule: 1 ms to 366 days, in any unit but months.
+/// Returns it in microseconds.
 ///
 /// # Errors
 /// [`RuleTextError`], which names the option that the period belongs to.
@@ -52,7 +52,7 @@ pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, RuleTextError> 
     period.plain_micros().ok_or_else(|| wrong(option, text, "a period of 1ms..366d"))
 }
 
-/// The number that these decimal digits write: no sign, no blanks, no overflow.
+/// The number of these decimal digits; `None` for a sign, a blank or an overflow.
 #[inline]
 #[must_use]
 pub fn digits(text: &[u8]) -> Option<u64> {
@@ -97,7 +97,7 @@ fn until_comma(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The text before the first such byte, and the text after it.
+/// The text before the first byte `at`, and the text after it.
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let middle = text.iter().position(|&byte| byte == at)?;
     let (before, after) = text.split_at_checked(middle)?;
@@ -169,8 +169,8 @@ fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> RuleTextEr
     RuleTextError::Value { what, given: Excerpt::new(given), expected }
 }
 
-/// A period; one too long for a `u64` counts as the longest, which no rule
-/// takes either.
+/// Reads a period. A count too large for a `u64` becomes the largest, which is out of
+/// bounds as well.
 fn period(of: PeriodOf, text: &[u8]) -> Result<Period, RuleTextError> {
     let is_unit = |byte: &u8| !byte.is_ascii_digit();
     let count_len = text.iter().position(is_unit).unwrap_or(text.len());
@@ -286,8 +286,8 @@ fn write_unless(
     if is_default { Ok(()) } else { write_option(f, option, value) }
 }
 
-/// A number of units. `RL.THROTTLE` prints the rules of its effects, and the
-/// standard library takes several times as long.
+/// A number of units, printed by `itoa`: every effect of `RL.THROTTLE` prints its rule,
+/// and the standard library takes several times as long.
 struct Number(u32);
 
 impl Display for Number {
@@ -315,7 +315,7 @@ impl Display for DisplayPeriod {
     }
 }
 
-/// Writes a period in the longest unit that divides it; in weeks only if asked.
+/// Writes a period in the longest unit that divides it; in weeks only if `weeks`.
 fn write_period(f: &mut Formatter<'_>, us: u64, weeks: bool) -> fmt::Result {
     for unit in Unit::PLAIN {
         if unit == Unit::Week && !weeks {

@@ -5,13 +5,13 @@
 //! calendar, by the days-from-civil algorithm of Howard Hinnant,
 //! "chrono-Compatible Low-Level Date Algorithms".
 //!
-//! No sum overflows: a time is at most [`LATEST_US`], which is half of what an `i64`
-//! holds, and a period, a time zone or a month is years at most. A test tries the bounds.
+//! No sum overflows: a time is at most [`LATEST_US`], half of the range of an `i64`, and a
+//! period, a time zone or a month adds little more than a year. A test tries the bounds.
 #![allow(clippy::arithmetic_side_effects)]
 
 use crate::rule::{Calendar, DAY_US, MINUTE_US};
 
-/// A later time than anybody decides at: 146,000 years from the epoch.
+/// Later than the time of any decision: 146,000 years after the epoch.
 const LATEST_US: u64 = 1 << 62;
 const DAY: i64 = DAY_US.cast_signed();
 const MINUTE: i64 = MINUTE_US.cast_signed();

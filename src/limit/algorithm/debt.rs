@@ -17,9 +17,8 @@
 //! lets the limit and the burst change without a conversion. Tokens or a TAT
 //! would both have to be converted at each change of the limit.
 //!
-//! Units are numbers of 32 bits, a period is one of 48 and a time one of 64, so
-//! that the sum of a few products of one with units stays far below 2^128:
-//! additions need no care.
+//! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
+//! with periods or times stays far below 2^128, so additions cannot overflow.
 
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
@@ -32,7 +31,7 @@ use crate::rule::Rule;
 pub struct Debt {
     /// When it was last added to.
     pub last_us: u64,
-    /// The period whose fractions `rem` counts.
+    /// The period; `rem` counts in fractions of it.
     pub period: Uint48,
     /// `rem / period` units on top of `units`; less than a unit.
     pub rem: Uint48,
@@ -167,7 +166,7 @@ impl Debt {
         }
     }
 
-    /// Gives units back, and says how many of them were owed.
+    /// Gives units back, and returns how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
         let owed = self.drained(limit, at_us);
         let back = product(u64::from(units), self.period_us());

@@ -4,9 +4,9 @@
 //! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
 //! ```
 //!
-//! Where windows lie is the rule's `align`: multiples of the period since the
-//! epoch, of weeks since Monday 1970-01-05, calendar months, all shifted by
-//! `tz`; or a window that opens at the first request.
+//! The rule's `align` says where windows begin: at multiples of the period since the
+//! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
+//! `tz`; or at the first request.
 
 use super::calendar::{self, Bounds};
 use super::open_window::OpenWindow;
@@ -58,7 +58,7 @@ impl Anchor {
         self.0 >> 2
     }
 
-    /// The window that a count at a time opens.
+    /// The window that opens when something is counted at a time.
     fn opened(self, period_us: u64, at_us: u64) -> OpenWindow {
         match self.calendar() {
             None => OpenWindow::opened_by_count(period_us, at_us),
@@ -241,7 +241,7 @@ mod tests {
         let all = seen.len();
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(seen.len(), all, "two anchors of one number");
+        assert_eq!(seen.len(), all, "two anchors have the same number");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log of series, each oldest first.
+    /// A log made of series, each oldest first.
     pub fn of(
         mut admitted: Series,
         charged: Option<Series>,
@@ -179,8 +179,8 @@ impl Log {
         }
     }
 
-    /// What the check that consumed last needs. If its limits are not known, as many
-    /// units as the log holds: no rule of it was admitted more, and newer units stay in
+    /// What the check that consumed last needs. If its limits are not known, it needs the
+    /// units that the log holds: none of its rules admitted more, and newer units stay in
     /// its windows longer.
     fn known_needs(&self) -> Needs {
         if self.knows_needs() {
@@ -252,7 +252,7 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Gives units of entries later than a time back, newest first, and says how many.
+    /// Gives units of entries later than a time back, newest first, and returns how many.
     pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
         let mut left = units;
         while left > 0 {

@@ -1,11 +1,10 @@
 //! What one rule consumed, in the form in which its algorithm keeps it.
 //!
-//! The only file that knows all algorithms: it passes each question on to the right
-//! one. A new algorithm is a variant here and a file beside.
+//! The only file that knows all algorithms: it passes each call on to the right one. A new algorithm is a variant here and a file beside.
 //!
-//! A meter is read and consumed from by rules of its *shape*: its algorithm, and
-//! the options and the period that it was made for. [`Meter::reshaped`] converts
-//! it for a rule of another.
+//! Rules of a meter's *shape* read it and consume from it: rules of its algorithm, with
+//! the options and the period that it was made for. [`Meter::reshaped`] converts it for
+//! a rule of another shape.
 
 use super::debt::{BurstOrQueue, Debt};
 use super::fixed::{Fixed, FixedWithPast};
@@ -47,15 +46,15 @@ impl Meter {
                 Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
             }
             Algorithm::Bucket(BucketParams { burst, refill: Refill::Even }) => {
-                let room = BurstOrQueue::new(burst, false);
-                Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
+                let burst = BurstOrQueue::new(burst, false);
+                Self::Debt(Box::new(Debt::of_units(rule, burst, last_us, units)))
             }
             Algorithm::Bucket(BucketParams { burst, refill: Refill::Interval }) => {
                 Self::Interval(Box::new(Interval::of_units(rule, burst, last_us, units)))
             }
             Algorithm::Leaky(LeakyParams { queue }) => {
-                let room = BurstOrQueue::new(queue, true);
-                Self::Debt(Box::new(Debt::of_units(rule, room, last_us, units)))
+                let queue = BurstOrQueue::new(queue, true);
+                Self::Debt(Box::new(Debt::of_units(rule, queue, last_us, units)))
             }
         }
     }
@@ -104,8 +103,8 @@ impl Meter {
         }
     }
 
-    /// What it holds, as a rule of its kind keeps it: a debt exactly, anything else
-    /// as the units that still count, consumed when the last of them was.
+    /// Converts it to the shape of a rule of its kind. A debt converts exactly; any other
+    /// meter becomes the units that still count, all consumed at its last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
         match (self, Self::of_units(rule, self.last_us(), self.consumed(self.last_us()))) {
             (Self::Debt(debt), Self::Debt(_)) => {
@@ -185,8 +184,8 @@ impl Meter {
         }
     }
 
-    /// When a rule of its shape has nothing consumed any more; in the past if that
-    /// is so at `at_us`, the time it is read at, which may be ahead of the clock.
+    /// When a rule of its shape has nothing consumed any more. If that holds at `at_us`, the
+    /// time it is read at, the result is in the past: `at_us` may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = match self {
@@ -222,8 +221,8 @@ impl Meter {
         }
     }
 
-    /// Consumes for a rule of its shape, at a time not before `last_us`. A log must
-    /// have no other reader: it keeps what this rule needs.
+    /// Consumes for a rule of its shape, at a time not before `last_us`. No other rule may
+    /// read a log consumed from here: it keeps only what this rule needs.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         match (&mut *self, rule.algorithm()) {
@@ -263,8 +262,8 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, and says how many there were. Changes nothing
-    /// if there were none: a refund is replicated only if it gave something back.
+    /// Gives units back, newest first, and returns how many. Changes nothing if it returns
+    /// 0: a refund is propagated only if it gave something back.
     ///
     /// A debt drains at the rate of the rule, or of the rule that consumed last if
     /// there is none. A log gives back only entries within the window.

@@ -7,7 +7,7 @@
 //! ^ start            ^ last            start <= last < start + period
 //! ```
 //!
-//! A window opens no later than what is first counted in it. A request before the last
+//! A window opens no later than the first request counted in it. A request before the last
 //! one is counted at the last one's time, because a state's time never runs backwards; a
 //! request after the end opens another window. A month ends by the calendar instead, but
 //! never after the 31 days it counts as.
@@ -33,7 +33,7 @@ impl OpenWindow {
         }
     }
 
-    /// A window that opens with what is first counted in it.
+    /// A window that opens when something is first counted in it.
     #[inline]
     pub fn opened_by_count(period_us: u64, at_us: u64) -> Self {
         Self::new(period_us, at_us.cast_signed(), at_us)
@@ -62,13 +62,13 @@ impl OpenWindow {
         self.after_start(self.into.get())
     }
 
-    /// When it ends, unless a calendar says so.
+    /// When it ends, unless a calendar ends it.
     #[inline]
     pub const fn end_us(&self) -> u64 {
         self.after_start(self.period.get())
     }
 
-    /// Something is counted, not before the last time.
+    /// Moves the last time on, to one that is not earlier.
     #[inline]
     pub fn reach(&mut self, at_us: u64) {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
@@ -81,7 +81,7 @@ impl OpenWindow {
 }
 
 /// The time since the start. A start before the epoch wraps, and the difference wraps
-/// back. If the start comes later, it is longer than any period.
+/// back. If the start comes later, the result is longer than any period.
 const fn since(start_us: i64, at_us: u64) -> u64 {
     at_us.wrapping_sub(start_us.cast_unsigned())
 }

@@ -63,8 +63,8 @@ impl Reading {
 ///
 /// A state's time is that of its last consumption and never runs backwards. If the
 /// clock stepped back by up to a window, the state is read at its own time until the
-/// clock has caught up. If it stepped back by more, a rule does not wait for it: `None`,
-/// it sees an untouched state.
+/// clock has caught up. If it stepped back by more, a rule does not wait for it but sees
+/// an untouched state: `None`.
 pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> {
     match last_us.checked_sub(now_us) {
         None | Some(0) => Some(now_us),

@@ -5,8 +5,8 @@
 //! their names.
 //!
 //! A state outlives the rule it was made for. The next call may bring another
-//! limit, which needs nothing; and under a name another period, other options or
-//! another algorithm. A state of another algorithm is dropped. If only the shape
+//! limit, for which the state stays as it is; and under a name another period, other
+//! options or another algorithm. A state of another algorithm is dropped. If only the shape
 //! changed, the state is reshaped.
 
 use super::log::Log;
@@ -20,8 +20,8 @@ use std::borrow::Cow;
 /// 16 bytes, as large as the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape; a bucket that is marked as one of `RL.THROTTLE`, by the
-    /// name `throttle`. Such a key has nothing else and needs no second block.
+    /// Found by its shape, except a bucket that is marked as one of `RL.THROTTLE`: that is
+    /// found by the name `throttle`, and needs no second block for its name.
     Plain(Meter),
     Named(Box<Named>),
 }
@@ -40,7 +40,7 @@ impl State {
         Self::named(rule.name(), Meter::of_units(rule, now_us, 0))
     }
 
-    /// A meter under a name, if there is one. A log takes none.
+    /// A meter under a name, if there is one. A log takes no name.
     pub fn named(name: Option<&Name>, mut meter: Meter) -> Self {
         match (name, &mut meter) {
             (None, _) | (Some(_), Meter::Log(_)) => Self::Plain(meter),
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// Whether a rule reads this state, if need be in another shape. A name finds a
-    /// state of any shape, but never makes a log rule read another state than the log.
+    /// state of any shape, but a log rule reads only the log.
     #[inline]
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         let by_name = rule.name().is_some() && rule.kind() != Kind::Log && self.log().is_none();
@@ -137,8 +137,8 @@ impl State {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
     }
 
-    /// Whether a rule that this state belongs to reads it as it is. Without a name, it
-    /// belongs to the rule because it has its shape.
+    /// Whether a rule that this state belongs to reads it as it is. Without a name, the
+    /// state belongs to the rule because it has the rule's shape.
     #[inline]
     fn suits(&self, rule: &Rule) -> bool {
         rule.name().is_none() || self.meter().has_shape_of(rule)
@@ -204,9 +204,9 @@ impl State {
         log.consume(needs, at_us, cost, denied);
     }
 
-    /// Gives units back, newest first, and says how many there were. Without a rule,
-    /// as the rule that consumed last would see it. The window is how far the clock
-    /// may have stepped back, and how far a log is looked at.
+    /// Gives units back, newest first, and returns how many. Without a rule, it does so as
+    /// the rule that consumed last would. The window is how far the clock may have stepped
+    /// back, and how far back a log gives units.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };

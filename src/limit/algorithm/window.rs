@@ -252,7 +252,7 @@ impl Window {
         }
     }
 
-    /// Gives units of the counters in sight back, newest first, and says how many.
+    /// Gives units of the counters in sight back, newest first, and returns how many.
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
         let shift = self.sight(at_us).shift;
         let counts = self.counts.items_mut();

@@ -1,4 +1,4 @@
-//! A decision: what one rule says of a cost, and in the end the whole check.
+//! A decision: how one rule answers a cost, and in the end how the whole check does.
 
 use crate::limit::algorithm::reading::{Moment, Reading, Span};
 use crate::limit::value::check::{Check, Verdict};
@@ -12,8 +12,8 @@ pub struct Decision {
     pub limit: i64,
     /// Units that would be allowed now; -1 if no rule decided.
     pub remaining: i64,
-    /// Denied: ask again after this. Allowed: proceed after this. -1: never. Where it
-    /// comes from, `decide/mod.rs` says.
+    /// Denied: retry after this. Allowed: proceed after this. -1: never. `decide/mod.rs`
+    /// explains where it comes from.
     pub wait_ms: i64,
     /// Until nothing is consumed any more; -1: never.
     pub reset_ms: i64,
@@ -24,14 +24,14 @@ impl Decision {
     pub(crate) const UNDECIDED: Self =
         Self { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
-    /// A block answered.
+    /// The answer of a block.
     pub(crate) const fn blocked(left_ms: i64) -> Self {
         let verdict = Verdict::Blocked;
         Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
     }
 
-    /// What a rule decides by what it read. The reset is left at 0: it depends on what
-    /// the check consumes.
+    /// What a rule decides on its reading. The reset is left at 0: it depends on what the
+    /// check consumes.
     #[inline(always)]
     pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
         let admits = if !rule.can_ever_admit(check.cost) {
@@ -61,14 +61,14 @@ impl Decision {
         }
     }
 
-    /// The cost was consumed.
+    /// Subtracts a cost that was consumed.
     #[inline]
     pub(crate) fn take(&mut self, cost: u32) {
         self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
     }
 }
 
-/// A wait to compare others with: -1, never, is the longest.
+/// A wait as a length to compare: -1, which is never, is the longest.
 pub(crate) const fn length(wait_ms: i64) -> i64 {
     if wait_ms < 0 { i64::MAX } else { wait_ms }
 }

@@ -59,7 +59,7 @@ struct Plan {
 }
 
 /// Decides over several different keys, and consumes from all of them if the answer
-/// says so. All ask at one time, with one cost and one text. `decisions` gets one
+/// says so. All checks have the same time, cost and `META`. `decisions` gets one
 /// decision a rule, key by key, and none for a key whose block or exemption answers;
 /// their resets are left for [`Limiter::fill_resets`].
 ///
@@ -120,7 +120,7 @@ fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> 
 }
 
 impl<'a> KeyCheck<'a> {
-    /// A key's value, empty if there is none, and what is asked of it.
+    /// A key's value, empty if the key does not exist, and its check.
     pub fn new(limiter: &'a mut Limiter, check: Check<'a>) -> Self {
         Self {
             limiter,

@@ -1,11 +1,10 @@
 //! How many states a key may hold: clients choose the names of rules, and every
 //! check walks all states of its key.
 //!
-//! Only a check that makes a state can leave too many, and how many it makes and
-//! drops is known exactly once it is recorded. So it is tried on a copy of the
-//! states, but only where it could matter: a check whose rules have their states, or
-//! a key with room for one more a rule, costs no copy. Replicas and loaders record
-//! what a primary did without this question.
+//! Only a check that makes a state can leave too many. How many states it makes and
+//! drops is known only after it is recorded, so it is recorded on a copy first. No copy
+//! is made if all rules have their states, or if the key has room for one more state
+//! for each rule. Replicas and loaders skip this test: they record what a primary did.
 
 use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
@@ -35,13 +34,13 @@ impl fmt::Display for TooManyStates {
 }
 
 impl Limiter {
-    /// Whether a check with so many rules might leave too many states.
+    /// Whether a check with this number of rules might leave too many states.
     #[inline]
     pub(crate) fn may_exceed(&self, rules: usize, max_states: usize) -> bool {
         self.states().len().saturating_add(rules) > max_states
     }
 
-    /// Whether a check may do this to the key.
+    /// Tests whether a change would leave the key with too many states.
     #[cold]
     pub(crate) fn test_max_states(
         &self,
@@ -61,8 +60,8 @@ impl Limiter {
         let mut copy = Self::from_parts(self.states().to_vec(), None, None);
         copy.record(&Check { meta: None, ..*check }, change);
         let states = copy.states().len();
-        // A key that holds more already, loaded or since the setting was lowered, must
-        // not grow.
+        // A key may already hold more, if it was loaded or the setting was lowered. Such a
+        // key must not grow.
         if states > max_states.max(held) {
             return Err(TooManyStates { key: 0, states, max: max_states });
         }

@@ -13,7 +13,7 @@
 //! outlook     when a rule lets one more unit pass
 //! ```
 //!
-//! Why a denial's wait is what it is, in four steps: `keys::conclude` takes the
+//! A denial's wait comes about in four steps: `keys::conclude` takes the
 //! longest wait of all keys, `Evaluation::add` the longest of a key's rules,
 //! `Decision::of` turns the time at which a rule admits into a wait, and the
 //! algorithm's `read` gives that time. With one rule the fast path goes straight to

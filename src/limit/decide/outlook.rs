@@ -2,8 +2,8 @@
 //! when it lets one more unit pass.
 //!
 //! A rule that has `r` units remaining has one more as soon as it admits a cost of
-//! `r + 1`. So the algorithms need no second formula: each is asked when it admits
-//! that cost.
+//! `r + 1`. So the algorithms need no second formula: each reads its state with that
+//! cost.
 
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;

@@ -16,7 +16,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The narrowest in which times of this span differ.
+    /// The narrowest width in which all times of this span differ.
     pub const fn for_span(us: u64) -> Self {
         match us >> 32 {
             0 => Self::Four,

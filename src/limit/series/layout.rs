@@ -20,7 +20,7 @@ pub struct Head {
     /// The byte of the ring in which the oldest entry begins.
     pub front: u32,
     pub len: u32,
-    /// Those of the log that owns the series.
+    /// The needs of the log that owns the series.
     pub needs: PackedNeeds,
 }
 
@@ -88,6 +88,6 @@ pub struct Extent {
     pub entries: u32,
     pub oldest_us: u64,
     pub newest_us: u64,
-    /// Whether some have other than one unit.
+    /// Whether some entries have other than one unit.
     pub weighted: bool,
 }

@@ -56,8 +56,8 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for these entries and no more than that;
-    /// `None` if there is not that much memory.
+    /// An empty series with room for exactly these entries; `None` if there is not that
+    /// much memory.
     pub fn with_room(extent: Extent) -> Option<Self> {
         let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
         let head = Head { newest: Newest::new(0, width), ..Head::default() };
@@ -141,7 +141,7 @@ impl Series {
         self.extras_or_new().charged = Some(charged);
     }
 
-    /// The series of charged denials; an empty one if there were none yet.
+    /// The series of charged denials, created if it does not exist.
     pub fn charged_or_new(&mut self) -> &mut Self {
         self.extras_or_new().charged.get_or_insert_default()
     }
@@ -287,8 +287,8 @@ impl Series {
         }
     }
 
-    /// Adds an entry of the present width, and says whether there was room for it and
-    /// for its time.
+    /// Adds an entry of the present width. Returns whether there was room for it and for
+    /// its time.
     #[inline(always)]
     fn append<const W: usize>(&mut self, time_us: u64) -> bool {
         let (len, front) = (self.head().len, self.head().front as usize);
@@ -370,21 +370,21 @@ impl Series {
 }
 
 impl Extras {
-    /// The oldest entries are gone.
+    /// Drops the weights of the oldest entries.
     pub fn drop_front(&mut self, entries: u32) {
         if let Some(weights) = &mut self.weights {
             weights.drop_front(entries);
         }
     }
 
-    /// The newest entry is gone.
+    /// Drops the weight of the newest entry.
     pub fn drop_back(&mut self) {
         if let Some(weights) = &mut self.weights {
             weights.drop_back();
         }
     }
 
-    /// Drops what holds nothing, and says whether anything is left.
+    /// Drops the parts that are empty. Returns whether any part is left.
     pub fn tidy(&mut self) -> bool {
         self.charged = self.charged.take().filter(|series| !series.is_empty());
         if self.past.is_empty() {
@@ -405,8 +405,8 @@ impl Extras {
     }
 }
 
-/// Equal series hold equal entries, needs and charged denials; width, capacity and
-/// place in the ring may differ.
+/// Equal series hold equal entries, needs and charged denials; their widths, capacities
+/// and positions in the ring may differ.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()

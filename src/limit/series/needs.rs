@@ -26,14 +26,14 @@ pub struct Needs {
     pub window_us: u64,
     /// The largest limit.
     pub units: u32,
-    /// Some rule counts admitted requests only, so that charged denials must
-    /// not push those out.
+    /// Whether a rule counts admitted requests only, so that charged denials must not
+    /// evict them.
     pub admitted: bool,
 }
 
 impl Needs {
-    /// More units than any limit: stands for limits that are not known, in a log
-    /// that was saved by a version that did not save them.
+    /// More units than any limit: the limits are not known, because an old version saved
+    /// the log without them.
     pub const ALL_UNITS: u32 = (1 << 30) - 1;
 
     pub fn of(rules: &[Rule]) -> Self {
@@ -52,7 +52,7 @@ impl Needs {
         if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
     }
 
-    /// Units of admitted requests that charged denials must not push out.
+    /// Units of admitted requests that charged denials must not evict.
     pub const fn admitted_units(self) -> u32 {
         if self.admitted { self.units } else { 0 }
     }

@@ -35,7 +35,7 @@ impl Series {
         }
     }
 
-    /// Forgets every entry. The needs, past needs and charged denials stay.
+    /// Drops every entry. The needs, past needs and charged denials stay.
     pub fn clear(&mut self) {
         let head = std::mem::take(self.head_mut());
         if self.ring.count() != ring_for(1, Width::Four) {
@@ -71,7 +71,7 @@ impl Series {
         }
     }
 
-    /// How many entries have reached an age, which the newest has not: mostly 0 or 1.
+    /// How many entries have reached an age that the newest has not reached: mostly 0 or 1.
     #[inline(always)]
     fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -101,7 +101,7 @@ impl Series {
         }
     }
 
-    /// Takes up to `units` off the newest entry, and says how many it had.
+    /// Takes up to `units` units off the newest entry, and returns how many.
     pub fn take_newest(&mut self, units: u32) -> u32 {
         let Some(last) = self.head().len.checked_sub(1) else { return 0 };
         let weight = self.weight(last);

@@ -13,12 +13,12 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Of entries that have one unit each.
+    /// The weights of entries that have one unit each.
     pub fn ones(entries: u32) -> Self {
         Self { start: 0, ends: (1..=entries).collect() }
     }
 
-    /// None yet, with room for a number of entries.
+    /// No weights, and room for those of a number of entries.
     ///
     /// # Errors
     /// If there is not that much memory.
@@ -39,7 +39,7 @@ impl Weights {
         self.ends.push_back(total.wrapping_add(weight));
     }
 
-    /// The oldest entries are gone.
+    /// Drops the weights of the oldest entries.
     pub fn drop_front(&mut self, entries: u32) {
         self.start = self.before(entries);
         self.ends.drain(..entries as usize);
@@ -57,7 +57,7 @@ impl Weights {
         }
     }
 
-    /// The newest entry is gone.
+    /// Drops the weight of the newest entry.
     pub fn drop_back(&mut self) {
         self.ends.pop_back();
     }

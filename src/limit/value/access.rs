@@ -42,8 +42,8 @@ impl AccessEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, as of a time. A ban ends no later than its length from then: if it
-    /// would, the clock stepped back since it was set.
+    /// When it ends, as seen at a time. A ban ends no later than its length after that time:
+    /// a later end means that the clock stepped back since the ban was set.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))

@@ -1,11 +1,11 @@
-//! A check: what is asked of a key, and what it did.
+//! A check: its arguments, and what it did.
 
 use crate::rule::Rule;
 
 /// A question: does this cost fit these rules at this time?
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// No two with one identity.
+    /// No two have the same identity.
     pub rules: &'a [Rule],
     pub cost: u32,
     /// Unix microseconds.
@@ -15,18 +15,18 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// A check without `META`. No two of the rules may have one identity.
+    /// A check without `META`. No two of the rules may have the same identity.
     #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
         Self { rules, cost, now_us, meta: None }
     }
 }
 
-/// What a caller says of a check.
+/// The `META` of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     pub text: &'a [u8],
-    /// How many checks the key keeps, at least 1.
+    /// How many checks the key's history keeps, at least 1.
     pub keep: u32,
 }
 

@@ -42,7 +42,7 @@ struct Compound {
 }
 
 impl Limiter {
-    /// A limiter of what was saved.
+    /// A limiter of saved parts.
     pub(crate) fn from_parts(
         states: Vec<State>,
         access: Option<AccessEntry>,
@@ -111,7 +111,7 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The state that a rule reads, made if there is none yet.
+    /// The state that a rule reads, made if it does not exist.
     fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
         let index = self.states().iter().position(|state| state.belongs_to(rule));
         let index = index.unwrap_or_else(|| {
@@ -166,8 +166,8 @@ impl Limiter {
         });
     }
 
-    /// Records what a check did, unconditionally: it was decided before, or on another
-    /// server. Equal calls leave equal limiters equal.
+    /// Records what a check did, unconditionally: the decision was made before, or on
+    /// another server. Equal calls leave equal limiters equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         if change != Change::Nothing {
             self.drop_ended_access(check.now_us);
@@ -216,7 +216,7 @@ impl Limiter {
         }
     }
 
-    /// The last checks, if a check with `META` asked to keep them.
+    /// The last checks, if a check with `META` started a history.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         match &self.contents {

@@ -3,7 +3,7 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! access     a block or an exemption
-//! check      what is asked of a key, and what a check did
+//! check      a check's arguments, and what a check did
 //! history    the last checks, with the text that callers gave
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter

@@ -29,8 +29,8 @@ pub struct StateReport {
     pub reset_ms: i64,
     pub log: Option<LogReport>,
     pub window: Option<WindowReport>,
-    /// The counts of `keep=`, the present window's included, oldest first: when the
-    /// window opened in Unix milliseconds, and its count.
+    /// The windows that `keep=` keeps and the present one, oldest first: when a window
+    /// opened, in Unix milliseconds, and its count.
     pub windows: Option<Vec<(i64, u64)>>,
 }
 
