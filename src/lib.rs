@@ -27,7 +27,7 @@
 //! rule           a rule: its bounds, its text, what it means in words
 //! limit          the subject: five algorithms, exact, without a clock
 //! parse          arguments to requests, a file a command
-//! effect         what a command did, as replicas and the AOF are told it
+//! effect         what a command did, as it is propagated to replicas and the AOF
 //! command        the table of commands, and a function for each
 //! datatype       how a limiter is a key's value
 //! server         the safe face of the module API

@@ -57,7 +57,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 impl Value for Limiter {
     #[inline]
     fn first_block(&self) -> *const u8 {
-        Self::first_block(self).cast()
+        Self::first_block(self)
     }
 }
 

@@ -26,6 +26,6 @@ pub trait HeapVisitor {
 
 /// Where a block lies, for a prefetch.
 #[inline]
-pub fn block_of<T>(block: &T) -> *const [u8] {
-    ptr::slice_from_raw_parts(ptr::from_ref(block).cast(), size_of::<T>())
+pub fn block_of<T>(block: &T) -> *const u8 {
+    ptr::from_ref(block).cast()
 }

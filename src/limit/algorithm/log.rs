@@ -80,7 +80,7 @@ impl Log {
 
     /// The block, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const [u8] {
+    pub fn block(&self) -> *const u8 {
         self.admitted.block()
     }
 

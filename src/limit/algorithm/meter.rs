@@ -61,7 +61,7 @@ impl Meter {
 
     /// The first block to read, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const [u8] {
+    pub fn block(&self) -> *const u8 {
         match self {
             Self::Log(log) => log.block(),
             Self::Window(window) => window.block(),

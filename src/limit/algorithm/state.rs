@@ -82,7 +82,7 @@ impl State {
 
     /// The first block to read, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const [u8] {
+    pub fn block(&self) -> *const u8 {
         match self {
             Self::Plain(meter) => meter.block(),
             Self::Named(named) => block_of(&**named),

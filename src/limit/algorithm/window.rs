@@ -23,7 +23,6 @@ use crate::header_slice::HeaderSlice;
 use crate::limit::exact::{ceil_div, floor_div, product};
 use crate::limit::heap::HeapVisitor;
 use crate::rule::{MAX_RES, Rule};
-use std::ptr;
 
 /// One block: a header, then the counts of the sub-interval of the last request and of
 /// the `res` before it, newest first. With `res=1` it has 32 bytes, a size class of the
@@ -38,11 +37,8 @@ pub struct Window {
     counts: HeaderSlice<Head, Uint48, u16>,
 }
 
-/// Bytes of a block of two counters.
-const OF_TWO: usize = 32;
-
-const _: () =
-    assert!(HeaderSlice::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == OF_TWO);
+/// With two counters, the usual number, the block is as large as the server's entry for a key.
+const _: () = assert!(HeaderSlice::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == 32);
 
 /// Of bytes alone, so that no padding follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +122,10 @@ impl Window {
         self.counts.items().iter().map(|count| count.get())
     }
 
-    /// The block, for a prefetch; its length is right for two counters.
+    /// The block, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const [u8] {
-        ptr::slice_from_raw_parts(self.counts.start(), OF_TWO)
+    pub fn block(&self) -> *const u8 {
+        self.counts.start()
     }
 
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {

@@ -67,9 +67,6 @@ pub const OVERHEAD: u32 = 36;
 
 const _: () = assert!(HeaderSlice::<Head, u8>::OVERHEAD == OVERHEAD as usize);
 
-/// Bytes of a block of 60 entries, a usual number.
-pub const USUAL: usize = 320;
-
 /// Bytes of a ring for a number of entries, chosen so that the block fills a size class
 /// of the allocator: 64 bytes at least, then steps of 16, and from 128 on four steps per
 /// doubling.

@@ -37,13 +37,12 @@ mod weights;
 
 use self::entries::{Entries, Width, at_width, mask, position};
 pub use self::layout::{Extent, Series};
-use self::layout::{Extras, Head, Newest, USUAL, ring_for};
+use self::layout::{Extras, Head, Newest, ring_for};
 use self::needs::{PackedNeeds, PastNeeds};
 use self::weights::Weights;
 use crate::header_slice::HeaderSlice;
 use crate::limit::exact::{floor_div, product};
 use crate::limit::heap::HeapVisitor;
-use std::ptr;
 
 impl Default for Series {
     fn default() -> Self {
@@ -80,10 +79,10 @@ impl Series {
         self.ring.header_mut()
     }
 
-    /// The block, for a prefetch. Its length is a guess: the true one is in the block.
+    /// The block, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const [u8] {
-        ptr::slice_from_raw_parts(self.ring.start(), USUAL)
+    pub fn block(&self) -> *const u8 {
+        self.ring.start()
     }
 
     /// The needs of the log that owns this series.

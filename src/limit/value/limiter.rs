@@ -64,9 +64,9 @@ impl Limiter {
     /// The first block that a check reads, for a prefetch.
     #[must_use]
     #[inline]
-    pub fn first_block(&self) -> *const [u8] {
+    pub fn first_block(&self) -> *const u8 {
         match &self.contents {
-            Contents::Nothing => &[],
+            Contents::Nothing => std::ptr::null(),
             Contents::One(state) => state.block(),
             Contents::Compound(compound) => block_of(&**compound),
         }
