@@ -48,9 +48,9 @@ pub enum Audience {
     /// Applications: `@ratelimit`, which has no other commands.
     Client,
     /// People who look at many of the server's keys: `@admin`. (The command flag
-    /// `admin` is another thing, and would hide the command from `MONITOR`.)
+    /// `admin` is something else, and would hide the command from `MONITOR`.)
     Operator,
-    /// People who decide over keys or over all clients: `@admin @dangerous`.
+    /// People who block or exempt keys or set policies: `@admin @dangerous`.
     Administrator,
     /// A primary's link and the loader. All others get an error.
     Internal,
