@@ -15,17 +15,17 @@ const ALGORITHMS: [&str; 5] =
 const LIMIT: u32 = 100;
 const TEXTS: [&str; 3] =
     ["20/m", "bucket:1000000/s,burst=40,name=api", "1/s 20/m 800/d fixed:10000/month"];
-/// How full a log may be.
+/// How many entries a full log has.
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
-/// How often each of many keys is denied: as often as any, by Zipf's law, only one.
+/// How denials are spread over many keys: evenly, by Zipf's law, all on one key.
 const KEYS: [&str; 3] = ["random", "zipf", "one"];
-/// How many states a key may hold unless told otherwise.
+/// The default of the setting `max-states`.
 const MAX_STATES: usize = 256;
-/// How many keys `RL.TOP` follows unless told otherwise.
+/// The default of the setting `top-size`.
 const TOP_SIZE: usize = 128;
 
 fn main() {
-    // Left to itself, divan takes the first, cold call for the measure of all.
+    // By default divan derives the sample size from the first call, which is cold.
     Divan::default().sample_size(1_000).config_with_args().main();
 }
 
@@ -66,13 +66,13 @@ impl Full {
         outcome.expect("room").summary.verdict
     }
 
-    /// A check every so many steps, each of them allowed.
+    /// Checks that are `steps` steps apart, each of them allowed.
     fn bench_allowed(mut self, steps: u64, bencher: Bencher<'_, '_>) {
         let pause_us = steps * self.step_us;
         bencher.bench_local(|| assert_eq!(self.check_after(pause_us), Verdict::Allowed));
     }
 
-    /// A check after another, all of them denied.
+    /// Checks at one time, each of them denied.
     fn bench_denied(mut self, bencher: Bencher<'_, '_>) {
         while self.check_after(0) == Verdict::Allowed {}
         bencher.bench_local(|| assert_eq!(self.check_after(0), Verdict::Limited));
@@ -90,7 +90,8 @@ fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
     });
 }
 
-/// At half the rate the limit allows, as one that weighs windows wants it.
+/// At half the rate that the limit allows: `window` rules deny at the full rate, because
+/// they weigh the previous window.
 #[divan::bench(args = ALGORITHMS)]
 fn allowed(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_allowed(2, bencher);
@@ -101,7 +102,7 @@ fn denied(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_denied(bencher);
 }
 
-/// At the very rate the limit allows: the log stays as full as it is.
+/// At exactly the rate that the limit allows, so that the log stays full.
 #[divan::bench(args = ENTRIES)]
 fn allowed_by_log(bencher: Bencher<'_, '_>, entries: u32) {
     Full::new("log:LIMIT/h", entries).bench_allowed(1, bencher);
@@ -130,7 +131,7 @@ fn decode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
     bencher.bench_local(|| decode(black_box(&payload)).expect("a payload"));
 }
 
-/// What `RL.TOP` makes a denial cost, of 100,000 keys.
+/// What it costs to count a denial for `RL.TOP`, among 100,000 keys.
 #[divan::bench(args = KEYS)]
 fn follow_denials(bencher: Bencher<'_, '_>, keys: &str) {
     const MANY: u32 = 100_000;

@@ -1,5 +1,6 @@
 //! What a decision costs as the limit grows: nanoseconds a check at a limit of 10 and of 100,000, and their ratio.
-//! No server: the pure limiter, so the worst case of the search is seen bare. `scripts/cargo run --release --example cost`
+//! It measures the pure limiter, without a server that would hide the worst case of the search.
+//! `scripts/cargo run --release --example cost`
 
 use redis_ratelimit::limit::{Check, Limiter};
 use redis_ratelimit::rule::Rule;
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 const CHECKS: u32 = 400_000;
 const ROUNDS: usize = 9;
-/// As the setting `max-states` says by default.
+/// The default of the setting `max-states`.
 const MAX_STATES: usize = 256;
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -21,19 +22,19 @@ fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
     let mut decisions = Vec::new();
     let mut now_us = 1_700_000_000_000_000;
     let step_us = HOUR_US * u64::from(cost) / limit;
-    let mut ask = |now_us| {
+    let mut decide = |now_us| {
         let check = Check { rules: &rules, cost, now_us, meta: None };
         let _ = black_box(limiter.check_within(MAX_STATES, &check, &mut decisions));
     };
     for _ in 0..limit / u64::from(cost) {
         now_us += step_us;
-        ask(now_us);
+        decide(now_us);
     }
     let start = Instant::now();
     for _ in 0..CHECKS / 2 {
         now_us += step_us;
-        ask(now_us);
-        ask(now_us); // denied, the state being full
+        decide(now_us);
+        decide(now_us); // denied: the state is full
     }
     start.elapsed().as_nanos() as f64 / f64::from(CHECKS)
 }
@@ -55,7 +56,7 @@ fn main() {
         ("bucket:LIMIT/h", 1),
         ("leaky:LIMIT/h", 1),
     ] {
-        // Interleaved, so that a noisy machine is noisy to both.
+        // The two limits alternate, so that noise of the machine affects both.
         let (small, large): (Vec<f64>, Vec<f64>) =
             (0..ROUNDS).map(|_| (nanos(10, rules, cost), nanos(100_000, rules, cost))).unzip();
         let (small, large) = (median(small), median(large));

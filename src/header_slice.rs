@@ -89,7 +89,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 
     #[inline]
     pub fn header_mut(&mut self) -> &mut H {
-        // SAFETY: the block is alive, and `self` is its only borslice.
+        // SAFETY: the block is alive, and `self` is its only borrow.
         unsafe { &mut (*self.block.as_ptr()).header }
     }
 
@@ -114,7 +114,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
     #[inline]
     pub fn items_mut(&mut self) -> &mut [T] {
         // SAFETY: the block has that many items, all of them written, and `self` is its
-        // only borslice.
+        // only borrow.
         unsafe { slice::from_raw_parts_mut(self.items_start(), self.len()) }
     }
 

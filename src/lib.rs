@@ -17,7 +17,7 @@
 //!   command    parse, open, decide, store, propagate, signal, reply -----+
 //!              |                |                    |
 //!   limit      |   (state, rules, cost, now) -> five integers, new state      pure
-//!   effect     |                                what was done <-> RL.APPLY    pure
+//!   effect     |                                a change <-> RL.APPLY         pure
 //!   datatype   Box<Limiter> <-> RDB, AOF, memory                              unsafe
 //! ```
 //!
@@ -25,7 +25,7 @@
 //!
 //! ```text
 //! rule           a rule: its bounds, its text, what it means in words
-//! limit          the subject: five algorithms, exact, without a clock
+//! limit          five exact algorithms, to which the time is an argument
 //! parse          arguments to requests, a file a command
 //! effect         what a command did, as it is propagated to replicas and the AOF
 //! command        the table of commands, and a function for each
@@ -36,7 +36,7 @@
 //! policy         rules under a name
 //! metrics        counters for INFO
 //! top            the keys most often denied
-//! newer          what a newer version of the module wrote, and how its loss is prevented
+//! newer          data of a newer version of the module, which must not be lost silently
 //! header_slice   a header and items in one block of memory
 //! ```
 //!
@@ -92,7 +92,7 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     })
 }
 
-/// Makes the data outside of keys follow the keys.
+/// Keeps the data outside of keys in step with the server's keys.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     newer::on_server_event(event);
     policy::on_server_event(ctx, event);

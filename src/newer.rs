@@ -9,7 +9,7 @@
 //!                          promotion the replica answers no question about keys
 //! ```
 //!
-//! A replica cannot make its primary wait, and should not end because of one module
+//! A replica cannot make its primary wait, and should not exit because of one module
 //! while it serves other data. `docs/upgrade.md` says what operators see.
 
 #![forbid(unsafe_code)]
@@ -43,8 +43,8 @@ pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     CommandError::Because(why.into())
 }
 
-/// Whether a value cannot be read because its version is newer. There was no version
-/// 0, and all later ones up to the present are read.
+/// Whether a value cannot be read because its version is newer. Versions start at 1,
+/// and this module reads all of them up to its own.
 const fn is_newer(error: &DecodeError) -> bool {
     matches!(error, DecodeError::Version(1..))
 }
@@ -65,13 +65,13 @@ pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> CommandError {
     refuse(call, of_newer(error))
 }
 
-/// Explains an error of data that can only be of a newer version, because all others
-/// are read.
+/// Explains an error of data that can only be of a newer version, because this module
+/// reads all others.
 fn of_newer(error: &impl Display) -> String {
     format!("{error}; it was written by a newer version of the module; upgrade this server first")
 }
 
-/// Refuses a question about keys on a replica that skipped an effect.
+/// Refuses a command that reads keys on a replica that skipped an effect.
 ///
 /// # Errors
 /// Why, and what to do about it.
@@ -90,7 +90,7 @@ pub fn is_from_primary() -> bool {
     FROM_PRIMARY.load(Ordering::Relaxed)
 }
 
-/// Follows what happens to the server's data.
+/// Updates the flags when the server loads data or changes its role.
 pub fn on_server_event(event: ServerEvent) {
     let set = |flag: &AtomicBool, value| flag.store(value, Ordering::Relaxed);
     match event {

@@ -7,7 +7,7 @@
 //!
 //! Policies belong to the server, not to a key. Like functions they are saved in the
 //! RDB file outside of keys, and propagated as the commands that set them. An effect
-//! names a policy's rules and not the policy, so neither a replica nor a saved key
+//! has a policy's rules and not its name, so neither a replica nor a saved key
 //! depends on policies.
 //!
 //! ```text
@@ -175,13 +175,13 @@ fn propagate(ctx: &EventContext, to: ReplicateTo, policy: &Policy) {
     ctx.replicate_only(to, c"RL.POLICY", c"SET", name, policy.texts.args());
 }
 
-/// A policy, if there is one of this name.
+/// The policy of this name, if there is one.
 #[must_use]
 pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
     store().in_effect.get(name).cloned()
 }
 
-/// Deletes a policy. Whether there was one.
+/// Deletes a policy, and returns whether it existed.
 pub fn delete(name: &Name) -> bool {
     let removed = store_to_change().in_effect.remove(name.as_bytes());
     removed.is_some()
@@ -209,7 +209,7 @@ pub struct UsedPolicies {
     cache: Vec<Arc<Policy>>,
     /// How many the request names.
     used: usize,
-    /// The `GENERATION` that the cache is of.
+    /// The `GENERATION` of the cached policies.
     generation: u64,
 }
 
@@ -218,7 +218,7 @@ impl UsedPolicies {
     /// application uses regularly, few enough for a linear search.
     const CACHED: usize = 8;
 
-    /// The rules of a policy, which from here on counts as named by the request.
+    /// The rules of a policy, which is marked as named by the request.
     ///
     /// # Errors
     /// [`RuleArgError::UnknownPolicy`]
@@ -239,7 +239,7 @@ impl UsedPolicies {
         Ok(self.cache.get(index).map_or(&[], |policy| policy.rules()))
     }
 
-    /// Moves a cached policy to those that the request names. Its new index.
+    /// Moves a cached policy to those that the request names, and returns its new index.
     fn mark_used(&mut self, index: usize) -> usize {
         if index < self.used {
             return index;

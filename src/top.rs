@@ -12,7 +12,7 @@
 //! c is denied                   c and f swap ranks, c counts 5
 //! y, without a counter, too     its cell had 1, now has 2, and y gets no counter
 //! y is denied once more         y evicts x, whose cell gets x's count of 2;
-//!                               y counts 3: the one, and the 2 it may have had
+//!                               y counts 3: this denial, and the 2 it may have had
 //! ```
 //!
 //! A key without a counter is counted in its cell, together with all others of that
@@ -55,23 +55,23 @@
 //! 4.  f >= N/k + 1              such a key has a counter
 //! ```
 //!
-//! Without halving all counts are whole and the ones in 3 and 4 are not needed:
+//! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
 //! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at
 //! most one counter, and a new key takes its counter over, so the counts add up to at
 //! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest
 //! counter, which never decreases: a cell is incremented only while it is less, and is
 //! set to the smallest when a key is evicted. No cell is less than the denials of any of
-//! its keys: it gets the count of an evicted key, and one for each denial. That is 1 and
-//! 4 for keys without a counter. A new key had between 0 and the smallest, because its
-//! cell has as much as that: it counts the smallest and the one, and its error is the
-//! smallest, which is 1, 2 and 3.
+//! its keys: it gets the count of an evicted key, and one for each denial. That proves
+//! 1 and 4 for keys without a counter. A new key had between 0 and the smallest, because
+//! its cell has reached the smallest: its count is the smallest plus this denial, and its
+//! error is the smallest, which proves 1, 2 and 3.
 //!
-//! Halving keeps all of it if counts and cells are rounded down, and errors up. Down: the
-//! sum is at most halved, as `N` is. Whole denials halve as counts do,
+//! Halving preserves all four if counts and cells are rounded down, and errors up. Down:
+//! the sum falls to half or less, and `N` to half. Whole denials halve as counts do,
 //! `floor(floor(f)/2) = floor(f/2)`, so what was at least `floor(f)` stays so: 1, and 4
 //! with the part of a denial that `f` may have beyond `floor(f)`. Up:
 //! `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what rounding adds to an error is
-//! halved each time: 1/2 + 1/4 + ... < 1, hence the one in 3. And if a counter is
+//! halved each time: 1/2 + 1/4 + ... < 1, hence the `+ 1` in 3. And if a counter is
 //! dropped, the smallest fell to 0, so all cells did too: a counter is free only if no
 //! key's denials are missed, and a key that takes it has no error.
 //!
@@ -113,7 +113,7 @@ pub const KEPT_BYTES: usize = 256;
 /// How many cells there are for each counter.
 const CELLS: usize = 8;
 
-/// The sketch. The module's text says what it guarantees.
+/// The sketch. The module's documentation states its guarantees.
 #[derive(Debug, Default)]
 pub struct Top {
     /// The counters by rank, largest first.
@@ -127,8 +127,8 @@ pub struct Top {
     hint: usize,
     /// The most counters there may be.
     capacity: usize,
-    /// The most denials that a key may have had that takes a free counter. No counter has
-    /// less.
+    /// The most denials that a key may have had before it takes a free counter. No counter
+    /// is smaller.
     missed: u64,
     /// The most denials that keys without a counter may have had, by hash. At least
     /// `missed`, and exactly that while a counter is free; at most the smallest counter.
@@ -249,7 +249,7 @@ impl Top {
 
     /// The slot of a key.
     fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
-        // The hash is that of the whole name, and so tells long ones apart.
+        // The hash is that of the whole name, so it distinguishes long names.
         let has = |slot: &Slot| slot.hash == hash && slot.key == kept(key);
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
@@ -283,8 +283,8 @@ impl Top {
         self.cells.get_mut(usize::try_from(cell).ok()?)
     }
 
-    /// Gives a key a counter, the smallest if all are taken. It starts from what the key
-    /// may have had; the present denial is still to be added.
+    /// Gives a key a counter, the smallest if all are taken. The counter starts from the
+    /// denials that the key may have had; the caller adds the present one.
     fn insert(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
         let at =
             if self.slots.len() < self.capacity { self.add_slot() } else { self.evict_smallest()? };
@@ -372,8 +372,8 @@ impl Top {
         }
     }
 
-    /// Does the halvings that are due. Without counters, or if the clock stepped back, none
-    /// is due, and the next is a half-life away.
+    /// Halves as often as is due. Without counters, or after the clock stepped back, no
+    /// halving is due, and the next one is a half-life away.
     #[inline]
     fn decay(&mut self, now_us: u64) {
         if self.order.is_empty() || now_us < self.halved_us {
@@ -401,7 +401,7 @@ impl Top {
         self.keep(self.order.partition_point(|counter| counter.count > 0));
     }
 
-    /// Drops all but the largest counters, and sorts the slots of these by rank.
+    /// Drops all but this many of the largest counters, and sorts their slots by rank.
     fn keep(&mut self, counters: usize) {
         let Some(largest) = self.order.get(counters) else { return };
         self.missed = self.missed.max(largest.count);

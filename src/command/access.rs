@@ -1,5 +1,5 @@
-//! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: what stands above every
-//! rule of a key.
+//! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: blocks and exemptions,
+//! which override all rules of a key.
 
 use super::settle::Changed;
 use crate::config;
@@ -30,8 +30,7 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     lift(call, Access::Exempt)
 }
 
-/// Sets a block or an exemption, which replaces the one before. What the key
-/// consumed stays.
+/// Sets a block or an exemption in place of an earlier one. Counts stay.
 fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let name = call.key_name()?;
     let request = parse::access(call.after_key().bytes(), &config::limits())?;

@@ -37,8 +37,8 @@ pub fn full_of_key(
     full(call, summary, check.now_us, &[key], None);
 }
 
-/// The long reply: a map with one map a rule. Of several keys it names the
-/// deciding one, and each rule's.
+/// The long reply: a map that contains a map for each rule. For several keys, it
+/// names the deciding key and the key of each rule.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
@@ -107,7 +107,7 @@ fn show_block(to: &Writer<'_>, key: Option<Arg<'_>>, block: &AccessEntry, now_us
     ]);
 }
 
-/// The block in force that ends last, the first of equals.
+/// The block in force that ends last; of equals, the first.
 fn longest_block<'a>(
     keys: &[Shown<'a>],
     now_us: u64,

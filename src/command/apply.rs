@@ -42,7 +42,8 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
 /// Refuses an internal command to clients, which could forge states with it.
 ///
 /// # Errors
-/// The refusal, to all but the primary's link, a migrating slot and the loader.
+/// The refusal, unless the caller is the primary's link, a migrating slot or the
+/// loader.
 pub fn require_obedience(call: &Call<'_>, refusal: &'static str) -> Result<(), CommandError> {
     if call.must_be_obeyed() { Ok(()) } else { Err(CommandError::because(refusal)) }
 }

@@ -14,7 +14,7 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug)]
 pub struct Checked<'a> {
     pub check: Check<'a>,
-    /// One a rule; none where a block or an exemption answered.
+    /// One for each rule; empty if a block or an exemption answered.
     pub decisions: &'a [Decision],
     /// The block or exemption that answered.
     pub access: Option<Access>,
@@ -27,7 +27,7 @@ pub struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// Of a check of one key.
+    /// Takes over the outcome of a check of one key.
     pub fn new(check: Check<'a>, outcome: &Outcome, decisions: &'a [Decision]) -> Self {
         Self {
             check,
@@ -45,8 +45,8 @@ impl<'a> Checked<'a> {
         self.change != Change::Nothing || self.ban_changed()
     }
 
-    /// The keyspace event. Publish it after closing the key, since another module
-    /// may open the key when it hears of it.
+    /// The keyspace event. Publish it after closing the key, since a module that
+    /// reacts to the event may open the key.
     pub fn event(&self) -> Option<&'static CStr> {
         self.ban_changed().then_some(effect::BAN_EVENT)
     }
@@ -56,7 +56,7 @@ impl<'a> Checked<'a> {
     }
 
     /// Counts the check of this key, and settles what it changed. `rules` gives the
-    /// texts of its rules; it is called only if somebody needs them.
+    /// texts of its rules; it is called only if they are propagated.
     #[inline]
     pub fn finish(
         &self,

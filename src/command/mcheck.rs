@@ -1,8 +1,8 @@
 //! `RL.MCHECK`: may this request pass under several keys at once?
 //!
 //! All keys are opened before anything is decided, so a key of another type is
-//! an error that changes nothing. Each key that changed has its effect; the server
-//! makes one transaction of them.
+//! an error that changes nothing. Each changed key has one effect; the server
+//! propagates them as one transaction.
 
 use super::answer::{self, Shown};
 use super::checked::{Checked, too_many_states};
@@ -93,7 +93,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Names the positions of the keys to a server that cannot read them off the
+/// Reports the positions of the keys to a server that cannot derive them from the
 /// command's description.
 pub fn keys(request: &KeysRequest<'_>) {
     let count = request.args().get(1).and_then(|count| digits(count.bytes()));
@@ -103,7 +103,7 @@ pub fn keys(request: &KeysRequest<'_>) {
     }
 }
 
-/// The group of rules of a key: one group serves all keys, or each has one.
+/// The group of rules of a key: all keys share one group, or each key has one.
 fn group_of<'r>(request: &'r MCheckRequest<'_>, index: usize) -> Option<&'r Group> {
     match request.groups.as_slice() {
         [group] => Some(group),

@@ -1,8 +1,8 @@
 //! The commands: a table that describes each to the server, and their handlers.
 //!
 //! A handler is one function, read from top to bottom: parse, open, decide,
-//! store, replicate, signal, reply. It does no arithmetic: what a reply says
-//! was computed by `limit/`.
+//! store, propagate, signal, reply. It does no arithmetic: `limit/` computes the
+//! numbers of a reply.
 //!
 //! ```text
 //! check, peek, mcheck, throttle       decide         answer    the reply of a check
@@ -46,10 +46,10 @@ use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
 
-/// Tips: a reply depends on the time.
+/// Tip: the reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";
-/// Tips: a client sends it to each primary of a cluster, and it succeeds if all
-/// succeed.
+/// Tips: clients send the command to each primary of a cluster, and it succeeds if
+/// all succeed.
 const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succeeded";
 
 const RULES: Param = Param::string(c"rule").repeated();
@@ -280,8 +280,7 @@ static TABLE: [Command; 24] = [
         flags: c"write",
         audience: Audience::Administrator,
         keys: Keys::None,
-        // For clients that do not look at the tips of subcommands, redis-py 8 among
-        // them.
+        // For clients that ignore the tips of subcommands, such as redis-py 8.
         tips: c"request_policy:all_shards",
         summary: c"Keeps rules under a name.",
         complexity: c"Depends on subcommand.",

@@ -25,7 +25,7 @@ const HELP: [&str; 11] = [
 /// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
 pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
-        // The primary, or this server before a restart, tested the limits when the policy
+        // The primary, or this server before a restart, checked the limits when the policy
         // was set.
         let obeyed = call.must_be_obeyed();
         let limits = (!obeyed).then(config::limits);

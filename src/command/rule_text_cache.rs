@@ -1,4 +1,4 @@
-//! Rules as text, for the effects of commands whose callers write no rules.
+//! Rules as text, for the effects of `RL.THROTTLE`, whose callers write no rules.
 
 use crate::parse::direct_mapped::{DirectMapped, SlotKey};
 use crate::rule::Rule;

@@ -1,5 +1,6 @@
-//! After a change of a key: its expiry moves if it must, an empty key goes,
-//! replicas and the append-only file get the effect, and `WATCH` hears of it.
+//! What follows a change of a key: its expiry moves if it must, an empty key is
+//! deleted, replicas and the append-only file get the effect, and clients that watch
+//! or cache the key are notified.
 
 use crate::effect::{Action, Effect, Head};
 use crate::limit::{Expiry, Limiter};
@@ -21,7 +22,7 @@ pub struct Changed<'c> {
 
 impl Changed<'_> {
     /// Settles a change of one action. `effect` gives the action and the texts of
-    /// its rules; it is called only if somebody needs them.
+    /// its rules; it is called only if they are propagated.
     pub fn settle<'e>(
         self,
         key: &mut WriteKey<'_, Limiter>,

@@ -9,8 +9,8 @@
 //! 5 reset_after   seconds; -1: never
 //! ```
 //!
-//! Seconds are rounded up, so that a client that waits them waits long enough. An
-//! exempt key looks like one that was never checked.
+//! Seconds are rounded up, so that a client that waits for them does not return too
+//! early. An exempt key looks like one that was never checked.
 
 use super::checked::{Checked, too_many_states};
 use super::rule_text_cache::RuleTextCache;
@@ -60,7 +60,7 @@ struct Bucket<'c, 's> {
 }
 
 impl Bucket<'_, '_> {
-    /// Decides, and consumes if the answer says so.
+    /// Decides, and consumes if the request is allowed.
     fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
         let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
         let check = Check::new(slice::from_ref(*rule), cost, *now_us);
@@ -91,7 +91,7 @@ impl Bucket<'_, '_> {
 }
 
 /// The wait of a request that can never pass: the largest number that every client
-/// can hold. Clients read -1 as allowed, or sleep for it.
+/// can hold. Clients would read -1 as allowed, or try to sleep for -1 seconds.
 const NEVER_S: i64 = i32::MAX as i64;
 
 /// The five integers in redis-cell's form.

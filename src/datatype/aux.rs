@@ -8,8 +8,8 @@
 //!
 //! A snapshot for a replica is followed by effects of the version that it names, so a
 //! replica that cannot read them refuses the snapshot. A file that is loaded at start
-//! is followed by nothing, or by an AOF whose effects name their versions. Files of
-//! earlier modules lack the first line.
+//! is followed by nothing, or by an AOF whose effects name their versions. Files that
+//! older versions of the module saved lack the first line.
 //!
 //! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there is neither
 //! a policy nor a limiter, so such a file loads without the module. Older servers

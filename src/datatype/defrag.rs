@@ -12,7 +12,7 @@ use super::value::{from_raw, into_raw};
 use crate::server::alloc;
 use crate::server::callback::guarded;
 
-/// What a defragmentation returns that has nothing left to do.
+/// The callback's return value when nothing is left to do.
 const DONE: c_int = 0;
 
 /// Moves a value's blocks, all in one call: there are few, and the server's allocator

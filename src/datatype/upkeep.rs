@@ -1,4 +1,4 @@
-//! What the server asks of a value in memory.
+//! The server's callbacks for a value in memory.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -36,8 +36,8 @@ unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     }
 }
 
-/// For `MEMORY USAGE`: the bytes that the allocator reserved for each block. If it
-/// cannot tell, an estimate: the size of the limiter and of its payload.
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for all blocks. If it
+/// does not report them, an estimate: the size of the limiter and of its payload.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);

@@ -6,7 +6,7 @@ use std::ptr;
 use crate::limit::{self, Limiter};
 use crate::metrics;
 
-/// How values are laid out in an RDB file: 1, one payload.
+/// The encoding version of values in an RDB file. 1: one payload.
 pub(super) const ENCODING: i32 = 1;
 
 /// "No value": the server takes it for a failure.

@@ -112,8 +112,8 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 }
 
-/// How many bytes the server's allocator reserved for a block; `None` if it cannot
-/// tell.
+/// How many bytes the server's allocator reserved for a block; `None` if it does not
+/// report that.
 ///
 /// # Safety
 /// `block` is live, was given out by [`ServerAlloc`], and its layout's

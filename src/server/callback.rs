@@ -33,7 +33,7 @@ where
     Some(trampoline::<H>)
 }
 
-/// The callback of a command that also answers where its keys are.
+/// The callback of a command that also reports where its keys are.
 #[must_use]
 pub const fn on_command_or_keys<H, K>(handler: H, keys: K) -> raw::RedisModuleCmdFunc
 where
@@ -81,7 +81,8 @@ where
 }
 
 /// # Safety
-/// The server executes a command with these, and an H existed.
+/// The server executes a command with this context and these arguments, and an H
+/// existed.
 #[inline]
 unsafe fn execute<H>(
     ctx: *mut raw::RedisModuleCtx,

@@ -1,4 +1,4 @@
-//! What the server is told about a command. `registration` tells it.
+//! The description of a command, which `registration` passes to the server.
 
 use std::ffi::{CStr, CString};
 
@@ -7,10 +7,10 @@ use redis_module::raw;
 /// One command.
 #[derive(Debug)]
 pub struct Command {
-    /// In small letters; of a subcommand `parent|name`.
+    /// In lower case; `parent|name` for a subcommand.
     pub name: &'static CStr,
     /// A command with subcommands needs a handler only on servers before 7.0,
-    /// which know no subcommands: there it does the work of all of them.
+    /// which have no subcommands: there it does the work of all of them.
     pub handler: raw::RedisModuleCmdFunc,
     /// The server's command flags.
     pub flags: &'static CStr,
@@ -48,11 +48,11 @@ pub enum Audience {
     /// Applications: `@ratelimit`, which has no other commands.
     Client,
     /// People who look at many of the server's keys: `@admin`. (The command flag
-    /// `admin` is another thing, and would hide the command from `MONITOR`.)
+    /// `admin` is something else, and would hide the command from `MONITOR`.)
     Operator,
-    /// People who decide over keys or over all clients: `@admin @dangerous`.
+    /// People who block or exempt keys or set policies: `@admin @dangerous`.
     Administrator,
-    /// A primary's link and the loader. Anyone else gets an error.
+    /// A primary's link and the loader. All others get an error.
     Internal,
 }
 

@@ -53,7 +53,7 @@ pub enum ReplicateTo {
     Replicas,
 }
 
-/// What the handler of an event can ask of the server.
+/// What the handler of an event can request from the server.
 #[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
@@ -126,8 +126,8 @@ unsafe extern "C" fn on_event(
                 SAVED | NOT_SAVED => ctx.dispatch(ServerEvent::WriteEnded),
                 _ => {}
             },
-            // 6.2 makes a backup of the old data, and discards or restores it. To the
-            // module both mean that the new data is complete, or that it is not.
+            // 6.2 makes a backup of the old data. It discards the backup when the new data
+            // is complete, and restores it when loading failed.
             raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP => {
                 match subevent {
                     STARTED_OR_BACKED_UP => ctx.dispatch(ServerEvent::StagingStarted),
@@ -243,8 +243,8 @@ impl EventContext {
     }
 
     /// Dispatches `AofRewriteStarted` when the server is back in its event loop. During
-    /// a `BGREWRITEAOF`, the server would take what is replicated for the command's
-    /// effect, and propagate the command as well.
+    /// a `BGREWRITEAOF`, the server would take replicated commands for the effect of that
+    /// command, and propagate it as well.
     fn dispatch_rewrite_soon(&self) {
         self.set_timer(0, on_rewrite);
     }
@@ -266,9 +266,9 @@ impl EventContext {
         is_master && !self.is_cluster_replica()
     }
 
-    /// Whether this server is a replica by the cluster's description. By its flags a
-    /// restarted replica is a master until it has connected to its own, which is after
-    /// it has loaded its data.
+    /// Whether this server is a replica by the cluster's description. The flags of a
+    /// restarted replica say master until it has connected to its master, which it does
+    /// only after it has loaded its data.
     fn is_cluster_replica(&self) -> bool {
         const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
         // SAFETY: the context is alive; an id is `ID` bytes without a NUL, which the

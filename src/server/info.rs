@@ -51,7 +51,7 @@ pub struct Info {
 
 impl Info {
     /// Begins the section with the module's name, or another; `None` if the client
-    /// did not ask for it.
+    /// did not request it.
     pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the context is alive; the server copies the name.
@@ -63,9 +63,9 @@ impl Info {
 /// The functions that write what `INFO` shows of the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections {
-    /// Also shown while the server crashes: no locks, no allocation.
+    /// Also called for a crash report: it must not lock or allocate.
     pub always: fn(&Info),
-    /// Not shown while the server crashes: may lock and allocate.
+    /// Not called for a crash report: it may lock and allocate.
     pub unless_crashing: fn(&Info),
 }
 

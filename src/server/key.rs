@@ -22,8 +22,8 @@ use super::status::OK;
 
 /// A value of a key.
 pub trait Value {
-    /// The start of the block of memory that a command reads first, as far as it is known
-    /// without reading it. Any address if there is none.
+    /// The start of the block of memory that a command reads first, if the value itself
+    /// holds that address; any address otherwise.
     fn first_block(&self) -> *const u8;
 }
 
@@ -311,8 +311,8 @@ impl Call<'_> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
     }
 
-    /// Opens a key for reading without making it look used to eviction; `None` if it is
-    /// missing.
+    /// Opens a key for reading, which does not count as use for eviction; `None` if the
+    /// key is missing.
     ///
     /// # Errors
     /// [`CommandError::WrongType`] if it holds a value of another type.

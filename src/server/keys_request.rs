@@ -22,9 +22,9 @@ impl<'a> KeysRequest<'a> {
     /// Context and arguments are those the server called with, for all of 'a.
     pub(super) unsafe fn of(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let asked =
-            unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|asked| asked(ctx) != 0) };
-        asked.then_some(Self { ctx, args })
+        let is_request =
+            unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|is| is(ctx) != 0) };
+        is_request.then_some(Self { ctx, args })
     }
 
     /// All arguments, the command's name first.
@@ -33,7 +33,7 @@ impl<'a> KeysRequest<'a> {
         self.args
     }
 
-    /// Says that the argument at this position is a key.
+    /// Reports the argument at this position as a key.
     pub fn add(&self, position: usize) {
         // SAFETY: the context is alive, and asks for keys.
         unsafe {

@@ -1,4 +1,4 @@
-//! The module as a whole: how it loads, what it asks of the server, how it ends it.
+//! The module as a whole: loading it, its options, ending the server.
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};
@@ -9,7 +9,8 @@ use redis_module::{Context, Status, raw};
 
 use super::{alloc, callback, log};
 
-/// Loads the module. On an error it logs it, and the server refuses the module.
+/// Loads the module. If the body fails, the error is logged and the server refuses the
+/// module.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     log::log_panics();
     if !alloc::counted_by_server() {
@@ -53,7 +54,8 @@ pub const fn version(text: &str) -> c_int {
     total.saturating_add(part)
 }
 
-/// Valkey from 9.0 on: the module copes with slots that migrate key by key.
+/// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream
+/// of commands.
 const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// Sets the module's options:
@@ -80,8 +82,8 @@ pub fn declare_options(ctx: &Context) {
     }
 }
 
-/// Whether the server is Valkey. Its options since the fork from Redis have numbers of
-/// their own.
+/// Whether the server is Valkey, whose options since the fork from Redis have other
+/// numbers.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
     // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;

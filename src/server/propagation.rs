@@ -55,8 +55,8 @@ pub unsafe fn refresh(ctx: *mut raw::RedisModuleCtx) {
     NEEDED.store(needed.unwrap_or(true), Ordering::Relaxed);
 }
 
-/// Whether there is a receiver, or may be one unnoticed; `None` if the server
-/// does not say.
+/// Whether there is a receiver, or one could appear unnoticed; `None` if the server
+/// does not report it.
 ///
 /// # Safety
 /// The context is alive.
@@ -75,7 +75,8 @@ unsafe fn has_receiver(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     )
 }
 
-/// Redis 6.2 to 8 and Valkey up to 9 are known to.
+/// Whether the server makes snapshots in child processes, as Redis 6.2 to 8 and Valkey
+/// up to 9 are known to do.
 fn makes_snapshots_in_children(server: &ServerInfo) -> bool {
     let version = |field| {
         let version = std::str::from_utf8(server.text(field)?).ok()?;

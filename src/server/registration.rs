@@ -68,11 +68,11 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if is_parent && is_7_or_later { None } else { command.handler };
     // Servers from 7.0 on find counted keys by the key specification as well. But to
-    // send a client to another node they use the first and last key alone, unless
-    // the command answers for itself.
-    let answers_for_itself = matches!(command.keys, Keys::Counted(_));
+    // redirect a client to another node they use the first and the last key alone,
+    // unless the command reports its keys itself.
+    let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
-    let getkeys_api = if answers_for_itself { " getkeys-api" } else { "" };
+    let getkeys_api = if reports_keys { " getkeys-api" } else { "" };
     let flags = c_string(&format!("{flags}{getkeys_api}"));
     // SAFETY: the context is the one the module is being loaded with; the
     // handler came from `on_command`; the server copies the texts.
@@ -84,7 +84,8 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
 
 /// Subcommands came with 7.0: before, the parent's handler serves them.
 fn create_subcommand(ctx: &Context, parent: &CStr, command: &'static Command) -> Option<c_int> {
-    // SAFETY: as for `create_command`; the parent was created before.
+    // SAFETY: the parent was created before; the handler came from `on_command`; the
+    // server copies the texts.
     unsafe {
         let Some(create) = raw::RedisModule_CreateSubcommand else { return Some(OK) };
         let (sub, flags) = (CString::new(command.words().1?).ok()?, command.flags.as_ptr());
@@ -98,8 +99,8 @@ fn find(ctx: &Context, name: &CStr) -> Option<*mut raw::RedisModuleCommand> {
     (!found.is_null()).then_some(found)
 }
 
-/// The fewest words that the server lets through, the name included, as `-n`. The
-/// parsers count the others, on all versions, and answer with the usage.
+/// The arity that the server checks: `-n` for at least n words, the name included. The
+/// parsers check the rest, on all versions, and reply with the usage.
 fn arity(command: &Command, is_parent: bool) -> c_int {
     // Servers from 7.0 on read the number of keys without checking that it was
     // given (redis#15659), and look up subcommands themselves.
@@ -264,7 +265,8 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = raw::RedisModuleCommandKeyS
     },
 };
 
-/// Adds `@ratelimit`, from 7.4 on and on Valkey from 8.0. Whether the server has it.
+/// Adds `@ratelimit`, from Redis 7.4 and Valkey 8.0 on. Returns whether the server has
+/// it.
 fn add_category(ctx: &Context) -> bool {
     let category = c_string(CATEGORY);
     // SAFETY: the context is the one the module is being loaded with; the
@@ -273,7 +275,7 @@ fn add_category(ctx: &Context) -> bool {
         unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, category.as_ptr())) };
     match status {
         Some(status) if status == OK => true,
-        // A load that the server undid has left it (8.2).
+        // An earlier load that the server undid has left the category (8.2).
         Some(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY) => true,
         Some(_) => {
             log::warning("the server does not take the ACL category @ratelimit");

@@ -1,4 +1,4 @@
-//! Replication and the append-only file. What commands did is sent as a command
+//! Replication and the append-only file. An effect is propagated as one command,
 //! whose arguments the caller writes.
 
 use std::ffi::{CStr, c_char};
@@ -22,8 +22,8 @@ impl Call<'_> {
         if propagation::is_needed() {
             replicate();
         } else if !self.replace_counted(true) {
-            // The server sends this nowhere, but counts a change, and saves after
-            // some number of them (`save 60 1000`).
+            // Nobody receives this, but the server counts it as a change, as save
+            // points (`save 60 1000`) require.
             self.replicate_verbatim();
         }
     }
@@ -60,7 +60,7 @@ impl Call<'_> {
         }
     }
 
-    /// Replicates and persists the call as it came.
+    /// Replicates and persists the call unchanged.
     pub fn replicate_verbatim(&self) {
         // SAFETY: the context is alive.
         unsafe {

@@ -83,8 +83,8 @@ pub enum Value<'v> {
 /// A map's entry: its name and its value.
 pub type Field<'v> = (&'static str, Value<'v>);
 
-/// Writes the elements of a compound reply. Who announces the length of an array
-/// writes that many elements after it.
+/// Writes the elements of a compound reply. A caller that begins an array must write
+/// as many elements as it announced.
 #[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
@@ -103,7 +103,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A map of those fields that are there.
+    /// A map of the fields that are not `None`.
     pub fn map<'v, const N: usize>(&self, fields: [Option<Field<'v>>; N]) {
         self.begin_map(fields.iter().flatten().count());
         for (name, value) in fields.into_iter().flatten() {
@@ -112,8 +112,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A map where protocol and server know them (RESP3, 7.0), else an array of
-    /// names and values in turn.
+    /// Begins a map if the server (from 7.0 on) and the protocol (RESP3) have maps,
+    /// else an array in which names and values alternate.
     fn begin_map(&self, len: usize) {
         // SAFETY: the context is alive.
         unsafe {
@@ -146,7 +146,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A line without line feeds.
+    /// A status, which must be one line.
     pub fn status(&self, line: &str) {
         self.call.status(&c_string(line));
     }

@@ -32,7 +32,7 @@ enum Kind {
 pub struct Setting {
     name: &'static CStr,
     kind: Kind,
-    /// The server's flags of a configuration.
+    /// The server's flags for the setting.
     flags: u32,
     value: AtomicI64,
     /// Called with the new value after `CONFIG SET` has changed it.
@@ -63,7 +63,7 @@ impl Setting {
         Self { name, kind, flags, value: AtomicI64::new(default), changed: None }
     }
 
-    /// Forbids to change the setting once the module is loaded.
+    /// Forbids changes of the setting once the module is loaded.
     #[must_use]
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }

@@ -98,7 +98,7 @@ fn a_document_that_differs_is_noticed() {
     assert!(!differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 300, 590_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(11, 300, 599_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 301, 599_000)));
-    // A time that is not now is a fault.
+    // A Unix time other than the present one is a difference.
     assert!(differs("RL.LOG k", "1763744291000", "1763744291000"));
     assert!(differs("INFO ratelimit", "ratelimit_checks:1000", "ratelimit_checks:1001"));
     assert!(differs(

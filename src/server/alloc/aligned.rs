@@ -54,7 +54,7 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
     let after = start.wrapping_add(size_of::<*mut u8>());
     let block = after.wrapping_add(after.align_offset(layout.align()));
     // SAFETY: `align_offset` is below `align`, so the block ends inside the
-    // room asked for; and the word before it begins at `start` or later.
+    // requested room; and the word before it begins at `start` or later.
     unsafe { block.cast::<*mut u8>().wrapping_sub(1).write_unaligned(start) };
     block
 }

@@ -129,7 +129,7 @@ const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[
 /// The key's value, and when it expires.
 fn dump(c: &mut Connection) -> (Vec<u8>, i64) {
     let dump = cmd("DUMP").arg("k").query(c).unwrap();
-    // 6.2 tells the time left only, which changes by itself.
+    // 6.2 replies only the time left, which changes by itself.
     let expires = cmd("PEXPIRETIME").arg("k").query(c).unwrap_or(0);
     (dump, expires)
 }
@@ -213,7 +213,7 @@ fn a_key_of_another_type_is_refused_and_stays() {
         }
         let scanned: (String, Vec<Value>) = cmd("RL.BLOCKS").arg("0").query(&mut c).unwrap();
         assert_eq!(scanned, ("0".to_string(), vec![]));
-        // An error is no denial.
+        // An error does not count as a denial.
         let top: Vec<Value> = cmd("RL.TOP").query(&mut c).unwrap();
         assert_eq!(top, []);
     });

@@ -24,7 +24,7 @@ fn check(c: &mut Connection, key: &str, at_us: u64, rules: &str) -> [i64; 5] {
         .unwrap()
 }
 
-/// How many of this many requests for one unit pass at one time.
+/// How many of these requests, each for one unit, pass at a time.
 fn passed(c: &mut Connection, key: &str, at_us: u64, rules: &str, requests: usize) -> usize {
     (0..requests).filter(|_| check(c, key, at_us, rules)[0] == 0).count()
 }
@@ -111,7 +111,7 @@ fn a_token_bucket_starts_full_and_refills_evenly() {
 }
 
 #[test]
-fn a_leaky_bucket_tells_when_each_turn_comes() {
+fn a_leaky_bucket_replies_when_each_turn_comes() {
     on_all_allowing_at(|c| {
         let rule = "leaky:10/s,queue=2";
         for (remaining, turn_ms) in [(2, 0), (1, 100), (0, 200)] {

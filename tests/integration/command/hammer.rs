@@ -3,8 +3,8 @@
 //! Eight Rust clients and four redis-py processes (`hammer.py`) hammer each key for ten seconds. For
 //! each request that passed, a client records the server's time before and after it. The decision
 //! was at some time between the two, so that only a pass whose two times both break a rule is a
-//! violation. Each client also records when it asked without a pause, so that time is not counted as
-//! lost in which the machine stood still.
+//! violation. Each client also records when it sent requests without a pause, so that no capacity
+//! counts as lost while the machine stood still.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -20,9 +20,9 @@ use crate::support::server::{self, Server};
 const RUN: Duration = Duration::from_secs(10);
 const RUST_CLIENTS: usize = 8;
 const PYTHON_CLIENTS: usize = 4;
-/// How long in all a busy machine may keep clients from asking, in short pauses.
+/// How long short pauses of a busy machine may keep clients from sending requests, in total.
 const SLOWNESS_US: i64 = 800_000;
-/// The longest time between two questions of a client that keeps asking.
+/// The longest time between two requests that is not yet a pause.
 const PAUSE_US: i64 = 50_000;
 
 /// Each key and its rules.
@@ -48,7 +48,7 @@ struct Pass {
 struct Seen {
     /// The passes of each scenario.
     passes: [Vec<Pass>; SCENARIOS.len()],
-    /// The times between which the client asked without a pause, in microseconds.
+    /// The periods in which the client sent requests without a pause, in microseconds.
     asking: Vec<(i64, i64)>,
 }
 
@@ -131,7 +131,7 @@ fn start_redis_py(port: u16) -> Child {
 }
 
 /// What a redis-py client prints at its end: `SCENARIO BEFORE AFTER WAIT` for each pass and
-/// `FROM UNTIL` for each time without a pause.
+/// `FROM UNTIL` for each period without a pause.
 fn seen_by_redis_py(mut client: Child) -> Seen {
     let mut seen = Seen::default();
     for line in BufReader::new(client.stdout.take().expect("piped")).lines() {
@@ -189,7 +189,7 @@ fn hammer(server: &Server) {
     leaky_turns(&passes[5], 100, 20, lost_us, &mut server.connect());
 }
 
-/// When no client asked: clients, server or machine stood still.
+/// When no client sent requests: clients, server or machine stood still.
 fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     asking.sort_unstable();
     let mut until_us = asking[0].1;
@@ -203,8 +203,8 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     silences
 }
 
-/// No window of `period_us` holds more than `limit` passes. Only passes whose both times lie in a
-/// window surely belong to it: a client that stood still has these times far apart.
+/// No window of `period_us` holds more than `limit` passes. A pass surely belongs to a window only if
+/// both of its times do: they are far apart if the client stood still.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let end_us = first.before_us + period_us;
@@ -257,7 +257,7 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us
         if pass.before_us < start {
             continue;
         }
-        // Of the passes before it, only those that surely came before.
+        // Only passes that surely came before this one count.
         let old = count(start - period_us, start - period_us + sub, index);
         let current = count(start - period_us + sub, pass.before_us, index);
         assert!(
@@ -268,8 +268,8 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us
     reaches_limit(passes, limit as usize, period_us + sub, lost_us);
 }
 
-/// Between any two times no more pass than the burst and the refill, of the passes that surely lie
-/// between them.
+/// Between any two times, at most the burst and the refill pass. Only passes that surely lie between
+/// them count.
 fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();

@@ -264,7 +264,7 @@ fn memory(c: &mut Connection, field: &str) -> u64 {
 
 const MB: u64 = 1 << 20;
 
-/// All whose range the module checks while it reads a payload.
+/// All fields whose range the module checks while it reads a payload.
 const RANGES: [&str; 16] = [
     "a calendar",
     "a cost",

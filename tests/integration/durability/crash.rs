@@ -1,7 +1,7 @@
 //! SIGKILL under load: the server remembers every acknowledged check and counts none twice.
 //!
 //! Clients pipeline checks on keys whose limits do not come back while the test runs. Then the
-//! server is killed and started again, and the test asks until the server denies:
+//! server is killed and started again, and the test sends checks until the server denies:
 //!
 //! ```text
 //! LIMIT - in flight  <=  allowed before + allowed after  <=  LIMIT

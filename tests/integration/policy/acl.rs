@@ -104,7 +104,7 @@ fn a_replica_shows_policies_and_refuses_to_set_them() {
 }
 
 #[test]
-fn without_memory_policies_cannot_be_set_but_deleted() {
+fn without_memory_policies_can_be_deleted_but_not_set() {
     server::on_all_with(
         |b| b.config("maxmemory-policy", "noeviction"),
         |server| {

@@ -16,7 +16,7 @@ fn configured(builder: Builder) -> Builder {
     builder.module_args(&["policies", "config"]).module_args(&ARGUMENTS)
 }
 
-/// Changes `free`, deletes `pro` and sets `own`; returns the policies then in force.
+/// Changes `free`, deletes `pro` and sets `own`; returns the policies then in effect.
 fn change_at_run_time(c: &mut Connection) -> Policies {
     set(c, &["free 30/m", "own 5/h"]);
     let _: i64 = ask(c, "RL.POLICY DEL pro");

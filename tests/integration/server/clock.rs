@@ -129,9 +129,9 @@ fn check_all(at_us: u64) -> Pipeline {
     check
 }
 
-/// Each rule denies from a second before the time of its request to a second after. At the first of
-/// these times, the states of the other rules do not count: their times are too far ahead. But each
-/// counts again just before the state before it admits, so that the wait ends with the last.
+/// Each rule denies from a second before its request to a second after it. At the earliest of these
+/// times, the states of the other rules are too far ahead of the clock to count. But each state begins
+/// to count just before the previous one admits, so that the wait ends only when the last one admits.
 #[test]
 fn the_wait_after_two_thousand_states_ahead_of_the_clock_is_computed_quickly() {
     server::on_all_with(Builder::allow_at, |server| {

@@ -59,7 +59,7 @@ fn creation(server: &Server) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_check_sends_no_event_but_for_a_new_key() {
+fn only_a_check_that_makes_a_key_sends_an_event() {
     server::on_all(|server| {
         let mut events = Events::all(server);
         for line in ["RL.CHECK k COST 6 5/h", "RL.PEEK k 5/h", "RL.REFUND k 1", "RL.RESET k"] {
@@ -193,7 +193,7 @@ fn blocks_bans_and_exemptions_send_one_event_on_a_replica() {
         for (step, (line, says)) in ACCESS_STEPS.into_iter().enumerate() {
             let _ = raw_reply(&mut c, line);
             replicated(&mut c);
-            // Nor is there an `expire`, although the key's expiry moved.
+            // The key's expiry moved, but no `expire` is sent.
             assert_eq!(events.so_far(), known_to(says, primary), "{step}: {line}");
         }
     });

@@ -239,7 +239,7 @@ fn keys_can_be_blocked_and_exempted_when_memory_is_full() {
     );
 }
 
-/// Makes this many keys, with names of this length, be denied once each.
+/// Sends one denied check for each of this many keys, whose names have this length.
 fn deny(c: &mut Connection, keys: usize, name_len: usize) {
     let beginning = "x".repeat(name_len - 8);
     let at_once = (8 << 20) / name_len;

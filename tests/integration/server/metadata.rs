@@ -276,7 +276,7 @@ fn command_getkeys_finds_the_key() {
 }
 
 #[test]
-fn command_getkeysandflags_tells_the_flags_of_the_key() {
+fn command_getkeysandflags_returns_the_flags_of_the_key() {
     each_documented(|c, command, _| {
         if command.has_key() {
             let keys: Vec<(String, BTreeSet<String>)> =

@@ -26,7 +26,7 @@ pub const FIVE: [&str; 6] = [
     "leaky:1/366d,queue=4",
 ];
 
-/// A command from a line of words, one space between two.
+/// A command from a line of words that are separated by single spaces.
 pub fn command(line: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(line.split(' ').collect::<Vec<_>>());
@@ -133,7 +133,7 @@ pub fn expiries_ms(c: &mut Connection, flavor: Flavor, keys: &[impl ToRedisArgs]
         }
         return asked.query(c).expect("times");
     }
-    // 6.2 tells the time left only: it counts if the clock reads alike before and after.
+    // 6.2 replies only the time left. It is used if the clock reads the same before and after.
     for key in keys {
         asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
     }

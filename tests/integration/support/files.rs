@@ -15,7 +15,7 @@ pub fn with_aof(builder: Builder, preamble: bool) -> Builder {
     builder.config("appendonly", "yes").config("aof-use-rdb-preamble", preamble)
 }
 
-/// Turns on an AOF that a reply follows: all that was acknowledged is in the file.
+/// Turns on an AOF that is written before each reply: it has all acknowledged commands.
 pub fn with_synced_aof(builder: Builder) -> Builder {
     builder.config("appendonly", "yes").config("appendfsync", "always")
 }

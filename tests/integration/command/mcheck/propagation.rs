@@ -1,5 +1,5 @@
-//! The effects of `RL.MCHECK`: in the stream and the file, for watchers and listeners, in the history
-//! and the counters.
+//! The effects of `RL.MCHECK`: in the replication stream and the AOF, on watched keys and keyspace
+//! events, in the history and the counters.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Forged payloads, whose numbers promise more than there is.
+//! Forged payloads, whose numbers announce more data than there is.
 //!
 //! ```text
 //! payload | version: 1 byte | length of the states | states | block or exemption | history |
@@ -31,7 +31,7 @@ fn take_varint(bytes: &[u8]) -> (u64, &[u8]) {
     (bytes.iter().rev().fold(number, |number, &byte| number << 8 | u64::from(byte)), rest)
 }
 
-/// Encoded numbers that promise more than there is.
+/// Encoded numbers that announce more data than there is.
 fn forged_numbers() -> Vec<Vec<u8>> {
     // The fifth could be a time in thousands of years.
     let numbers = [0xffff, 1 << 20, u32::MAX.into(), 1 << 40, 1 << 57, i64::MAX as u64, u64::MAX];

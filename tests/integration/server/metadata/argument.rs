@@ -11,7 +11,7 @@ pub struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
-    /// The arguments that it is one of, or consists of.
+    /// The alternatives, or the arguments that belong together.
     parts: Vec<Self>,
 }
 

@@ -192,7 +192,7 @@ const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
 
-/// The commands of a server: 6.2 has no subcommands, but their container.
+/// The commands of a server. 6.2 has no subcommands, only the command that contains them.
 pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {
     COMMANDS.iter().filter(move |command| flavor.is_7_or_later() || !command.name.contains('|'))
 }

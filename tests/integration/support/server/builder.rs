@@ -40,7 +40,7 @@ impl Builder {
         self
     }
 
-    /// Lets commands say what time it is, with `AT`.
+    /// Allows commands to give a time, with `AT`.
     pub fn allow_at(self) -> Self {
         self.module_args(&["allow-at", "yes"])
     }
@@ -71,7 +71,7 @@ impl Builder {
         self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
     }
 
-    /// A node of a cluster to come.
+    /// Makes the server a node that can join a cluster.
     pub(super) fn cluster_node(mut self) -> Self {
         self.pick_port = free_port_with_bus;
         self.config("cluster-enabled", "yes")

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{DEADLINE, Flavor, eventually};
 
-/// What a server logs that finds its port taken.
+/// What a server logs if its port is taken.
 pub(super) const PORT_TAKEN: &str = "Address already in use";
 
 /// A running server, or one between `stop` and `resume`. Its drop kills the process and waits for
@@ -112,7 +112,7 @@ impl Server {
         self.try_resume().unwrap_or_else(|why| panic!("{name} did not start again: {why}"));
     }
 
-    /// Does as `resume`; an error has what the server logged instead of an answer.
+    /// Starts the server like `resume`; an error has what the server logged instead.
     pub fn try_resume(&mut self) -> Result<(), String> {
         let start = Instant::now();
         loop {
@@ -142,7 +142,7 @@ impl Server {
         path.expect("a line with the path in quotes")
     }
 
-    /// `stop` and `resume`.
+    /// Stops the server and starts it again.
     pub fn restart(&mut self) {
         self.stop();
         self.resume();

@@ -59,7 +59,7 @@ pub struct Workload {
     database: u32,
 }
 
-/// The names of all keys; some are no text.
+/// The names of all keys; some are not UTF-8.
 fn keys() -> impl Iterator<Item = Vec<u8>> {
     (0..KEYS).map(key)
 }
