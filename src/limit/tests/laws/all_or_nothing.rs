@@ -17,7 +17,7 @@ proptest! {
             let Action::Check(cost) = action else { continue };
             let (_, before) = peek(&limiter, rules, cost, now_us);
             let saved = encode(&limiter);
-            let (outcome, said) = check(&mut limiter, rules, cost, now_us);
+            let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
             let (_, after) = peek(&limiter, rules, cost, now_us);
             match outcome.change {
                 Change::Nothing => {
@@ -37,7 +37,7 @@ proptest! {
                 Change::Charged => {
                     prop_assert_eq!(outcome.summary.verdict, Verdict::Limited);
                     if outcome.ban.is_none() {
-                        prop_assert_eq!(&said, &after);
+                        prop_assert_eq!(&decisions, &after);
                         for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
                             if !rule.counts_all() {
                                 prop_assert_eq!(before.remaining, after.remaining, "{}", rule);

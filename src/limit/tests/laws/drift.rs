@@ -1,5 +1,5 @@
-//! Nothing drifts: in a flood of ten million requests against odd rates, what was
-//! admitted is after each of them what the definition says.
+//! Nothing drifts: in a flood of ten million requests against odd rates, as many are
+//! admitted up to each request as the definition says.
 
 use super::{rule, spec};
 use crate::limit::tests::naive::window::Window;
@@ -15,8 +15,8 @@ const LIMIT: u64 = 7;
 const WINDOW_US: u64 = 13 * SECOND_US;
 const START_US: u64 = 1_700_000_000_123_457;
 
-/// Floods one rule, and compares what passed so far with what should have,
-/// given the number of requests so far and the time since the first.
+/// Floods one rule. After each request, compares how many passed with how many should
+/// have, given the number of requests so far and the time since the first.
 fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     let rules = [rule];
     let mut limiter = Limiter::default();
@@ -78,8 +78,7 @@ fn a_fixed_window_admits_its_limit_in_every_window() {
     });
 }
 
-/// There is no closed form for this one: its formula is evaluated as it
-/// stands.
+/// A sliding window has no closed form, so the test evaluates its formula step by step.
 #[test]
 fn a_sliding_window_admits_what_its_formula_says() {
     let spec = RuleSpec { res: Some(3), ..spec(Kind::Window, LIMIT, 13, Unit::Second) };

@@ -1,6 +1,6 @@
-//! The numbers of an answer are exact. `remaining`: a cost of that passes, and of one
-//! more does not. `reset_ms`: nothing is consumed then, but something 1 ms earlier.
-//! `next_ms`: one more unit remains then, but not 1 ms earlier.
+//! The numbers of an answer are exact. `remaining`: this cost passes, and a cost of one
+//! more does not. `reset_ms`: after it nothing is consumed, but 1 ms earlier something is.
+//! `next_ms`: after it one more unit remains, but not 1 ms earlier.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -10,7 +10,7 @@ use crate::rule::{MAX_UNITS, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// A cost of the least remaining passes every rule, and of one more does not.
+/// A cost of the least remaining passes every rule, and a cost of one more does not.
 fn remaining_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -101,7 +101,7 @@ fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
                 };
                 prop_assert!(
                     rules.iter().all(Rule::is_shadow) || decisions.iter().any(|r| deciding(&r)),
-                    "no rule says what the reply says"
+                    "the reply is no rule's decision"
                 );
                 if outcome.summary.verdict == Verdict::Allowed {
                     let least = rules.iter().zip(&decisions).filter(|(rule, _)| !rule.is_shadow());

@@ -16,7 +16,7 @@ fn clock(hours: u64, minutes: u64, seconds: u64) -> u64 {
     at(hours * 3_600 + minutes * 60 + seconds)
 }
 
-/// Units that pass one by one.
+/// How many of the requests pass, each with a cost of 1.
 fn passing(limiter: &mut Limiter, rules: &[Rule], requests: usize, now_us: u64) -> usize {
     let passes = |_: &usize| check(limiter, rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
     (0..requests).filter(passes).count()
@@ -40,7 +40,7 @@ fn a_log_with_two_rules_waits_for_the_second() {
     assert_eq!(passing(&mut limiter, &rules, 1, clock(12, 34, 40)), 1);
 }
 
-/// What passes at a time after 100 requests at another.
+/// How many requests pass at `then_s` after 100 at `burst_s`, in tenths of a second.
 fn window_after(res: u64, burst_s: u64, then_s: u64) -> usize {
     let spec = RuleSpec { res: Some(res), ..spec(Kind::Window, 100, 1, Unit::Minute) };
     let rules = [spec.validate().unwrap()];
@@ -112,7 +112,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
     }
 }
 
-/// A queue's turns: at once, then one every W/L.
+/// The first request in a queue has its turn at once, the others one every W/L.
 #[test]
 fn a_queue_gives_each_its_turn() {
     let spec = RuleSpec { queue: Some(3), ..spec(Kind::Leaky, 2, 1, Unit::Second) };

@@ -23,7 +23,7 @@ impl Key {
         }
     }
 
-    /// What a command does last.
+    /// Deletes the key or moves its expiry, as a command does last.
     fn settle(&mut self, decided_us: u64, server_us: u64) {
         if self.limiter.is_empty() {
             *self = Self::default();
@@ -38,9 +38,9 @@ impl Key {
 }
 
 /// The key expires no later than an eighth of the longest window, or a second, after all
-/// of its rules have reset. Not so with `keep=N`, with a block, at a limit of 0, where
-/// nothing resets, and if only some log rules count denials: a log lives for the longest
-/// window after its newest entry, also if that rule does not count it.
+/// of its rules have reset. Exceptions: `keep=N`; a block; a limit of 0, where nothing
+/// resets; and log rules of which only some count denials: a log lives for the longest
+/// window after its newest entry, even if that rule does not count the entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.algorithm() {
         Algorithm::Fixed(FixedParams { keep: 1.., .. }) => true,

@@ -1,5 +1,5 @@
-//! The fast path gives the answer of the general path and leaves the same limiter. And
-//! a check that can take it does.
+//! The fast path gives the answer of the general path and leaves the same limiter, and
+//! every check that can take it does.
 
 use super::rules::{any_logs, any_namesakes, any_rule, plain_logs, rule_set, spec_of};
 use super::traffic::{
@@ -35,7 +35,7 @@ impl Tally {
 /// the check took the fast path.
 fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestCaseError> {
     let before = limiter.clone();
-    // Decisions that an earlier call left.
+    // Decisions left by an earlier call.
     let left = Decision { limit: 7, ..Decision::UNDECIDED };
     let (mut fast_decisions, mut decisions) = (vec![left; 2], vec![left; 3]);
 
@@ -116,7 +116,7 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
     Ok(())
 }
 
-/// At least a percentage of the checks takes the fast path.
+/// The paths agree, and at least `percent` of the checks take the fast path.
 fn paths_agree(traffic: impl Strategy<Value = Traffic>, number: u32, percent: u32) {
     let tally = Tally::default();
     let strategy = (traffic, prop::collection::vec(extra(), CALLS));

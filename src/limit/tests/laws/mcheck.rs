@@ -22,7 +22,7 @@ const KEYS: usize = 4;
 const CALLS: usize = 50;
 
 type Keys = [Limiter; KEYS];
-/// The check of each key that is asked.
+/// The check of each key; `None`: the key is not checked.
 type Asked<'a> = [Option<Check<'a>>; KEYS];
 
 /// What a check answered and did.
@@ -54,7 +54,7 @@ impl Answered {
     }
 }
 
-/// One check of all the keys asked.
+/// Checks several keys at once.
 fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let (mut which, mut parts) = (Vec::new(), Vec::new());
     for (key, (limiter, check)) in keys.iter_mut().zip(asked).enumerate() {
@@ -68,7 +68,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     for part in &parts {
         part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
     }
-    let said = |(&key, part): (&usize, &KeyCheck<'_>)| KeyAnswer {
+    let answer = |(&key, part): (&usize, &KeyCheck<'_>)| KeyAnswer {
         key,
         change: part.change(),
         ban: part.ban(),
@@ -77,7 +77,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         access: part.access(),
         decisions: decisions[part.decisions().clone()].to_vec(),
     };
-    Answered { conclusion, keys: which.iter().zip(&parts).map(said).collect() }
+    Answered { conclusion, keys: which.iter().zip(&parts).map(answer).collect() }
 }
 
 fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
@@ -131,9 +131,9 @@ fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
             continue;
         };
         let asked = scenario.asked(&call, turn, cost);
-        let said = check_all(&mut keys, &asked);
-        if said.verdict() == Verdict::Limited && !said.bans() {
-            honest(&keys, &asked, call.now_us, said.conclusion.summary.wait_ms)?;
+        let answered = check_all(&mut keys, &asked);
+        if answered.verdict() == Verdict::Limited && !answered.bans() {
+            honest(&keys, &asked, call.now_us, answered.conclusion.summary.wait_ms)?;
         }
         let banned = |limiter: &&mut Limiter| access(limiter, call.now_us) == Some(Access::Block);
         keys.iter_mut().filter(banned).for_each(|limiter| limiter.set_access(None));
@@ -156,14 +156,14 @@ proptest! {
             }
             let Action::Check(cost) = call.action else { continue };
             let asked = scenario.asked(&call, turn, cost);
-            let said = check_all(&mut keys, &asked);
+            let answered = check_all(&mut keys, &asked);
             let mut expected = composed(&mut apart, &asked);
             if call.now_us < latest_us {
                 // If a state was passed over, the wait is for the law of the honest wait.
-                expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
+                expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             latest_us = latest_us.max(call.now_us);
-            prop_assert_eq!(said, expected, "{:?} {:?}", call, turn);
+            prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
             prop_assert_eq!(&keys, &apart, "{:?} {:?}", call, turn);
         }
     }
@@ -191,17 +191,17 @@ proptest! {
             for (check, rules) in asked.iter_mut().zip(&of_keys) {
                 *check = check.map(|check| Check { rules, meta: None, ..check });
             }
-            let said = within_ages(check_all(&mut keys, &asked));
+            let answered = within_ages(check_all(&mut keys, &asked));
             let (expected, passed_over) = modelled(&mut models, &asked);
             let mut expected = within_ages(expected);
-            if passed_over && said.verdict() != Verdict::Allowed {
-                expected.conclusion.summary.wait_ms = said.conclusion.summary.wait_ms;
+            if passed_over && answered.verdict() != Verdict::Allowed {
+                expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
-            if [&said, &expected].iter().all(|said| said.conclusion.summary.wait_ms == AGES_MS) {
+            if [&answered, &expected].iter().all(|answered| answered.conclusion.summary.wait_ms == AGES_MS) {
                 // Such waits are beyond our numbers: any of them may be the longest.
-                expected.conclusion = said.conclusion;
+                expected.conclusion = answered.conclusion;
             }
-            prop_assert_eq!(said, expected, "{:?} {:?}", call, turn);
+            prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
         }
     }
 
@@ -214,14 +214,14 @@ proptest! {
             let Action::Check(cost) = call.action else { continue };
             let asked = scenario.asked(&call, turn, cost);
             let before = keys.clone();
-            let said = check_all(&mut keys, &asked);
-            let allowed = said.verdict() == Verdict::Allowed;
+            let answered = check_all(&mut keys, &asked);
+            let allowed = answered.verdict() == Verdict::Allowed;
             for (key, check) in asked.iter().enumerate() {
                 if check.is_none() {
                     prop_assert_eq!(&keys[key], &before[key], "not asked");
                 }
             }
-            for part in &said.keys {
+            for part in &answered.keys {
                 let (key, check) = (part.key, asked[part.key].unwrap());
                 let consumes = allowed && cost > 0 && part.access.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
@@ -309,9 +309,9 @@ proptest! {
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
             alone.fill_resets(&check, &mut decisions);
-            let said = check_all(&mut keys, &[Some(check); KEYS]);
-            prop_assert_eq!(said.conclusion.summary, outcome.summary);
-            let mine = &said.keys[at];
+            let answered = check_all(&mut keys, &[Some(check); KEYS]);
+            prop_assert_eq!(answered.conclusion.summary, outcome.summary);
+            let mine = &answered.keys[at];
             prop_assert_eq!((mine.change, mine.ban), (outcome.change, outcome.ban));
             prop_assert_eq!(&mine.decisions, &decisions);
             prop_assert_eq!(&keys[at], &alone);
@@ -321,8 +321,8 @@ proptest! {
             let mut again = alone.clone();
             let mut only = [None; KEYS];
             only[at] = Some(check);
-            let said = check_all(&mut one, &only);
-            prop_assert_eq!(said.conclusion.summary, again.check(&check, &mut decisions).summary);
+            let answered = check_all(&mut one, &only);
+            prop_assert_eq!(answered.conclusion.summary, again.check(&check, &mut decisions).summary);
             prop_assert_eq!(&one[at], &again);
         }
     }
@@ -345,8 +345,8 @@ proptest! {
             let (one, other) = (check_all(&mut keys, &asked), check_all(&mut turned, &backwards));
             turned.reverse();
             prop_assert_eq!(&keys, &turned, "{:?} {:?}", call, turn);
-            let of = |said: &Answered| {
-                let Decision { verdict, wait_ms, remaining, .. } = said.conclusion.summary;
+            let of = |answered: &Answered| {
+                let Decision { verdict, wait_ms, remaining, .. } = answered.conclusion.summary;
                 // The wait of a denial, what is left when allowed.
                 (verdict, wait_ms, (verdict == Verdict::Allowed).then_some(remaining))
             };

@@ -43,10 +43,10 @@ use crate::rule::Kind;
 use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 
-/// How often a property is tried; `PROPTEST_CASES` asks for another number.
+/// How often a property is tried; `PROPTEST_CASES` sets another number.
 fn cases(number: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-    Config { max_shrink_iters: 20_000, ..Config::with_cases(asked.unwrap_or(number)) }
+    let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    Config { max_shrink_iters: 20_000, ..Config::with_cases(chosen.unwrap_or(number)) }
 }
 
 /// `limit` units in `count` of a unit of time.

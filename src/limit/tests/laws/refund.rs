@@ -12,9 +12,9 @@ use proptest::test_runner::TestCaseResult;
 fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
     let windows = rules.iter().map(Rule::period_us).flat_map(|us| [us / 3, us, 2 * us]);
     let times = [0, 1_000].into_iter().chain(windows);
-    let asked = times.flat_map(|after_us| [0, 1, 3].map(|cost| (after_us, cost)));
+    let questions = times.flat_map(|after_us| [0, 1, 3].map(|cost| (after_us, cost)));
     let answer = |(after_us, cost)| format!("{:?}", peek(limiter, rules, cost, now_us + after_us));
-    asked.map(answer).collect()
+    questions.map(answer).collect()
 }
 
 /// Whether no rule passes over a state, which a consumption would replace.
@@ -23,17 +23,17 @@ fn sees_all_states(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
 }
 
-/// A check that every rule admitted, undone: of the rules it named, or of
-/// everything.
+/// Undoes each check that every rule admitted, by a refund to its rules if `named`, else
+/// to all states.
 fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for Call { rules, now_us, action } in traffic.calls() {
         limiter = unblocked(&limiter);
         let Action::Check(cost) = action else { continue };
         let before = limiter.clone();
-        let (outcome, said) = check(&mut limiter, rules, cost, now_us);
+        let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
         // A shadow over its limit is charged no more than its capacity.
-        let fits = said.iter().all(|decision| decision.verdict == Verdict::Allowed);
+        let fits = decisions.iter().all(|decision| decision.verdict == Verdict::Allowed);
         if outcome.change != Change::Admitted || !fits || !sees_all_states(&before, rules, now_us) {
             continue;
         }
@@ -58,7 +58,7 @@ proptest! {
         undoes_a_check(&traffic, false)?;
     }
 
-    /// Asking for more than was consumed empties the states.
+    /// A refund of more than was consumed empties the states.
     #[test]
     fn a_refund_gives_no_more_than_was_consumed(traffic in steady(rule_set(4), 40, Clock::Forward)) {
         let mut limiter = Limiter::default();

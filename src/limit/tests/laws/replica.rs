@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// What comes with a call now and then.
 #[derive(Clone, Copy, Debug)]
 struct Extra {
-    /// The call brings `META`, and this many are kept.
+    /// If set, the call has `META`, and the history keeps this many entries.
     keep: Option<u32>,
     /// Before the call, a block or an exemption is set or lifted: its kind, its duration,
     /// and the length of a ban.

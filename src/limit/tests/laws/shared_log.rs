@@ -1,6 +1,6 @@
 //! Several callers check one key with different log rules. Over the checks that contain
 //! it, a log rule never admits more than its limit in any of its windows, whatever
-//! other rules are asked of the key.
+//! rules other checks of the key contain.
 
 use super::rules::charging_logs;
 use super::{cases, check};
@@ -31,7 +31,7 @@ impl Caller {
     }
 }
 
-/// A gap in thousandths of the window of a caller's rule, and which.
+/// A gap in thousandths of the window of one of the caller's rules, and which rule.
 fn gap() -> impl Strategy<Value = (u64, usize)> {
     (prop_oneof![3 => Just(0u64), 4 => 0..100u64, 3 => 0..1_100u64], 0..20usize)
 }
@@ -52,8 +52,8 @@ proptest! {
         let mut expires_ms = None;
         let mut now_us = 1_700_000_000_000_000;
         for ((mille, of), by, cost) in steps {
-            let windows = &callers[of % callers.len()].rules;
-            now_us += windows[of % windows.len()].period_us() / 1_000 * mille;
+            let rules = &callers[of % callers.len()].rules;
+            now_us += rules[of % rules.len()].period_us() / 1_000 * mille;
             if expires_ms.is_some_and(|ms| now_us / 1_000 >= ms) {
                 (limiter, expires_ms) = (Limiter::default(), None);
             }
@@ -181,7 +181,10 @@ fn a_step_back_clears_shorter_windows_only() {
     let now_us = NOW_US + 3_600 * SECOND_US;
     let passed = (0..7).filter(|_| admits(&mut limiter, login, now_us)).count();
     assert_eq!(passed, 5);
-    assert!(admits(&mut limiter, burst, NOW_US), "a step back of an hour locks a second out");
+    assert!(
+        admits(&mut limiter, burst, NOW_US),
+        "after a step back of an hour, a rule of a second admits"
+    );
     assert!(admits(&mut limiter, burst, NOW_US));
     assert!(!admits(&mut limiter, burst, NOW_US));
     assert!(!admits(&mut limiter, login, NOW_US));

@@ -20,7 +20,7 @@ pub enum Action {
 struct Gap {
     /// Thousandths of a window; negative: the clock steps back.
     mille: i64,
-    /// Which rule's.
+    /// Which rule's window.
     of: usize,
     jitter_us: i64,
 }

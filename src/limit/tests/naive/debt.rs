@@ -9,7 +9,7 @@ pub struct Debt {
     period: i128,
     /// In `1/period` units, at the last consumption.
     owed: i128,
-    /// What drained it last; not 0.
+    /// The limit of the rule that consumed last; not 0.
     pub limit: i128,
 }
 

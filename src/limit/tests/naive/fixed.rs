@@ -60,7 +60,7 @@ impl Fixed {
         if self.has_ended(at) { 0 } else { self.present().1 }
     }
 
-    /// Whether its past windows do not matter any more either.
+    /// Whether neither the present window nor a past one matters any more.
     pub fn is_over(&self, at: Micros) -> bool {
         self.has_ended(at - self.keep * self.period)
     }

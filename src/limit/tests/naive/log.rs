@@ -39,9 +39,9 @@ impl Needs {
 pub struct Log {
     /// In order of time; of one time, the admitted first.
     pub requests: Vec<Request>,
-    /// Of the check that consumed last.
+    /// The needs of the check that consumed last.
     pub latest: Needs,
-    /// Of checks before it, each with its end.
+    /// The needs of checks before it, each with its end.
     pub past: Vec<(Needs, Micros)>,
     /// Never drops a request; for rules that do not change.
     pub keeps_all: bool,
@@ -100,8 +100,8 @@ impl Log {
         *self = Self { keeps_all: self.keeps_all, ..Self::default() };
     }
 
-    /// The clock stepped back by more than a window, and a check with that window
-    /// consumes: what a longer window needs moves out of the shorter one.
+    /// Called before a check consumes if the clock stepped back by more than its window:
+    /// moves the requests that a longer window needs out of the shorter one.
     pub fn step_back(&mut self, window: Micros, now: Micros) {
         if self.last().is_none_or(|last| last - now > self.window()) || now < window {
             self.clear();
@@ -132,7 +132,7 @@ impl Log {
         self.requests.retain(|request| request.units > 0);
     }
 
-    /// Newest first; of one time, the admitted first.
+    /// Gives units back, newest first; of one time, the admitted first.
     pub fn refund(&mut self, window: Micros, at: Micros, units: i128) -> i128 {
         let mut left = units;
         self.requests.sort_by_key(|request| (request.at, !request.denied));

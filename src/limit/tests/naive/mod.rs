@@ -1,8 +1,8 @@
 //! Naive models: the definitions written down as plainly as they can be.
 //!
-//! Nothing here is clever. Times and quantities are `i128`, a log is a list, a
-//! wait is found by asking for every length of time (by bisection) whether the cost
-//! would fit then. The laws compare the limiter with these.
+//! Nothing here is clever. Times and quantities are `i128`, a log is a list, and a wait
+//! is the least time after which the cost fits, found by bisection. The laws compare the
+//! limiter with these.
 
 pub mod debt;
 pub mod fixed;
@@ -21,7 +21,7 @@ use window::Window;
 /// Unix microseconds, or a length in microseconds.
 pub type Micros = i128;
 
-/// By what a rule finds its state: its name, or its shape.
+/// How a rule finds its state: by its name, or by its shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Identity {
     Named(Name),
@@ -84,7 +84,7 @@ impl Meter {
     /// Units consumed at a time and nothing else.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
-            Algorithm::Log => unreachable!("the log is not a rule's own"),
+            Algorithm::Log => unreachable!("the log belongs to the key"),
             Algorithm::Window(_) => Self::Window(Window::of_units(rule, at, units)),
             Algorithm::Fixed(_) => Self::Fixed(Fixed::of_units(rule, at, units)),
             Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
@@ -163,8 +163,8 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, as a rule sees them; without one, as the rule that
-    /// consumed last would.
+    /// Gives units back, newest first, as a rule sees them; without a rule, as the rule
+    /// that consumed last does.
     pub fn refund(&mut self, rule: Option<&Rule>, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),
@@ -202,7 +202,7 @@ impl Owned {
         }
     }
 
-    /// What a rule sees of it: `None` if nothing.
+    /// What a rule sees of it; `None` if it sees nothing.
     pub fn seen_by(&self, rule: &Rule) -> Option<Meter> {
         if self.kind != rule.kind() {
             None

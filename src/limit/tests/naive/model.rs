@@ -24,8 +24,8 @@ pub struct Answer {
     pub ban: Option<usize>,
     /// The ban ends earlier from now on.
     pub ban_shortened: bool,
-    /// A state too far ahead of the clock was passed over: it counts again once the clock
-    /// comes near it.
+    /// Whether a state too far ahead of the clock was passed over: it counts again once
+    /// the clock comes near it.
     pub passed_over: bool,
 }
 
@@ -261,8 +261,8 @@ impl Model {
         state.last = at;
     }
 
-    /// A new state makes room: drops those that have not mattered for two of their
-    /// windows and that no rule of this check reads.
+    /// Makes room for a new state: drops the states that have not mattered for two of
+    /// their windows and that no rule of this check reads.
     fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
         let is_log = |rule: &Rule| rule.kind() == Kind::Log;
         self.states.retain(|state| {

@@ -201,17 +201,17 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     (Answered { conclusion: compose(&voices, denied), keys: parts }, passed_over)
 }
 
-/// Beyond this the clock's numbers end.
+/// Longer waits are beyond the clock's numbers.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
-/// The answer with longer waits cut to that.
-pub fn within_ages(mut said: Answered) -> Answered {
-    let decisions = said.keys.iter_mut().flat_map(|part| &mut part.decisions);
-    for decision in decisions.chain([&mut said.conclusion.summary]) {
+/// The answer, with longer waits cut to [`AGES_MS`].
+pub fn within_ages(mut answered: Answered) -> Answered {
+    let decisions = answered.keys.iter_mut().flat_map(|part| &mut part.decisions);
+    for decision in decisions.chain([&mut answered.conclusion.summary]) {
         decision.wait_ms = decision.wait_ms.min(AGES_MS);
         decision.reset_ms = decision.reset_ms.min(AGES_MS);
     }
-    said
+    answered
 }
 
 pub fn uncharged(rules: &[Rule]) -> Vec<Rule> {

@@ -17,11 +17,11 @@ pub struct Scenario {
     turns: Vec<Turn>,
 }
 
-/// What a call is besides what the traffic says.
+/// What belongs to a call besides the traffic's action.
 #[derive(Clone, Copy)]
 pub struct Turn {
     asked: [bool; KEYS],
-    /// The call brings `META`, and this many are kept.
+    /// If set, the call has `META`, and the history keeps this many entries.
     keep: Option<u32>,
     /// Before the call, a block or an exemption of a key is set or lifted.
     pub access: Option<(usize, Option<Access>, Option<u64>)>,
@@ -91,7 +91,7 @@ impl Turn {
     }
 }
 
-/// Refunds units to a key alone, or has it evicted.
+/// Refunds units to one key, or evicts it.
 pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
     match action {
         Action::Check(_) | Action::Peek(_) => {}
@@ -102,7 +102,7 @@ pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action)
     }
 }
 
-/// On one line.
+/// Prints a turn on one line.
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked, keep, access } = self;
