@@ -27,13 +27,6 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
             decided.map_err(|too_many| too_many_states(call.args().from(1), too_many))
         })?;
 
-        if request.full {
-            let limiter = key.value().map(|limiter| &*limiter);
-            answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
-        } else {
-            answer::short(call, outcome.summary);
-        }
-
         metrics::checked(outcome.summary.verdict, clock_us);
         resolver.named.count(outcome.summary.verdict);
         let checked = Checked::new(check, &outcome, decisions);
@@ -42,7 +35,16 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
             let written = call.args().last(request.rule_args);
             rule_args.insert(RuleArgs::of(written, &resolver.named)).args()
         });
-        if let Some(event) = checked.event() {
+        let event = checked.event();
+
+        if request.full {
+            let limiter = key.value().map(|limiter| &*limiter);
+            answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
+        } else {
+            answer::short(call, outcome.summary);
+        }
+
+        if let Some(event) = event {
             drop(key);
             call.notify(KeyspaceEvent::Own(event), name);
         }
