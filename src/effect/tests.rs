@@ -1,6 +1,6 @@
 use super::*;
 use crate::parse::rules_of_line;
-use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS};
+use crate::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
 use proptest::prelude::*;
 
 fn words(line: &str) -> impl Iterator<Item = &[u8]> {
@@ -343,4 +343,20 @@ fn an_effect_of_a_newer_version_is_refused_with_the_remedy() {
         );
         assert_eq!(error.to_string(), expected, "{line}");
     }
+}
+
+/// A word that is new to effects or to the text of rules needs a new version.
+#[test]
+fn every_word_belongs_to_the_newest_version() {
+    let words = [
+        Word::ALL.map(Word::name).join(" "),
+        Kind::ALL.map(Kind::name).join(" "),
+        RuleOption::ALL.map(RuleOption::name).join(" "),
+    ];
+    let of_version_2 = [
+        "admit charge pass deny refuse refund reset block ban exempt unblock unexempt",
+        "log window fixed bucket leaky",
+        "res align tz keep burst refill queue name count ban shadow",
+    ];
+    assert_eq!((VERSION, words), (2, of_version_2.map(String::from)));
 }

@@ -92,3 +92,34 @@ impl RuleOption {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const README: &str = include_str!("../../README.md");
+    const DESIGN: &str = include_str!("../../docs/design.md");
+    const OPERATIONS: &str = include_str!("../../docs/operations.md");
+
+    #[test]
+    fn documents_name_every_algorithm() {
+        let grammar = format!("algorithm = {} ", Kind::ALL.map(Kind::name).join(" | "));
+        assert!(DESIGN.contains(&grammar), "{grammar}");
+        for name in Kind::ALL.map(Kind::name) {
+            assert!(README.contains(&format!("**`{name}`**, ")), "the text of {name}");
+            assert!(README.contains(&format!("\n| `{name}` | ")), "the comparison of {name}");
+            assert!(OPERATIONS.contains(&format!("| `ratelimit_{name}_rules` | ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn documents_name_every_option() {
+        for option in RuleOption::ALL {
+            let (name, owner) = (option.name(), option.owner());
+            let owner = owner.map_or("all".into(), |kind| format!("`{}`", kind.name()));
+            assert!(DESIGN.contains(&format!("\n| `{name}` | {owner} | ")), "{name}");
+            let text = option.value().map_or(format!("`{name}`"), |_| format!("{name}="));
+            assert!(README.contains(&text), "{text}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! `RL.POLICY`, and policies in place of rules in other commands.
 
 use redis::{Connection, Value};
+use redis_ratelimit::rule::Kind;
 
 use crate::support::client::{
     allowed, ask, command, digest, digest_of, exists, refusal, remaining,
@@ -158,11 +159,12 @@ fn every_connection_uses_a_changed_policy_at_once() {
 fn states_keep_their_counts_when_limits_change() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // A leaky bucket lets one unit pass at once, beside those that queue.
-        let algorithms = [("log", 0), ("window", 0), ("fixed", 0), ("bucket", 0), ("leaky", 1)];
-        for (algorithm, more) in algorithms {
+        for kind in Kind::ALL {
+            let algorithm = kind.name();
+            // A leaky bucket lets one unit pass at once, beside those that queue.
+            let more = if kind == Kind::Leaky { 1 } else { 0 };
             // A window of a day from the first request: no unit comes back while the test runs.
-            let align = if algorithm == "fixed" { ",align=first" } else { "" };
+            let align = if kind == Kind::Fixed { ",align=first" } else { "" };
             let limit = |limit: i64| format!("p {algorithm}:{limit}/d{align},name=s");
             let check = |cost: i64| format!("RL.CHECK {algorithm} COST {cost} @p");
             set(&mut c, &[&limit(10)]);

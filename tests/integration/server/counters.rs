@@ -1,6 +1,7 @@
 //! The counters in `INFO ratelimit`.
 
 use redis::{Value, cmd};
+use redis_ratelimit::rule::Kind;
 
 use crate::support::client::{ask, info, verdict};
 use crate::support::server::{self, Builder, eventually};
@@ -25,6 +26,14 @@ fn each_outcome_is_counted() {
         verdict(&mut c, "RL.CHECK c 2/h");
         let _: Value = ask(&mut c, "RL.PEEK a 2/h");
         let _: i64 = ask(&mut c, "RL.REFUND a 2");
+        for kind in Kind::ALL {
+            let value = match kind {
+                Kind::Log | Kind::Fixed | Kind::Bucket => 3.0,
+                Kind::Window | Kind::Leaky => 1.0,
+            };
+            let name = format!("ratelimit_{}_rules", kind.name());
+            assert_eq!(info(&mut c, "ratelimit", &name), value, "{name}");
+        }
         for (name, value) in [
             ("checks", 7.0),
             ("allowed", 4.0),
@@ -36,11 +45,6 @@ fn each_outcome_is_counted() {
             ("peeks", 1.0),
             ("refunds", 1.0),
             ("refunded_units", 2.0),
-            ("log_rules", 3.0),
-            ("window_rules", 1.0),
-            ("fixed_rules", 3.0),
-            ("bucket_rules", 3.0),
-            ("leaky_rules", 1.0),
             ("values", 3.0),
         ] {
             let found = info(&mut c, "ratelimit", &format!("ratelimit_{name}"));

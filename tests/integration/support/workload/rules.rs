@@ -1,8 +1,8 @@
 //! Random rules: every algorithm, every option.
 
 use fastrand::Rng;
+use redis_ratelimit::rule::Kind;
 
-const ALGORITHMS: [&str; 5] = ["log", "window", "fixed", "bucket", "leaky"];
 /// The periods of rules, and of their bans.
 const SHORT: [&[&str]; 2] = [&["1ms", "5ms", "20ms", "100ms", "1s"], &["5ms", "50ms"]];
 const LONG: [&[&str]; 2] = [&["h", "90m", "1d", "1w"], &["2h"]];
@@ -54,7 +54,7 @@ impl Pool {
 
 /// A rule; its limits are separate, because they may change from call to call.
 pub struct Rule {
-    algorithm: &'static str,
+    algorithm: Kind,
     limit: u32,
     /// The burst of a token bucket, the queue of a leaky bucket.
     room: Option<u32>,
@@ -66,13 +66,15 @@ pub struct Rule {
 
 impl Rule {
     fn any(rng: &mut Rng, [periods, bans]: [&[&'static str]; 2]) -> Self {
-        let algorithm = rng.choice(ALGORITHMS).expect("some");
+        let algorithm = rng.choice(Kind::ALL).expect("some");
         let mut period = rng.choice(periods).copied().expect("some");
         let mut options = String::new();
         let mut option = |text: &str| options.push_str(text);
         match algorithm {
-            "window" => option(rng.choice(["", "", ",res=2", ",res=7", ",res=60"]).expect("some")),
-            "fixed" => {
+            Kind::Window => {
+                option(rng.choice(["", "", ",res=2", ",res=7", ",res=60"]).expect("some"))
+            }
+            Kind::Fixed => {
                 if period == "1w" && rng.bool() {
                     period = "month";
                 } else {
@@ -81,8 +83,8 @@ impl Rule {
                 option(rng.choice(["", "", ",tz=+05:45", ",tz=-14:00"]).expect("some"));
                 option(rng.choice(["", "", "", ",keep=1", ",keep=5"]).expect("some"));
             }
-            "bucket" => option(rng.choice(["", ",refill=interval"]).expect("some")),
-            _ => {}
+            Kind::Bucket => option(rng.choice(["", ",refill=interval"]).expect("some")),
+            Kind::Log | Kind::Leaky => {}
         }
         option(rng.choice(["", "", "", ",count=all", ",count=allowed"]).expect("some"));
         if rng.u32(0..8) == 0 {
@@ -108,31 +110,31 @@ impl Rule {
 
     /// The text of the rule, with other limits if there is a generator to draw them from.
     pub fn text(&self, redraw: Option<&mut Rng>) -> String {
-        let Self { algorithm, period, options, .. } = self;
+        let Self { algorithm, period, ref options, .. } = *self;
         let (limit, room) = match redraw {
             Some(rng) => (limit(rng, algorithm), room(rng, algorithm)),
             None => (self.limit, self.room),
         };
-        let room = match (*algorithm, room) {
-            ("bucket", Some(burst)) => format!(",burst={}", burst.max(1)),
-            ("leaky", Some(queue)) => format!(",queue={queue}"),
-            _ => String::new(),
+        let room = match (algorithm, room) {
+            (Kind::Bucket, Some(burst)) => format!(",burst={}", burst.max(1)),
+            (Kind::Leaky, Some(queue)) => format!(",queue={queue}"),
+            (Kind::Log | Kind::Window | Kind::Fixed, _) | (_, None) => String::new(),
         };
         let name = self.name.map(|name| format!(",name={name}")).unwrap_or_default();
-        format!("{algorithm}:{limit}/{period}{room}{options}{name}")
+        format!("{}:{limit}/{period}{room}{options}{name}", algorithm.name())
     }
 }
 
-fn limit(rng: &mut Rng, algorithm: &str) -> u32 {
+fn limit(rng: &mut Rng, algorithm: Kind) -> u32 {
     match rng.u32(0..20) {
         0 => 0,
-        1 if algorithm != "log" => 1_000_000_000,
+        1 if algorithm != Kind::Log => 1_000_000_000,
         1..5 => rng.u32(20..=400),
         _ => rng.u32(1..=20),
     }
 }
 
 /// A burst or a queue; `None` for the default.
-fn room(rng: &mut Rng, algorithm: &str) -> Option<u32> {
+fn room(rng: &mut Rng, algorithm: Kind) -> Option<u32> {
     rng.bool().then(|| limit(rng, algorithm))
 }
