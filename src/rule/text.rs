@@ -225,10 +225,10 @@ impl Display for Rule {
             Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Months), .. }) => {
                 f.write_str("1month")?;
             }
-            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Epoch), .. }) => {
+            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Epoch) | None, .. }) => {
                 write_period(f, period_us, false)?;
             }
-            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Weeks) | None, .. })
+            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Weeks), .. })
             | Algorithm::Log
             | Algorithm::Window(_)
             | Algorithm::Bucket(_)

@@ -53,6 +53,8 @@ fn rules_print_their_canonical_text() {
         ("fixed:5/d,tz=-00:00", "fixed:5/1d"),
         ("fixed:5/d,align=epoch", "fixed:5/1d"),
         ("fixed:5/d,keep=1,align=first", "fixed:5/1d,align=first,keep=1"),
+        ("fixed:5/w,align=first", "fixed:5/7d,align=first"),
+        ("fixed:5/14d,align=first", "fixed:5/14d,align=first"),
         ("bucket:5/s", "bucket:5/1s"),
         ("bucket:5/s,burst=5", "bucket:5/1s"),
         ("bucket:5/s,refill=interval,burst=50", "bucket:5/1s,burst=50,refill=interval"),
