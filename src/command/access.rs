@@ -1,14 +1,14 @@
 //! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: blocks and exemptions,
 //! which override all rules of a key.
 
-use super::settle::Changed;
+use super::settle::{self, Changed};
 use crate::config;
 use crate::datatype::{self, LIMITER};
 use crate::effect::Action;
 use crate::limit::{Access, AccessEntry, Limiter};
 use crate::parse::{self, Ends};
 use crate::rule::MAX_TIME_US;
-use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, WriteKey, clock};
+use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
@@ -84,10 +84,7 @@ fn settle(
 ) {
     let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
     changed.settle(&mut key, || (action, Args::default()));
-    drop(key);
-    if let Some(event) = action.event() {
-        call.notify(KeyspaceEvent::Own(event), name);
-    }
+    settle::close(call, key, name, action.event());
 }
 
 /// The name of a block or an exemption in replies.

@@ -1,18 +1,15 @@
 //! `RL.APPLY`, internal: does what a command did on a primary or before a restart.
 
 use super::scratch::{self, Scratch};
-use super::settle::set_expiry;
+use super::settle;
 use crate::datatype::{self, LIMITER};
 use crate::effect::{self, EffectError};
 use crate::newer;
-use crate::server::{Call, CommandError, KeyspaceEvent};
+use crate::server::{Call, CommandError};
 
 /// `RL.APPLY key effect ...`, as `effect/` describes it
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
-    require_obedience(
-        call,
-        "RL.APPLY is internal: only a primary's link and the loader may use it",
-    )?;
+    require_obedience(call, "RL.APPLY")?;
     scratch::with(call, |Scratch { rules, .. }| {
         let name = call.key_name()?;
         let effect =
@@ -27,14 +24,11 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         if key.value().is_some_and(|limiter| limiter.is_empty()) {
             key.delete();
         }
-        set_expiry(&mut key, effect.expiry);
+        settle::set_expiry(&mut key, effect.expiry);
         call.replicate_verbatim();
         call.signal_modified(name);
         call.reply_ok();
-        drop(key);
-        if let Some(event) = effect.action.event() {
-            call.notify(KeyspaceEvent::Own(event), name);
-        }
+        settle::close(call, key, name, effect.action.event());
         Ok(())
     })
 }
@@ -44,6 +38,10 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
 /// # Errors
 /// The refusal, unless the caller is the primary's link, a migrating slot or the
 /// loader.
-pub fn require_obedience(call: &Call<'_>, refusal: &'static str) -> Result<(), CommandError> {
-    if call.must_be_obeyed() { Ok(()) } else { Err(CommandError::because(refusal)) }
+pub fn require_obedience(call: &Call<'_>, command: &str) -> Result<(), CommandError> {
+    if call.must_be_obeyed() {
+        return Ok(());
+    }
+    let why = format!("{command} is internal: only a primary's link and the loader may use it");
+    Err(CommandError::Because(why.into()))
 }

@@ -4,9 +4,10 @@ use super::answer;
 use super::checked::{Checked, too_many_states};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
+use super::settle;
 use crate::datatype::{self, LIMITER};
 use crate::limit::Check;
-use crate::server::{Call, CommandError, KeyspaceEvent, clock};
+use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
@@ -44,10 +45,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
             answer::short(call, outcome.summary);
         }
 
-        if let Some(event) = event {
-            drop(key);
-            call.notify(KeyspaceEvent::Own(event), name);
-        }
+        settle::close(call, key, name, event);
         Ok(())
     })
 }

@@ -7,10 +7,7 @@ use crate::{limit, newer};
 
 /// `RL.LOAD key payload`: replaces the value, and leaves the key's expiry.
 pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
-    require_obedience(
-        call,
-        "RL.LOAD is internal: only a primary's link and the loader may use it",
-    )?;
+    require_obedience(call, "RL.LOAD")?;
     let name = call.key_name()?;
     let payload = call.args().get(2).ok_or(CommandError::WrongArity)?;
     if call.args().len() != 3 {

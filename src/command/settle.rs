@@ -4,7 +4,7 @@
 
 use crate::effect::{Action, Effect, Head};
 use crate::limit::{Expiry, Limiter};
-use crate::server::{Arg, Args, Call, WriteKey};
+use crate::server::{Arg, Args, Call, KeyspaceEvent, WriteKey};
 use std::ffi::CStr;
 
 /// The command that carries an effect.
@@ -55,6 +55,20 @@ impl Changed<'_> {
             let head = Head::of(&Effect { at_us, expiry, action });
             call.replicate(APPLY, name, head.text(), action.text(), rules);
         });
+    }
+}
+
+/// Closes the key, then publishes the keyspace event: a module that reacts to the event
+/// may open the key.
+pub fn close(
+    call: &Call<'_>,
+    key: WriteKey<'_, Limiter>,
+    name: Arg<'_>,
+    event: Option<&'static CStr>,
+) {
+    drop(key);
+    if let Some(event) = event {
+        call.notify(KeyspaceEvent::Own(event), name);
     }
 }
 

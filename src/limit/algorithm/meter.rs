@@ -265,8 +265,8 @@ impl Meter {
     /// Gives units back, newest first, and returns how many. Changes nothing if it returns
     /// 0: a refund is propagated only if it gave something back.
     ///
-    /// A debt drains at the rate of the rule, or of the rule that consumed last if
-    /// there is none. A log gives back only entries within the window.
+    /// A debt drains at the rate of the rule; without a rule, at the rate of the rule that
+    /// consumed last. A log gives back only entries within the window.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
         match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
