@@ -15,15 +15,14 @@
 use super::checked::{Checked, too_many_states};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
-use super::settle::{self, Changed};
+use super::settle::Changed;
 use crate::datatype::{self, LIMITER};
-use crate::effect::Action;
+use crate::effect::{Action, BAN_EVENT};
 use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
 use crate::parse::{self, Quantity};
 use crate::rule::Rule;
-use crate::server::{Arg, Call, CommandError, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
-use std::ffi::CStr;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
@@ -36,12 +35,15 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::throttle(call.after_key().bytes(), buckets)?;
         let rule = &request.rule;
         let mut bucket = Bucket { call, name, key: key?, now_us, rule, decisions, rule_texts };
-        let (outcome, event) = match request.quantity {
+        let outcome = match request.quantity {
             Quantity::Take(cost) => bucket.take(cost)?,
-            Quantity::Refund(units) => (bucket.refund(units), None),
+            Quantity::Refund(units) => bucket.refund(units),
         };
         call.reply_integers(&reply(request.limit.into(), &outcome));
-        settle::close(call, bucket.key, name, event);
+        drop(bucket);
+        if outcome.ban_shortened {
+            call.notify(KeyspaceEvent::Own(BAN_EVENT), name);
+        }
         Ok(())
     })
 }
@@ -58,8 +60,8 @@ struct Bucket<'c, 's> {
 }
 
 impl Bucket<'_, '_> {
-    /// Decides, consumes if the request is allowed, and returns the keyspace event to publish.
-    fn take(&mut self, cost: u32) -> Result<(Outcome, Option<&'static CStr>), CommandError> {
+    /// Decides, and consumes if the request is allowed.
+    fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
         let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
         let check = Check::new(slice::from_ref(*rule), cost, *now_us);
         let max_states = config::max_states();
@@ -70,7 +72,7 @@ impl Bucket<'_, '_> {
         metrics::checked(outcome.summary.verdict, *now_us);
         let checked = Checked::new(check, &outcome, decisions);
         checked.finish(call, key, *name, *now_us, || rule_texts.args(rule));
-        Ok((outcome, checked.event()))
+        Ok(outcome)
     }
 
     /// Gives units back, and then decides about a quantity of 0.
