@@ -20,7 +20,7 @@ LINKED := target/release/deps/libredis_ratelimit.so
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run test lint doc fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway test lint doc fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,11 @@ install: ## copy the module that was built to PREFIX/lib/redis/modules, /usr/loc
 run: build ## start a server with the module, show some commands, serve until Ctrl-C (PORT=6379)
 	@scripts/fetch.py servers redis-7.0
 	@scripts/run
+
+gateway: build ## show a gateway that keeps to requests, tokens and slots of a model, serve until Ctrl-C (PORT=8080)
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@examples/gateway/demo.py
 
 test: lint unit integration ## everything that CI runs
 

@@ -2,7 +2,7 @@
 //! deciding, and the saved form. `make bench-core`
 
 use divan::{Bencher, Divan, black_box};
-use redis_ratelimit::limit::{Check, Decision, Limiter, Verdict, decode, encode};
+use redis_ratelimit::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
 use redis_ratelimit::rule::Rule;
 use redis_ratelimit::top::Top;
 
@@ -19,8 +19,8 @@ const TEXTS: [&str; 3] =
 const ENTRIES: [u32; 4] = [10, 100, 10_000, 100_000];
 /// How denials are spread over many keys: evenly, by Zipf's law, all on one key.
 const KEYS: [&str; 3] = ["random", "zipf", "one"];
-/// The default of the setting `max-states`.
-const MAX_STATES: usize = 256;
+/// The defaults of the settings.
+const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
 /// The default of the setting `top-size`.
 const TOP_SIZE: usize = 128;
 
@@ -62,7 +62,7 @@ impl Full {
     fn check_after(&mut self, us: u64) -> Verdict {
         self.now_us += us;
         let check = Check::new(black_box(&self.rules), 1, black_box(self.now_us));
-        let outcome = self.limiter.check_within(MAX_STATES, &check, &mut self.decisions);
+        let outcome = self.limiter.check_within(BOUNDS, &check, &mut self.decisions);
         outcome.expect("room").summary.verdict
     }
 

@@ -2,15 +2,15 @@
 //! It measures the pure limiter, without a server that would hide the worst case of the search.
 //! `scripts/cargo run --release --example cost`
 
-use redis_ratelimit::limit::{Check, Limiter};
+use redis_ratelimit::limit::{Bounds, Check, Limiter};
 use redis_ratelimit::rule::Rule;
 use std::hint::black_box;
 use std::time::Instant;
 
 const CHECKS: u32 = 400_000;
 const ROUNDS: usize = 9;
-/// The default of the setting `max-states`.
-const MAX_STATES: usize = 256;
+/// The defaults of the settings.
+const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
 const HOUR_US: u64 = 3_600_000_000;
 
 /// Nanoseconds a check, with the state as full as the limit allows; every other check is denied.
@@ -23,8 +23,8 @@ fn nanos(limit: u64, options: &str, cost: u32) -> f64 {
     let mut now_us = 1_700_000_000_000_000;
     let step_us = HOUR_US * u64::from(cost) / limit;
     let mut decide = |now_us| {
-        let check = Check { rules: &rules, cost, now_us, meta: None };
-        let _ = black_box(limiter.check_within(MAX_STATES, &check, &mut decisions));
+        let check = Check::new(&rules, cost, now_us);
+        let _ = black_box(limiter.check_within(BOUNDS, &check, &mut decisions));
     };
     for _ in 0..limit / u64::from(cost) {
         now_us += step_us;

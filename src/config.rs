@@ -7,6 +7,7 @@ use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
+use crate::limit::Bounds;
 use crate::parse::{Limits, MOST_RULES};
 use crate::rule::MAX_UNITS;
 use crate::server::settings::{self, Setting, SettingError};
@@ -27,6 +28,8 @@ settings! {
     MAX_LOG_ENTRIES = Setting::number(c"max-log-entries", 100_000, 1, MAX_UNITS as i64);
     /// The most states of a key.
     MAX_STATES = Setting::number(c"max-states", 256, 1, 10_000);
+    /// The most holds of a key.
+    MAX_HOLDS = Setting::number(c"max-holds", 10_000, 1, 50_000);
     /// The most entries in the history of a key; 0: no history.
     LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
     /// The most bytes of a `META` or a `REASON`.
@@ -75,11 +78,14 @@ pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
-/// The most states that a key may hold.
+/// How much a key may come to hold.
 #[inline]
 #[must_use]
-pub fn max_states() -> usize {
-    number(&MAX_STATES).unwrap_or(usize::MAX)
+pub fn bounds() -> Bounds {
+    Bounds {
+        max_states: number(&MAX_STATES).unwrap_or(usize::MAX),
+        max_holds: number(&MAX_HOLDS).unwrap_or(usize::MAX),
+    }
 }
 
 /// Whether configured policies replace saved ones of the same name.

@@ -42,6 +42,10 @@ static SHADOW_LIMITED: Counter = Counter::new();
 static PEEKS: Counter = Counter::new();
 static REFUNDS: Counter = Counter::new();
 static REFUNDED_UNITS: Counter = Counter::new();
+static HOLDS_TAKEN: Counter = Counter::new();
+static HOLDS_REPEATED: Counter = Counter::new();
+static HOLDS_SETTLED: Counter = Counter::new();
+static HOLDS_RENEWED: Counter = Counter::new();
 static UNREADABLE: Counter = Counter::new();
 static CLOCK_STEPS: Counter = Counter::new();
 static LOG_RULES: Counter = Counter::new();
@@ -49,6 +53,7 @@ static WINDOW_RULES: Counter = Counter::new();
 static FIXED_RULES: Counter = Counter::new();
 static BUCKET_RULES: Counter = Counter::new();
 static LEAKY_RULES: Counter = Counter::new();
+static SLOTS_RULES: Counter = Counter::new();
 
 /// The clock at the last check, to notice when it steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
@@ -96,6 +101,7 @@ const fn rules_of(kind: Kind) -> (&'static CStr, &'static Counter) {
         Kind::Fixed => (c"fixed_rules", &FIXED_RULES),
         Kind::Bucket => (c"bucket_rules", &BUCKET_RULES),
         Kind::Leaky => (c"leaky_rules", &LEAKY_RULES),
+        Kind::Slots => (c"slots_rules", &SLOTS_RULES),
     }
 }
 
@@ -115,6 +121,26 @@ pub fn peeked() {
 pub fn refunded(units: u64) {
     REFUNDS.add(1);
     REFUNDED_UNITS.add(units);
+}
+
+/// Counts a hold that a check took.
+pub fn hold_taken() {
+    HOLDS_TAKEN.add(1);
+}
+
+/// Counts a check that repeated a live hold.
+pub fn hold_repeated() {
+    HOLDS_REPEATED.add(1);
+}
+
+/// Counts a settled hold.
+pub fn hold_settled() {
+    HOLDS_SETTLED.add(1);
+}
+
+/// Counts a renewed hold.
+pub fn hold_renewed() {
+    HOLDS_RENEWED.add(1);
 }
 
 /// Counts a skipped command that a newer version of the module wrote.
@@ -152,6 +178,10 @@ pub fn write_info(info: &Info) {
     fields.add(c"peeks", PEEKS.get());
     fields.add(c"refunds", REFUNDS.get());
     fields.add(c"refunded_units", REFUNDED_UNITS.get());
+    fields.add(c"holds_taken", HOLDS_TAKEN.get());
+    fields.add(c"holds_settled", HOLDS_SETTLED.get());
+    fields.add(c"holds_renewed", HOLDS_RENEWED.get());
+    fields.add(c"holds_repeated", HOLDS_REPEATED.get());
     for (name, rules) in Kind::ALL.map(rules_of) {
         fields.add(name, rules.get());
     }

@@ -1,7 +1,7 @@
 //! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: blocks and exemptions,
 //! which override all rules of a key.
 
-use super::settle::{self, Changed};
+use super::changed::{self, Changed};
 use crate::config;
 use crate::datatype::{self, LIMITER};
 use crate::effect::Action;
@@ -50,7 +50,7 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| limiter.set_access(Some(access.clone())))?;
     call.reply_ok();
-    settle(call, key, name, now_us, Action::set(&access));
+    finish(call, key, name, now_us, Action::set(&access));
     Ok(())
 }
 
@@ -70,12 +70,12 @@ fn lift(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     };
     limiter.set_access(None);
     call.reply_integer(1);
-    settle(call, key, name, now_us, Action::lift(kind));
+    finish(call, key, name, now_us, Action::lift(kind));
     Ok(())
 }
 
-/// Settles the change, closes the key, and publishes the event.
-fn settle(
+/// Does what follows the change, closes the key, and publishes the event.
+fn finish(
     call: &Call<'_>,
     mut key: WriteKey<'_, Limiter>,
     name: Arg<'_>,
@@ -83,8 +83,8 @@ fn settle(
     action: Action<'_>,
 ) {
     let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
-    changed.settle(&mut key, || (action, Args::default()));
-    settle::close(call, key, name, action.event());
+    changed.finish(&mut key, || (action, Args::default()));
+    changed::close(call, key, name, action.event());
 }
 
 /// The name of a block or an exemption in replies.

@@ -1,4 +1,4 @@
-//! What a check replies: five integers, or with `FULL` a map.
+//! What a check replies: five integers, six if its cost is a range, or with `FULL` a map.
 
 use crate::limit::{Access, AccessEntry, Check, Decision, Limiter, Outlook};
 use crate::rule::Rule;
@@ -6,9 +6,21 @@ use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
 
 /// The short reply.
-pub fn short(call: &Call<'_>, decision: Decision) {
+#[inline(always)]
+pub fn short(call: &Call<'_>, decision: Decision, granted: Option<u32>) {
     let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
-    call.reply_integers(&[verdict.code(), limit, remaining, wait_ms, reset_ms]);
+    let integers = [verdict.code(), limit, remaining, wait_ms, reset_ms];
+    match granted {
+        None => call.reply_integers(&integers),
+        Some(granted) => short_of_range(call, integers, granted),
+    }
+}
+
+/// The short reply to a check whose cost is a range.
+#[inline(never)]
+fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
+    let [verdict, limit, remaining, wait_ms, reset_ms] = integers;
+    call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, granted.into()]);
 }
 
 /// A key in the long reply. It has no decisions if a block or an exemption
@@ -17,7 +29,7 @@ pub fn short(call: &Call<'_>, decision: Decision) {
 pub struct Shown<'a> {
     /// Its name, if the command takes several keys.
     pub name: Option<Arg<'a>>,
-    pub rules: &'a [Rule],
+    pub check: &'a Check<'a>,
     pub decisions: &'a [Decision],
     pub limiter: Option<&'a Limiter>,
 }
@@ -33,7 +45,7 @@ pub fn full_of_key(
     if let Some(limiter) = limiter {
         limiter.fill_resets(check, decisions);
     }
-    let key = Shown { name: None, rules: check.rules, decisions, limiter };
+    let key = Shown { name: None, check, decisions, limiter };
     full(call, summary, check.now_us, &[key], None);
 }
 
@@ -49,6 +61,7 @@ pub fn full(
     let several = keys.iter().any(|key| key.name.is_some());
     let decider = decider.and_then(|decider| keys.get(decider)?.name);
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
+    let granted = keys.first().and_then(|key| key.check.granted(summary.verdict));
     let rules = |to: &Writer<'_>| show_rules(to, keys, now_us);
     let block = longest_block(keys, now_us);
     let block =
@@ -57,6 +70,7 @@ pub fn full(
         to.map([
             Some(("verdict", Integer(summary.verdict.code()))),
             Some(("wait_ms", Integer(summary.wait_ms))),
+            granted.map(|granted| ("granted", Integer(granted.into()))),
             several.then_some(("key", decider)),
             Some(("rules", Nested(&rules))),
             block.as_ref().map(|block| ("block", Nested(block))),
@@ -68,25 +82,21 @@ fn show_rules(to: &Writer<'_>, keys: &[Shown<'_>], now_us: u64) {
     to.array(keys.iter().map(|key| key.decisions.len()).sum());
     for key in keys {
         let untouched = Limiter::default();
-        let outlooks = key.limiter.unwrap_or(&untouched).outlooks(key.rules, now_us);
-        for ((rule, decision), outlook) in key.rules.iter().zip(key.decisions).zip(outlooks) {
-            show_rule(to, key.name, rule, decision, outlook);
+        let rules = key.check.rules;
+        let outlooks = key.limiter.unwrap_or(&untouched).outlooks(rules, now_us);
+        for ((rule, decision), outlook) in rules.iter().zip(key.decisions).zip(outlooks) {
+            show_rule(to, key, rule, decision, outlook);
         }
     }
 }
 
-fn show_rule(
-    to: &Writer<'_>,
-    key: Option<Arg<'_>>,
-    rule: &Rule,
-    decision: &Decision,
-    outlook: Outlook,
-) {
+fn show_rule(to: &Writer<'_>, key: &Shown<'_>, rule: &Rule, decision: &Decision, outlook: Outlook) {
     let name = rule.name();
     to.map([
-        key.map(|key| ("key", Text(key.bytes()))),
+        key.name.map(|key| ("key", Text(key.bytes()))),
         Some(("rule", Text(rule.to_string().as_bytes()))),
         Some(("name", name.map_or(Null, |name| Text(name.as_str().as_bytes())))),
+        Some(("cost", Integer(key.check.cost_of(rule).into()))),
         Some(("verdict", Integer(decision.verdict.code()))),
         Some(("limit", Integer(decision.limit))),
         Some(("quota", Integer(rule.limit().into()))),

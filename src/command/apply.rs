@@ -1,7 +1,7 @@
 //! `RL.APPLY`, internal: does what a command did on a primary or before a restart.
 
+use super::changed;
 use super::scratch::{self, Scratch};
-use super::settle;
 use crate::datatype::{self, LIMITER};
 use crate::effect::{self, EffectError};
 use crate::newer;
@@ -10,25 +10,26 @@ use crate::server::{Call, CommandError};
 /// `RL.APPLY key effect ...`, as `effect/` describes it
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     require_obedience(call, "RL.APPLY")?;
-    scratch::with(call, |Scratch { rules, .. }| {
+    scratch::with(call, |Scratch { rules, named_costs, .. }| {
         let name = call.key_name()?;
-        let effect =
-            effect::read(call.after_key().bytes(), rules).map_err(|error| match error {
+        let effect = effect::read(call.after_key().bytes(), rules, named_costs).map_err(
+            |error| match error {
                 EffectError::Newer { .. } => newer::refuse(call, error.to_string()),
                 EffectError::Parse(error) => error.into(),
                 EffectError::UnknownWord { .. } => CommandError::Because(error.to_string().into()),
-            })?;
+            },
+        )?;
 
         let mut key = call.open_write(name, &LIMITER)?;
-        datatype::update(&mut key, |limiter| effect.perform(rules, limiter))?;
+        datatype::update(&mut key, |limiter| effect.perform(rules, named_costs, limiter))?;
         if key.value().is_some_and(|limiter| limiter.is_empty()) {
             key.delete();
         }
-        settle::set_expiry(&mut key, effect.expiry);
+        changed::set_expiry(&mut key, effect.expiry);
         call.replicate_verbatim();
         call.signal_modified(name);
         call.reply_ok();
-        settle::close(call, key, name, effect.action.event());
+        changed::close(call, key, name, effect.action.event());
         Ok(())
     })
 }

@@ -1,16 +1,17 @@
 //! `RL.CHECK`: may this request pass?
 
 use super::answer;
-use super::checked::{Checked, too_many_states};
+use super::changed::{self, Changed};
+use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
-use super::settle;
 use crate::datatype::{self, LIMITER};
 use crate::limit::Check;
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics, parse};
 
-/// `RL.CHECK key [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
+/// [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
@@ -20,21 +21,25 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let mut key = key?;
         let now_us = request.at_us.unwrap_or(clock_us);
-        let check = Check { rules, cost: request.cost, now_us, meta: request.meta };
+        let hold = request.hold.map(|hold| hold.at(now_us));
+        let (cost, up_to) = (request.cost, request.up_to);
+        let mut check = Check { rules, cost, up_to, now_us, meta: request.meta, hold };
 
-        let max_states = config::max_states();
+        Changed { call, name, at_us: now_us, clock_us }.lapse(&mut key);
+        let bounds = config::bounds();
         let outcome = datatype::try_update(&mut key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, decisions);
-            decided.map_err(|too_many| too_many_states(call.args().from(1), too_many))
+            let decided = limiter.check_within(bounds, &check, decisions);
+            decided.map_err(|error| refused(call.args().from(1), &error))
         })?;
 
+        check.cost = outcome.cost;
         metrics::checked(outcome.summary.verdict, clock_us);
         resolver.named.count(outcome.summary.verdict);
         let checked = Checked::new(check, &outcome, decisions);
         let mut rule_args = None;
         checked.finish(call, &mut key, name, clock_us, || {
             let written = call.args().last(request.rule_args);
-            rule_args.insert(RuleArgs::of(written, &resolver.named)).args()
+            rule_args.insert(RuleArgs::of_check(written, &resolver.named, check.rules)).args()
         });
         let event = checked.event();
 
@@ -42,10 +47,10 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
             let limiter = key.value().map(|limiter| &*limiter);
             answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
         } else {
-            answer::short(call, outcome.summary);
+            answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
         }
 
-        settle::close(call, key, name, event);
+        changed::close(call, key, name, event);
         Ok(())
     })
 }

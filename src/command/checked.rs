@@ -1,10 +1,12 @@
 //! What follows the decision of `RL.CHECK`, `RL.MCHECK` and `RL.THROTTLE`, key by
 //! key: metrics, `RL.TOP`, expiry, effects.
 
-use super::settle::Changed;
+use super::changed::Changed;
 use super::top;
 use crate::effect::{self, Action};
-use crate::limit::{Access, Change, Check, Decision, Limiter, Outcome, TooManyStates, Verdict};
+use crate::limit::{
+    Access, Change, Check, CheckError, Decision, Limiter, Outcome, Refusal, Verdict,
+};
 use crate::metrics;
 use crate::rule::Excerpt;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey};
@@ -24,10 +26,15 @@ pub struct Checked<'a> {
     pub banned: bool,
     /// The clock stepped back, so the key's ban now ends earlier.
     pub ban_shortened: bool,
+    /// The check repeated a hold that lives, and no rule was charged.
+    pub repeated: bool,
+    /// The check took a hold.
+    pub held: bool,
 }
 
 impl<'a> Checked<'a> {
     /// Takes over the outcome of a check of one key.
+    #[inline(always)]
     pub fn new(check: Check<'a>, outcome: &Outcome, decisions: &'a [Decision]) -> Self {
         Self {
             check,
@@ -37,6 +44,8 @@ impl<'a> Checked<'a> {
             change: outcome.change,
             banned: outcome.ban.is_some(),
             ban_shortened: outcome.ban_shortened,
+            repeated: outcome.repeated,
+            held: outcome.held,
         }
     }
 
@@ -55,7 +64,7 @@ impl<'a> Checked<'a> {
         self.banned || self.ban_shortened
     }
 
-    /// Counts the check of this key, and settles what it changed. `rules` gives the
+    /// Counts the check of this key, and does what follows its change. `rules` gives the
     /// texts of its rules; it is called only if they are propagated.
     #[inline]
     pub fn finish(
@@ -67,6 +76,12 @@ impl<'a> Checked<'a> {
         rules: impl FnOnce() -> Args<'a>,
     ) {
         metrics::key_checked(self.access, self.banned, self.check.rules, self.decisions);
+        if self.held {
+            metrics::hold_taken();
+        }
+        if self.repeated {
+            metrics::hold_repeated();
+        }
         if self.denied {
             top::denied(call, name, clock_us);
         }
@@ -75,21 +90,28 @@ impl<'a> Checked<'a> {
         }
         let changed = Changed { call, name, at_us: self.check.now_us, clock_us };
         let expiry = changed.move_expiry(key);
-        if let Some(action) = Action::of_check(&self.check, self.change) {
-            changed.propagate(expiry, || (action, rules()));
-        }
+        changed.propagate(expiry, || {
+            let action = Action::of_check(&self.check, self.change)?;
+            // A repeated hold is renewed, whatever the rules.
+            let renews = self.change == Change::Renewed;
+            Some((action, if renews { Args::default() } else { rules() }))
+        });
         if self.ban_changed()
             && let Some(ban) = key.value().and_then(|limiter| limiter.access())
         {
-            changed.propagate(expiry, || (Action::set(ban), Args::default()));
+            changed.propagate(expiry, || Some((Action::set(ban), Args::default())));
         }
         call.signal_modified(name);
     }
 }
 
-/// The error of a check after which one of its keys would hold too many states.
+/// The error of a check that one of its keys refuses.
 #[cold]
-pub fn too_many_states(keys: Args<'_>, too_many: TooManyStates) -> CommandError {
-    let key = keys.get(too_many.key).map_or(&[][..], Arg::bytes);
-    CommandError::Because(format!("key {} would hold {too_many}", Excerpt::new(key)).into())
+pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
+    let CheckError { key, why } = error;
+    let key = Excerpt::new(keys.get(*key).map_or(&[][..], Arg::bytes));
+    CommandError::Because(match why {
+        Refusal::TooManyStates { .. } => format!("key {key} would hold {why}").into(),
+        Refusal::TooManyHolds { .. } | Refusal::OtherCost { .. } => why.to_string().into(),
+    })
 }

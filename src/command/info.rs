@@ -2,10 +2,13 @@
 
 use super::access::kind_name;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Limiter, StateReport};
+use crate::limit::{HoldReport, Limiter, StateReport};
 use crate::server::reply::Value::{Count, Integer, Nested, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use crate::{newer, parse};
+
+/// How many holds are shown, the next to lapse.
+const NEXT_HOLDS: usize = 10;
 
 /// `RL.INFO key`
 pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
@@ -21,16 +24,24 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     };
     let now_us = clock::now_us();
     let ttl_ms = key.expires_at_ms().map(|at_ms| at_ms.saturating_sub(now_us / 1_000));
-    let states = limiter.report(now_us);
+    let states = limiter.as_of(now_us).report(now_us);
     let history = limiter.history().map_or(0, |history| history.entries.len());
     let states = |to: &Writer<'_>| {
         to.array(states.len());
         states.iter().for_each(|state| show_state(to, state));
     };
+    let holds = limiter.live_holds(now_us);
+    let next_holds = limiter.next_holds(now_us, NEXT_HOLDS);
+    let next_holds = |to: &Writer<'_>| {
+        to.array(next_holds.len());
+        next_holds.iter().for_each(|hold| show_hold(to, hold));
+    };
     call.reply(|to| {
         to.map([
             Some(("states", Nested(&states))),
             Some(("access", Nested(&|to| show_access(to, limiter, now_us)))),
+            Some(("holds", Count(holds as u64))),
+            Some(("next_holds", Nested(&next_holds))),
             Some(("history", Count(history as u64))),
             Some(("ttl_ms", ttl_ms.map_or(Integer(-1), Count))),
             Some(("bytes", Count(bytes as u64))),
@@ -61,6 +72,16 @@ fn show_state(to: &Writer<'_>, state: &StateReport) {
         window.map(|window| ("current", Count(window.current))),
         window.map(|window| ("previous", Count(window.previous))),
         windows.as_ref().map(|windows| ("windows", Nested(windows))),
+    ]);
+}
+
+fn show_hold(to: &Writer<'_>, hold: &HoldReport) {
+    let HoldReport { id, ttl_ms, units, refund } = hold;
+    to.map([
+        Some(("id", Text(id))),
+        Some(("ttl_ms", Integer(*ttl_ms))),
+        Some(("units", Count(*units))),
+        Some(("refund", Integer((*refund).into()))),
     ]);
 }
 

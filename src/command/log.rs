@@ -3,7 +3,7 @@
 use crate::datatype::LIMITER;
 use crate::limit::{Entry, Limiter};
 use crate::server::reply::Value::{Count, Integer, Null, Text};
-use crate::server::{Call, CommandError};
+use crate::server::{Call, CommandError, clock};
 use crate::{newer, parse};
 
 /// `RL.LOG key [COUNT n]`
@@ -13,7 +13,8 @@ pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
     let count = parse::log(call.after_key().bytes())?;
     let key = call.open_shown(name, &LIMITER)?;
     let limiter = key.as_ref().and_then(|key| key.value());
-    let last_checks = limiter.into_iter().flat_map(Limiter::last_checks);
+    let limiter = limiter.map(|limiter| limiter.as_of(clock::now_us()));
+    let last_checks = limiter.as_deref().into_iter().flat_map(Limiter::last_checks);
     let entries: Vec<Entry> = last_checks.take(count).collect();
     call.reply(|to| {
         to.array(entries.len());

@@ -5,7 +5,8 @@
 //! propagates them as one transaction.
 
 use super::answer::{self, Shown};
-use super::checked::{Checked, too_many_states};
+use super::changed::Changed;
+use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{KeyEntry, LIMITER};
@@ -15,7 +16,8 @@ use crate::rule::{Rule, digits};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
 use crate::{config, metrics, parse};
 
-/// `RL.MCHECK numkeys key [key ...] [COST n] [META text] [AT unix-us] [FULL]
+/// `RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
+/// [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
 /// rule [rule ...] [NEXT rule [rule ...]] ...`
 pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
@@ -27,17 +29,22 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let check_of = |index| Check {
             rules: rules_of(&request, rules, index),
             cost: request.check.cost,
+            up_to: request.check.up_to,
             now_us,
             meta: request.check.meta,
+            hold: request.check.hold.map(|hold| hold.at(now_us)),
         };
 
         let open = |name| Ok(KeyEntry::new(call.open_write(name, &LIMITER)?));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
+        for (key, name) in keys.iter_mut().zip(names.iter()) {
+            Changed { call, name, at_us: now_us, clock_us }.lapse(key.key());
+        }
         let key_checks = keys.iter_mut().enumerate();
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, key)| KeyCheck::new(key.limiter(), check_of(index))).collect();
-        let conclusion = limit::check_keys(&mut key_checks, config::max_states(), decisions)
-            .map_err(|too_many| too_many_states(names, too_many))?;
+        let conclusion = limit::check_keys(&mut key_checks, config::bounds(), decisions)
+            .map_err(|error| refused(names, &error))?;
 
         if request.check.full {
             for key in &key_checks {
@@ -46,26 +53,29 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             }
             let shown = |(key, name)| Shown {
                 name: Some(name),
-                rules: KeyCheck::check(key).rules,
+                check: KeyCheck::check(key),
                 decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
                 limiter: Some(key.limiter()),
             };
             let shown: Vec<_> = key_checks.iter().zip(names.iter()).map(shown).collect();
             answer::full(call, conclusion.summary, now_us, &shown, conclusion.decider);
         } else {
-            answer::short(call, conclusion.summary);
+            let check = Check { cost: conclusion.cost, ..check_of(0) };
+            answer::short(call, conclusion.summary, check.granted(conclusion.summary.verdict));
         }
 
         metrics::checked(conclusion.summary.verdict, clock_us);
         resolver.named.count(conclusion.summary.verdict);
         let checked = |(index, key): (usize, &KeyCheck<'_>)| Checked {
-            check: check_of(index),
+            check: Check { cost: conclusion.cost, ..check_of(index) },
             decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
             access: key.access(),
             denied: key.denied(),
             change: key.change(),
             banned: key.ban().is_some(),
             ban_shortened: key.ban_shortened(),
+            repeated: key.repeated(),
+            held: key.held(),
         };
         let checked: Vec<_> = key_checks.iter().enumerate().map(checked).collect();
         drop(key_checks);
@@ -79,7 +89,9 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             let mut rule_args = None;
             checked.finish(call, key.key(), name, clock_us, || {
                 let written = args_of(&request, written, index);
-                rule_args.insert(RuleArgs::of(written, &resolver.named)).args()
+                rule_args
+                    .insert(RuleArgs::of_check(written, &resolver.named, checked.check.rules))
+                    .args()
             });
         }
 

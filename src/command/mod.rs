@@ -7,7 +7,8 @@
 //! ```text
 //! check, peek, mcheck, throttle       decide         answer    the reply of a check
 //! refund, reset, access               change a key   checked   what follows a decision
-//! blocks, log, info, top, explain     show           settle    what follows a change
+//! settle, renew                       end a hold, or move its end
+//! blocks, log, info, top, explain     show           changed   what follows a change
 //! policy                              rules under a name
 //! apply, load                         internal: effects and values, replicated or saved
 //! ```
@@ -21,6 +22,7 @@ mod access;
 mod answer;
 mod apply;
 mod blocks;
+mod changed;
 mod check;
 mod checked;
 mod explain;
@@ -31,6 +33,7 @@ mod mcheck;
 mod peek;
 mod policy;
 mod refund;
+mod renew;
 mod reset;
 mod rule_args;
 mod rule_text_cache;
@@ -59,6 +62,32 @@ const NAME: Param = Param::string(c"name");
 const META: Param = Param::string(c"text").after(c"META").optional();
 const COUNT: Param = Param::integer(c"count").after(c"COUNT").optional();
 const REASON: Param = Param::string(c"reason").after(c"REASON").optional();
+/// The costs of a check.
+const COST: Param = Param::one_of(
+    c"cost",
+    &[Param::integer(c"cost"), Param::string(c"a..b"), Param::string(c"name=cost")],
+)
+.after(c"COST")
+.repeated_with_word()
+.optional();
+/// What a request really cost.
+const ACTUAL_COST: Param =
+    Param::one_of(c"cost", &[Param::integer(c"cost"), Param::string(c"name=cost")])
+        .after(c"COST")
+        .repeated_with_word();
+/// For how long a hold is held.
+const HOLD_TIME: Param = Param::one_of(
+    c"time",
+    &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"milliseconds").after(c"PX")],
+);
+const HOLD: Param = Param::block(
+    c"hold",
+    &[Param::string(c"id").after(c"HOLD"), HOLD_TIME, Param::word(c"refund", c"REFUND").optional()],
+)
+.optional();
+/// How a hold is settled.
+const SETTLEMENT: Param =
+    Param::one_of(c"settlement", &[Param::word(c"refund", c"REFUND"), ACTUAL_COST]).optional();
 const ENDS: Param = Param::one_of(
     c"end",
     &[
@@ -70,7 +99,6 @@ const ENDS: Param = Param::one_of(
     ],
 )
 .optional();
-const COST: Param = Param::integer(c"cost").after(c"COST").optional();
 const AT: Param = Param::integer(c"unix-time-microseconds").after(c"AT").optional();
 const FULL: Param = Param::word(c"full", c"FULL").optional();
 const BUCKET: &[Param] = &[
@@ -104,7 +132,7 @@ const fn throttle(name: &'static CStr) -> Command {
     }
 }
 
-static TABLE: [Command; 24] = [
+static TABLE: [Command; 26] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
@@ -114,7 +142,7 @@ static TABLE: [Command; 24] = [
         tips: CLOCK,
         summary: c"Asks whether a request passes all rules and, if so, counts it.",
         complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
-        args: &[Param::key(), COST, META, AT, FULL, RULES],
+        args: &[Param::key(), COST, META, HOLD, AT, FULL, RULES],
     },
     Command {
         name: c"rl.peek",
@@ -141,6 +169,7 @@ static TABLE: [Command; 24] = [
             Param::key().repeated(),
             COST,
             META,
+            HOLD,
             AT,
             FULL,
             RULES,
@@ -157,6 +186,28 @@ static TABLE: [Command; 24] = [
         summary: c"Gives units back, to all states of a key or to those of the rules.",
         complexity: c"O(S) with S states; a log adds O(N) with N requests given back.",
         args: &[Param::key(), Param::integer(c"units"), AT, RULES.optional()],
+    },
+    Command {
+        name: c"rl.settle",
+        handler: on_command(settle::settle),
+        flags: c"write fast",
+        audience: Audience::Client,
+        keys: Keys::First(KeyUse::Delete),
+        tips: CLOCK,
+        summary: c"Ends a hold of a key, and corrects what it was charged.",
+        complexity: c"O(R*log H) with R rules of the hold and H holds; a log adds O(N) with N requests given back.",
+        args: &[Param::key(), Param::string(c"id"), SETTLEMENT, AT],
+    },
+    Command {
+        name: c"rl.renew",
+        handler: on_command(renew::renew),
+        flags: c"write fast",
+        audience: Audience::Client,
+        keys: Keys::First(KeyUse::Update),
+        tips: CLOCK,
+        summary: c"Moves the end of a hold of a key that has not lapsed.",
+        complexity: c"O(log H) with H holds.",
+        args: &[Param::key(), Param::string(c"id"), HOLD_TIME, AT],
     },
     Command {
         name: c"rl.reset",

@@ -7,23 +7,25 @@ use crate::limit::{Check, Limiter};
 use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics, newer, parse};
 
-/// `RL.PEEK key [COST n] [AT unix-us] [FULL] rule [rule ...]`
+/// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     newer::require_nothing_skipped(call)?;
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
-        let check = Check::new(rules, request.cost, now_us);
+        let check = Check { up_to: request.up_to, ..Check::new(rules, request.cost, now_us) };
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());
         let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
 
+        let check = Check { cost: outcome.cost, ..check };
         if request.full {
-            answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
+            let limiter = limiter.map(|limiter| limiter.as_of(now_us));
+            answer::full_of_key(call, outcome.summary, &check, decisions, limiter.as_deref());
         } else {
-            answer::short(call, outcome.summary);
+            answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
         }
         metrics::peeked();
         Ok(())

@@ -1,8 +1,8 @@
 //! `RL.REFUND`: gives units back.
 
+use super::changed::Changed;
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
-use super::settle::Changed;
 use crate::datatype::LIMITER;
 use crate::effect::Action;
 use crate::server::{Call, CommandError, clock};
@@ -18,11 +18,12 @@ pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
         let units = request.units;
 
         let mut key = call.open_write(name, &LIMITER)?;
+        let changed = Changed { call, name, at_us, clock_us };
+        changed.lapse(&mut key);
         let refunded = key.value().map_or(0, |limiter| limiter.refund(units, at_us, rules));
         if refunded > 0 {
             let rule_args = RuleArgs::of(call.args().last(request.rule_args), &resolver.named);
-            let changed = Changed { call, name, at_us, clock_us };
-            changed.settle(&mut key, || (Action::Refund { units }, rule_args.args()));
+            changed.finish(&mut key, || (Action::Refund { units }, rule_args.args()));
             metrics::refunded(refunded);
         }
         call.reply_integer(i64::try_from(refunded).unwrap_or(i64::MAX));

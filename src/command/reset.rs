@@ -1,6 +1,6 @@
 //! `RL.RESET`: forgets what a key consumed.
 
-use super::settle::Changed;
+use super::changed::Changed;
 use crate::datatype::LIMITER;
 use crate::effect::Action;
 use crate::parse;
@@ -16,7 +16,7 @@ pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     let reset = key.value().is_some_and(|limiter| limiter.reset(now_us));
     if reset {
         let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
-        changed.settle(&mut key, || (Action::Reset, Args::default()));
+        changed.finish(&mut key, || (Action::Reset, Args::default()));
     }
     call.reply_integer(i64::from(reset));
     Ok(())

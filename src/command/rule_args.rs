@@ -1,8 +1,12 @@
 //! The rules of a request as arguments of its effect: a rule as the caller wrote it,
-//! a policy as its rules, so that a replica needs no policy to read them.
+//! a policy as its rules, so that a replica needs no policy to read them. A rule that
+//! `COST name=n` names has that cost in its text.
+
+use std::borrow::Cow;
 
 use crate::policy::UsedPolicies;
-use crate::server::{Args, Joined};
+use crate::rule::{Rule, WithCost};
+use crate::server::{Args, Joined, Texts};
 
 /// The rules, an argument each.
 #[derive(Debug)]
@@ -11,6 +15,8 @@ pub enum RuleArgs<'a> {
     Borrowed(Args<'a>),
     /// Both, put together.
     Joined(Joined<'a>),
+    /// Copies, some of them with a named cost.
+    Copied(Texts),
 }
 
 impl<'a> RuleArgs<'a> {
@@ -35,10 +41,24 @@ impl<'a> RuleArgs<'a> {
         Self::Joined(joined)
     }
 
+    /// The arguments of a check of these rules, which are in the same order.
+    pub fn of_check(written: Args<'a>, named: &'a UsedPolicies, rules: &[Rule]) -> Self {
+        let args = Self::of(written, named);
+        if !rules.iter().any(|rule| rule.cost().is_named()) {
+            return args;
+        }
+        let texts = args.args().iter().zip(rules).map(|(arg, rule)| match rule.cost().is_named() {
+            true => Cow::Owned(WithCost(rule).to_string().into_bytes()),
+            false => Cow::Borrowed(arg.bytes()),
+        });
+        Self::Copied(Texts::new(texts))
+    }
+
     pub fn args(&self) -> Args<'_> {
         match self {
             Self::Borrowed(args) => *args,
             Self::Joined(joined) => joined.args(),
+            Self::Copied(texts) => texts.args(),
         }
     }
 }

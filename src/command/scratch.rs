@@ -6,12 +6,13 @@ use super::rule_text_cache::RuleTextCache;
 use crate::limit::Decision;
 use crate::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
 use crate::policy::UsedPolicies;
-use crate::rule::{Rule, RuleTextError};
+use crate::rule::{NamedCost, Rule, RuleTextError};
 use crate::server::{Call, PerServer};
 
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub rules: Vec<Rule>,
+    pub named_costs: Vec<NamedCost>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
     pub buckets: BucketCache,
@@ -29,6 +30,10 @@ pub struct Resolver {
 impl RuleResolver for Resolver {
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
         self.named.find(name)
+    }
+
+    fn named_a_policy(&self) -> bool {
+        !self.named.is_empty()
     }
 
     #[inline(always)]

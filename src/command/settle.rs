@@ -1,82 +1,34 @@
-//! What follows a change of a key: its expiry moves if it must, an empty key is
-//! deleted, replicas and the append-only file get the effect, and clients that watch
-//! or cache the key are notified.
+//! `RL.SETTLE`: ends a hold, and corrects what it was charged.
 
-use crate::effect::{Action, Effect, Head};
-use crate::limit::{Expiry, Limiter};
-use crate::server::{Arg, Args, Call, KeyspaceEvent, WriteKey};
-use std::ffi::CStr;
+use super::changed::Changed;
+use crate::datatype::LIMITER;
+use crate::effect::Action;
+use crate::server::{Call, CommandError, Joined, clock};
+use crate::{config, metrics, parse};
 
-/// The command that carries an effect.
-const APPLY: &CStr = c"RL.APPLY";
+/// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
+pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
+    let name = call.key_name()?;
+    let args = call.after_key();
+    let request = parse::settle(args.bytes(), &config::limits())?;
+    let clock_us = clock::now_us();
+    let at_us = request.at_us.unwrap_or(clock_us);
+    let (id, settled) = (request.id, request.settled);
 
-/// A change of a key, decided as of `at_us` when the server's clock showed
-/// `clock_us`.
-#[derive(Clone, Copy, Debug)]
-pub struct Changed<'c> {
-    pub call: &'c Call<'c>,
-    pub name: Arg<'c>,
-    pub at_us: u64,
-    pub clock_us: u64,
-}
-
-impl Changed<'_> {
-    /// Settles a change of one action. `effect` gives the action and the texts of
-    /// its rules; it is called only if they are propagated.
-    pub fn settle<'e>(
-        self,
-        key: &mut WriteKey<'_, Limiter>,
-        effect: impl FnOnce() -> (Action<'e>, Args<'e>),
-    ) {
-        let expiry = self.move_expiry(key);
-        self.propagate(expiry, effect);
-        self.call.signal_modified(self.name);
-    }
-
-    /// Deletes the key if it is empty, else moves its expiry if that must move.
-    pub fn move_expiry(self, key: &mut WriteKey<'_, Limiter>) -> Expiry {
-        let Some(limiter) = key.value() else { return Expiry::Keep };
-        if limiter.is_empty() {
-            key.delete();
-            return Expiry::Keep;
-        }
-        let deadline = limiter.deadline();
-        let expiry = deadline.expiry(self.at_us, self.clock_us, key.expires_at_ms());
-        set_expiry(key, expiry);
-        expiry
-    }
-
-    /// Sends an effect to the replicas and the append-only file.
-    #[inline]
-    pub fn propagate<'e>(self, expiry: Expiry, effect: impl FnOnce() -> (Action<'e>, Args<'e>)) {
-        let Self { call, name, at_us, .. } = self;
-        call.propagate(|| {
-            let (action, rules) = effect();
-            let head = Head::of(&Effect { at_us, expiry, action });
-            call.replicate(APPLY, name, head.text(), action.text(), rules);
+    let mut key = call.open_write(name, &LIMITER)?;
+    let settlement = settled.with(&request.named);
+    let ended = key.value().is_some_and(|limiter| limiter.settle(id, settlement, at_us));
+    if ended {
+        let mut written = Joined::default();
+        let changed = Changed { call, name, at_us, clock_us };
+        changed.finish(&mut key, || {
+            for range in request.written {
+                written.extend(args.from(range.start).first(range.len()));
+            }
+            (Action::Settle { id, settled }, written.args())
         });
+        metrics::hold_settled();
     }
-}
-
-/// Closes the key, then publishes the keyspace event: a module that reacts to the event
-/// may open the key.
-pub fn close(
-    call: &Call<'_>,
-    key: WriteKey<'_, Limiter>,
-    name: Arg<'_>,
-    event: Option<&'static CStr>,
-) {
-    drop(key);
-    if let Some(event) = event {
-        call.notify(KeyspaceEvent::Own(event), name);
-    }
-}
-
-/// Moves the key's expiry as decided.
-pub fn set_expiry(key: &mut WriteKey<'_, Limiter>, expiry: Expiry) {
-    match expiry {
-        Expiry::Keep => {}
-        Expiry::At(at_ms) => key.expire_at_ms(Some(at_ms)),
-        Expiry::Never => key.expire_at_ms(None),
-    }
+    call.reply_integer(ended.into());
+    Ok(())
 }

@@ -12,10 +12,10 @@
 //! Seconds are rounded up, so that a client that waits for them does not return too
 //! early. An exempt key looks like one that was never checked.
 
-use super::checked::{Checked, too_many_states};
+use super::changed::Changed;
+use super::checked::{Checked, refused};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
-use super::settle::Changed;
 use crate::datatype::{self, LIMITER};
 use crate::effect::{Action, BAN_EVENT};
 use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
@@ -35,6 +35,8 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::throttle(call.after_key().bytes(), buckets)?;
         let rule = &request.rule;
         let mut bucket = Bucket { call, name, key: key?, now_us, rule, decisions, rule_texts };
+        let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
+        changed.lapse(&mut bucket.key);
         let outcome = match request.quantity {
             Quantity::Take(cost) => bucket.take(cost)?,
             Quantity::Refund(units) => bucket.refund(units),
@@ -64,10 +66,10 @@ impl Bucket<'_, '_> {
     fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
         let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
         let check = Check::new(slice::from_ref(*rule), cost, *now_us);
-        let max_states = config::max_states();
+        let bounds = config::bounds();
         let outcome = datatype::try_update(key, |limiter| {
-            let decided = limiter.check_within(max_states, &check, decisions);
-            decided.map_err(|too_many| too_many_states(call.args().from(1), too_many))
+            let decided = limiter.check_within(bounds, &check, decisions);
+            decided.map_err(|error| refused(call.args().from(1), &error))
         })?;
         metrics::checked(outcome.summary.verdict, *now_us);
         let checked = Checked::new(check, &outcome, decisions);
@@ -82,7 +84,7 @@ impl Bucket<'_, '_> {
         let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
         if refunded > 0 {
             let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
-            changed.settle(key, || (Action::Refund { units }, rule_texts.args(rule)));
+            changed.finish(key, || (Action::Refund { units }, rule_texts.args(rule)));
             metrics::refunded(refunded);
         }
         let check = Check::new(rules, 0, *now_us);

@@ -2,7 +2,7 @@
 //! the policies.
 //!
 //! ```text
-//! effects 2
+//! effects 3
 //! free=log:20/1m;log:800/1d
 //! ```
 //!

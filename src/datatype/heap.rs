@@ -77,7 +77,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Change, Check, Decision};
+    use crate::limit::{Change, Check, Decision, HoldRequest};
     use crate::parse::rules_of_line as rules;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
@@ -92,11 +92,18 @@ mod tests {
         let mut decisions: Vec<Decision> = Vec::new();
         for n in 0..900_u64 {
             let now_us = 1_700_000_000_000_000 + n * 9_000_000 + n / 100 * 6_000_000_000;
-            let check = Check { rules: &rules, cost: 1 + (n % 3) as u32, now_us, meta: None };
+            let check = Check::new(&rules, 1 + (n % 3) as u32, now_us);
             limiter.record(&check, if n % 5 == 0 { Change::Charged } else { Change::Admitted });
+            if n % 9 == 0 {
+                let id = [b'h'; 64];
+                let id = &id[..1 + n as usize % 64];
+                let hold = HoldRequest { id, end_us: 1_900_000_000_000_000, refund: n % 2 == 0 };
+                limiter.record(&Check { hold: Some(hold), ..check }, Change::Admitted);
+            }
         }
-        let check = Check { rules: &rules, cost: 1_000, now_us: 1_800_000_000_000_000, meta: None };
+        let check = Check::new(&rules, 1_000, 1_800_000_000_000_000);
         assert!(limiter.check(&check, &mut decisions).ban.is_some());
+        assert!(limiter.live_holds(check.now_us) > 50);
         limiter
     }
 

@@ -6,18 +6,25 @@
 //! ends up with the same bytes.
 //!
 //! ```text
-//! RL.APPLY key v2:at-us:expiry:WORD...    ...
+//! RL.APPLY key v3:at-us:expiry:WORD...    ...
 //!
 //! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
 //! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    history only
+//! hold                    :units:end-us:refund[:keep]
+//!                                                 id [text] rule [rule ...] admitted and held
+//! settle                                          id [REFUND | COST n|name=n ...]
+//! renew                   :end-us                 id                        another end
 //! refund                  :units                  [rule [rule ...]]         none: every state
 //! block, exempt           :until-us               reason                    -1: no end
 //! ban                     :until-us:length-us     reason                    a block by a rule
+//! lapse                                                                 holds that ended
 //! reset, unblock, unexempt
 //! ```
 //!
 //! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0
-//! that its expiry stays. `keep` is how many checks the history keeps; where it is
+//! that its expiry stays. `units` is the cost of rules without `cost=`; a rule whose cost
+//! the request gave by name is written with that cost. `refund` is 1 if the charges come
+//! back when the hold lapses, else 0. `keep` is how many checks the history keeps; where it is
 //! given, the text of `META` follows. The server makes, sends and frees each
 //! argument separately, so numbers and word are one argument, the head.
 //!
@@ -29,6 +36,7 @@
 //! version: an older module must stop at it, not misread it.
 //!
 //! ```text
+//! 3   v3:at-us:expiry:WORD...                                   rules have `cost=`, keys have holds
 //! 2   v2:at-us:expiry:WORD...                                   a ban has its length
 //! 1   at-us:expiry:WORD...                                      a ban lacks it
 //!     at-us expiry WORD units [META keep text] rule ...         an argument each
@@ -49,13 +57,16 @@ mod write;
 pub use read::{EffectError, read};
 pub use write::Head;
 
-use crate::limit::{Access, AccessEntry, Change, Check, Expiry, Limiter, Meta, Verdict};
-use crate::rule::{Rule, named};
+use crate::limit::{
+    Access, AccessEntry, Change, Check, Expiry, HoldRequest, Limiter, Meta, Verdict,
+};
+use crate::parse::Settled;
+use crate::rule::{NamedCost, Rule, named};
 use std::ffi::CStr;
 
 macro_rules! newest_version {
     () => {
-        2
+        3
     };
 }
 
@@ -64,8 +75,8 @@ pub const VERSION: u64 = newest_version!();
 /// The field of a head that names the newest version.
 const VERSION_FIELD: &str = concat!("v", newest_version!());
 
-/// An effect. The rules of a check or a refund lie beside it: the writer has their
-/// texts, the reader needs them parsed.
+/// An effect. The rules of a check or a refund and the costs of a settlement by name lie
+/// beside it: the writer has their texts, the reader needs them parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect<'a> {
     /// The time it was decided as of, Unix microseconds.
@@ -82,6 +93,23 @@ pub enum Action<'a> {
         recorded: Recorded,
         cost: u32,
         meta: Option<Meta<'a>>,
+    },
+    /// A check that was admitted and took a hold.
+    Hold {
+        hold: HoldRequest<'a>,
+        cost: u32,
+        meta: Option<Meta<'a>>,
+    },
+    Settle {
+        id: &'a [u8],
+        settled: Settled,
+    },
+    /// Holds lapsed, seen by a check that changed nothing else.
+    Lapse,
+    /// A renewal, or a check that repeated a hold.
+    Renew {
+        id: &'a [u8],
+        end_us: u64,
     },
     Refund {
         units: u32,
@@ -107,7 +135,7 @@ pub enum Action<'a> {
     Unexempt,
 }
 
-/// What a check did: a [`Change`] that is not nothing.
+/// What a check without `HOLD` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     Admitted,
@@ -116,15 +144,6 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    const fn of(change: Change) -> Option<Self> {
-        match change {
-            Change::Nothing => None,
-            Change::Admitted => Some(Self::Admitted),
-            Change::Charged => Some(Self::Charged),
-            Change::HistoryOnly(verdict) => Some(Self::HistoryOnly(verdict)),
-        }
-    }
-
     const fn change(self) -> Change {
         match self {
             Self::Admitted => Change::Admitted,
@@ -142,6 +161,10 @@ named! {
         Pass = "pass",
         Deny = "deny",
         Refuse = "refuse",
+        Hold = "hold",
+        Settle = "settle",
+        Renew = "renew",
+        Lapse = "lapse",
         Refund = "refund",
         Reset = "reset",
         Block = "block",
@@ -160,8 +183,18 @@ impl<'a> Action<'a> {
     #[inline]
     #[must_use]
     pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
-        let recorded = Recorded::of(change)?;
-        Some(Self::Check { recorded, cost: check.cost, meta: check.meta })
+        let Check { cost, meta, .. } = *check;
+        let recorded = match (change, check.hold) {
+            (Change::Nothing, _) | (Change::Renewed, None) => return None,
+            (Change::Admitted, Some(hold)) => return Some(Self::Hold { hold, cost, meta }),
+            (Change::Renewed, Some(HoldRequest { id, end_us, .. })) => {
+                return Some(Self::Renew { id, end_us });
+            }
+            (Change::Admitted, None) => Recorded::Admitted,
+            (Change::Charged, _) => Recorded::Charged,
+            (Change::HistoryOnly(verdict), _) => Recorded::HistoryOnly(verdict),
+        };
+        Some(Self::Check { recorded, cost, meta })
     }
 
     /// The action that gives a key this block, ban or exemption.
@@ -193,7 +226,11 @@ impl<'a> Action<'a> {
                 Recorded::HistoryOnly(Verdict::Limited) => Word::Deny,
                 Recorded::HistoryOnly(Verdict::Blocked) => Word::Refuse,
             },
+            Self::Hold { .. } => Word::Hold,
+            Self::Settle { .. } => Word::Settle,
+            Self::Renew { .. } => Word::Renew,
             Self::Refund { .. } => Word::Refund,
+            Self::Lapse => Word::Lapse,
             Self::Reset => Word::Reset,
             Self::Block { .. } => Word::Block,
             Self::Exempt { .. } => Word::Exempt,
@@ -203,20 +240,25 @@ impl<'a> Action<'a> {
         }
     }
 
-    /// The text that follows the head: a `META` or a reason.
+    /// The texts that follow the head: the id of a hold, and a `META` or a reason.
     #[inline]
     #[must_use]
-    pub const fn text(&self) -> Option<&'a [u8]> {
+    pub const fn texts(&self) -> [Option<&'a [u8]>; 2] {
         match self {
-            Self::Check { meta: Some(meta), .. } => Some(meta.text),
+            Self::Check { meta: Some(meta), .. } => [Some(meta.text), None],
+            Self::Hold { hold, meta: Some(meta), .. } => [Some(hold.id), Some(meta.text)],
+            Self::Hold { hold: HoldRequest { id, .. }, meta: None, .. }
+            | Self::Settle { id, .. }
+            | Self::Renew { id, .. } => [Some(id), None],
             Self::Block { reason, .. } | Self::Exempt { reason, .. } | Self::Ban { reason, .. } => {
-                Some(reason)
+                [Some(reason), None]
             }
             Self::Check { meta: None, .. }
             | Self::Refund { .. }
+            | Self::Lapse
             | Self::Reset
             | Self::Unblock
-            | Self::Unexempt => None,
+            | Self::Unexempt => [None, None],
         }
     }
 
@@ -229,25 +271,43 @@ impl<'a> Action<'a> {
             Self::Exempt { .. } => Some(c"rl.exempt"),
             Self::Unblock => Some(c"rl.unblock"),
             Self::Unexempt => Some(c"rl.unexempt"),
-            Self::Check { .. } | Self::Refund { .. } | Self::Reset => None,
+            Self::Check { .. }
+            | Self::Hold { .. }
+            | Self::Settle { .. }
+            | Self::Renew { .. }
+            | Self::Refund { .. }
+            | Self::Lapse
+            | Self::Reset => None,
         }
     }
 }
 
 impl Effect<'_> {
-    /// Does to a limiter what was done on the primary.
-    pub fn perform(&self, rules: &[Rule], limiter: &mut Limiter) {
+    /// Does to a limiter what was done on the primary, with the rules and the costs that
+    /// lie beside the effect.
+    pub fn perform(&self, rules: &[Rule], named: &[NamedCost], limiter: &mut Limiter) {
         let set = |kind, until_us, ban_us, reason: &[u8]| {
             Some(AccessEntry { kind, until_us, ban_us, reason: reason.into() })
         };
         match self.action {
             Action::Check { recorded, cost, meta } => {
-                let check = Check { rules, cost, now_us: self.at_us, meta };
+                let check = Check { meta, ..Check::new(rules, cost, self.at_us) };
                 limiter.record(&check, recorded.change());
+            }
+            Action::Hold { hold, cost, meta } => {
+                let check = Check { meta, hold: Some(hold), ..Check::new(rules, cost, self.at_us) };
+                limiter.record(&check, Change::Admitted);
+            }
+            Action::Settle { id, settled } => {
+                limiter.settle(id, settled.with(named), self.at_us);
+            }
+            Action::Renew { id, end_us } => {
+                limiter.renew(id, end_us, self.at_us);
             }
             Action::Refund { units } => {
                 limiter.refund(units, self.at_us, rules);
             }
+            Action::Lapse => limiter.lapse(self.at_us),
             Action::Reset => {
                 limiter.reset(self.at_us);
             }

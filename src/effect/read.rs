@@ -1,19 +1,23 @@
 //! Reading an effect of any version; `mod.rs` describes them.
 
-use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
-use crate::limit::{Expiry, Meta, Verdict};
+use super::{Action, Effect, Recorded, VERSION, Word};
+use crate::limit::{Expiry, HoldRequest, Meta, Verdict};
 use crate::parse::cursor::Cursor;
+use crate::parse::hold::{MAX_END_US, id};
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
-use crate::parse::{NoPolicies, ParseError};
-use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, Rule, digits};
+use crate::parse::settle::settled;
+use crate::parse::{NoPolicies, ParseError, Settled};
+use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// The absolute expiry that Redis can take, in milliseconds.
 const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
-/// When a block can end: a ban set at the latest time lasts a period more.
-const END_US: RangeInclusive<u64> = 0..=MAX_TIME_US.saturating_add(MAX_PERIOD_US);
+/// When a block or a hold can end.
+const END_US: RangeInclusive<u64> = 0..=MAX_END_US;
+/// Whether the charges of a hold come back when it lapses.
+const REFUND: RangeInclusive<u64> = 0..=1;
 /// How many checks a history can keep.
 const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// How long a ban can be.
@@ -25,6 +29,10 @@ const NO_FIELD: &str = "the effect to end before it";
 
 /// The version of effects that name none.
 const UNVERSIONED: u64 = 1;
+/// The first version that a head names.
+const FIRST_NAMED: u64 = 2;
+/// What names a version that can be read.
+const VERSION_FIELDS: &str = "v2 or v3";
 
 /// Why an effect cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,41 +78,58 @@ impl fmt::Display for EffectError {
 impl std::error::Error for EffectError {}
 
 /// Reads the arguments of an `RL.APPLY` after its key. The rules of a check, of
-/// which there is at least one, or of a refund go to `rules`. The primary decided
-/// what its configuration allows, so only the text itself is tested here.
+/// which there is at least one, or of a refund go to `rules`, the costs of a settlement
+/// by name to `named`. The primary decided what its configuration allows, so only the
+/// text itself is tested here.
 ///
 /// # Errors
 /// Whatever is wrong first, from left to right.
 pub fn read<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     rules: &mut Vec<Rule>,
+    named: &mut Vec<NamedCost>,
 ) -> Result<Effect<'a>, EffectError> {
     let mut args = Cursor::new(args);
     rules.clear();
+    named.clear();
     let mut effect = match args.peek() {
         Some(first) if first.contains(&b':') || first.starts_with(b"v") => head(args.required()?)?,
         _ => separate(&mut args)?,
     };
     match &mut effect.action {
-        Action::Check { meta, .. } => {
-            if let Some(meta) = meta {
-                meta.text = args.required()?;
-            }
-            take_rules(&mut args, None, &mut NoPolicies, rules)?;
-            if args.peek().is_none() {
-                require_rule(rules)?;
-            }
+        Action::Check { meta, .. } => rest_of_check(&mut args, meta, rules)?,
+        Action::Hold { hold, meta, .. } => {
+            hold.id = id(&mut args)?;
+            rest_of_check(&mut args, meta, rules)?;
         }
+        Action::Settle { id: hold, settled: how } => {
+            *hold = id(&mut args)?;
+            (*how, *named) = settled(&mut args)?;
+        }
+        Action::Renew { id: hold, .. } => *hold = id(&mut args)?,
         Action::Refund { .. } => {
             take_rules(&mut args, None, &mut NoPolicies, rules)?;
         }
         Action::Block { reason, .. }
         | Action::Exempt { reason, .. }
         | Action::Ban { reason, .. } => *reason = args.required()?,
-        Action::Reset | Action::Unblock | Action::Unexempt => {}
+        Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
+}
+
+/// Reads what follows the head of a check.
+fn rest_of_check<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    meta: &mut Option<Meta<'a>>,
+    rules: &mut Vec<Rule>,
+) -> Result<(), ParseError> {
+    if let Some(meta) = meta {
+        meta.text = args.required()?;
+    }
+    take_rules(args, None, &mut NoPolicies, rules)?;
+    if args.peek().is_some() { Ok(()) } else { require_rule(rules) }
 }
 
 /// Reads a head. The texts of its action are read later.
@@ -140,12 +165,12 @@ fn version<'a, I: Iterator<Item = &'a [u8]>>(
     };
     let given = fields.required()?;
     match digits(number) {
-        Some(VERSION) => Ok(VERSION),
+        Some(version @ FIRST_NAMED..=VERSION) => Ok(version),
         Some(version) if version > VERSION => Err(EffectError::Newer { version }),
         _ => Err(EffectError::Parse(ParseError::Word {
             what: "the version of an effect",
             given: Excerpt::new(given),
-            expected: VERSION_FIELD,
+            expected: VERSION_FIELDS,
         })),
     }
 }
@@ -183,7 +208,17 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
         Word::Pass => check(fields, Recorded::HistoryOnly(Verdict::Allowed), has_meta)?,
         Word::Deny => check(fields, Recorded::HistoryOnly(Verdict::Limited), has_meta)?,
         Word::Refuse => check(fields, Recorded::HistoryOnly(Verdict::Blocked), has_meta)?,
+        Word::Hold => {
+            let cost = fields.integer("units", UNITS)?;
+            let end_us = fields.integer("the end", END_US)?;
+            let refund = fields.integer::<u64>("refund", REFUND)? == 1;
+            let hold = HoldRequest { id: b"", end_us, refund };
+            Action::Hold { hold, cost, meta: meta(fields, has_meta)? }
+        }
+        Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
+        Word::Renew => Action::Renew { id: b"", end_us: fields.integer("the end", END_US)? },
         Word::Refund => Action::Refund { units: fields.integer("units", UNITS)? },
+        Word::Lapse => Action::Lapse,
         Word::Reset => Action::Reset,
         Word::Block => Action::Block { until_us: end(fields)?, reason },
         Word::Exempt => Action::Exempt { until_us: end(fields)?, reason },
@@ -207,11 +242,17 @@ fn check<'a, I: Iterator<Item = &'a [u8]>>(
     has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, ParseError> {
     let cost = fields.integer("units", UNITS)?;
-    let meta = match has_meta(fields) {
-        true => Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }),
-        false => None,
-    };
-    Ok(Action::Check { recorded, cost, meta })
+    Ok(Action::Check { recorded, cost, meta: meta(fields, has_meta)? })
+}
+
+fn meta<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
+) -> Result<Option<Meta<'a>>, ParseError> {
+    if !has_meta(fields) {
+        return Ok(None);
+    }
+    Ok(Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }))
 }
 
 fn expiry<'a, I: Iterator<Item = &'a [u8]>>(

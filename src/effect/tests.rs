@@ -1,3 +1,5 @@
+mod holds;
+
 use super::*;
 use crate::parse::rules_of_line;
 use crate::rule::{Kind, MAX_PERIOD_US, MAX_TIME_US, MAX_UNITS, RuleOption};
@@ -19,64 +21,66 @@ fn each_action_is_read_and_written() {
     let meta = Some(Meta { text: b"user:7", keep: 128 });
     let reason = &b"why"[..];
     for (line, expiry, action, read_rules) in [
-        ("v2:5:0:admit:2 20/m", Expiry::Keep, check(Recorded::Admitted, 2, None), "log:20/1m"),
-        ("v2:5:-1:charge:2 20/m", Expiry::Never, check(Recorded::Charged, 2, None), "log:20/1m"),
+        ("v3:5:0:admit:2 20/m", Expiry::Keep, check(Recorded::Admitted, 2, None), "log:20/1m"),
+        ("v3:5:-1:charge:2 20/m", Expiry::Never, check(Recorded::Charged, 2, None), "log:20/1m"),
         (
-            "v2:5:9:admit:2:128 user:7 20/m",
+            "v3:5:9:admit:2:128 user:7 20/m",
             Expiry::At(9),
             check(Recorded::Admitted, 2, meta),
             "log:20/1m",
         ),
         (
-            "v2:5:9:deny:2:128 user:7 20/m 1/s",
+            "v3:5:9:deny:2:128 user:7 20/m 1/s",
             Expiry::At(9),
             check(history_only(Verdict::Limited), 2, meta),
             "log:20/1m log:1/1s",
         ),
         (
-            "v2:5:9:pass:0:128 user:7 20/m",
+            "v3:5:9:pass:0:128 user:7 20/m",
             Expiry::At(9),
             check(history_only(Verdict::Allowed), 0, meta),
             "log:20/1m",
         ),
         (
-            "v2:5:9:refuse:1:128 user:7 20/m",
+            "v3:5:9:refuse:1:128 user:7 20/m",
             Expiry::At(9),
             check(history_only(Verdict::Blocked), 1, meta),
             "log:20/1m",
         ),
-        ("v2:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
-        ("v2:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
-        ("v2:5:99:block:77 why", Expiry::At(99), Action::Block { until_us: Some(77), reason }, ""),
-        ("v2:5:-1:block:-1 why", Expiry::Never, Action::Block { until_us: None, reason }, ""),
+        ("v3:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
+        ("v3:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
+        ("v3:5:99:block:77 why", Expiry::At(99), Action::Block { until_us: Some(77), reason }, ""),
+        ("v3:5:-1:block:-1 why", Expiry::Never, Action::Block { until_us: None, reason }, ""),
         (
-            "v2:5:99:ban:77:9 why",
+            "v3:5:99:ban:77:9 why",
             Expiry::At(99),
             Action::Ban { until_us: Some(77), length_us: Some(9), reason },
             "",
         ),
         (
-            "v2:5:99:exempt:77 why",
+            "v3:5:99:exempt:77 why",
             Expiry::At(99),
             Action::Exempt { until_us: Some(77), reason },
             "",
         ),
-        ("v2:5:0:reset", Expiry::Keep, Action::Reset, ""),
-        ("v2:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
-        ("v2:5:0:unexempt", Expiry::Keep, Action::Unexempt, ""),
+        ("v3:5:0:lapse", Expiry::Keep, Action::Lapse, ""),
+        ("v3:5:0:reset", Expiry::Keep, Action::Reset, ""),
+        ("v3:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
+        ("v3:5:0:unexempt", Expiry::Keep, Action::Unexempt, ""),
         // A primary may allow more rules and longer logs than this server.
         (
-            "v2:5:9:admit:2 5000000/m 1/s 2/s,name=a 3/h",
+            "v3:5:9:admit:2 5000000/m 1/s 2/s,name=a 3/h",
             Expiry::At(9),
             check(Recorded::Admitted, 2, None),
             "log:5000000/1m log:1/1s log:2/1s,name=a log:3/1h",
         ),
     ] {
         let effect = Effect { at_us: 5, expiry, action };
-        assert_eq!(read(words(line), &mut rules), Ok(effect), "{line}");
+        assert_eq!(read(words(line), &mut rules, &mut Vec::new()), Ok(effect), "{line}");
         assert_eq!(texts(&rules), read_rules, "{line}");
-        let text = action.text().map(|text| format!(" {}", text.escape_ascii()));
-        let written = head(&effect) + &text.unwrap_or_default();
+        let texts = action.texts().into_iter().flatten();
+        let texts = texts.map(|text| format!(" {}", text.escape_ascii()));
+        let written = head(&effect) + &texts.collect::<String>();
         assert!(line.starts_with(&written), "{line} is written as {written}");
     }
 }
@@ -103,7 +107,7 @@ fn the_longest_head_is_whole() {
         (Action::Unexempt, String::from("unexempt")),
     ] {
         let effect = Effect { at_us: u64::MAX, expiry: Expiry::At(u64::MAX), action };
-        assert_eq!(head(&effect), format!("v2:{}:{}:{end}", u64::MAX, i64::MAX));
+        assert_eq!(head(&effect), format!("v3:{}:{}:{end}", u64::MAX, i64::MAX));
     }
 }
 
@@ -120,7 +124,7 @@ fn a_replica_gets_the_access_that_was_set() {
         let access = AccessEntry { kind, until_us, ban_us, reason: reason.clone() };
         let mut replica = Limiter::default();
         let perform = |action, replica: &mut Limiter| {
-            Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], replica);
+            Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], &[], replica);
         };
         perform(Action::set(&access), &mut replica);
         assert_eq!(replica.access(), Some(&access));
@@ -132,7 +136,7 @@ fn a_replica_gets_the_access_that_was_set() {
 
 /// Any action that is written, with rules that fit it.
 fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
-    const RULES: [&str; 8] = [
+    const RULES: [&str; 9] = [
         "20/m",
         "window:9/h,res=60",
         "fixed:5/d,align=first",
@@ -141,11 +145,12 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
         "leaky:10/s,queue=5",
         "1/s,count=all,ban=1h",
         "7/h,shadow,name=x",
+        "9/h,cost=5,name=y",
     ];
     let text = prop::sample::select(vec![
         &b""[..],
         b"why",
-        b"v2:1:0:reset",
+        b"v3:1:0:reset",
         b"\0:\r\n\xff",
         b"20/m",
         b"META",
@@ -166,7 +171,20 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Pass => (check(Recorded::HistoryOnly(Verdict::Allowed)), some_rules),
                 Word::Deny => (check(Recorded::HistoryOnly(Verdict::Limited)), some_rules),
                 Word::Refuse => (check(Recorded::HistoryOnly(Verdict::Blocked)), some_rules),
+                Word::Hold => {
+                    let (id, end_us) = (b"req", until_us.unwrap_or(0));
+                    let hold = HoldRequest { id, end_us, refund: units % 2 == 0 };
+                    (Action::Hold { hold, cost: units, meta }, some_rules)
+                }
+                Word::Settle => {
+                    (Action::Settle { id: b"COST", settled: Settled::AsCharged }, Vec::new())
+                }
+                Word::Renew => {
+                    let end_us = until_us.unwrap_or(0);
+                    (Action::Renew { id: b"20/m", end_us }, Vec::new())
+                }
                 Word::Refund => (Action::Refund { units }, any_rules),
+                Word::Lapse => (Action::Lapse, Vec::new()),
                 Word::Reset => (Action::Reset, Vec::new()),
                 Word::Block => (Action::Block { until_us, reason }, Vec::new()),
                 Word::Ban => (Action::Ban { until_us, length_us, reason }, Vec::new()),
@@ -195,17 +213,18 @@ proptest! {
     ) {
         let effect = Effect { at_us, expiry, action };
         let head = Head::of(&effect);
+        let texts = action.texts().into_iter().flatten();
         let rule_args = rule_texts.iter().map(|text| text.as_bytes());
-        let args = std::iter::once(head.text()).chain(action.text()).chain(rule_args);
+        let args = std::iter::once(head.text()).chain(texts).chain(rule_args);
         let mut rules = Vec::new();
-        prop_assert_eq!(read(args, &mut rules), Ok(effect));
+        prop_assert_eq!(read(args, &mut rules, &mut Vec::new()), Ok(effect));
         let written = if rule_texts.is_empty() { Vec::new() } else { rules_of_line(&rule_texts.join(" ")) };
         prop_assert_eq!(rules, written);
     }
 
     #[test]
     fn any_arguments_give_an_effect_or_a_printable_line(args in arguments()) {
-        if let Err(error) = read(args.iter().map(Vec::as_slice), &mut Vec::new()) {
+        if let Err(error) = read(args.iter().map(Vec::as_slice), &mut Vec::new(), &mut Vec::new()) {
             let line = error.to_string();
             prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
         }
@@ -216,12 +235,11 @@ proptest! {
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let word = prop::sample::select(Word::ALL.map(Word::name).to_vec());
     let argument = prop_oneof![
-        ("(v2:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,3}").prop_map(
-            |(version, at, expiry, word, numbers)| format!(
+        ("(v[23]:)?", "-?[0-9]{1,20}", "-?[0-9]{1,20}", word.clone(), "(:[0-9]{0,20}){0,3}")
+            .prop_map(|(version, at, expiry, word, numbers)| format!(
                 "{version}{at}:{expiry}:{word}{numbers}"
             )
-            .into_bytes()
-        ),
+            .into_bytes()),
         word.prop_map(|word| word.as_bytes().to_vec()),
         "META|v[0-9]{0,20}|-?[0-9]{1,20}".prop_map(String::into_bytes),
         "(window:|fixed:)?[0-9]{1,4}/[0-9]{0,3}[smhd](,name=[a-c])?".prop_map(String::into_bytes),
@@ -259,23 +277,23 @@ fn errors_name_what_was_given_and_expected() {
         ("5 charge 1 x 20/m", "expiry is 'x', expected an integer 0..9223372036854775807"),
         ("5 admit 1 0 META 5 x 20/m", "unexpected 'META', expected a rule such as 20/1m"),
         ("5 deny 1 0 20/m", "expiry is 'deny', expected an integer 0..9223372036854775807"),
-        ("v1:5:0:admit:1 20/m", "the version of an effect is 'v1', expected v2"),
-        ("v:5:0:admit:1 20/m", "the version of an effect is 'v', expected v2"),
+        ("v1:5:0:admit:1 20/m", "the version of an effect is 'v1', expected v2 or v3"),
+        ("v:5:0:admit:1 20/m", "the version of an effect is 'v', expected v2 or v3"),
         ("V2:5:0:admit:1 20/m", "time is 'V2', expected an integer 0..253402300799999999"),
         (
-            "v2:5:0:ban:7 why",
-            "effect is 'v2:5:0:ban:7', expected time:expiry:word and the word's numbers",
+            "v3:5:0:ban:7 why",
+            "effect is 'v3:5:0:ban:7', expected time:expiry:word and the word's numbers",
         ),
-        ("v2:5:0:ban:7:x why", "the length is 'x', expected an integer 0..31622400000000"),
-        ("v2:5:0:block:7:8 why", "unexpected '8', expected the effect to end before it"),
+        ("v3:5:0:ban:7:x why", "the length is 'x', expected an integer 0..31622400000000"),
+        ("v3:5:0:block:7:8 why", "unexpected '8', expected the effect to end before it"),
         ("5:0:ban:7:8 why", "unexpected '8', expected the effect to end before it"),
         ("x:0:admit:1 20/m", "time is 'x', expected an integer 0..253402300799999999"),
         (":0:admit:1 20/m", "time is '', expected an integer 0..253402300799999999"),
         ("5::admit:1 20/m", "expiry is '', expected an integer 0..9223372036854775807"),
         (
             "5:0:ADMIT:1 20/m",
-            "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, refund, reset, block, \
-             ban, exempt, unblock or unexempt",
+            "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, hold, settle, renew, \
+             lapse, refund, reset, block, ban, exempt, unblock or unexempt",
         ),
         ("5:0:admit:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
         ("5:0:refund:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
@@ -294,7 +312,7 @@ fn errors_name_what_was_given_and_expected() {
         ("5:0:unblock 20/m", "unexpected '20/m', expected a rule such as 20/1m"),
         ("5:0:admit:1 @x", "rule '@x': unknown policy, expected one that RL.POLICY LIST shows"),
     ] {
-        let error_given = read(words(line), &mut rules);
+        let error_given = read(words(line), &mut rules, &mut Vec::new());
         assert_eq!(error_given.expect_err(line).to_string(), error, "{line}");
     }
 }
@@ -302,24 +320,25 @@ fn errors_name_what_was_given_and_expected() {
 /// The effect of a line, and its rules.
 fn effect_of(line: &str) -> (Effect<'_>, String) {
     let mut rules = Vec::new();
-    let effect = read(words(line), &mut rules).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let effect = read(words(line), &mut rules, &mut Vec::new())
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
     (effect, texts(&rules))
 }
 
 #[test]
-fn every_form_of_version_1_is_read_as_version_2_says_it() {
+fn every_form_of_version_1_is_read_as_the_newest_version_says_it() {
     for (newest, older) in [
-        ("v2:5:9:admit:2 20/m 1/s", &["5:9:admit:2 20/m 1/s", "5 9 admit 2 20/m 1/s"][..]),
-        ("v2:5:9:admit:2 20/m 1/s", &["5 admit 2 9 20/m 1/s"]),
-        ("v2:5:-1:charge:2 20/m", &["5:-1:charge:2 20/m", "5 -1 charge 2 20/m"]),
-        ("v2:5:-1:charge:2 20/m", &["5 charge 2 -1 20/m"]),
-        ("v2:5:0:refund:2", &["5:0:refund:2", "5 0 refund 2", "5 refund 2 0"]),
-        ("v2:5:0:refund:2 20/m", &["5:0:refund:2 20/m", "5 0 refund 2 20/m", "5 refund 2 0 20/m"]),
-        ("v2:5:9:deny:2:8 who 20/m", &["5:9:deny:2:8 who 20/m", "5 9 deny 2 META 8 who 20/m"]),
-        ("v2:5:9:block:7 why", &["5:9:block:7 why", "5 9 block 7 why"]),
-        ("v2:5:-1:exempt:-1 why", &["5:-1:exempt:-1 why", "5 -1 exempt -1 why"]),
-        ("v2:5:0:reset", &["5:0:reset", "5 0 reset"]),
-        ("v2:5:0:unblock", &["5:0:unblock", "5 0 unblock"]),
+        ("v3:5:9:admit:2 20/m 1/s", &["5:9:admit:2 20/m 1/s", "5 9 admit 2 20/m 1/s"][..]),
+        ("v3:5:9:admit:2 20/m 1/s", &["5 admit 2 9 20/m 1/s"]),
+        ("v3:5:-1:charge:2 20/m", &["5:-1:charge:2 20/m", "5 -1 charge 2 20/m"]),
+        ("v3:5:-1:charge:2 20/m", &["5 charge 2 -1 20/m"]),
+        ("v3:5:0:refund:2", &["5:0:refund:2", "5 0 refund 2", "5 refund 2 0"]),
+        ("v3:5:0:refund:2 20/m", &["5:0:refund:2 20/m", "5 0 refund 2 20/m", "5 refund 2 0 20/m"]),
+        ("v3:5:9:deny:2:8 who 20/m", &["5:9:deny:2:8 who 20/m", "5 9 deny 2 META 8 who 20/m"]),
+        ("v3:5:9:block:7 why", &["5:9:block:7 why", "5 9 block 7 why"]),
+        ("v3:5:-1:exempt:-1 why", &["5:-1:exempt:-1 why", "5 -1 exempt -1 why"]),
+        ("v3:5:0:reset", &["5:0:reset", "5 0 reset"]),
+        ("v3:5:0:unblock", &["5:0:unblock", "5 0 unblock"]),
     ] {
         for line in older {
             assert_eq!(effect_of(line), effect_of(newest), "{line}");
@@ -332,14 +351,22 @@ fn every_form_of_version_1_is_read_as_version_2_says_it() {
 }
 
 #[test]
+fn effects_of_version_2_are_read() {
+    for text in ["5:9:admit:2:8 who 20/m", "5:9:refund:2", "5:9:ban:7:3 why", "5:0:unblock"] {
+        let (older, newest) = (format!("v2:{text}"), format!("v3:{text}"));
+        assert_eq!(effect_of(&older), effect_of(&newest), "{text}");
+    }
+}
+
+#[test]
 fn an_effect_of_a_newer_version_is_refused_with_the_remedy() {
-    for line in ["v3:5:0:admit:2 20/m", "v3:nothing:known", "v3 x", "v3", "v18446744073709551615:"]
+    for line in ["v4:5:0:admit:2 20/m", "v4:nothing:known", "v4 x", "v4", "v18446744073709551615:"]
     {
-        let error = read(words(line), &mut Vec::new()).expect_err(line);
+        let error = read(words(line), &mut Vec::new(), &mut Vec::new()).expect_err(line);
         let version = line[1..].split([':', ' ']).next().expect("a version");
         let expected = format!(
             "an effect of version {version} was written by a newer version of the module, \
-             expected version 2 or older; upgrade this server first"
+             expected version 3 or older; upgrade this server first"
         );
         assert_eq!(error.to_string(), expected, "{line}");
     }
@@ -353,10 +380,11 @@ fn every_word_belongs_to_the_newest_version() {
         Kind::ALL.map(Kind::name).join(" "),
         RuleOption::ALL.map(RuleOption::name).join(" "),
     ];
-    let of_version_2 = [
-        "admit charge pass deny refuse refund reset block ban exempt unblock unexempt",
-        "log window fixed bucket leaky",
-        "res align tz keep burst refill queue name count ban shadow",
+    let of_version_3 = [
+        "admit charge pass deny refuse hold settle renew lapse refund reset block ban exempt unblock \
+         unexempt",
+        "log window fixed bucket leaky slots",
+        "res align tz keep burst refill queue name count cost ban shadow",
     ];
-    assert_eq!((VERSION, words), (2, of_version_2.map(String::from)));
+    assert_eq!((VERSION, words), (3, of_version_3.map(String::from)));
 }

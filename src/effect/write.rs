@@ -2,7 +2,7 @@
 //! one argument.
 //!
 //! ```text
-//! v2:1700000000000000:1700000060000:admit:1
+//! v3:1700000000000000:1700000060000:admit:1
 //! ```
 
 use super::{Action, Effect, VERSION_FIELD};
@@ -16,8 +16,9 @@ pub struct Head {
 }
 
 impl Head {
-    /// The version, a word, and four numbers of at most 20 characters, each with
-    /// a colon.
+    /// The longest head is that of a hold: the version, four letters, a digit, three
+    /// numbers of 64 bits and two of 32, each with a colon, are 94 characters. That of a
+    /// ban is three letters and four numbers of 64 bits.
     const ROOM: usize = 99;
 
     #[must_use]
@@ -34,6 +35,15 @@ impl Head {
                     head.number(meta.keep);
                 }
             }
+            Action::Hold { hold, cost, meta } => {
+                head.number(cost);
+                head.number(hold.end_us);
+                head.number(u8::from(hold.refund));
+                if let Some(meta) = meta {
+                    head.number(meta.keep);
+                }
+            }
+            Action::Renew { end_us, .. } => head.number(end_us),
             Action::Refund { units } => head.number(units),
             Action::Block { until_us, .. } | Action::Exempt { until_us, .. } => head.end(until_us),
             Action::Ban { until_us, length_us, .. } => {
@@ -42,7 +52,11 @@ impl Head {
                     head.number(length_us);
                 }
             }
-            Action::Reset | Action::Unblock | Action::Unexempt => {}
+            Action::Settle { .. }
+            | Action::Lapse
+            | Action::Reset
+            | Action::Unblock
+            | Action::Unexempt => {}
         }
         head
     }

@@ -5,6 +5,7 @@
 //! heap        the heap blocks of a value
 //! series      the times of a sliding log, in one block
 //! algorithm   what one rule consumed, a file an algorithm, each with its formula
+//! holds       receipts of checks, by which charges are corrected
 //! value       a key's value: states, access, history, when it expires, how it is saved
 //! decide      a check: what each rule decides, which one is the answer, what is consumed
 //! tests       the laws, and the naive models that they compare with
@@ -20,6 +21,7 @@ mod algorithm;
 mod decide;
 mod exact;
 mod heap;
+mod holds;
 pub(crate) mod series;
 #[cfg(test)]
 mod tests;
@@ -29,14 +31,15 @@ pub use algorithm::log::LogReport;
 pub use algorithm::window::WindowReport;
 pub use decide::decision::Decision;
 pub use decide::keys::{KeyCheck, check_keys};
-pub use decide::max_states::TooManyStates;
 pub use decide::outcome::{Ban, Conclusion, Outcome};
 pub use decide::outlook::Outlook;
+pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
+pub use holds::request::{HoldRequest, MAX_ID, Settlement};
 pub use value::access::{Access, AccessEntry};
 pub use value::check::{Change, Check, Meta, Verdict};
 pub use value::codec::{DecodeError, decode, encode};
 pub use value::deadline::{Deadline, Expiry};
 pub use value::history::{Entry, History};
 pub use value::limiter::Limiter;
-pub use value::report::StateReport;
+pub use value::report::{HoldReport, StateReport};

@@ -1,7 +1,8 @@
 //! What can be wrong with arguments: what was given and what was expected, in
 //! one printable line.
 
-use crate::rule::{Excerpt, Rule, RuleTextError};
+use crate::limit::MAX_ID;
+use crate::rule::{Excerpt, Name, Rule, RuleTextError};
 use std::fmt;
 
 /// Why arguments are not a request. The text follows `ERR ` in the reply.
@@ -32,6 +33,11 @@ pub enum ParseError {
         given: Excerpt,
         expected: &'static str,
     },
+    /// An option whose value is no plain integer ends the arguments.
+    Missing {
+        option: &'static str,
+        expected: &'static str,
+    },
     NoText {
         option: &'static str,
     },
@@ -47,6 +53,29 @@ pub enum ParseError {
         max: usize,
     },
     AtRefused,
+    /// A `COST` names a rule again.
+    RepeatedCost {
+        name: Name,
+    },
+    /// A `COST` names a rule that the request does not have.
+    UnknownCost {
+        name: Name,
+    },
+    TooManyCosts {
+        name: Name,
+        max: usize,
+    },
+    /// `HOLD` ends the arguments.
+    NoHoldId,
+    HoldId {
+        bytes: usize,
+    },
+    /// The id of a hold ends the arguments.
+    NoHoldTime {
+        expected: &'static str,
+    },
+    HoldInPeek,
+    RefundWithCost,
     TooManyRules {
         given: Excerpt,
         max: usize,
@@ -70,8 +99,22 @@ pub enum ParseError {
 pub enum RuleArgError {
     UnknownPolicy,
     PolicyInPolicy,
-    LongLog { limit: u32, max: u32 },
-    SameIdentity { other: Excerpt, by_name: bool },
+    LongLog {
+        limit: u32,
+        max: u32,
+    },
+    SameIdentity {
+        other: Excerpt,
+        by_name: bool,
+    },
+    /// Log rules of one key, which cost a check unlike amounts.
+    UnlikeCosts {
+        cost: String,
+        other: Excerpt,
+        other_cost: String,
+    },
+    /// Slots in a check that takes no hold.
+    Unheld,
     Text(RuleTextError),
 }
 
@@ -124,6 +167,9 @@ impl fmt::Display for ParseError {
             Self::Word { what, given, expected } => {
                 write!(f, "{what} is {given}, expected {expected}")
             }
+            Self::Missing { option, expected } => {
+                write!(f, "{option} has no value, expected {expected}")
+            }
             Self::NoText { option } => write!(f, "{option} has no text"),
             Self::NoPeriod { option } => {
                 write!(f, "{option} has no period, expected one such as 1h")
@@ -136,6 +182,29 @@ impl fmt::Display for ParseError {
             Self::AtRefused => {
                 f.write_str("AT is refused here, expected no AT unless 'ratelimit.allow-at yes'")
             }
+            Self::RepeatedCost { name } => {
+                write!(f, "COST {}= is given twice, expected once", name.as_str())
+            }
+            Self::UnknownCost { name } => {
+                let name = name.as_str();
+                write!(f, "COST {name}= is for no rule here, expected a rule with name={name}")
+            }
+            Self::TooManyCosts { name, max } => write!(
+                f,
+                "COST {}=: too many names, expected at most {max} (ratelimit.max-rules)",
+                name.as_str()
+            ),
+            Self::NoHoldId => write!(f, "HOLD has no id, expected one of 1..{MAX_ID} bytes"),
+            Self::HoldId { bytes } => {
+                write!(f, "the id of the hold is {bytes} bytes long, expected 1..{MAX_ID}")
+            }
+            Self::NoHoldTime { expected } => {
+                write!(f, "the hold has no time, expected {expected}")
+            }
+            Self::HoldInPeek => f.write_str(
+                "HOLD is refused here, expected it in RL.CHECK or RL.MCHECK: RL.PEEK takes no hold",
+            ),
+            Self::RefundWithCost => f.write_str("REFUND and COST are given, expected one of them"),
             Self::TooManyRules { given, max } => {
                 write!(
                     f,
@@ -175,6 +244,12 @@ impl fmt::Display for RuleArgError {
                      give one of them {name}"
                 )
             }
+            Self::UnlikeCosts { cost, other, other_cost } => write!(
+                f,
+                "costs {cost}, but rule {other} costs {other_cost}: log rules share one log; \
+                 use bucket, window or fixed"
+            ),
+            Self::Unheld => f.write_str("slots are held, give HOLD id EX seconds"),
             Self::Text(error) => error.fmt(f),
         }
     }

@@ -1,13 +1,15 @@
 //! `RL.MCHECK`: one check of several keys.
 //!
 //! ```text
-//! RL.MCHECK numkeys key [key ...] [COST n] [META text] [AT unix-us] [FULL] rule [rule ...]
-//!           [NEXT rule [rule ...]] ...
+//! RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
+//!           [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
+//!           rule [rule ...] [NEXT rule [rule ...]] ...
 //! ```
 //!
 //! One group of rules for all keys, or one group a key, in the order of the keys.
 
 use super::check::{CheckRequest, expected, options};
+use super::costs::{DefaultCost, test_costs};
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
@@ -50,7 +52,8 @@ pub fn mcheck<'a>(
     rules.clear();
     let keys: usize = args.integer("numkeys", KEYS)?;
     require_different((0..keys).map(|_| args.required()).collect::<Result<_, _>>()?)?;
-    let mut check = options(&mut args, limits, true)?;
+    let (mut check, mut named_costs) = (CheckRequest::plain(), None);
+    options(&mut args, limits, true, &mut check, &mut named_costs)?;
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
@@ -69,6 +72,14 @@ pub fn mcheck<'a>(
     args.finish("NEXT or a rule such as 20/1m; options come before the rules")?;
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
+    }
+    if let Some(costs) = named_costs {
+        costs.give_to(rules, resolver.named_a_policy())?;
+    }
+    let default = DefaultCost { least: check.cost, up_to: check.up_to };
+    for group in &groups {
+        let rules = rules.get(group.rules.clone()).unwrap_or_default();
+        test_costs(rules, default, check.hold.is_some())?;
     }
     Ok(MCheckRequest { keys, check, groups })
 }
@@ -139,7 +150,7 @@ mod tests {
             ("2 a a 20/m", "key 'a' is given twice, expected each key once"),
             (
                 "2 a b c 20/m",
-                "unexpected 'c', expected COST, META, AT, FULL or a rule such as 20/1m",
+                "unexpected 'c', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
             ),
             (
                 "2 a b 20/m FULL",
@@ -148,7 +159,7 @@ mod tests {
             ("2 a b 20/m NEXT", "wrong number of arguments"),
             (
                 "2 a b NEXT 20/m",
-                "unexpected 'NEXT', expected COST, META, AT, FULL or a rule such as 20/1m",
+                "unexpected 'NEXT', expected COST, META, HOLD, AT, FULL or a rule such as 20/1m",
             ),
             (
                 "2 a b 20/m NEXT NEXT 20/m",

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Bytes are borrowed, never copied, and reading a request for one key allocates
-//! nothing: rules go to a `Vec` that the caller reuses. A parser clears it first,
+//! nothing (but for `COST name=n`): rules go to a `Vec` that the caller reuses. A parser clears it first,
 //! and its contents are valid only if the parser returns `Ok`.
 //!
 //! Parsing is total: any bytes give a request or a [`ParseError`], in one line
@@ -19,18 +19,22 @@
 mod access;
 mod blocks;
 mod check;
+mod costs;
 pub mod cursor;
 pub mod direct_mapped;
 mod error;
 mod explain;
+pub mod hold;
 mod limits;
 mod log;
 mod mcheck;
 pub mod options;
 mod policy;
 mod refund;
+mod renew;
 mod resolver;
 pub mod rules;
+pub mod settle;
 mod throttle;
 mod top;
 
@@ -40,12 +44,15 @@ pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
 pub use error::{ParseError, RuleArgError};
 pub use explain::explain;
+pub use hold::{HoldOption, HoldTime};
 pub use limits::Limits;
 pub use log::log;
 pub use mcheck::{Group, MCheckRequest, mcheck};
 pub use policy::{MOST_RULES, PolicyRequest, policy, written_policy};
 pub use refund::{RefundRequest, refund};
+pub use renew::{RenewRequest, renew};
 pub use resolver::{NoPolicies, RuleCache, RuleResolver};
+pub use settle::{SettleRequest, Settled, settle};
 pub use throttle::{BucketCache, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 

@@ -13,6 +13,11 @@ pub trait RuleResolver {
     /// Why the policy cannot be used.
     fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError>;
 
+    /// Whether the request has named a policy.
+    fn named_a_policy(&self) -> bool {
+        false
+    }
+
     /// Reads a rule and adds it; `false` if the text is not meant as a rule.
     ///
     /// # Errors

@@ -60,6 +60,7 @@ pub fn explain(rule: &Rule) -> String {
             }
             Algorithm::Bucket(BucketParams { burst, refill }) => bucket(rule, burst, refill),
             Algorithm::Leaky(LeakyParams { queue }) => leaky(rule, queue),
+            Algorithm::Slots => slots(rule),
         }
     };
     let options = RuleOption::ALL.map(|option| remark(rule, option)).concat();
@@ -78,6 +79,7 @@ fn remark(rule: &Rule, option: RuleOption) -> String {
         | RuleOption::Queue => String::new(),
         RuleOption::Name => identity(rule),
         RuleOption::Count => denials(rule),
+        RuleOption::Cost => cost(rule),
         RuleOption::Ban => ban(rule),
         RuleOption::Shadow => trial(rule),
     }
@@ -90,7 +92,7 @@ pub(crate) fn worst_in_period(rule: &Rule) -> u64 {
     let capacity = rule.capacity();
     match rule.algorithm() {
         _ if limit == 0 => 0,
-        Algorithm::Log => limit,
+        Algorithm::Log | Algorithm::Slots => limit,
         Algorithm::Window(WindowParams { res }) => worst_of_window(limit, period_us, res),
         Algorithm::Fixed(FixedParams { calendar: Some(_), .. }) => limit.saturating_mul(2),
         Algorithm::Fixed(FixedParams { calendar: None, .. })
@@ -273,6 +275,18 @@ fn leaky(rule: &Rule, queue: u32) -> String {
     )
 }
 
+fn slots(rule: &Rule) -> String {
+    format!(
+        "at most {} at once: each takes a slot with HOLD, and gives it back when its hold is \
+         settled or lapses (concurrency limit). Worst burst: {} at once, as often as holds are \
+         settled. Memory: {} to {} bytes a hold with an id of up to 22 bytes.",
+        requests(rule.limit().into()),
+        rule.limit(),
+        memory::HOLD,
+        memory::HOLD.saturating_add(memory::HOLD / 8),
+    )
+}
+
 fn constant() -> String {
     format!("{} bytes, however many requests come", memory::KEY)
 }
@@ -298,6 +312,7 @@ fn identity(rule: &Rule) -> String {
         (Algorithm::Fixed(_), None) => ("algorithm, period, align and tz", "limit and keep"),
         (Algorithm::Bucket(_), None) => ("algorithm, period and refill", "limit and burst"),
         (Algorithm::Leaky(_), None) => ("algorithm and period", "limit and queue"),
+        (Algorithm::Slots, None) => ("algorithm", "limit"),
     };
     format!(" Identity: the {shape}, so the {free} may change and what was consumed is kept.")
 }
@@ -305,6 +320,19 @@ fn identity(rule: &Rule) -> String {
 fn denials(rule: &Rule) -> String {
     let text = " Denied requests are charged too: a client that keeps asking stays limited.";
     if rule.counts_all() { text.into() } else { String::new() }
+}
+
+fn cost(rule: &Rule) -> String {
+    let Some(cost) = rule.cost().written() else { return String::new() };
+    let taken = match cost {
+        0 => "nothing".into(),
+        cost => Count(cost.into(), "unit").to_string(),
+    };
+    let text = format!(" A check takes {taken} of it, whatever COST n says");
+    match rule.name() {
+        Some(name) => format!("{text}; COST {}=n takes n.", name.as_str()),
+        None => format!("{text}."),
+    }
 }
 
 fn ban(rule: &Rule) -> String {

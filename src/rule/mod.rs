@@ -7,9 +7,10 @@
 //! A rule is a *view*: it says how much may be consumed. A state holds how much has been
 //! consumed, and the rule's *identity* says which state it reads: the name if it has
 //! one, else the algorithm, the period and the options that shape the state. The limit,
-//! the burst and the queue are not part of the identity, so they can change from call to
-//! call, and the state stays.
+//! the burst, the queue and the cost are not part of the identity, so they can change from
+//! call to call, and the state stays.
 
+mod cost;
 mod error;
 mod explain;
 pub(crate) mod memory;
@@ -17,6 +18,7 @@ mod names;
 mod spec;
 mod text;
 
+pub use cost::Cost;
 pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]
@@ -26,7 +28,7 @@ pub use names::{Kind, RuleOption};
 pub use spec::{RuleError, RuleSpec};
 use std::fmt;
 pub(crate) use text::DisplayPeriod;
-pub use text::{digits, looks_like_rule, span_us};
+pub use text::{WithCost, digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -169,6 +171,8 @@ pub enum Algorithm {
     Fixed(FixedParams),
     Bucket(BucketParams),
     Leaky(LeakyParams),
+    /// Has no period: a slot ends with its hold.
+    Slots,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +213,7 @@ pub enum Shape {
     Fixed { calendar: Option<Calendar>, tz_min: i16 },
     Bucket { refill: Refill },
     Leaky,
+    Slots,
 }
 
 impl Algorithm {
@@ -221,6 +226,7 @@ impl Algorithm {
             Self::Fixed(FixedParams { calendar, tz_min, .. }) => Shape::Fixed { calendar, tz_min },
             Self::Bucket(BucketParams { refill, .. }) => Shape::Bucket { refill },
             Self::Leaky(_) => Shape::Leaky,
+            Self::Slots => Shape::Slots,
         }
     }
 
@@ -229,7 +235,7 @@ impl Algorithm {
     const fn capacity(self, limit: u32) -> u32 {
         match self {
             _ if limit == 0 => 0,
-            Self::Log | Self::Window(_) | Self::Fixed(_) => limit,
+            Self::Log | Self::Window(_) | Self::Fixed(_) | Self::Slots => limit,
             Self::Bucket(BucketParams { burst, .. }) => burst,
             Self::Leaky(LeakyParams { queue }) => queue.saturating_add(1),
         }
@@ -285,6 +291,14 @@ impl Name {
     }
 }
 
+/// A cost for the rules of one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedCost {
+    pub name: Name,
+    /// 0 ..= [`MAX_UNITS`].
+    pub cost: u32,
+}
+
 /// The name of every bucket of `RL.THROTTLE`.
 pub const THROTTLE: &str = "throttle";
 
@@ -303,6 +317,7 @@ pub struct Rule {
     period_us: u64,
     name: Option<Name>,
     count_all: bool,
+    cost: Cost,
     ban_us: Option<u64>,
     shadow: bool,
 }
@@ -312,8 +327,8 @@ impl Rule {
     /// algorithm takes.
     pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
         let capacity = algorithm.capacity(limit);
-        let (name, count_all, ban_us, shadow) = (None, false, None, false);
-        Self { algorithm, limit, capacity, period_us, name, count_all, ban_us, shadow }
+        let (name, count_all, cost, ban_us, shadow) = (None, false, Cost::new(None), None, false);
+        Self { algorithm, limit, capacity, period_us, name, count_all, cost, ban_us, shadow }
     }
 
     pub(crate) fn named(self, name: Option<Name>) -> Self {
@@ -333,6 +348,7 @@ impl Rule {
             Algorithm::Fixed(_) => Kind::Fixed,
             Algorithm::Bucket(_) => Kind::Bucket,
             Algorithm::Leaky(_) => Kind::Leaky,
+            Algorithm::Slots => Kind::Slots,
         }
     }
 
@@ -342,7 +358,7 @@ impl Rule {
         self.limit
     }
 
-    /// The period in microseconds; a calendar month counts as 31 days.
+    /// The period in microseconds; a calendar month counts as 31 days, and slots have 0.
     #[must_use]
     pub const fn period_us(&self) -> u64 {
         self.period_us
@@ -357,6 +373,17 @@ impl Rule {
     #[must_use]
     pub const fn counts_all(&self) -> bool {
         self.count_all
+    }
+
+    /// What a check costs the rule.
+    #[must_use]
+    pub const fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Sets the cost that a request gives the rule by its name.
+    pub const fn set_named_cost(&mut self, cost: u32) {
+        self.cost = self.cost.named(cost);
     }
 
     /// How long a denial by this rule blocks the key, microseconds.
@@ -382,6 +409,7 @@ impl Rule {
             period_us: _,
             name: _,
             count_all,
+            cost: _,
             ban_us,
             shadow: _,
         } = self;

@@ -36,6 +36,7 @@ named! {
         Fixed = "fixed",
         Bucket = "bucket",
         Leaky = "leaky",
+        Slots = "slots",
     }
 }
 
@@ -51,9 +52,16 @@ named! {
         Queue = "queue",
         Name = "name",
         Count = "count",
+        Cost = "cost",
         Ban = "ban",
         Shadow = "shadow",
     }
+}
+
+#[cfg(test)]
+impl Kind {
+    /// The algorithms whose checks need no hold.
+    pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];
 }
 
 impl RuleOption {
@@ -65,14 +73,15 @@ impl RuleOption {
             Self::Align | Self::Tz | Self::Keep => Some(Kind::Fixed),
             Self::Burst | Self::Refill => Some(Kind::Bucket),
             Self::Queue => Some(Kind::Leaky),
-            Self::Name | Self::Count | Self::Ban | Self::Shadow => None,
+            Self::Name | Self::Count | Self::Cost | Self::Ban | Self::Shadow => None,
         }
     }
 
     /// Whether rules of this algorithm can have the option.
     #[must_use]
     pub fn suits(self, kind: Kind) -> bool {
-        self.owner().is_none_or(|owner| owner == kind)
+        let counts_slots = self == Self::Count && kind == Kind::Slots;
+        self.owner().is_none_or(|owner| owner == kind) && !counts_slots
     }
 
     /// The value that errors name as expected; `None`: the option takes no value.
@@ -87,6 +96,7 @@ impl RuleOption {
             Self::Queue => Some("an integer 0..1000000000"),
             Self::Name => Some("1 to 32 of A-Z a-z 0-9 _ . -"),
             Self::Count => Some("all or allowed"),
+            Self::Cost => Some("an integer 0..1000000000"),
             Self::Ban => Some("a period such as 10m"),
             Self::Shadow => None,
         }

@@ -1,8 +1,8 @@
 //! From what was written to a [`Rule`]: every bound, and which algorithm owns an option.
 
 use super::{
-    Algorithm, Align, BucketParams, FixedParams, Kind, LeakyParams, MAX_KEEP, MAX_RES, MAX_TZ_MIN,
-    MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
+    Algorithm, Align, BucketParams, Cost, FixedParams, Kind, LeakyParams, MAX_KEEP, MAX_RES,
+    MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
 };
 use std::fmt;
 
@@ -11,7 +11,8 @@ use std::fmt;
 pub struct RuleSpec {
     pub kind: Kind,
     pub limit: u64,
-    pub period: Period,
+    /// `None`: none was written. Slots have no period.
+    pub period: Option<Period>,
     pub res: Option<u64>,
     pub align: Option<Align>,
     pub tz_min: Option<i16>,
@@ -21,6 +22,7 @@ pub struct RuleSpec {
     pub queue: Option<u64>,
     pub name: Option<Name>,
     pub count_all: bool,
+    pub cost: Option<u64>,
     pub ban: Option<Period>,
     pub shadow: bool,
 }
@@ -32,7 +34,7 @@ impl RuleSpec {
         Self {
             kind,
             limit,
-            period,
+            period: Some(period),
             res: None,
             align: None,
             tz_min: None,
@@ -42,9 +44,17 @@ impl RuleSpec {
             queue: None,
             name: None,
             count_all: false,
+            cost: None,
             ban: None,
             shadow: false,
         }
+    }
+
+    /// Slots without options.
+    #[must_use]
+    pub const fn slots(limit: u64) -> Self {
+        let period = Period { count: 1, unit: Unit::Millisecond };
+        Self { period: None, ..Self::new(Kind::Slots, limit, period) }
     }
 
     /// Checks every bound and that each option belongs to the algorithm.
@@ -54,12 +64,12 @@ impl RuleSpec {
     pub fn validate(&self) -> Result<Rule, RuleError> {
         self.refuse_foreign_options()?;
         let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
-        let period_us = self.period.micros().ok_or(RuleError::Period)?;
-        if self.period.unit == Unit::Month {
+        let (period, period_us) = self.period_and_micros()?;
+        if period.unit == Unit::Month {
             if self.kind != Kind::Fixed {
                 return Err(RuleError::MonthNeedsFixed);
             }
-            if self.period.count != 1 {
+            if period.count != 1 {
                 return Err(RuleError::SeveralMonths);
             }
             if self.align == Some(Align::First) {
@@ -73,7 +83,7 @@ impl RuleSpec {
             }),
             Kind::Fixed => Algorithm::Fixed(FixedParams {
                 calendar: match self.align.unwrap_or(Align::Epoch) {
-                    Align::Epoch => Some(self.period.unit.calendar()),
+                    Align::Epoch => Some(period.unit.calendar()),
                     Align::First => None,
                 },
                 tz_min: self.tz_min.unwrap_or(0),
@@ -92,7 +102,12 @@ impl RuleSpec {
                     None => limit,
                 },
             }),
+            Kind::Slots => Algorithm::Slots,
         };
+        if self.kind == Kind::Slots && self.count_all {
+            return Err(RuleError::SlotsCountAll);
+        }
+        let cost = self.cost.map(|cost| bounded("cost", cost, 0, MAX_UNITS)).transpose()?;
         let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {
             algorithm,
@@ -101,9 +116,20 @@ impl RuleSpec {
             period_us,
             name: self.name,
             count_all: self.count_all,
+            cost: Cost::new(cost),
             ban_us,
             shadow: self.shadow,
         })
+    }
+
+    /// The period, and its length in microseconds; that of slots is 0.
+    fn period_and_micros(&self) -> Result<(Period, u64), RuleError> {
+        match (self.kind == Kind::Slots, self.period) {
+            (true, None) => Ok((Period { count: 0, unit: Unit::Millisecond }, 0)),
+            (true, Some(_)) => Err(RuleError::SlotsPeriod),
+            (false, Some(period)) => Ok((period, period.micros().ok_or(RuleError::Period)?)),
+            (false, None) => Err(RuleError::Period),
+        }
     }
 
     const fn has(&self, option: RuleOption) -> bool {
@@ -117,6 +143,7 @@ impl RuleSpec {
             RuleOption::Queue => self.queue.is_some(),
             RuleOption::Name => self.name.is_some(),
             RuleOption::Count => self.count_all,
+            RuleOption::Cost => self.cost.is_some(),
             RuleOption::Ban => self.ban.is_some(),
             RuleOption::Shadow => self.shadow,
         }
@@ -156,6 +183,8 @@ fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
 pub enum RuleError {
     OutOfRange { what: &'static str, given: u64, min: u32, max: u64 },
     Period,
+    SlotsPeriod,
+    SlotsCountAll,
     Ban,
     MonthNeedsFixed,
     SeveralMonths,
@@ -171,6 +200,10 @@ impl fmt::Display for RuleError {
                 write!(f, "{what} is {given}, expected {min}..{max}")
             }
             Self::Period => f.write_str("the period is out of range, expected 1ms..366d"),
+            Self::SlotsPeriod => f.write_str("slots have no period, expected slots:limit"),
+            Self::SlotsCountAll => f.write_str(
+                "slots with count=all, expected count=allowed: denied requests hold none",
+            ),
             Self::Ban => f.write_str("ban is out of range, expected a period of 1ms..366d"),
             Self::MonthNeedsFixed => {
                 f.write_str("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! rule   = [algorithm ":"] limit "/" period *("," option)
+//!        | "slots:" limit *("," option)
 //! period = [integer] unit
 //! unit   = ms | s sec second | m min minute | h hour | d day | w week | month
 //!          the words also in the plural, but not month
@@ -19,7 +20,7 @@
 use super::error::{Excerpt, PeriodOf, RuleTextError};
 use super::{
     Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, Name, Period, Refill,
-    Rule, RuleOption, RuleSpec, Unit, WindowParams,
+    Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -72,14 +73,10 @@ pub fn digits(text: &[u8]) -> Option<u64> {
 }
 
 fn spec(text: &[u8]) -> Result<RuleSpec, RuleTextError> {
-    let (head, tail) = split(text, b'/').ok_or(RuleTextError::NoPeriod)?;
-    let (kind, limit) = match split(head, b':') {
-        Some((name, limit)) => (algorithm(name)?, limit),
-        None => (Kind::Log, head),
+    let (mut spec, mut rest) = match split(text, b':') {
+        Some((name, slots)) if Kind::of_name(name) == Some(Kind::Slots) => spec_of_slots(slots)?,
+        _ => spec_of_rate(text)?,
     };
-    let limit = digits(limit).ok_or_else(|| wrong("limit", limit, "an integer 0..1000000000"))?;
-    let (period_text, mut rest) = until_comma(tail);
-    let mut spec = RuleSpec::new(kind, limit, period(PeriodOf::Rule, period_text)?);
     let mut given = [false; RuleOption::ALL.len()];
     while let Some(options) = rest {
         let (text, after) = until_comma(options);
@@ -87,6 +84,31 @@ fn spec(text: &[u8]) -> Result<RuleSpec, RuleTextError> {
         rest = after;
     }
     Ok(spec)
+}
+
+/// A limit and a period, and the options that follow.
+fn spec_of_rate(text: &[u8]) -> Result<(RuleSpec, Option<&[u8]>), RuleTextError> {
+    let (head, tail) = split(text, b'/').ok_or(RuleTextError::NoPeriod)?;
+    let (kind, given) = match split(head, b':') {
+        Some((name, limit)) => (algorithm(name)?, limit),
+        None => (Kind::Log, head),
+    };
+    let limit = limit(given)?;
+    let (period_text, options) = until_comma(tail);
+    Ok((RuleSpec::new(kind, limit, period(PeriodOf::Rule, period_text)?), options))
+}
+
+/// A limit without a period, and the options that follow.
+fn spec_of_slots(text: &[u8]) -> Result<(RuleSpec, Option<&[u8]>), RuleTextError> {
+    let (given, options) = until_comma(text);
+    if given.contains(&b'/') {
+        return Err(RuleError::SlotsPeriod.into());
+    }
+    Ok((RuleSpec::slots(limit(given)?), options))
+}
+
+fn limit(text: &[u8]) -> Result<u64, RuleTextError> {
+    digits(text).ok_or_else(|| wrong("limit", text, "an integer 0..1000000000"))
 }
 
 /// The part before a comma, and what follows the comma.
@@ -158,6 +180,7 @@ fn read_option(
                 _ => return Err(wrong()),
             };
         }
+        RuleOption::Cost => spec.cost = Some(digits(value).ok_or_else(wrong)?),
         RuleOption::Ban => spec.ban = Some(period(PeriodOf::Option(option.name()), value)?),
         RuleOption::Shadow => spec.shadow = true,
     }
@@ -215,13 +238,43 @@ fn time_zone(text: &[u8]) -> Option<i16> {
 
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { algorithm, limit, period_us, name, count_all, ban_us, shadow, capacity: _ } =
-            *self;
+        self.write(f, self.cost.written())
+    }
+}
+
+/// A rule's canonical text with the cost that the rule has in a request, also if the
+/// request gives it by name.
+#[derive(Clone, Copy, Debug)]
+pub struct WithCost<'a>(pub &'a Rule);
+
+impl Display for WithCost<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.write(f, self.0.cost.own())
+    }
+}
+
+impl Rule {
+    /// Writes the canonical text with this cost.
+    fn write(&self, f: &mut Formatter<'_>, cost: Option<u32>) -> fmt::Result {
+        let Self {
+            algorithm,
+            limit,
+            period_us,
+            name,
+            count_all,
+            ban_us,
+            shadow,
+            capacity: _,
+            cost: _,
+        } = *self;
         f.write_str(self.kind().name())?;
         f.write_str(":")?;
         Number(limit).fmt(f)?;
-        f.write_str("/")?;
+        if algorithm != Algorithm::Slots {
+            f.write_str("/")?;
+        }
         match algorithm {
+            Algorithm::Slots => {}
             Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Months), .. }) => {
                 f.write_str("1month")?;
             }
@@ -235,7 +288,7 @@ impl Display for Rule {
             | Algorithm::Leaky(_) => write_period(f, period_us, true)?,
         }
         match algorithm {
-            Algorithm::Log => {}
+            Algorithm::Log | Algorithm::Slots => {}
             Algorithm::Window(WindowParams { res }) => {
                 write_unless(f, RuleOption::Res, res == 1, Number(res.into()))?;
             }
@@ -257,6 +310,9 @@ impl Display for Rule {
         }
         if count_all {
             write_option(f, RuleOption::Count, "all")?;
+        }
+        if let Some(cost) = cost {
+            write_option(f, RuleOption::Cost, Number(cost))?;
         }
         if let Some(ban_us) = ban_us {
             write_option(f, RuleOption::Ban, DisplayPeriod(ban_us))?;

@@ -158,6 +158,13 @@ impl Param {
         Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE, ..self }
     }
 
+    /// Allows the argument more than once, each time after its word.
+    #[must_use]
+    pub const fn repeated_with_word(self) -> Self {
+        let flags = raw::REDISMODULE_CMD_ARG_MULTIPLE | raw::REDISMODULE_CMD_ARG_MULTIPLE_TOKEN;
+        Self { flags: self.flags | flags, ..self }
+    }
+
     pub(super) const fn is_key(&self) -> bool {
         self.kind == raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY
     }

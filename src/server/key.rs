@@ -128,6 +128,7 @@ impl<T> Drop for OpenKey<'_, T> {
 }
 
 impl<'c, T: Value> OpenKey<'c, T> {
+    #[inline(always)]
     fn open(
         call: &'c Call<'c>,
         name: Arg<'c>,
@@ -329,6 +330,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`CommandError::WrongType`] if it holds a value of another type.
+    #[inline(always)]
     pub fn open_write<'c, T: Value>(
         &'c self,
         name: Arg<'c>,

@@ -28,13 +28,13 @@ impl Call<'_> {
         }
     }
 
-    /// Replicates and persists `command key head [text] [arg ...]`.
+    /// Replicates and persists `command key head [text] [text] [arg ...]`.
     pub fn replicate(
         &self,
         command: &CStr,
         key: Arg<'_>,
         head: &[u8],
-        more: Option<&[u8]>,
+        texts: [Option<&[u8]>; 2],
         args: Args<'_>,
     ) {
         let (ctx, command, key) = (self.ctx(), command.as_ptr(), key.raw());
@@ -45,16 +45,24 @@ impl Call<'_> {
         // All are alive.
         unsafe {
             let Some(replicate) = raw::RedisModule_Replicate else { return };
-            match (more, args.raw()) {
-                (None, &[arg]) => {
+            match (texts, args.raw()) {
+                ([None, _], &[arg]) => {
                     replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg)
                 }
-                (None, _) => {
+                ([None, _], _) => {
                     replicate(ctx, command, c"sbv".as_ptr(), key, head, head_len, start, len)
                 }
-                (Some(more), _) => {
-                    let (format, (more, more_len)) = (c"sbbv".as_ptr(), text(more));
-                    replicate(ctx, command, format, key, head, head_len, more, more_len, start, len)
+                ([Some(one), None], _) => {
+                    let (format, (one, one_len)) = (c"sbbv".as_ptr(), text(one));
+                    replicate(ctx, command, format, key, head, head_len, one, one_len, start, len)
+                }
+                ([Some(one), Some(two)], _) => {
+                    let (format, (one, one_len)) = (c"sbbbv".as_ptr(), text(one));
+                    let (two, two_len) = text(two);
+                    replicate(
+                        ctx, command, format, key, head, head_len, one, one_len, two, two_len,
+                        start, len,
+                    )
                 }
             };
         }

@@ -16,6 +16,7 @@ impl Call<'_> {
     }
 
     /// Replies with an array of integers.
+    #[inline(always)]
     pub fn reply_integers(&self, values: &[i64]) {
         self.begin_reply();
         self.array(values.len());

@@ -16,6 +16,8 @@ use transcript::{Block, Typed, blocks, shown};
 
 use crate::support::server::{self, Flavor};
 
+const BUDGETS: &str = include_str!("../../docs/budgets.md");
+const CONCURRENCY: &str = include_str!("../../docs/concurrency.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 const POLICIES: &str = include_str!("../../docs/policies.md");
@@ -36,10 +38,22 @@ fn transcripts_of_the_guide_to_policies_are_true() {
 }
 
 #[test]
+fn transcripts_of_the_guide_to_budgets_are_true() {
+    replay(BUDGETS);
+}
+
+#[test]
+fn transcripts_of_the_guide_to_concurrency_are_true() {
+    replay(CONCURRENCY);
+}
+
+#[test]
 fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
-    assert!(blocks(POLICIES).iter().all(|block| block.typed().is_some() == plain(block)));
+    for guide in [BUDGETS, CONCURRENCY, POLICIES] {
+        assert!(blocks(guide).iter().all(|block| block.typed().is_some() == plain(block)));
+    }
     let in_readme = blocks(README).iter().filter(is_transcript).count();
     assert_eq!(in_readme, README.matches("```\n> ").count());
     let mut listeners = 0;
@@ -79,6 +93,10 @@ fn a_document_that_differs_is_noticed() {
     assert!(differs(check, "1,5,0,990,1000\n0,5,4,0,1000", "1,5,0,999,1000\n0,5,3,0,998"));
     assert!(!differs(check, "1) (integer) 0     allowed", "1) (integer) 0"));
     assert!(differs(check, "1) (integer) 0 allowed", "1) (integer) 0"));
+    // With a time given, every number is known.
+    let dated = "RL.CHECK k AT 4102444800000000 5/h 1/m";
+    assert!(differs(dated, &documented, &five(1, 500, 100, 58_999, 60_000)));
+    assert!(!differs(dated, &documented, &documented));
     // A slow machine makes waits shorter, and changes nothing else.
     let slowly = |documented: &str, replied: &str| {
         let took = Duration::from_millis(60);

@@ -8,6 +8,7 @@
 //! replication/   replicas, promotion, clusters, failover
 //! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
 //! docs.rs        the transcripts of the README and the guides
+//! examples/      the programs of examples/, run by clients that count what passes
 //! support/       starts and stops servers, talks to them, generates commands
 //! ```
 //!
@@ -16,6 +17,7 @@
 mod command;
 mod docs;
 mod durability;
+mod examples;
 mod policy;
 mod replication;
 mod server;

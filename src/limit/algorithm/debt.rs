@@ -118,23 +118,23 @@ impl Debt {
     }
 
     /// The debt at `last_us`, in fractions of the period.
-    fn owed(&self) -> u128 {
+    pub fn owed(&self) -> u128 {
         product(u64::from(self.units), self.period_us()).wrapping_add(self.rem.get().into())
     }
 
     /// The debt at `at_us >= last_us`, in fractions of the period.
-    fn drained(&self, limit: u32, at_us: u64) -> u128 {
+    pub fn owed_at(&self, limit: u32, at_us: u64) -> u128 {
         self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
     }
 
     /// What is owed at `at_us >= last_us` at its own limit, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
-        ceil_div(self.drained(self.limit, at_us), self.period_us())
+        ceil_div(self.owed_at(self.limit, at_us), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let (period_us, limit) = (self.period_us(), u64::from(rule.limit()));
-        let owed = self.drained(rule.limit(), at_us);
+        let owed = self.owed_at(rule.limit(), at_us);
         let capacity = rule.capacity();
         let over = owed
             .wrapping_add(product(u64::from(cost), period_us))
@@ -156,19 +156,38 @@ impl Debt {
     /// Adds to the debt, but never takes it beyond the capacity. `burst_or_queue` is
     /// that of the rule.
     pub fn consume(&mut self, rule: &Rule, burst_or_queue: u32, at_us: u64, cost: u32) {
-        let owed = self.drained(rule.limit(), at_us);
-        let free = product(rule.capacity(), self.period_us()).saturating_sub(owed);
-        self.set(owed.wrapping_add(product(u64::from(cost), self.period_us()).min(free)));
-        self.last_us = at_us;
+        self.add(rule.limit(), at_us, cost, rule.capacity());
         self.burst_or_queue = self.burst_or_queue.with_units(burst_or_queue);
         if rule.limit() > 0 {
             self.limit = rule.limit();
         }
     }
 
+    /// Adds to the debt for no rule, after draining it at a limit: its own limit and its
+    /// burst or queue stay. The debt is not taken beyond `capacity`. Stops at 2^32 - 1
+    /// units, more than four times the largest burst.
+    #[inline(always)]
+    pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
+        let owed = self.owed_at(limit, at_us);
+        let free = product(capacity, self.period_us()).saturating_sub(owed);
+        self.set(owed.wrapping_add(product(u64::from(units), self.period_us()).min(free)));
+        self.last_us = at_us;
+    }
+
+    /// Subtracts fractions of the period from the debt, as far as they are owed at
+    /// `last_us`.
+    pub fn take_off(&mut self, fractions: u128) {
+        self.set(self.owed().saturating_sub(fractions));
+    }
+
+    /// The most units that its burst or queue lets it owe.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
+    }
+
     /// Gives units back, and returns how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
-        let owed = self.drained(limit, at_us);
+        let owed = self.owed_at(limit, at_us);
         let back = product(u64::from(units), self.period_us());
         if owed > back {
             self.set(self.owed().saturating_sub(back));

@@ -122,6 +122,14 @@ impl Fixed {
         u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
     }
 
+    /// Whether a time lies in the window of this shape that starts at `start_us`. A start
+    /// before the epoch wraps, and the differences wrap back.
+    fn holds(&self, start_us: i64, at_us: u64) -> bool {
+        let window = OpenWindow::new(self.period_us(), start_us, at_us);
+        let window_us = Self { window, ..*self }.window_us();
+        at_us.wrapping_sub(start_us.cast_unsigned()) < window_us
+    }
+
     /// The length of the window. A start before the epoch wraps, and the difference
     /// wraps back.
     pub fn window_us(&self) -> u64 {
@@ -146,6 +154,15 @@ impl Fixed {
 
     /// Counts units, and returns the window that closed before, if one did.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) -> Option<Past> {
+        let closed = self.add(at_us, cost);
+        self.limit = rule.limit();
+        closed
+    }
+
+    /// Counts units for no rule: the limit stays. Returns the window that closed before, if
+    /// one did.
+    #[inline(always)]
+    pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;
         let count = self.count_at(at_us);
         if count > 0 {
@@ -156,9 +173,25 @@ impl Fixed {
             }
             self.window = self.anchor.opened(self.period_us(), at_us);
         }
-        self.count = Uint48::saturating(count.saturating_add(u64::from(cost)));
-        self.limit = rule.limit();
+        self.count = Uint48::saturating(count.saturating_add(u64::from(units)));
         closed
+    }
+
+    /// Gives units back that were counted at a time, if their window is open, and returns
+    /// how many.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        if at_us >= self.end_us() { 0 } else { self.take_off(stamp_us, units) }
+    }
+
+    /// Takes units off that were counted at a time, if that lies in the window, and returns
+    /// how many.
+    fn take_off(&mut self, stamp_us: u64, units: u64) -> u64 {
+        if !self.holds(self.start_us(), stamp_us) {
+            return 0;
+        }
+        let back = self.count().min(units);
+        self.count = Uint48::saturating(self.count().saturating_sub(back));
+        back
     }
 
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
@@ -202,8 +235,37 @@ impl FixedWithPast {
 
     /// Counts units, and moves a window that closed to the past.
     pub fn consume(&mut self, rule: &Rule, keep: u16, at_us: u64, cost: u32) {
-        self.past.extend(self.fixed.consume(rule, at_us, cost));
+        let closed = self.fixed.consume(rule, at_us, cost);
         self.keep = keep;
+        self.add_to_past(closed);
+    }
+
+    /// Counts units for no rule: the limit and the number of windows kept stay.
+    pub fn add(&mut self, at_us: u64, units: u32) {
+        let closed = self.fixed.add(at_us, units);
+        self.add_to_past(closed);
+    }
+
+    /// Gives units back that were counted at a time, in whichever window they are kept, and
+    /// returns how many.
+    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        let back = self.fixed.take_off(stamp_us, units);
+        if back > 0 {
+            return back;
+        }
+        let holds = |past: &Past| self.fixed.holds(past.start_us, stamp_us);
+        let Some(index) = self.past.iter().rposition(holds) else { return 0 };
+        let Some(past) = self.past.get_mut(index) else { return 0 };
+        let back = past.count.min(units);
+        past.count = past.count.saturating_sub(back);
+        if past.count == 0 {
+            self.past.remove(index);
+        }
+        back
+    }
+
+    fn add_to_past(&mut self, closed: Option<Past>) {
+        self.past.extend(closed);
         let oldest = self.fixed.start_us().saturating_sub_unsigned(self.kept_us());
         while self.past.front().is_some_and(|window| window.start_us < oldest)
             || self.past.len() > usize::from(self.keep)

@@ -66,16 +66,31 @@ impl Interval {
 
     /// Takes tokens, but never more than the capacity.
     pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
+        self.add(at_us, cost, u32::try_from(rule.capacity()).unwrap_or(u32::MAX));
+        self.limit = rule.limit();
+        self.burst = burst;
+    }
+
+    /// Takes tokens for no rule: the limit and the burst stay. It takes none beyond
+    /// `capacity`.
+    #[inline(always)]
+    pub fn add(&mut self, at_us: u64, units: u32, capacity: u32) {
         let used = self.used_at(at_us);
         if used > 0 {
             self.window.reach(at_us);
         } else {
             self.window = OpenWindow::opened_by_count(self.period_us(), at_us);
         }
-        let full = u32::try_from(rule.capacity()).unwrap_or(u32::MAX);
-        self.used = used.max(used.saturating_add(cost).min(full));
-        self.limit = rule.limit();
-        self.burst = burst;
+        self.used = used.max(used.saturating_add(units).min(capacity));
+    }
+
+    /// Gives tokens back that were taken at a time, if none were refilled since, and returns
+    /// how many.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        if !self.window.holds(stamp_us) {
+            return 0;
+        }
+        self.refund(at_us, u32::try_from(units).unwrap_or(u32::MAX))
     }
 
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {

@@ -148,12 +148,53 @@ impl Log {
         }
     }
 
-    /// Adds a request, and drops what no rule can see any more.
-    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool) {
-        let kept = self.remember(needs, at_us);
+    /// Adds a request, and drops what no rule can see any more. `held` are the units of
+    /// live holds on this log, which may be given back: until then they evict no others.
+    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: u64) {
+        let mut kept = self.remember(needs, at_us);
+        if held > 0 {
+            kept = self.retain_held(kept, held);
+        }
+        self.add(kept, at_us, cost, denied);
+    }
+
+    /// Adds units that a settled hold cost beyond what it was charged. They evict nothing
+    /// that a rule sees or another hold may give back. Each check remembered may see them,
+    /// so its needs last for its window from now on.
+    pub fn consume_excess(&mut self, at_us: u64, units: u32) {
+        if !self.past_needs().is_empty() {
+            for past in self.admitted.past_needs_mut().iter_mut() {
+                if past.until_us > at_us {
+                    let until_us = at_us.saturating_add(past.needs.unpack().window_us);
+                    past.until_us = past.until_us.max(until_us);
+                }
+            }
+        }
+        let kept = Retention::of(self.known_needs(), self.past_needs());
+        let kept = self.retain_held(kept, u64::MAX);
+        self.add(kept, at_us, units, false);
+    }
+
+    /// Remembers what a check needs that took a hold but consumed nothing, so that an
+    /// excess of its hold is kept for its window.
+    pub fn note_needs(&mut self, needs: Needs, at_us: u64) {
+        self.remember(needs, at_us);
+    }
+
+    #[cold]
+    fn retain_held(&mut self, kept: Retention, held: u64) -> Retention {
+        self.admitted.keep_newest_entries(kept.most_entries());
+        if let Some(charged) = self.admitted.charged_mut() {
+            charged.keep_newest_entries(kept.most_entries());
+        }
+        kept.with_held(held)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, kept: Retention, at_us: u64, units: u32, denied: bool) {
         self.drop_until(at_us.checked_sub(kept.window_us));
         let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
-        series.push(at_us, cost);
+        series.push(at_us, units);
         self.keep_newest(kept);
         self.admitted.tidy();
     }
@@ -272,6 +313,20 @@ impl Log {
         }
         self.admitted.tidy();
         u64::from(units.saturating_sub(left))
+    }
+
+    /// Gives back up to `units` units admitted at a time, as far as they are still in the
+    /// longest window, and returns how many. The newest entry may go, and the log's last
+    /// time with it.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        if at_us.saturating_sub(stamp_us) >= self.window_us() {
+            return 0;
+        }
+        let given = self.admitted.take_at(stamp_us, units);
+        if given > 0 {
+            self.admitted.tidy();
+        }
+        given
     }
 
     /// When the last entry that a rule sees leaves its window.

@@ -32,6 +32,9 @@ pub enum Meter {
     Debt(Box<Debt>),
     /// `bucket` with `refill=interval`.
     Interval(Box<Interval>),
+    /// `slots`, whose units are those of the key's holds. Keeps the limit of the rule that
+    /// was asked last.
+    Slots(u32),
 }
 
 impl Meter {
@@ -56,6 +59,7 @@ impl Meter {
                 let queue = BurstOrQueue::new(queue, true);
                 Self::Debt(Box::new(Debt::of_units(rule, queue, last_us, units)))
             }
+            Algorithm::Slots => Self::Slots(rule.limit()),
         }
     }
 
@@ -69,6 +73,7 @@ impl Meter {
             Self::FixedWithPast(fixed) => block_of(&**fixed),
             Self::Debt(debt) => block_of(&**debt),
             Self::Interval(interval) => block_of(&**interval),
+            Self::Slots(_) => std::ptr::null(),
         }
     }
 
@@ -89,6 +94,7 @@ impl Meter {
             Self::Interval(interval) => {
                 fits(Shape::Bucket { refill: Refill::Interval }, interval.period_us())
             }
+            Self::Slots(_) => rule.kind() == Kind::Slots,
         }
     }
 
@@ -100,6 +106,7 @@ impl Meter {
             Self::Fixed(_) | Self::FixedWithPast(_) => Kind::Fixed,
             Self::Debt(debt) if debt.is_leaky() => Kind::Leaky,
             Self::Debt(_) | Self::Interval(_) => Kind::Bucket,
+            Self::Slots(_) => Kind::Slots,
         }
     }
 
@@ -116,7 +123,8 @@ impl Meter {
                 | Self::Fixed(_)
                 | Self::FixedWithPast(_)
                 | Self::Debt(_)
-                | Self::Interval(_),
+                | Self::Interval(_)
+                | Self::Slots(_),
                 of_units,
             ) => of_units,
         }
@@ -131,6 +139,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.count_at(at_us),
             Self::Debt(debt) => debt.consumed(at_us),
             Self::Interval(interval) => u64::from(interval.used_at(at_us)),
+            Self::Slots(_) => 0,
         }
     }
 
@@ -144,6 +153,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.last_us(),
             Self::Debt(debt) => debt.last_us,
             Self::Interval(interval) => interval.last_us(),
+            Self::Slots(_) => 0,
         }
     }
 
@@ -156,6 +166,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.period_us(),
             Self::Debt(debt) => debt.period_us(),
             Self::Interval(interval) => interval.period_us(),
+            Self::Slots(_) => 0,
         }
     }
 
@@ -168,6 +179,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.is_empty(),
             Self::Debt(debt) => debt.is_empty(),
             Self::Interval(interval) => interval.is_empty(),
+            Self::Slots(_) => true,
         }
     }
 
@@ -181,6 +193,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.read(rule, at_us, cost),
             Self::Debt(debt) => debt.read(rule, at_us, cost),
             Self::Interval(interval) => interval.read(rule, at_us, cost),
+            Self::Slots(_) => Reading::untouched(rule, at_us),
         }
     }
 
@@ -195,6 +208,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.clears(),
             Self::Debt(debt) => debt.clears(rule.limit()),
             Self::Interval(interval) => interval.clears(),
+            Self::Slots(_) => Moment::At(0),
         };
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
@@ -208,6 +222,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.clears(),
             Self::Debt(debt) => debt.clears(debt.limit),
             Self::Interval(interval) => interval.clears(),
+            Self::Slots(_) => Moment::At(0),
         }
     }
 
@@ -215,9 +230,12 @@ impl Meter {
     pub fn matters_until(&self) -> Moment {
         match self {
             Self::FixedWithPast(past) => Moment::At(past.matters_until_us()),
-            Self::Log(_) | Self::Window(_) | Self::Fixed(_) | Self::Debt(_) | Self::Interval(_) => {
-                self.clears_by_itself()
-            }
+            Self::Log(_)
+            | Self::Window(_)
+            | Self::Fixed(_)
+            | Self::Debt(_)
+            | Self::Interval(_)
+            | Self::Slots(_) => self.clears_by_itself(),
         }
     }
 
@@ -227,7 +245,7 @@ impl Meter {
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         match (&mut *self, rule.algorithm()) {
             (Self::Log(log), Algorithm::Log) => {
-                log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false);
+                log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false, 0);
             }
             (Self::Window(window), Algorithm::Window(_)) => window.consume(rule, at_us, cost),
             (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep: 0, .. })) => {
@@ -250,15 +268,68 @@ impl Meter {
             (Self::Interval(interval), Algorithm::Bucket(BucketParams { burst, .. })) => {
                 interval.consume(rule, burst, at_us, cost);
             }
+            (Self::Slots(limit), Algorithm::Slots) => *limit = rule.limit(),
             (
                 Self::Log(_)
                 | Self::Window(_)
                 | Self::Fixed(_)
                 | Self::FixedWithPast(_)
                 | Self::Debt(_)
-                | Self::Interval(_),
+                | Self::Interval(_)
+                | Self::Slots(_),
                 _,
             ) => debug_assert!(false, "a rule of another shape"),
+        }
+    }
+
+    /// Consumes for no rule, beyond any limit, at a time not before `last_us`: what a
+    /// settled hold cost beyond what it was charged. `limit` is the rate at which a debt
+    /// drains. If `capped`, a debt or an interval is not taken beyond its burst or queue:
+    /// a shadow took no more either.
+    pub fn consume_excess(&mut self, limit: u32, at_us: u64, units: u32, capped: bool) {
+        if units == 0 {
+            return;
+        }
+        let at_us = at_us.max(self.last_us());
+        match self {
+            Self::Log(log) => log.consume_excess(at_us, units),
+            Self::Window(window) => window.add(at_us, units),
+            Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
+            Self::FixedWithPast(past) => past.add(at_us, units),
+            Self::Debt(debt) => {
+                let capacity = match (capped, limit) {
+                    (false, _) => u64::MAX,
+                    (true, 0) => 0,
+                    (true, _) => debt.capacity(),
+                };
+                debt.add(limit, at_us, units, capacity);
+            }
+            Self::Interval(interval) => {
+                let capacity = match (capped, limit) {
+                    (false, _) => u32::MAX,
+                    (true, 0) => 0,
+                    (true, _) => interval.burst,
+                };
+                interval.add(at_us, units, capacity);
+            }
+            Self::Slots(_) => {}
+        }
+    }
+
+    /// Gives back up to `units` units that were consumed at the time `stamp_us`, as far as
+    /// they still count at `at_us`, which is not before `last_us`, or are kept for graphs.
+    /// Returns how many, and changes nothing if it returns 0. The last time stays, but for
+    /// that of a log whose newest entry goes.
+    ///
+    /// Gives nothing back to a debt, which does not know when its units were consumed.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        match self {
+            Self::Log(log) => log.give_back(stamp_us, at_us, units),
+            Self::Window(window) => window.give_back(stamp_us, at_us, units),
+            Self::Fixed(fixed) => fixed.give_back(stamp_us, at_us, units),
+            Self::FixedWithPast(past) => past.give_back(stamp_us, units),
+            Self::Debt(_) | Self::Slots(_) => 0,
+            Self::Interval(interval) => interval.give_back(stamp_us, at_us, units),
         }
     }
 
@@ -275,6 +346,7 @@ impl Meter {
             Self::FixedWithPast(past) => past.fixed.refund(at_us, units),
             Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
             Self::Interval(interval) => interval.refund(at_us, units),
+            Self::Slots(_) => 0,
         }
     }
 
@@ -290,6 +362,7 @@ impl Meter {
             }
             Self::Debt(debt) => to.boxed(debt),
             Self::Interval(interval) => to.boxed(interval),
+            Self::Slots(_) => {}
         }
     }
 }

@@ -68,6 +68,11 @@ impl OpenWindow {
         self.after_start(self.period.get())
     }
 
+    /// Whether a time lies in it, unless a calendar ends it.
+    pub const fn holds(&self, at_us: u64) -> bool {
+        since(self.start_us(), at_us) < self.period_us()
+    }
+
     /// Moves the last time on, to one that is not earlier.
     #[inline]
     pub fn reach(&mut self, at_us: u64) {

@@ -24,6 +24,25 @@ pub enum State {
     /// found by the name `throttle`, and needs no second block for its name.
     Plain(Meter),
     Named(Box<Named>),
+    /// A state that live holds were charged on. A state made anew has no holds: what they
+    /// were charged is gone with the old one.
+    Held(Box<Held>),
+}
+
+/// A state with holds. 24 bytes.
+#[derive(Clone, Debug, Eq)]
+pub struct Held {
+    /// Itself not held.
+    state: State,
+    /// The number by which the charges of its holds find it.
+    track: u16,
+}
+
+/// The numbers of tracks are not part of what a state is.
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.state == other.state
+    }
 }
 
 /// A meter that a rule finds by its name. 48 bytes.
@@ -57,6 +76,7 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &named.meter,
+            Self::Held(held) => held.state.meter(),
         }
     }
 
@@ -65,11 +85,40 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &mut named.meter,
+            Self::Held(held) => held.state.meter_mut(),
+        }
+    }
+
+    /// The number of its track, if it has holds.
+    pub const fn track(&self) -> Option<u16> {
+        match self {
+            Self::Held(held) => Some(held.track),
+            Self::Plain(_) | Self::Named(_) => None,
+        }
+    }
+
+    /// Gives the state a track for its holds, or takes it away.
+    pub fn set_track(&mut self, track: Option<u16>) {
+        let state = match std::mem::replace(self, Self::Plain(Meter::Slots(0))) {
+            Self::Held(held) => held.state,
+            state @ (Self::Plain(_) | Self::Named(_)) => state,
+        };
+        *self = match track {
+            Some(track) => Self::Held(Box::new(Held { state, track })),
+            None => state,
+        };
+    }
+
+    /// The state itself, without its holds.
+    fn bare(&self) -> &Self {
+        match self {
+            Self::Held(held) => &held.state,
+            Self::Plain(_) | Self::Named(_) => self,
         }
     }
 
     fn is_throttle(&self) -> bool {
-        matches!(self, Self::Plain(Meter::Debt(debt)) if debt.is_throttle())
+        matches!(self.bare(), Self::Plain(Meter::Debt(debt)) if debt.is_throttle())
     }
 
     pub fn name(&self) -> Option<Name> {
@@ -77,6 +126,7 @@ impl State {
             Self::Named(named) => Name::of_padded(named.name),
             Self::Plain(_) if self.is_throttle() => Name::new(THROTTLE.as_bytes()),
             Self::Plain(_) => None,
+            Self::Held(held) => held.state.name(),
         }
     }
 
@@ -86,20 +136,23 @@ impl State {
         match self {
             Self::Plain(meter) => meter.block(),
             Self::Named(named) => block_of(&**named),
+            Self::Held(held) => block_of(&**held),
         }
     }
 
     /// The log, if this state is the key's log.
-    pub const fn log(&self) -> Option<&Log> {
-        match self {
-            Self::Plain(Meter::Log(log)) => Some(log),
+    #[inline]
+    pub fn log(&self) -> Option<&Log> {
+        match self.meter() {
+            Meter::Log(log) => Some(log),
             _ => None,
         }
     }
 
-    pub const fn log_mut(&mut self) -> Option<&mut Log> {
-        match self {
-            Self::Plain(Meter::Log(log)) => Some(log),
+    #[inline]
+    pub fn log_mut(&mut self) -> Option<&mut Log> {
+        match self.meter_mut() {
+            Meter::Log(log) => Some(log),
             _ => None,
         }
     }
@@ -108,6 +161,7 @@ impl State {
         match self {
             Self::Named(named) => *name.padded() == named.name,
             Self::Plain(_) => self.is_throttle() && name.is_throttle(),
+            Self::Held(held) => held.state.is_named(name),
         }
     }
 
@@ -117,6 +171,7 @@ impl State {
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
             (Self::Plain(Meter::Log(_)), _) => true,
+            (Self::Held(held), _) => held.state.has_name_of(rule),
             (_, Some(name)) => self.is_named(name),
             (Self::Plain(_), None) => !self.is_throttle(),
             (Self::Named(_), None) => false,
@@ -151,7 +206,7 @@ impl State {
 
     /// The meter as a rule that this state belongs to sees it; `None` if it is of
     /// another algorithm.
-    fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
+    pub fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
         if self.suits(rule) {
             Some(Cow::Borrowed(meter))
@@ -194,14 +249,21 @@ impl State {
     }
 
     /// Logs a request, if this is the log, with the needs of all log rules of the
-    /// check.
-    pub fn consume_log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool) {
+    /// check. `held` are the units of live holds on it.
+    pub fn consume_log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool, held: u64) {
         let Some(log) = self.log_mut() else { return };
-        let at_us = effective_time(now_us, log.last_us(), needs.window_us).unwrap_or_else(|| {
+        let at_us = effective_time(now_us, log.last_us(), needs.window_us);
+        if at_us.is_none() {
             log.step_back(needs.window_us, now_us);
-            now_us
-        });
-        log.consume(needs, at_us, cost, denied);
+        }
+        match cost {
+            0 => log.note_needs(needs, at_us.unwrap_or(now_us)),
+            _ => log.consume(needs, at_us.unwrap_or(now_us), cost, denied, held),
+        }
+        if at_us.is_none() {
+            // The entries moved in time: no charge finds its own any more.
+            self.set_track(None);
+        }
     }
 
     /// Gives units back, newest first, and returns how many. Without a rule, it does so as
@@ -228,8 +290,13 @@ impl State {
 
     /// Shows each heap block held.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        if let Self::Named(named) = self {
-            to.boxed(named);
+        match self {
+            Self::Plain(_) => {}
+            Self::Named(named) => to.boxed(named),
+            Self::Held(held) => {
+                to.boxed(held);
+                return held.state.visit_heap(to);
+            }
         }
         self.meter_mut().visit_heap(to);
     }

@@ -231,10 +231,15 @@ impl Window {
 
     /// Counts units in the present sub-interval.
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
+        self.add(at_us, cost);
+        self.counts.header_mut().limit = rule.limit().to_le_bytes();
+    }
+
+    /// Counts units for no rule: the limit stays.
+    #[inline(always)]
+    pub fn add(&mut self, at_us: u64, units: u32) {
         let shift = self.sight(at_us).shift;
-        let head = self.counts.header_mut();
-        head.last_us = at_us.to_le_bytes();
-        head.limit = rule.limit().to_le_bytes();
+        self.counts.header_mut().last_us = at_us.to_le_bytes();
         let counts = self.counts.items_mut();
         if shift > 0 {
             let shift = shift.min(counts.len());
@@ -244,8 +249,22 @@ impl Window {
             }
         }
         if let Some(newest) = counts.first_mut() {
-            *newest = Uint48::saturating(newest.get().saturating_add(u64::from(cost)));
+            *newest = Uint48::saturating(newest.get().saturating_add(u64::from(units)));
         }
+    }
+
+    /// Gives units back that were counted at a time, if their sub-interval is in sight, and
+    /// returns how many.
+    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
+        let (last, stamp) = (self.position(self.last_us()).index, self.position(stamp_us).index);
+        let Some(age) = last.checked_sub(stamp) else { return 0 };
+        let in_sight = self.counts.items().len().saturating_sub(self.sight(at_us).shift);
+        let age = usize::try_from(age).unwrap_or(usize::MAX);
+        let counts = self.counts.items_mut().iter_mut();
+        let Some(count) = counts.take(in_sight).nth(age) else { return 0 };
+        let back = units.min(count.get());
+        *count = Uint48::saturating(count.get().saturating_sub(back));
+        back
     }
 
     /// Gives units of the counters in sight back, newest first, and returns how many.

@@ -3,8 +3,8 @@
 use super::decision::Decision;
 use super::evaluation::Evaluation;
 use super::keys::{KeyCheck, check_keys};
-use super::max_states::TooManyStates;
 use super::outcome::{Conclusion, Outcome};
+use super::refusal::{Bounds, CheckError};
 use super::wait::until_all_admit;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
@@ -15,19 +15,19 @@ impl Limiter {
     /// [`Self::fill_resets`].
     ///
     /// # Errors
-    /// [`TooManyStates`], and nothing changed, if the key would come to hold more than
-    /// `max_states`, which is 1 or more.
+    /// [`CheckError`], and nothing changed, if the key would come to hold more than it may, or
+    /// if the check repeats a hold with another cost.
     #[inline]
     pub fn check_within(
         &mut self,
-        max_states: usize,
+        bounds: Bounds,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
-    ) -> Result<Outcome, TooManyStates> {
+    ) -> Result<Outcome, CheckError> {
         // The fast path leaves one state at most.
         match self.check_fast(check, decisions) {
             Some(outcome) => Ok(outcome),
-            None => self.check_general(max_states, check, decisions),
+            None => self.check_general(bounds, check, decisions),
         }
     }
 
@@ -35,12 +35,12 @@ impl Limiter {
     #[inline(never)]
     pub(crate) fn check_general(
         &mut self,
-        max_states: usize,
+        bounds: Bounds,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
-    ) -> Result<Outcome, TooManyStates> {
+    ) -> Result<Outcome, CheckError> {
         let mut keys = [KeyCheck::new(self, *check)];
-        let Conclusion { summary, .. } = check_keys(&mut keys, max_states, decisions)?;
+        let Conclusion { summary, cost, .. } = check_keys(&mut keys, bounds, decisions)?;
         let [key] = &keys;
         Ok(Outcome {
             summary,
@@ -48,13 +48,16 @@ impl Limiter {
             ban: key.ban(),
             ban_shortened: key.ban_shortened(),
             access: key.access(),
+            repeated: key.repeated(),
+            held: key.held(),
+            cost,
         })
     }
 
     /// Checks a key that may hold any number of states.
     #[cfg(test)]
     pub fn check(&mut self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
-        self.check_within(usize::MAX, check, decisions).expect("room for any number")
+        self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
     }
 
     /// Decides as [`Self::check_within`] does, but changes nothing.
@@ -68,15 +71,27 @@ impl Limiter {
     pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
         decisions.clear();
         if let Some((access, answer)) = self.access_answer(check.now_us) {
-            return Outcome::unchanged(answer, Some(access));
+            let cost = check.granted_by([].iter());
+            return Outcome::unchanged(answer, cost, Some(access));
         }
-        let evaluation = Evaluation::of(self.states(), check, |decision| decisions.push(decision));
+        if self.lapse_matters(check.now_us) {
+            return self.as_of(check.now_us).peek_general(check, decisions);
+        }
+        let mut evaluation =
+            Evaluation::of(self.states(), self.holds(), check, |decision| decisions.push(decision));
+        if self.foresee_waits(check, decisions) {
+            evaluation.settle_denials(check.rules, decisions);
+        }
         let denied = evaluation.denies();
+        let cost = if denied { check.cost } else { check.granted_by(decisions.iter()) };
+        if cost != check.cost {
+            return self.peek_general(&Check { cost, ..*check }, decisions);
+        }
         let summary = self.summary(check, &evaluation, denied, decisions);
-        let mut summary = summary.unwrap_or(Decision::UNDECIDED);
+        let mut summary = summary.map_or(Decision::UNDECIDED, |deciding| deciding.decision);
         if denied && evaluation.passed_over {
             summary.wait_ms = until_all_admit(std::iter::once((self, *check)), summary.wait_ms);
         }
-        Outcome::unchanged(summary, None)
+        Outcome::unchanged(summary, cost, None)
     }
 }

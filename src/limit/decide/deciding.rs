@@ -3,16 +3,40 @@
 use super::decision::{Decision, longer};
 use super::evaluation::Evaluation;
 use super::outcome::Ban;
-use crate::limit::algorithm::reading::Moment;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 
+/// A decision that may be the answer, and the cost that it was made for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deciding {
+    pub cost: u32,
+    pub decision: Decision,
+}
+
+impl Deciding {
+    /// Whether it admits its cost fewer times: compares `remaining / cost`, as fractions.
+    /// A cost of 0 can be admitted any number of times.
+    #[inline(always)]
+    pub(crate) fn has_less_left_than(self, other: Self) -> bool {
+        let (own, others) = (self.decision.remaining, other.decision.remaining);
+        match (self.cost, other.cost) {
+            (cost, other) if cost == other => own < others,
+            (0, _) => false,
+            (_, 0) => true,
+            (cost, other) => {
+                i128::from(own).wrapping_mul(other.into())
+                    < i128::from(others).wrapping_mul(cost.into())
+            }
+        }
+    }
+}
+
 impl<'a> Check<'a> {
     /// The deciding rule and its decision: the rule that denies longest; or else the
-    /// one with the least remaining, and the longest turn of all. `None` if all rules
-    /// are shadows. Once the check is denied, a rule that admits has no wait.
+    /// one with the least remaining/cost, and the longest turn of all. `None` if all
+    /// rules are shadows. Once the check is denied, a rule that admits has no wait.
     #[inline]
     pub(crate) fn deciding_rule(
         &self,
@@ -21,27 +45,30 @@ impl<'a> Check<'a> {
         decisions: &mut [Decision],
     ) -> Option<(&'a Rule, Decision)> {
         let mut turn_ms = 0;
-        let mut least: Option<(&Rule, Decision)> = None;
+        let mut least: Option<(&Rule, Deciding)> = None;
         for (rule, decision) in self.rules.iter().zip(decisions.iter_mut()) {
             if denied && decision.verdict == Verdict::Allowed {
                 decision.wait_ms = 0;
             }
             if !rule.is_shadow() {
                 turn_ms = longer(turn_ms, decision.wait_ms);
-                if least.is_none_or(|(_, least)| decision.remaining < least.remaining) {
-                    least = Some((rule, *decision));
+                let own = Deciding { cost: self.cost_of(rule), decision: *decision };
+                if least.is_none_or(|(_, least)| own.has_less_left_than(least)) {
+                    least = Some((rule, own));
                 }
             }
         }
         match evaluation.longest_denial {
             Some(denial) => Some((self.rules.get(denial.rule)?, *decisions.get(denial.rule)?)),
-            None => least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..least })),
+            None => {
+                least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..least.decision }))
+            }
         }
     }
 
-    /// Whether there is a time at which the cost could pass.
+    /// Whether there is a time at which the check could pass.
     pub(crate) fn can_ever_pass(&self) -> bool {
-        self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost))
+        self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost_of(rule)))
     }
 
     /// The longest ban of the rules that deny; the first of equals.
@@ -69,10 +96,10 @@ impl Limiter {
         evaluation: &Evaluation,
         denied: bool,
         decisions: &mut [Decision],
-    ) -> Option<Decision> {
+    ) -> Option<Deciding> {
         let (rule, decision) = check.deciding_rule(evaluation, denied, decisions)?;
         let reset_ms = self.reset_ms(rule, evaluation.needs, check.now_us);
-        Some(Decision { reset_ms, ..decision })
+        Some(Deciding { cost: check.cost_of(rule), decision: Decision { reset_ms, ..decision } })
     }
 
     /// Fills in each rule's reset after the check. Only the reply to `FULL` shows them.
@@ -84,9 +111,6 @@ impl Limiter {
     }
 
     fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64) -> i64 {
-        let clears = self
-            .state_of(rule)
-            .map_or(Moment::At(0), |state| state.clears(rule, needs.window_us_of(rule), now_us));
-        clears.after(now_us).millis()
+        self.clears(rule, needs, now_us).after(now_us).millis()
     }
 }

@@ -34,18 +34,7 @@ impl Decision {
     /// check consumes.
     #[inline(always)]
     pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
-        let admits = if !rule.can_ever_admit(check.cost) {
-            Moment::Never
-        } else if rule.limit() == 0 {
-            Moment::At(check.now_us)
-        } else {
-            reading.admits
-        };
-        let wait = match admits {
-            // The state may be read at a time that the clock has yet to reach.
-            Moment::At(us) if us <= reading.at_us => Span::Micros(0),
-            moment => moment.after(check.now_us),
-        };
+        let wait = Self::admits(rule, reading, check).after(check.now_us);
         // Under a limit of 0 only a cost of 0 passes, and at once.
         let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
         let (verdict, wait) = match wait {
@@ -59,6 +48,29 @@ impl Decision {
             wait_ms: wait.millis(),
             reset_ms: 0,
         }
+    }
+
+    /// When a rule admits its cost; at the time of the check if it does so now.
+    #[inline(always)]
+    pub(crate) fn admits(rule: &Rule, reading: Reading, check: &Check<'_>) -> Moment {
+        let admits = if !rule.can_ever_admit(check.cost_of(rule)) {
+            Moment::Never
+        } else if rule.limit() == 0 {
+            Moment::At(check.now_us)
+        } else {
+            reading.admits
+        };
+        match admits {
+            // The state may be read at a time that the clock has yet to reach.
+            Moment::At(us) if us <= reading.at_us => Moment::At(check.now_us),
+            moment => moment,
+        }
+    }
+
+    /// Allows the check, which repeats a hold, to proceed after a turn that it was given.
+    pub(crate) const fn allow(&mut self, turn_ms: i64) {
+        self.verdict = Verdict::Allowed;
+        self.wait_ms = turn_ms;
     }
 
     /// Subtracts a cost that was consumed.

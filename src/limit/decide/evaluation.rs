@@ -2,12 +2,14 @@
 
 use super::decision::{Decision, length};
 use crate::limit::algorithm::log::Log;
-use crate::limit::algorithm::reading::{Reading, effective_time};
+use crate::limit::algorithm::reading::{Moment, Reading, effective_time};
 use crate::limit::algorithm::state::State;
+use crate::limit::holds::Holds;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::access::Access;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
+use crate::limit::value::slots::Slots;
 use crate::rule::{Kind, Rule};
 
 /// What the rules of a key decided together.
@@ -34,17 +36,24 @@ pub struct Denial {
 impl Evaluation {
     /// Lets each rule of a check decide, and shows each decision.
     #[inline(always)]
-    pub fn of(states: &[State], check: &Check<'_>, mut show: impl FnMut(Decision)) -> Self {
+    pub fn of(
+        states: &[State],
+        holds: Option<&Holds>,
+        check: &Check<'_>,
+        mut show: impl FnMut(Decision),
+    ) -> Self {
         let mut evaluation = Self { needs: Needs::of(check.rules), ..Self::default() };
         let log = evaluation.log_in_sight(states, check.now_us);
         evaluation.log_at_us = log.map(|(_, at_us)| at_us);
         for (index, rule) in check.rules.iter().enumerate() {
             let reading = match (rule.kind(), log) {
                 (Kind::Log, None) => None,
-                (Kind::Log, Some((log, at_us))) => Some(log.read(rule, at_us, check.cost)),
+                (Kind::Log, Some((log, at_us))) => Some(log.read(rule, at_us, check.cost_of(rule))),
                 (Kind::Window | Kind::Fixed | Kind::Bucket | Kind::Leaky, _) => {
                     evaluation.read(states, rule, check)
                 }
+                (Kind::Slots, _) => Slots::of(rule, states, holds, check.now_us)
+                    .map(|slots| slots.read(rule, check.cost_of(rule))),
             };
             let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
             let decision = Decision::of(rule, reading, check);
@@ -56,6 +65,14 @@ impl Evaluation {
 
     pub const fn denies(&self) -> bool {
         self.longest_denial.is_some()
+    }
+
+    /// Decides again which denial is the longest, after waits changed.
+    pub fn settle_denials(&mut self, rules: &[Rule], decisions: &[Decision]) {
+        self.longest_denial = None;
+        for (index, (rule, decision)) in rules.iter().zip(decisions).enumerate() {
+            self.add(index, rule, *decision);
+        }
     }
 
     #[inline]
@@ -83,13 +100,47 @@ impl Evaluation {
     /// What a rule of another algorithm reads; `None` if it sees an untouched state.
     fn read(&mut self, states: &[State], rule: &Rule, check: &Check<'_>) -> Option<Reading> {
         let state = states.iter().find(|state| state.belongs_to(rule))?;
-        let reading = state.read(rule, rule.period_us(), check.now_us, check.cost);
+        let reading = state.read(rule, rule.period_us(), check.now_us, check.cost_of(rule));
         self.passed_over |= reading.is_none() && state.meter().last_us() > check.now_us;
         reading
     }
 }
 
 impl Limiter {
+    fn slots(&self, rule: &Rule, now_us: u64) -> Option<Slots<'_>> {
+        Slots::of(rule, self.states(), self.holds(), now_us)
+    }
+
+    /// What a rule reads; `None` if it sees an untouched state.
+    pub(crate) fn read(
+        &self,
+        rule: &Rule,
+        needs: Needs,
+        now_us: u64,
+        cost: u32,
+    ) -> Option<Reading> {
+        if rule.kind() == Kind::Slots {
+            return self.slots(rule, now_us).map(|slots| slots.read(rule, cost));
+        }
+        self.state_of(rule)?.read(rule, needs.window_us_of(rule), now_us, cost)
+    }
+
+    /// When a rule admits its cost.
+    pub(crate) fn admits(&self, rule: &Rule, needs: Needs, check: &Check<'_>) -> Moment {
+        let reading = self.read(rule, needs, check.now_us, check.cost_of(rule));
+        let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
+        Decision::admits(rule, reading, check)
+    }
+
+    /// When a rule has nothing consumed any more if no hold lapses before.
+    pub(crate) fn clears_without_lapses(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
+        if rule.kind() == Kind::Slots {
+            return self.slots(rule, now_us).map_or(Moment::At(0), |slots| slots.clears());
+        }
+        let window_us = needs.window_us_of(rule);
+        self.state_of(rule).map_or(Moment::At(0), |state| state.clears(rule, window_us, now_us))
+    }
+
     /// The answer of a block or an exemption, if one is in effect.
     pub(crate) fn access_answer(&self, now_us: u64) -> Option<(Access, Decision)> {
         let access = self.access_at(now_us)?;

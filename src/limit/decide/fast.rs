@@ -34,7 +34,7 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Option<Outcome> {
-        if check.meta.is_some() {
+        if check.meta.is_some() || check.hold.is_some() || check.up_to.is_some() {
             return None;
         }
         if let Some(state) = self.only_state_mut() {
@@ -56,7 +56,7 @@ impl Limiter {
         let (access, answer) = self.access_answer(check.now_us)?;
         decisions.clear();
         let ban_shortened = self.shorten_ban(check.now_us);
-        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, Some(access)) })
+        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(access)) })
     }
 
     /// A key that holds nothing decides as one with an empty state.
@@ -66,6 +66,9 @@ impl Limiter {
         decisions: &mut Vec<Decision>,
     ) -> Option<Outcome> {
         let (first, others) = check.rules.split_first()?;
+        if first.kind() == Kind::Slots {
+            return None;
+        }
         if !others.is_empty() && check.rules.iter().any(|rule| rule.kind() != Kind::Log) {
             return None;
         }
@@ -83,7 +86,7 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Option<Outcome> {
-        let state = self.only_state()?;
+        let state = self.only_state().filter(|_| check.up_to.is_none())?;
         match check.rules {
             [rule] => {
                 let (at_us, decision) = decide(state, rule, check)?;
@@ -124,10 +127,11 @@ fn check_rule(
     if denied && rule.denial_changes_key() {
         return None;
     }
-    let change = change(check, denied);
+    let cost = check.cost_of(rule);
+    let change = change(cost, denied);
     if change == Change::Admitted {
-        state.meter_mut().consume(rule, at_us, check.cost);
-        decision.take(check.cost);
+        state.meter_mut().consume(rule, at_us, cost);
+        decision.take(cost);
     }
     decisions.clear();
     decisions.push(decision);
@@ -145,20 +149,22 @@ fn check_log(
     if denied && check.rules.iter().any(Rule::denial_changes_key) {
         return None;
     }
-    let change = change(check, denied);
+    // All log rules cost the same.
+    let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
+    let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.consume(evaluation.needs, at_us, check.cost, false);
+        state.log_mut()?.consume(evaluation.needs, at_us, cost, false, 0);
         for decision in decisions.iter_mut() {
-            decision.take(check.cost);
+            decision.take(cost);
         }
     }
     answer_of_log(state, check, at_us, change, &evaluation, decisions)
 }
 
-/// What a check does to a state. An admitted cost leaves something in it: there is no
-/// emptied state to drop.
-const fn change(check: &Check<'_>, denied: bool) -> Change {
-    if denied || check.cost == 0 { Change::Nothing } else { Change::Admitted }
+/// What a check of this cost does to a state. An admitted cost leaves something in it:
+/// there is no emptied state to drop.
+const fn change(cost: u32, denied: bool) -> Change {
+    if denied || cost == 0 { Change::Nothing } else { Change::Admitted }
 }
 
 /// What a rule decides by a state, and the time it reads it at. `None` if the rule is
@@ -171,7 +177,7 @@ fn decide(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
     }
     let meter = state.meter();
     let at_us = effective_time(check.now_us, meter.last_us(), rule.period_us())?;
-    Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost), check)))
+    Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
 }
 
 /// What several log rules decide by the log, and the time they read it at. `None` if
@@ -189,7 +195,7 @@ fn evaluate_log(
     }
     decisions.clear();
     let show = |decision| decisions.push(decision);
-    let evaluation = Evaluation::of(slice::from_ref(state), check, show);
+    let evaluation = Evaluation::of(slice::from_ref(state), None, check, show);
     Some((evaluation.log_at_us?, evaluation))
 }
 
@@ -218,5 +224,5 @@ fn answer(
 ) -> Outcome {
     debug_assert!(change == Change::Nothing || !state.meter().is_empty(), "nothing was consumed");
     let reset_ms = state.meter().clears(rule, at_us).after(check.now_us).millis();
-    Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, None) }
+    Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, check.cost, None) }
 }

@@ -17,10 +17,11 @@
 //! again once the clock has come near it. If there is such a state, `wait` looks
 //! beyond it.
 
+use super::deciding::Deciding;
 use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
-use super::max_states::TooManyStates;
 use super::outcome::{Ban, Conclusion};
+use super::refusal::{Bounds, CheckError, Refusal};
 use super::wait::until_all_admit;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::value::access::{Access, AccessEntry};
@@ -37,6 +38,10 @@ pub struct KeyCheck<'a> {
     found: Found,
     denied: bool,
     change: Change,
+    /// The check repeats a hold of this key that lives.
+    repeats: bool,
+    /// It was allowed for that.
+    repeated: bool,
     ban: Option<Ban>,
     ban_shortened: bool,
     decisions: Range<usize>,
@@ -59,27 +64,30 @@ struct Plan {
 }
 
 /// Decides over several different keys, and consumes from all of them if the answer
-/// says so. All checks have the same time, cost and `META`. `decisions` gets one
+/// says so. All checks have the same time, default cost and `META`. `decisions` gets one
 /// decision a rule, key by key, and none for a key whose block or exemption answers;
 /// their resets are left for [`Limiter::fill_resets`].
 ///
 /// # Errors
-/// [`TooManyStates`], and nothing changed, if a key would come to hold more than
-/// `max_states`.
+/// [`CheckError`], and nothing changed, if a key would come to hold more than it may, or if
+/// the check repeats a hold with another cost.
 pub fn check_keys(
     keys: &mut [KeyCheck<'_>],
-    max_states: usize,
+    bounds: Bounds,
     decisions: &mut Vec<Decision>,
-) -> Result<Conclusion, TooManyStates> {
+) -> Result<Conclusion, CheckError> {
     decisions.clear();
     for key in keys.iter_mut() {
         key.evaluate(decisions);
     }
+    for (index, key) in keys.iter().enumerate() {
+        key.test_repeat().map_err(|why| CheckError { key: index, why })?;
+    }
     let denied = keys.iter().any(KeyCheck::denied);
+    grant(keys, denied, decisions);
     let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
     for (index, key) in keys.iter().enumerate() {
-        key.test_max_states(plan, max_states)
-            .map_err(|error| TooManyStates { key: index, ..error })?;
+        key.test(plan, bounds).map_err(|why| CheckError { key: index, why })?;
     }
     for key in keys.iter_mut() {
         key.consume(plan, decisions);
@@ -91,24 +99,42 @@ pub fn check_keys(
     Ok(conclusion)
 }
 
+/// Makes the default cost of all keys what is granted, if it is a range: the least that any
+/// key grants. A key that repeats a hold grants what the hold was charged.
+fn grant(keys: &mut [KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) {
+    if denied || keys.iter().all(|key| key.check.up_to.is_none()) {
+        return;
+    }
+    let Some(granted) = keys.iter().map(|key| key.granted(decisions)).min() else { return };
+    for key in keys.iter_mut() {
+        let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
+        // The other rules admit the grant; a shadow need not.
+        if changed && key.access().is_none() && key.check.rules.iter().any(Rule::is_shadow) {
+            let own = key.decisions.clone();
+            key.decide_again(decisions.get_mut(own).unwrap_or_default());
+        }
+    }
+}
+
 /// The answer of all keys: the longest wait or block if the check is denied, else the
-/// least remaining and the longest turn; the first of equals.
+/// least remaining/cost and the longest turn; the first of equals.
 fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> Conclusion {
-    let (mut summary, mut decider) = (Decision::UNDECIDED, None);
-    let (mut turn_ms, mut passed_over) = (0, false);
+    let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
+    let (mut decider, mut turn_ms, mut passed_over) = (None, 0, false);
     for (index, key) in keys.iter().enumerate() {
         let Some(own) = key.summary(denied, decisions) else { continue };
-        turn_ms = longer(turn_ms, own.wait_ms);
+        turn_ms = longer(turn_ms, own.decision.wait_ms);
         passed_over |= key.passed_over();
         let decides = match (denied, decider) {
             (_, None) => true,
-            (true, Some(_)) => length(own.wait_ms) > length(summary.wait_ms),
-            (false, Some(_)) => own.remaining < summary.remaining,
+            (true, Some(_)) => length(own.decision.wait_ms) > length(deciding.decision.wait_ms),
+            (false, Some(_)) => own.has_less_left_than(deciding),
         };
         if decides {
-            (summary, decider) = (own, Some(index));
+            (deciding, decider) = (own, Some(index));
         }
     }
+    let mut summary = deciding.decision;
     if !denied {
         summary.wait_ms = turn_ms;
     } else if passed_over {
@@ -116,7 +142,8 @@ fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> 
         let checks = checks.map(|key| (&*key.limiter, key.check));
         summary.wait_ms = until_all_admit(checks, summary.wait_ms);
     }
-    Conclusion { summary, decider }
+    let cost = keys.first().map_or(0, |key| key.check.cost);
+    Conclusion { summary, decider, cost }
 }
 
 impl<'a> KeyCheck<'a> {
@@ -128,6 +155,8 @@ impl<'a> KeyCheck<'a> {
             found: Found::Rules(Evaluation::default()),
             denied: false,
             change: Change::Nothing,
+            repeats: false,
+            repeated: false,
             ban: None,
             ban_shortened: false,
             decisions: 0..0,
@@ -154,6 +183,18 @@ impl<'a> KeyCheck<'a> {
     #[must_use]
     pub const fn denied(&self) -> bool {
         self.denied
+    }
+
+    /// Whether the check was allowed because it repeats a hold that lives.
+    #[must_use]
+    pub const fn repeated(&self) -> bool {
+        self.repeated
+    }
+
+    /// Whether the check took a hold.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.check.hold.is_some() && self.change == Change::Admitted
     }
 
     /// The block that one of the key's rules set.
@@ -200,8 +241,13 @@ impl<'a> KeyCheck<'a> {
         self.found = match self.limiter.access_answer(self.check.now_us) {
             Some((access, answer)) => Found::Access(access, answer),
             None => {
+                self.limiter.lapse_if_due(self.check.now_us);
+                self.repeats = self.limiter.repeats(&self.check);
                 let show = |decision| decisions.push(decision);
-                Found::Rules(Evaluation::of(self.limiter.states(), &self.check, show))
+                let evaluation =
+                    Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
+                let decisions = decisions.get_mut(start..).unwrap_or_default();
+                Found::Rules(self.look_ahead(evaluation, decisions))
             }
         };
         self.denied = match self.found {
@@ -216,43 +262,93 @@ impl<'a> KeyCheck<'a> {
         }
     }
 
-    /// What a plan does to the states of this key.
-    fn change_by(&self, plan: Plan) -> Change {
-        let charged = plan.charges && self.check.rules.iter().any(Rule::counts_all);
-        match self.found {
-            Found::Rules(_) if self.check.cost == 0 => Change::Nothing,
-            Found::Rules(_) if !plan.denied => Change::Admitted,
-            Found::Rules(_) if charged => Change::Charged,
-            Found::Rules(_) | Found::Access(..) => Change::Nothing,
+    /// Lets the rules decide again, in place of what they decided before.
+    fn decide_again(&mut self, decisions: &mut [Decision]) {
+        let mut slots = decisions.iter_mut();
+        let show = |decision| {
+            if let Some(slot) = slots.next() {
+                *slot = decision;
+            }
+        };
+        let evaluation =
+            Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
+        self.found = Found::Rules(self.look_ahead(evaluation, decisions));
+    }
+
+    /// What this key grants of a range of costs.
+    fn granted(&self, decisions: &[Decision]) -> u32 {
+        let held = self.check.hold.filter(|_| self.repeats);
+        match held.and_then(|hold| self.limiter.held_by_default(hold.id)) {
+            Some(units) => units.clamp(self.check.cost, self.check.up_to.unwrap_or(units)),
+            None => {
+                let own = decisions.get(self.decisions.clone()).unwrap_or_default();
+                self.check.granted_by(own.iter())
+            }
         }
     }
 
-    fn test_max_states(&self, plan: Plan, max_states: usize) -> Result<(), TooManyStates> {
+    /// What the key's holds make of the decisions of its rules.
+    fn look_ahead(&self, mut evaluation: Evaluation, decisions: &mut [Decision]) -> Evaluation {
+        let Self { limiter, check, repeats, .. } = self;
+        if *repeats {
+            for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
+                decision.allow(limiter.turn_of_repeat(rule, check));
+            }
+        }
+        if *repeats || limiter.foresee_waits(check, decisions) {
+            evaluation.settle_denials(check.rules, decisions);
+        }
+        evaluation
+    }
+
+    /// What a plan does to the states of this key.
+    fn change_by(&self, plan: Plan) -> Change {
+        let change = match self.found {
+            Found::Rules(_) if !plan.denied && self.repeats => {
+                let renews = self.limiter.renews(&self.check);
+                return if renews { Change::Renewed } else { Change::Nothing };
+            }
+            Found::Rules(_) if !plan.denied => Change::Admitted,
+            Found::Rules(_) if plan.charges && !self.repeats => Change::Charged,
+            Found::Rules(_) | Found::Access(..) => return Change::Nothing,
+        };
+        let consumes = |rule: &Rule| self.check.consumes_from(rule, change);
+        if self.check.rules.iter().any(consumes) { change } else { Change::Nothing }
+    }
+
+    /// Tests that a repeat costs what the hold was taken for.
+    fn test_repeat(&self) -> Result<(), Refusal> {
+        if self.repeats { self.limiter.test_costs_of_repeat(&self.check) } else { Ok(()) }
+    }
+
+    /// Tests how much the key would come to hold.
+    fn test(&self, plan: Plan, bounds: Bounds) -> Result<(), Refusal> {
+        let Bounds { max_states, max_holds } = bounds;
+        let change = self.change_by(plan);
+        if self.check.hold.is_some() && change == Change::Admitted {
+            self.limiter.test_max_holds(self.check.now_us, max_holds)?;
+        }
         if self.limiter.may_exceed(self.check.rules.len(), max_states) {
-            return self.limiter.test_max_states(&self.check, self.change_by(plan), max_states);
+            return self.limiter.test_max_states(&self.check, change, max_states);
         }
         Ok(())
     }
 
     fn consume(&mut self, plan: Plan, decisions: &mut [Decision]) {
         self.change = self.change_by(plan);
+        self.repeated = self.repeats && !plan.denied;
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         match self.change {
             Change::Admitted => {
                 self.limiter.record(&self.check, self.change);
-                for decision in decisions {
-                    decision.take(self.check.cost);
+                for (rule, decision) in self.check.rules.iter().zip(decisions) {
+                    decision.take(self.check.cost_of(rule));
                 }
             }
+            Change::Renewed => self.limiter.record(&self.check, self.change),
             Change::Charged => {
                 self.limiter.record(&self.check, self.change);
-                let mut slots = decisions.iter_mut();
-                let show = |decision| {
-                    if let Some(slot) = slots.next() {
-                        *slot = decision;
-                    }
-                };
-                self.found = Found::Rules(Evaluation::of(self.limiter.states(), &self.check, show));
+                self.decide_again(decisions);
             }
             Change::Nothing | Change::HistoryOnly(_) => {}
         }
@@ -260,18 +356,20 @@ impl<'a> KeyCheck<'a> {
 
     /// This key's part of the answer, after everything was consumed; `None` if it is
     /// exempt or has only shadows.
-    fn summary(&self, denied: bool, decisions: &mut [Decision]) -> Option<Decision> {
+    fn summary(&self, denied: bool, decisions: &mut [Decision]) -> Option<Deciding> {
         let evaluation = match &self.found {
             Found::Access(Access::Exempt, _) => return None,
-            Found::Access(Access::Block, answer) => return Some(*answer),
+            Found::Access(Access::Block, answer) => {
+                return Some(Deciding { cost: 0, decision: *answer });
+            }
             Found::Rules(evaluation) => evaluation,
         };
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         let mut own = self.limiter.summary(&self.check, evaluation, denied, decisions)?;
         if let Some(ban) = self.ban {
             let ban_ms = Moment::At(ban.until_us).after(self.check.now_us).millis();
-            own.wait_ms = longer(own.wait_ms, ban_ms);
-            own.reset_ms = longer(own.reset_ms, ban_ms);
+            own.decision.wait_ms = longer(own.decision.wait_ms, ban_ms);
+            own.decision.reset_ms = longer(own.decision.reset_ms, ban_ms);
         }
         Some(own)
     }
@@ -282,7 +380,7 @@ impl<'a> KeyCheck<'a> {
         if self.access().is_some() {
             self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
-        if self.change == Change::Nothing && self.check.meta.is_some() {
+        if self.change == Change::Nothing && self.check.meta.is_some() && !self.repeated {
             self.change = Change::HistoryOnly(verdict);
             self.limiter.record(&self.check, self.change);
         }

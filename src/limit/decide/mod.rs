@@ -9,6 +9,9 @@
 //! fast        the fast path: all rules read the key's one state
 //! check       a check of one key, on the fast path if it can take it
 //! max_states  how many states a key may hold
+//! foresee     waits and resets that end earlier because holds lapse
+//! grant       what a check of a range of costs is granted
+//! refusal     why a check is an error, and how much a key may hold
 //! wait        the wait behind a clock that stepped back
 //! outlook     when a rule lets one more unit pass
 //! ```
@@ -18,15 +21,19 @@
 //! `Decision::of` turns the time at which a rule admits into a wait, and the
 //! algorithm's `read` gives that time. With one rule the fast path goes straight to
 //! `Decision::of`. Two things can make a wait longer: a ban (in `keys`) and a state
-//! that the clock will come near again (in `wait`).
+//! that the clock will come near again (in `wait`). One can make it shorter: a hold that gives
+//! back its charges when it lapses (in `foresee`).
 
 pub mod check;
 pub mod deciding;
 pub mod decision;
 mod evaluation;
 mod fast;
+mod foresee;
+mod grant;
 pub mod keys;
 pub mod max_states;
 pub mod outcome;
 pub mod outlook;
+pub mod refusal;
 mod wait;

@@ -23,12 +23,27 @@ pub struct Outcome {
     pub ban_shortened: bool,
     /// A block or an exemption answered, and no rule was evaluated.
     pub access: Option<Access>,
+    /// The check repeated a hold that lives, and no rule was charged.
+    pub repeated: bool,
+    /// The check took a hold.
+    pub held: bool,
+    /// The default cost as decided: of a range what was granted, if the check is allowed.
+    pub cost: u32,
 }
 
 impl Outcome {
     /// An answer that did nothing to the key.
-    pub const fn unchanged(summary: Decision, access: Option<Access>) -> Self {
-        Self { summary, change: Change::Nothing, ban: None, ban_shortened: false, access }
+    pub const fn unchanged(summary: Decision, cost: u32, access: Option<Access>) -> Self {
+        Self {
+            summary,
+            change: Change::Nothing,
+            ban: None,
+            ban_shortened: false,
+            access,
+            repeated: false,
+            held: false,
+            cost,
+        }
     }
 }
 
@@ -38,4 +53,6 @@ pub struct Conclusion {
     pub summary: Decision,
     /// Which key's rule or block it is; `None` if no rule decided.
     pub decider: Option<usize>,
+    /// The default cost as decided: of a range what was granted, if the check is allowed.
+    pub cost: u32,
 }

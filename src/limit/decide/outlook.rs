@@ -13,7 +13,7 @@ use crate::rule::{Algorithm, MS_US, Rule};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// The period; of a calendar month, the length of the present one.
+    /// The period; of a calendar month, the length of the present one; of slots, 0.
     pub period_ms: i64,
     /// Until `remaining` is larger by at least one if nothing else happens; 0 if
     /// nothing is consumed, -1: never.
@@ -35,8 +35,7 @@ impl Limiter {
         if capacity == 0 {
             return Moment::Never;
         }
-        let state = self.state_of(rule);
-        let read = |cost| state?.read(rule, needs.window_us_of(rule), now_us, cost);
+        let read = |cost| self.read(rule, needs, now_us, cost);
         let Some(reading) = read(0).filter(|reading| reading.remaining < capacity) else {
             return Moment::At(now_us);
         };
@@ -49,9 +48,11 @@ impl Limiter {
 fn window_us(rule: &Rule, at_us: u64) -> u64 {
     match rule.algorithm() {
         Algorithm::Fixed(params) => Fixed::of_units(rule, params, at_us, 0).window_us(),
-        Algorithm::Log | Algorithm::Window(_) | Algorithm::Bucket(_) | Algorithm::Leaky(_) => {
-            rule.period_us()
-        }
+        Algorithm::Log
+        | Algorithm::Window(_)
+        | Algorithm::Bucket(_)
+        | Algorithm::Leaky(_)
+        | Algorithm::Slots => rule.period_us(),
     }
 }
 

@@ -63,7 +63,8 @@ impl Limiter {
             }
             let back_ms = millis_up(back_us.saturating_sub(check.now_us));
             let now_us = check.now_us.saturating_add(back_ms.saturating_mul(1_000));
-            let Some(reading) = state.read(rule, window_us, now_us, check.cost) else { continue };
+            let cost = check.cost_of(rule);
+            let Some(reading) = state.read(rule, window_us, now_us, cost) else { continue };
             let decision = Decision::of(rule, reading, &Check { now_us, ..*check });
             if decision.verdict == Verdict::Limited {
                 let from_ms = i64::try_from(back_ms).unwrap_or(i64::MAX);

@@ -32,6 +32,7 @@ mod entries;
 mod layout;
 pub mod needs;
 mod search;
+mod take;
 mod trim;
 mod weights;
 

@@ -165,6 +165,11 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
+/// The most entries that a log may have beyond the units that its rules need, for live
+/// holds. It bounds the memory, to about a megabyte more, whatever holds clients take:
+/// holds last longer than windows, so that their units may sum to any number.
+pub const MAX_HELD: u64 = 100_000;
+
 /// How much a log retains for the latest check and those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -186,6 +191,19 @@ impl Retention {
             units: kept.units.max(needs.units.into()),
             admitted_units: kept.admitted_units.max(needs.admitted_units().into()),
         })
+    }
+
+    /// The newest units and those of live holds besides: as many remain for the rules when
+    /// all holds have given theirs back. For them, a log retains no more units than
+    /// the largest limit, which is also the most that loading accepts.
+    pub fn with_held(self, held: u64) -> Self {
+        let more = |units: u64| units.max(units.saturating_add(held).min(MAX_UNITS.into()));
+        Self { units: more(self.units), admitted_units: more(self.admitted_units), ..self }
+    }
+
+    /// The most entries of a series, if it retains units for holds.
+    pub fn most_entries(self) -> u64 {
+        self.units.max(self.admitted_units).saturating_add(MAX_HELD)
     }
 }
 

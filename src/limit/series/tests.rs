@@ -86,23 +86,77 @@ enum Step {
     Until(u64),
     Take(u32),
     PullBack(u64),
+    /// Of the units of one of the entries.
+    TakeAt(prop::sample::Index, u64),
+    /// Of a time at which there may be no entry.
+    TakeNear(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let gap =
-        prop_oneof![4 => 0..1_000u64, 4 => 0..10_000_000_000u64, 1 => 0..3_000_000_000_000_000u64];
+    let gap = prop_oneof![2 => Just(0u64), 4 => 0..1_000u64, 4 => 0..10_000_000_000u64, 1 => 0..3_000_000_000_000_000u64];
     let weight = prop_oneof![4 => Just(1u32), 1 => 1..50u32];
+    let take = prop_oneof![3 => Just(1u64), 3 => 0..60u64, 1 => Just(u64::MAX)];
     prop_oneof![
         8 => (gap.clone(), weight).prop_map(|(gap, weight)| Step::Push(gap, weight)),
         1 => (0..80u64).prop_map(Step::Keep),
         1 => gap.prop_map(Step::Until),
         1 => (1..20u32).prop_map(Step::Take),
         1 => (0..5_000u64).prop_map(Step::PullBack),
+        3 => (any::<prop::sample::Index>(), take).prop_map(|(of, units)| Step::TakeAt(of, units)),
+        1 => (0..5_000u64).prop_map(Step::TakeNear),
     ]
+}
+
+/// Takes up to `units` of a time off a list of units.
+fn take_at(naive: &mut Vec<u64>, time: u64, units: u64) -> u64 {
+    let mut taken = 0;
+    naive.retain(|&at| {
+        let goes = at == time && taken < units;
+        taken += u64::from(goes);
+        !goes
+    });
+    taken
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// In rings that are full and wrapped, of each width.
+    #[test]
+    fn units_taken_off_any_entry_leave_the_others(
+        gap_us in prop::sample::select(vec![1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
+        entries in 1..80u64,
+        dropped in 0..200u64,
+        heavy in prop::option::of(0..200u64),
+        takes in prop::collection::vec((0..80u64, 1..4u64), 1..40),
+    ) {
+        let mut series = Series::default();
+        let mut naive = Vec::new();
+        for entry in 0..entries + dropped {
+            let units = if heavy == Some(entry) { 5 } else { 1 };
+            let time = gap_us * (entry / 2);
+            series.push(time, units);
+            naive.extend(std::iter::repeat_n(time, units as usize));
+            series.keep_newest(entries);
+            naive.drain(..naive.len().saturating_sub(entries as usize));
+        }
+        for (of, units) in takes {
+            let time = gap_us * ((dropped + of) / 2);
+            prop_assert_eq!(series.take_at(time, units), take_at(&mut naive, time, units));
+            let left: Vec<u64> =
+                series.iter().flat_map(|(t, w)| std::iter::repeat_n(t, w as usize)).collect();
+            prop_assert_eq!(&left, &naive);
+            prop_assert_eq!(series.newest_us(), naive.last().copied());
+        }
+        let mut now = naive.last().map_or(0, |&time| time);
+        for _ in 0..100 {
+            now += gap_us;
+            series.push(now, 1);
+            naive.push(now);
+        }
+        prop_assert!(series.iter().map(|(time, _)| time).rev().take(100).eq(naive.into_iter().rev().take(100)));
+    }
+
     /// A series is a list of units with their times.
     #[test]
     fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {
@@ -132,6 +186,14 @@ proptest! {
                     prop_assert!(taken <= of_newest.min(units as usize));
                     prop_assert!(taken > 0 || naive.is_empty());
                     naive.truncate(naive.len() - taken);
+                }
+                Step::TakeAt(of, units) => {
+                    let time = naive.get(of.index(naive.len().max(1))).map_or(0, |&time| time);
+                    prop_assert_eq!(series.take_at(time, units), take_at(&mut naive, time, units));
+                }
+                Step::TakeNear(age) => {
+                    let taken = take_at(&mut naive, now - age, 5);
+                    prop_assert_eq!(series.take_at(now - age, 5), taken);
                 }
                 Step::PullBack(age) => {
                     series.pull_back(now - age);

@@ -1,5 +1,5 @@
 //! Entries are dropped for their age, for their number and by refunds, and moved when
-//! the clock stepped back.
+//! the clock stepped back. `take` takes units off entries in the middle.
 
 use super::entries::{Width, at_width, position};
 use super::layout::{Newest, Series, ring_for};
@@ -48,7 +48,7 @@ impl Series {
         }
     }
 
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let len = self.head().len;
         let used = len.saturating_mul(self.width().bytes());
         if used < self.ring.count() / 4 {
@@ -98,6 +98,14 @@ impl Series {
         let surplus = u32::try_from(self.units().saturating_sub(units)).unwrap_or(0);
         if let Some(weights) = self.weights_mut() {
             weights.cut_oldest(surplus);
+        }
+    }
+
+    /// Keeps the newest entries.
+    pub fn keep_newest_entries(&mut self, entries: u64) {
+        let surplus = u32::try_from(self.len().saturating_sub(entries)).unwrap_or(u32::MAX);
+        if surplus > 0 {
+            self.drop_front(surplus);
         }
     }
 

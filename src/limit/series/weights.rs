@@ -2,6 +2,7 @@
 
 use crate::limit::heap::HeapVisitor;
 use std::collections::{TryReserveError, VecDeque};
+use std::ops::Range;
 
 /// Running totals of the weights. They may wrap: only differences are read.
 #[derive(Clone, Debug)]
@@ -10,6 +11,17 @@ pub struct Weights {
     start: u32,
     /// The total after each entry.
     ends: VecDeque<u32>,
+}
+
+/// Units to take off neighbouring entries.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// The entries that lose all their units.
+    pub entries: Range<u32>,
+    /// What the entry before them loses; less than it has.
+    pub part: u32,
+    /// The units of the entries and the part together.
+    pub taken: u32,
 }
 
 impl Weights {
@@ -60,6 +72,28 @@ impl Weights {
     /// Drops the weight of the newest entry.
     pub fn drop_back(&mut self) {
         self.ends.pop_back();
+    }
+
+    /// Drops the weights of entries, and takes a part off the entry before them. Changes
+    /// the totals of the entries before or after, whichever are fewer.
+    pub fn cut(&mut self, cut: Cut) {
+        let Cut { entries: Range { start, end }, part, taken } = cut;
+        let last = start.checked_sub(1).and_then(|last| self.ends.get_mut(last as usize));
+        if let Some(total) = last {
+            *total = total.wrapping_sub(part);
+        }
+        let (earlier, later) = (start as usize, self.ends.len().saturating_sub(end as usize));
+        if later <= earlier {
+            for total in self.ends.range_mut(end as usize..) {
+                *total = total.wrapping_sub(taken);
+            }
+        } else {
+            self.start = self.start.wrapping_add(taken);
+            for total in self.ends.range_mut(..start as usize) {
+                *total = total.wrapping_add(taken);
+            }
+        }
+        self.ends.drain(start as usize..end as usize);
     }
 
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {

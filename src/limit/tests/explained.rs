@@ -75,7 +75,7 @@ fn flood(rule: &Rule, opened_us: Option<u64>, first_us: u64) -> u64 {
     let mut decisions = Vec::new();
     let mut ask = |now_us| {
         let rules = std::slice::from_ref(rule);
-        let check = Check { rules, cost: 1, now_us, meta: None };
+        let check = Check::new(rules, 1, now_us);
         limiter.check(&check, &mut decisions).summary.verdict == Verdict::Allowed
     };
     assert!(opened_us.is_none_or(&mut ask));

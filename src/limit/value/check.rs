@@ -1,24 +1,56 @@
 //! A check: its arguments, and what it did.
 
+use crate::limit::holds::request::HoldRequest;
 use crate::rule::Rule;
 
 /// A question: does this cost fit these rules at this time?
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// No two have the same identity.
+    /// No two have the same identity, and all log rules cost the same.
     pub rules: &'a [Rule],
+    /// The cost of rules that have none of their own. The history shows it.
+    /// Of rules that have no cost of their own; of a range the least.
     pub cost: u32,
+    /// The most that may be granted, if the cost is a range.
+    pub up_to: Option<u32>,
     /// Unix microseconds.
     pub now_us: u64,
     /// For the history.
     pub meta: Option<Meta<'a>>,
+    /// The hold to take if the check is allowed.
+    pub hold: Option<HoldRequest<'a>>,
 }
 
 impl<'a> Check<'a> {
-    /// A check without `META`. No two of the rules may have the same identity.
+    /// A check without `META`. No two of the rules may have the same identity, and all
+    /// log rules must cost the same.
     #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
-        Self { rules, cost, now_us, meta: None }
+        Self { rules, cost, up_to: None, now_us, meta: None, hold: None }
+    }
+
+    /// What the check costs one of its rules.
+    #[inline(always)]
+    #[must_use]
+    pub const fn cost_of(&self, rule: &Rule) -> u32 {
+        rule.cost().or(self.cost)
+    }
+
+    /// What an answer says was granted, if the cost is a range. The check's cost is the one
+    /// that was decided.
+    #[must_use]
+    pub fn granted(&self, verdict: Verdict) -> Option<u32> {
+        self.up_to.map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
+    }
+
+    /// Whether a change consumes from one of the rules. A cost of 0 consumes nothing, but a
+    /// hold needs the state: settling it may consume.
+    pub(in crate::limit) fn consumes_from(&self, rule: &Rule, change: Change) -> bool {
+        match change {
+            Change::Admitted => self.cost_of(rule) > 0 || self.hold.is_some(),
+            Change::Charged => self.cost_of(rule) > 0 && rule.counts_all(),
+            Change::Nothing | Change::Renewed | Change::HistoryOnly(_) => false,
+        }
     }
 }
 
@@ -57,6 +89,8 @@ pub enum Change {
     Admitted,
     /// The request was denied, and charged to the `count=all` rules.
     Charged,
+    /// The check repeated a hold, whose end moved.
+    Renewed,
     /// Nothing was consumed, but the history got an entry.
     HistoryOnly(Verdict),
 }
@@ -65,7 +99,7 @@ impl Change {
     /// The verdict that the history shows for the check.
     pub(super) const fn verdict(self) -> Option<Verdict> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::Renewed => None,
             Self::Admitted => Some(Verdict::Allowed),
             Self::Charged => Some(Verdict::Limited),
             Self::HistoryOnly(verdict) => Some(verdict),

@@ -10,12 +10,14 @@
 //! allocator with size classes puts it next to those of its key.
 
 use super::access::AccessEntry;
+use super::charges;
 use super::check::{Change, Check, Verdict};
 use super::deadline::Deadline;
 use super::history::{Entry, History};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::{HeapVisitor, block_of};
+use crate::limit::holds::{Holds, Level};
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
@@ -33,12 +35,26 @@ enum Contents {
     Compound(Box<Compound>),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Compound {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Compound {
     /// In the order of their first consumption.
-    states: Vec<State>,
+    pub states: Vec<State>,
     access: Option<AccessEntry>,
     history: Option<Box<History>>,
+    /// Lapsed ones included, until the key changes next.
+    pub holds: Option<Box<Holds>>,
+}
+
+impl Eq for Compound {}
+
+impl PartialEq for Compound {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { states, access, history, holds } = self;
+        *states == other.states
+            && *access == other.access
+            && *history == other.history
+            && charges::equal((states, holds.as_deref()), (&other.states, other.holds.as_deref()))
+    }
 }
 
 impl Limiter {
@@ -47,10 +63,12 @@ impl Limiter {
         states: Vec<State>,
         access: Option<AccessEntry>,
         history: Option<History>,
+        holds: Option<Holds>,
     ) -> Self {
         let mut limiter = Self::default();
         limiter.change(|compound| {
-            *compound = Compound { states, access, history: history.map(Box::new) }
+            let (history, holds) = (history.map(Box::new), holds.map(Box::new));
+            *compound = Compound { states, access, history, holds }
         });
         limiter
     }
@@ -111,15 +129,36 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// The state that a rule reads, made if it does not exist.
-    fn state_for(&mut self, rule: &Rule, check: &Check<'_>) -> Option<&mut State> {
+    /// The index of the state that a rule reads, made if it does not exist.
+    fn index_for(&mut self, rule: &Rule, check: &Check<'_>) -> usize {
         let index = self.states().iter().position(|state| state.belongs_to(rule));
-        let index = index.unwrap_or_else(|| {
+        index.unwrap_or_else(|| {
             self.drop_stale(check);
             self.add(State::new(rule, check.now_us));
             self.states().len().saturating_sub(1)
-        });
-        self.states_mut().get_mut(index)
+        })
+    }
+
+    /// The holds, lapsed ones included.
+    pub(crate) fn holds(&self) -> Option<&Holds> {
+        match &self.contents {
+            Contents::Compound(compound) => compound.holds.as_deref(),
+            Contents::Nothing | Contents::One(_) => None,
+        }
+    }
+
+    pub(super) fn holds_mut(&mut self) -> Option<&mut Holds> {
+        self.states_and_holds().map(|(_, holds)| holds)
+    }
+
+    pub(super) fn states_and_holds(&mut self) -> Option<(&mut [State], &mut Holds)> {
+        match &mut self.contents {
+            Contents::Compound(compound) => {
+                let Compound { states, holds, .. } = &mut **compound;
+                Some((states, holds.as_deref_mut()?))
+            }
+            Contents::Nothing | Contents::One(_) => None,
+        }
     }
 
     /// Adds a state.
@@ -137,7 +176,7 @@ impl Limiter {
     }
 
     /// Changes the contents as a compound, and brings them back to the least form.
-    fn change(&mut self, change: impl FnOnce(&mut Compound)) {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Compound)) {
         let mut compound = match std::mem::take(&mut self.contents) {
             Contents::Nothing => Box::default(),
             Contents::One(state) => {
@@ -146,7 +185,9 @@ impl Limiter {
             Contents::Compound(compound) => compound,
         };
         change(&mut compound);
-        let plain = compound.access.is_none() && compound.history.is_none();
+        compound.holds.take_if(|holds| holds.is_empty());
+        let Compound { states: _, access, history, holds } = &*compound;
+        let plain = access.is_none() && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
         } else {
@@ -161,7 +202,8 @@ impl Limiter {
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state| {
             let grace_us = state.meter().period_us().saturating_mul(2);
-            state.meter().matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
+            state.track().is_some()
+                || state.meter().matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
                 || check.rules.iter().any(|rule| state.belongs_to(rule))
         });
     }
@@ -170,36 +212,74 @@ impl Limiter {
     /// another server. Equal calls leave equal limiters equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         if change != Change::Nothing {
-            self.drop_ended_access(check.now_us);
+            self.drop_ended(check.now_us);
         }
-        if check.cost > 0 && matches!(change, Change::Admitted | Change::Charged) {
-            self.consume(check, change == Change::Charged);
+        match change {
+            Change::Admitted | Change::Charged => self.consume(check, change),
+            Change::Renewed => {
+                if let Some(hold) = check.hold {
+                    self.renew(hold.id, hold.end_us, check.now_us);
+                }
+            }
+            Change::Nothing | Change::HistoryOnly(_) => {}
         }
         if let Some(verdict) = change.verdict() {
             self.add_to_history(check, verdict);
         }
     }
 
-    fn consume(&mut self, check: &Check<'_>, denied: bool) {
-        let consumes = |rule: &&Rule| !denied || rule.counts_all();
-        let needs = Needs::of(check.rules);
+    fn consume(&mut self, check: &Check<'_>, change: Change) {
+        let hold = check.hold.filter(|_| change == Change::Admitted);
+        let mut levels = Vec::new();
+        let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         for rule in check.rules.iter().filter(consumes) {
             if rule.name().is_some() {
                 self.retain(|state| !state.lost_its_name_to(rule));
             }
-            if rule.kind() != Kind::Log
-                && let Some(state) = self.state_for(rule, check)
-            {
-                state.consume(rule, check.now_us, check.cost);
+            if rule.kind() != Kind::Log {
+                let before = self.consume_by(rule, check);
+                if hold.is_some() {
+                    levels.push((rule, before));
+                }
             }
         }
-        let log_rule = check.rules.iter().filter(consumes).find(|rule| rule.kind() == Kind::Log);
-        if let Some(rule) = log_rule
-            && let Some(state) = self.state_for(rule, check)
-        {
-            state.consume_log(needs, check.now_us, check.cost, denied);
+        // A hold is charged for the log once: as for a rule that decides, and takes the default
+        // cost, if there is one.
+        let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
+        let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
+        if let Some(rule) = log_rule {
+            self.consume_log(rule, check, change == Change::Charged);
+            if hold.is_some() {
+                levels.push((rule, Level::default()));
+            }
+        }
+        if let Some(hold) = hold {
+            self.take_hold(hold, check, &levels);
         }
         self.drop_emptied();
+    }
+
+    /// Consumes for a rule that is not a log rule. Returns the level before.
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>) -> Level {
+        let index = self.index_for(rule, check);
+        let before = self.level_before(index, rule, check);
+        let cost = check.cost_of(rule);
+        if cost > 0
+            && let Some(state) = self.states_mut().get_mut(index)
+        {
+            state.consume(rule, check.now_us, cost);
+            self.track_consumption(index, before);
+        }
+        before
+    }
+
+    /// Consumes for the log rules of a check, which share the log and have one cost.
+    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool) {
+        let (index, held) = (self.index_for(rule, check), self.held_in_log());
+        let needs = Needs::of(check.rules);
+        if let Some(state) = self.states_mut().get_mut(index) {
+            state.consume_log(needs, check.now_us, check.cost_of(rule), denied, held);
+        }
     }
 
     /// Adds the check to the history, which a check with `META` starts.
@@ -225,13 +305,14 @@ impl Limiter {
         }
     }
 
-    fn drop_emptied(&mut self) {
-        self.retain(|state| !state.meter().is_empty());
+    pub(super) fn drop_emptied(&mut self) {
+        self.retain(|state| !state.meter().is_empty() || state.track().is_some());
     }
 
     /// Gives units back, newest first, to the states of these rules, or to every state if
     /// there are no rules. Returns the most units that any one state got back.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
+        self.lapse_if_due(now_us);
         let needs = Needs::of(rules);
         let mut most = 0;
         for state in self.states_mut() {
@@ -244,29 +325,34 @@ impl Limiter {
             most = most.max(state.refund(rule, window_us, now_us, units));
         }
         if most > 0 {
-            self.drop_ended_access(now_us);
+            self.drop_ended(now_us);
         }
         self.drop_emptied();
         most
     }
 
-    /// Drops every state, but neither the history nor a block or an exemption in effect.
-    /// Returns whether there was a state.
+    /// Drops every state and every hold, but neither the history nor a block or an exemption
+    /// in effect. Returns whether there was any.
     pub fn reset(&mut self, now_us: u64) -> bool {
-        let any = !self.states().is_empty();
+        let any = !self.states().is_empty() || self.holds().is_some();
         if any {
-            self.drop_ended_access(now_us);
+            self.drop_ended(now_us);
+        }
+        if self.holds().is_some() {
+            self.change(|compound| compound.holds = None);
         }
         self.retain(|_| false);
         any
     }
 
     /// Drops a block or an exemption that has ended, which would keep the key large and
-    /// its checks off the fast path. Called when the key changes anyway, on replicas too.
-    fn drop_ended_access(&mut self, now_us: u64) {
+    /// its checks off the fast path, and ends the holds that have lapsed. Called when the key
+    /// changes anyway, on replicas too.
+    pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.access().is_some_and(|access| !access.in_effect(now_us)) {
             self.set_access(None);
         }
+        self.lapse(now_us);
     }
 
     /// If the clock stepped back since a ban was set, ends the ban after its length from
@@ -301,16 +387,17 @@ impl Limiter {
     /// Until when the value matters.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
-        let of_state =
-            |state: &State| Deadline::new(state.meter().matters_until(), state.meter().period_us());
         match &self.contents {
             Contents::Nothing => Deadline::PASSED,
-            Contents::One(state) => of_state(state),
+            Contents::One(state) => deadline_of(state),
             Contents::Compound(compound) => {
                 let of_access = compound.access.as_ref().map(AccessEntry::deadline);
                 let of_history = compound.history.as_deref().map(History::deadline);
-                let of_states = compound.states.iter().map(of_state);
-                of_states.chain(of_access).chain(of_history).fold(Deadline::PASSED, Deadline::or)
+                let of_states = compound.states.iter().map(deadline_of);
+                let of_holds = compound.holds.as_deref().map(Holds::last_end_us);
+                let of_holds = of_holds.map(|end_us| Deadline::new(Moment::At(end_us), 0));
+                let others = of_access.into_iter().chain(of_history).chain(of_holds);
+                of_states.chain(others).fold(Deadline::PASSED, Deadline::or)
             }
         }
     }
@@ -327,11 +414,20 @@ impl Limiter {
                 to.boxed(history);
                 history.visit_heap(to);
             }
+            if let Some(holds) = &mut compound.holds {
+                to.boxed(holds);
+                holds.visit_heap(to);
+            }
         }
         for state in self.states_mut() {
             state.visit_heap(to);
         }
     }
+}
+
+#[inline(always)]
+fn deadline_of(state: &State) -> Deadline {
+    Deadline::new(state.meter().matters_until(), state.meter().period_us())
 }
 
 #[cfg(test)]

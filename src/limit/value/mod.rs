@@ -3,17 +3,23 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! access     a block or an exemption
+//! charges    what holds were charged, by the state
 //! check      a check's arguments, and what a check did
+//! holding    what holds do to states
 //! history    the last checks, with the text that callers gave
+//! slots      what holds take of slots
 //! deadline   when the key should expire
 //! codec      versioned bytes <-> limiter
 //! report     a limiter for RL.INFO and RL.LOG
 //! ```
 
 pub mod access;
+mod charges;
 pub mod check;
 pub mod codec;
 pub mod deadline;
 pub mod history;
+mod holding;
 pub mod limiter;
 pub mod report;
+pub mod slots;

@@ -6,10 +6,11 @@ use super::limiter::Limiter;
 use crate::limit::algorithm::fixed::{Fixed, FixedWithPast};
 use crate::limit::algorithm::log::{Log, LogReport};
 use crate::limit::algorithm::meter::Meter;
-use crate::limit::algorithm::reading::effective_time;
+use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::algorithm::window::WindowReport;
 use crate::limit::value::check::Verdict;
+use crate::limit::value::slots::Slots;
 use crate::rule::{
     Algorithm, BucketParams, DisplayPeriod, FixedParams, LeakyParams, MS_US, Refill, Rule,
     WindowParams,
@@ -34,11 +35,49 @@ pub struct StateReport {
     pub windows: Option<Vec<(i64, u64)>>,
 }
 
+/// A hold that lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldReport {
+    pub id: Box<[u8]>,
+    /// Until it lapses, rounded up.
+    pub ttl_ms: i64,
+    /// The most units that it was charged on any state.
+    pub units: u64,
+    /// Whether its charges come back when it lapses.
+    pub refund: bool,
+}
+
 impl Limiter {
+    /// The holds that live, next to lapse first, at most `most`.
+    #[must_use]
+    pub fn next_holds(&self, now_us: u64, most: usize) -> Vec<HoldReport> {
+        let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ends());
+        let live = holds.filter(|hold| hold.lives(now_us)).take(most);
+        live.map(|hold| HoldReport {
+            id: hold.id().into(),
+            ttl_ms: Moment::At(hold.end_us()).after(now_us).millis(),
+            units: hold.units().into(),
+            refund: hold.refunds(),
+        })
+        .collect()
+    }
+
     /// Each state as of a time, in the order of their first consumption.
     #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
-        self.states().iter().map(|state| state.report(now_us)).collect()
+        self.states().iter().map(|state| self.report_of(state, now_us)).collect()
+    }
+
+    fn report_of(&self, state: &State, now_us: u64) -> StateReport {
+        let report = state.report(now_us);
+        match (state.meter(), state.track(), self.holds()) {
+            (Meter::Slots(_), Some(track), Some(holds)) => {
+                let slots = Slots::of_track(holds, track, now_us);
+                let reset_ms = slots.clears().after(now_us).millis();
+                StateReport { consumed: slots.used(), reset_ms, ..report }
+            }
+            _ => report,
+        }
     }
 
     /// The last checks, newest first: those of the history or, without one, of the
@@ -80,7 +119,7 @@ impl State {
                 window = Some(at_us.map_or_else(WindowReport::default, |us| state.report(us)));
             }
             Meter::FixedWithPast(state) => windows = Some(windows_of(state)),
-            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}
+            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) | Meter::Slots(_) => {}
         }
         StateReport {
             rule: self.last_rule(),
@@ -113,6 +152,7 @@ impl State {
             }
             Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
             Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
+            Meter::Slots(limit) => (Algorithm::Slots, *limit),
         };
         Rule::new(algorithm, limit, meter.period_us()).named(self.name()).to_string()
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::parse::{NoPolicies, test_lines::*};
+use crate::parse::{HoldTime, NoPolicies, test_lines::*};
 use crate::rule::MAX_TIME_US;
 use proptest::prelude::*;
 
@@ -29,7 +29,9 @@ fn checks_are_read() {
         ),
     ] {
         let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules);
-        let expected = CheckRequest { cost, at_us, full, meta: None, rule_args: rules.len() };
+        let (meta, hold) = (None, None);
+        let expected =
+            CheckRequest { cost, up_to: None, at_us, full, meta, hold, rule_args: rules.len() };
         assert_eq!(request, Ok(expected), "{line}");
         assert_eq!(peek(args(line), &LIMITS, &mut NoPolicies, &mut rules), Ok(expected), "{line}");
         assert_eq!(texts_of(&rules), read, "{line}");
@@ -51,6 +53,31 @@ fn meta_is_kept_for_the_history() {
         check(args("META x 20/m"), &no_history, &mut NoPolicies, &mut rules).unwrap().meta,
         None
     );
+}
+
+#[test]
+fn a_hold_has_an_id_and_a_time() {
+    let mut rules = Vec::new();
+    for (line, id, hold_us, refund, cost) in [
+        ("HOLD r EX 30 20/m", "r", 30_000_000, false, 1),
+        ("COST 40 hold r px 5 refund 20/m", "r", 5_000, true, 40),
+        ("HOLD HOLD EX 1 COST 2 FULL META HOLD 20/m", "HOLD", 1_000_000, false, 2),
+        ("HOLD 20/m EX 1 REFUND 20/m", "20/m", 1_000_000, true, 1),
+        ("HOLD REFUND EX 1 20/m", "REFUND", 1_000_000, false, 1),
+    ] {
+        let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap();
+        let hold = HoldOption { id: id.as_bytes(), hold_us: HoldTime(hold_us), refund };
+        assert_eq!((request.hold, request.cost), (Some(hold), cost), "{line}");
+        assert_eq!(texts_of(&rules), "log:20/1m", "{line}");
+    }
+}
+
+#[test]
+fn a_peek_takes_no_hold() {
+    for line in ["HOLD r EX 30 20/m", "COST 1 hold", "HOLD r"] {
+        let error = peek(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new()).expect_err(line);
+        assert_eq!(error, ParseError::HoldInPeek, "{line}");
+    }
 }
 
 #[test]
@@ -96,8 +123,9 @@ proptest! {
 
 #[test]
 fn errors_name_what_was_given_and_expected() {
-    const FIRST: &str = "expected COST, META, AT, FULL or a rule such as 20/1m";
+    const FIRST: &str = "expected COST, META, HOLD, AT, FULL or a rule such as 20/1m";
     const AFTER_RULES: &str = "expected a rule such as 20/1m; options come before the rules";
+    const COST: &str = "expected an integer 0..1000000000, a range such as 1..100 or name=integer";
     for (line, error) in [
         ("", "wrong number of arguments".to_owned()),
         ("FULL", "wrong number of arguments".into()),
@@ -107,22 +135,24 @@ fn errors_name_what_was_given_and_expected() {
         ("''", format!("unexpected '', {FIRST}")),
         ("META", "META has no text".into()),
         ("META x META y 20/m", "META is given twice, expected once".into()),
+        ("HOLD", "HOLD has no id, expected one of 1..64 bytes".into()),
+        ("HOLD r", "the hold has no time, expected EX seconds or PX milliseconds".into()),
+        ("HOLD r 20/m", "unexpected '20/m', expected EX seconds or PX milliseconds".into()),
+        ("HOLD r EX 0 20/m", "EX is '0', expected an integer 1..31622400".into()),
+        ("HOLD r EX 1 HOLD r EX 1 20/m", "HOLD is given twice, expected once".into()),
+        ("HOLD r EX 1 PX 1 20/m", format!("unexpected 'PX', {FIRST}")),
+        ("REFUND 20/m", format!("unexpected 'REFUND', {FIRST}")),
         ("COST 1 NEXT 20/m", format!("unexpected 'NEXT', {FIRST}")),
         ("20/m COST 1", format!("unexpected 'COST', {AFTER_RULES}")),
         ("20/m full", format!("unexpected 'full', {AFTER_RULES}")),
         ("20/m NEXT 1/s", format!("unexpected 'NEXT', {AFTER_RULES}")),
         ("20/m ''", format!("unexpected '', {AFTER_RULES}")),
-        ("COST", "COST has no value, expected an integer 0..1000000000".into()),
-        ("COST x 20/m", "COST is 'x', expected an integer 0..1000000000".into()),
-        ("COST 20/m", "COST is '20/m', expected an integer 0..1000000000".into()),
-        ("COST -1 20/m", "COST is '-1', expected an integer 0..1000000000".into()),
-        ("COST +1 20/m", "COST is '+1', expected an integer 0..1000000000".into()),
-        ("COST '' 20/m", "COST is '', expected an integer 0..1000000000".into()),
-        ("COST 1000000001 20/m", "COST is '1000000001', expected an integer 0..1000000000".into()),
-        (
-            "COST 18446744073709551616 20/m",
-            "COST is '18446744073709551616', expected an integer 0..1000000000".into(),
-        ),
+        ("COST x 20/m", format!("COST is 'x', {COST}")),
+        ("COST -1 20/m", format!("COST is '-1', {COST}")),
+        ("COST +1 20/m", format!("COST is '+1', {COST}")),
+        ("COST '' 20/m", format!("COST is '', {COST}")),
+        ("COST 1000000001 20/m", format!("COST is '1000000001', {COST}")),
+        ("COST 18446744073709551616 20/m", format!("COST is '18446744073709551616', {COST}")),
         ("COST 1 cost 1 20/m", "COST is given twice, expected once".into()),
         ("AT 1 AT 1 20/m", "AT is given twice, expected once".into()),
         ("FULL FULL 20/m", "FULL is given twice, expected once".into()),

@@ -60,6 +60,14 @@ fn every_algorithm_is_explained() {
              Identity: the algorithm and period, so the limit and queue may change and what \
              was consumed is kept.",
         ),
+        (
+            "slots:8",
+            "slots:8: at most 8 requests at once: each takes a slot with HOLD, and gives it \
+             back when its hold is settled or lapses (concurrency limit). Worst burst: 8 at \
+             once, as often as holds are settled. Memory: 60 to 67 bytes a hold with an id \
+             of up to 22 bytes. Identity: the algorithm, so the limit may change and what \
+             was consumed is kept.",
+        ),
     ] {
         assert_eq!(explain(&rule(text)), explained);
     }
@@ -101,7 +109,17 @@ fn options_bounds_and_plurals_are_explained() {
         ("leaky:5/s,queue=0", "nobody waits, and one that comes sooner is denied"),
         ("leaky:5/s,queue=0", "1 request at once, the next 200 milliseconds later."),
         ("leaky:5/s,queue=1", "2 requests admitted at once, but they proceed 200 milliseconds"),
+        ("slots:1,name=gpu", "at most 1 request at once: each takes a slot with HOLD,"),
+        ("slots:1,name=gpu", " Identity: the name 'gpu', so limit, period and options may"),
+        ("slots:20,cost=1", " A check takes 1 unit of it, whatever COST n says."),
+        ("slots:0", "slots:0: the limit 0 denies every request"),
         ("5/m,count=all", " Denied requests are charged too:"),
+        ("50/m,cost=1", " A check takes 1 unit of it, whatever COST n says."),
+        ("5/m,cost=0", " A check takes nothing of it, whatever COST n says."),
+        (
+            "5/m,cost=20,name=in",
+            " A check takes 20 units of it, whatever COST n says; COST in=n takes n.",
+        ),
         ("5/m,ban=36h", " A denial by it blocks the key for 36 hours."),
         ("5/m,ban=1h,shadow", " Its ban never sets in while it is on trial. On trial (shadow):"),
     ] {

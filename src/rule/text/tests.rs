@@ -37,10 +37,11 @@ fn rules_print_their_canonical_text() {
         ("5/366d", "log:5/366d"),
         ("5/52w", "log:5/52w"),
         (
-            "5/m,count=all,ban=10m,shadow,name=Web_1.a-b",
-            "log:5/1m,name=Web_1.a-b,count=all,ban=10m,shadow",
+            "5/m,cost=7,count=all,ban=10m,shadow,name=Web_1.a-b",
+            "log:5/1m,name=Web_1.a-b,count=all,cost=7,ban=10m,shadow",
         ),
         ("5/m,count=allowed", "log:5/1m"),
+        ("bucket:5/m,cost=0", "bucket:5/1m,cost=0"),
         ("5/m,ban=h", "log:5/1m,ban=1h"),
         ("window:100/m", "window:100/1m"),
         ("window:100/m,res=1", "window:100/1m"),
@@ -60,6 +61,10 @@ fn rules_print_their_canonical_text() {
         ("bucket:5/s,refill=interval,burst=50", "bucket:5/1s,burst=50,refill=interval"),
         ("leaky:5/s", "leaky:5/1s"),
         ("leaky:5/s,queue=0", "leaky:5/1s,queue=0"),
+        ("slots:8", "slots:8"),
+        ("slots:0", "slots:0"),
+        ("slots:008,count=allowed", "slots:8"),
+        ("slots:8,shadow,ban=60s,cost=2,name=a", "slots:8,name=a,cost=2,ban=1m,shadow"),
     ] {
         let read = Rule::from_text(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(read.to_string(), canonical, "{text}");
@@ -72,9 +77,15 @@ fn errors_name_what_was_given_and_expected() {
         ("", "the period is missing, expected limit/period such as 20/1m"),
         ("20", "the period is missing, expected limit/period such as 20/1m"),
         ("log:20", "the period is missing, expected limit/period such as 20/1m"),
-        ("foo:20/m", "unknown algorithm 'foo', expected log, window, fixed, bucket or leaky"),
-        ("Log:20/m", "unknown algorithm 'Log', expected log, window, fixed, bucket or leaky"),
-        (":20/m", "unknown algorithm '', expected log, window, fixed, bucket or leaky"),
+        (
+            "foo:20/m",
+            "unknown algorithm 'foo', expected log, window, fixed, bucket, leaky or slots",
+        ),
+        (
+            "Log:20/m",
+            "unknown algorithm 'Log', expected log, window, fixed, bucket, leaky or slots",
+        ),
+        (":20/m", "unknown algorithm '', expected log, window, fixed, bucket, leaky or slots"),
         ("/m", "limit is '', expected an integer 0..1000000000"),
         ("log:/m", "limit is '', expected an integer 0..1000000000"),
         ("-1/m", "limit is '-1', expected an integer 0..1000000000"),
@@ -102,14 +113,20 @@ fn errors_name_what_was_given_and_expected() {
             "fixed:5/month,align=first",
             "'month' with align=first, expected align=epoch or a period in days",
         ),
-        ("5/m,", "unknown option '', expected name, count, ban or shadow"),
-        ("5/m,foo=1", "unknown option 'foo', expected name, count, ban or shadow"),
-        ("5/m,SHADOW", "unknown option 'SHADOW', expected name, count, ban or shadow"),
-        ("5/m,shadow,,", "unknown option '', expected name, count, ban or shadow"),
-        ("window:5/m,x", "unknown option 'x', expected res, name, count, ban or shadow"),
-        ("fixed:5/m,x", "unknown option 'x', expected align, tz, keep, name, count, ban or shadow"),
-        ("bucket:5/m,x", "unknown option 'x', expected burst, refill, name, count, ban or shadow"),
-        ("leaky:5/m,x", "unknown option 'x', expected queue, name, count, ban or shadow"),
+        ("5/m,", "unknown option '', expected name, count, cost, ban or shadow"),
+        ("5/m,foo=1", "unknown option 'foo', expected name, count, cost, ban or shadow"),
+        ("5/m,SHADOW", "unknown option 'SHADOW', expected name, count, cost, ban or shadow"),
+        ("5/m,shadow,,", "unknown option '', expected name, count, cost, ban or shadow"),
+        ("window:5/m,x", "unknown option 'x', expected res, name, count, cost, ban or shadow"),
+        (
+            "fixed:5/m,x",
+            "unknown option 'x', expected align, tz, keep, name, count, cost, ban or shadow",
+        ),
+        (
+            "bucket:5/m,x",
+            "unknown option 'x', expected burst, refill, name, count, cost, ban or shadow",
+        ),
+        ("leaky:5/m,x", "unknown option 'x', expected queue, name, count, cost, ban or shadow"),
         ("5/m,res=2", "option 'res' belongs to window, not to log"),
         ("window:5/m,queue=2", "option 'queue' belongs to leaky, not to window"),
         ("5/m,name", "option 'name' has no value, expected name= and 1 to 32 of A-Z a-z 0-9 _ . -"),
@@ -118,6 +135,9 @@ fn errors_name_what_was_given_and_expected() {
         ("5/m,name=a:b", "name is 'a:b', expected 1 to 32 of A-Z a-z 0-9 _ . -"),
         ("5/m,count", "option 'count' has no value, expected count= and all or allowed"),
         ("5/m,count=none", "count is 'none', expected all or allowed"),
+        ("5/m,cost", "option 'cost' has no value, expected cost= and an integer 0..1000000000"),
+        ("5/m,cost=x", "cost is 'x', expected an integer 0..1000000000"),
+        ("5/m,cost=1000000001", "cost is 1000000001, expected 0..1000000000"),
         ("5/m,ban", "option 'ban' has no value, expected ban= and a period such as 10m"),
         ("5/m,ban=", "ban '' cannot be read, expected an integer and a unit such as 90s"),
         ("5/m,ban=0s", "ban is out of range, expected a period of 1ms..366d"),
@@ -147,6 +167,19 @@ fn errors_name_what_was_given_and_expected() {
         ("bucket:5/m,refill", "option 'refill' has no value, expected refill= and interval"),
         ("leaky:5/m,queue=1000000001", "queue is 1000000001, expected 0..1000000000"),
         ("leaky:5/m,queue=", "queue is '', expected an integer 0..1000000000"),
+        ("slots", "the period is missing, expected limit/period such as 20/1m"),
+        ("slots:", "limit is '', expected an integer 0..1000000000"),
+        ("slots:x", "limit is 'x', expected an integer 0..1000000000"),
+        ("slots:1000000001", "limit is 1000000001, expected 0..1000000000"),
+        ("slots:8/m", "slots have no period, expected slots:limit"),
+        ("slots/m", "limit is 'slots', expected an integer 0..1000000000"),
+        ("slots:8,", "unknown option '', expected name, cost, ban or shadow"),
+        ("slots:8,x", "unknown option 'x', expected name, cost, ban or shadow"),
+        ("slots:8,burst=3", "option 'burst' belongs to bucket, not to slots"),
+        (
+            "slots:8,count=all",
+            "slots with count=all, expected count=allowed: denied requests hold none",
+        ),
     ] {
         assert_eq!(error(text), expected, "{text}");
     }
@@ -192,20 +225,39 @@ fn integers_are_digits_only() {
 #[test]
 fn options_may_be_given_once() {
     for (kind, options) in [
-        ("log", &["name=a", "count=allowed", "count=all", "ban=1m", "shadow"][..]),
+        ("log", &["name=a", "count=allowed", "count=all", "cost=2", "ban=1m", "shadow"][..]),
         ("window", &["res=2"]),
         ("fixed", &["align=epoch", "tz=+00:00", "keep=0"]),
         ("bucket", &["burst=5", "refill=interval"]),
         ("leaky", &["queue=5"]),
+        ("slots", &["name=a", "cost=2", "ban=1m", "shadow"]),
     ] {
+        let head = if kind == "slots" { "slots:5".into() } else { format!("{kind}:5/m") };
         for option in options {
             let word = option.split('=').next().unwrap_or(option);
-            let text = format!("{kind}:5/m,{option},{option}");
+            let text = format!("{head},{option},{option}");
             let expected = format!("option '{word}' is given twice, expected once");
             assert_eq!(error(&text), expected, "{text}");
         }
     }
     assert!(error("5/m,count=all,count=allowed").ends_with("given twice, expected once"));
+}
+
+#[test]
+fn a_cost_by_name_is_no_part_of_the_canonical_text() {
+    for (text, named, canonical, with_cost) in [
+        ("5/m,name=a", None, "log:5/1m,name=a", "log:5/1m,name=a"),
+        ("5/m,name=a,cost=2", None, "log:5/1m,name=a,cost=2", "log:5/1m,name=a,cost=2"),
+        ("5/m,name=a", Some(3), "log:5/1m,name=a", "log:5/1m,name=a,cost=3"),
+        ("5/m,name=a,cost=2", Some(0), "log:5/1m,name=a,cost=2", "log:5/1m,name=a,cost=0"),
+    ] {
+        let mut rule = Rule::from_text(text.as_bytes()).unwrap();
+        if let Some(cost) = named {
+            rule.set_named_cost(cost);
+        }
+        assert_eq!(rule.to_string(), canonical);
+        assert_eq!(WithCost(&rule).to_string(), with_cost);
+    }
 }
 
 #[test]
@@ -262,6 +314,7 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
     let common = (
         proptest::option::of("[A-Za-z0-9_.-]{1,32}"),
         any::<bool>(),
+        proptest::option::of(0..1_000_000_010_u64),
         proptest::option::of(periods()),
         any::<bool>(),
     );
@@ -269,12 +322,12 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
     (proptest::sample::select(&Kind::ALL), limits, periods(), own, common).prop_map(
         |(kind, limit, period, own, common)| {
             let (res, align, tz_min, keep, burst, refill, queue) = own;
-            let (name, count_all, ban, shadow) = common;
+            let (name, count_all, cost, ban, shadow) = common;
             let of = |option: RuleOption| option.suits(kind);
             RuleSpec {
                 kind,
                 limit,
-                period,
+                period: (kind != Kind::Slots).then_some(period),
                 res: res.filter(|_| of(RuleOption::Res)),
                 align: align.filter(|_| of(RuleOption::Align)),
                 tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
@@ -284,6 +337,7 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
                 queue: queue.filter(|_| of(RuleOption::Queue)),
                 name: name.and_then(|name| Name::new(name.as_bytes())),
                 count_all,
+                cost,
                 ban,
                 shadow,
             }
@@ -299,11 +353,15 @@ fn written(spec: &RuleSpec) -> String {
         format!("{sign}{:02}:{:02}", tz.unsigned_abs() / 60, tz.unsigned_abs() % 60)
     };
     let align = |align| if align == Align::First { "first" } else { "epoch" };
-    let mut text = format!("{}:{}/{}", spec.kind.name(), spec.limit, period(&spec.period));
+    let mut text = format!("{}:{}", spec.kind.name(), spec.limit);
+    if let Some(written) = &spec.period {
+        text = format!("{text}/{}", period(written));
+    }
     let count = if spec.count_all { "all" } else { "allowed" };
     let options = [
         ("shadow", spec.shadow.then(String::new)),
         ("ban=", spec.ban.as_ref().map(period)),
+        ("cost=", spec.cost.map(|n| n.to_string())),
         ("count=", Some(count.into())),
         ("name=", spec.name.map(|name| name.as_str().into())),
         ("queue=", spec.queue.map(|n| n.to_string())),
@@ -351,9 +409,9 @@ proptest! {
 
     #[test]
     fn almost_rules_give_a_rule_or_a_printable_error(
-        text in "((log|window|fixed|bucket|leaky|@)?:?[0-9+-]{0,12}/?[0-9]{0,21}\
+        text in "((log|window|fixed|bucket|leaky|slots|@)?:?[0-9+-]{0,12}/?[0-9]{0,21}\
                  (ms|s|m|h|d|w|month|x)?\
-                 (,(res|align|tz|keep|burst|refill|queue|name|count|ban|shadow)\
+                 (,(res|align|tz|keep|burst|refill|queue|name|count|cost|ban|shadow)\
                  (=([0-9a-z:+.\u{e4}-]{0,6}|all|first|interval))?){0,3})"
     ) {
         check_reading(text.as_bytes())?;

@@ -11,6 +11,8 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.CHECK", &["COST", "1"], &["wrong number of arguments"]),
     ("RL.PEEK", &[], &["wrong number of arguments"]),
     ("RL.REFUND", &[], &["wrong number of arguments"]),
+    ("RL.SETTLE", &[], &["wrong number of arguments"]),
+    ("RL.RENEW", &[], &["wrong number of arguments"]),
     ("RL.RESET", &["5/m"], &["wrong number of arguments"]),
     ("RL.CHECK", &["META", "who"], &["wrong number of arguments"]),
     ("RL.UNBLOCK", &["now"], &["wrong number of arguments"]),
@@ -30,6 +32,28 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.CHECK", &["META", "a", "b", "5/m"], &["unexpected 'b'", "META", "a rule"]),
     ("RL.CHECK", &["5/m", "META", "a"], &["unexpected 'META'", "before the rules"]),
     ("RL.PEEK", &["META", "a", "5/m"], &["unexpected 'META'", "COST, AT, FULL"]),
+    ("RL.PEEK", &["HOLD", "r", "EX", "5", "5/m"], &["HOLD is refused", "RL.CHECK or RL.MCHECK"]),
+    ("RL.CHECK", &["HOLD"], &["HOLD has no id", "1..64"]),
+    ("RL.CHECK", &["HOLD", "", "EX", "5", "5/m"], &["the hold is 0 bytes", "1..64"]),
+    ("RL.CHECK", &["HOLD", ID_OF_65_BYTES, "EX", "5", "5/m"], &["the hold is 65 bytes", "1..64"]),
+    ("RL.CHECK", &["HOLD", "r", "5/m"], &["unexpected '5/m'", "EX seconds or PX milliseconds"]),
+    ("RL.CHECK", &["HOLD", "r", "EX", "0", "5/m"], &["EX is '0'", "1..31622400"]),
+    ("RL.CHECK", &["HOLD", "r", "PX", "31622400001", "5/m"], &["PX is", "1..31622400000"]),
+    (
+        "RL.CHECK",
+        &["HOLD", "r", "EX", "5", "HOLD", "r", "EX", "5", "5/m"],
+        &["HOLD is given twice"],
+    ),
+    ("RL.SETTLE", &[""], &["the hold is 0 bytes", "1..64"]),
+    ("RL.SETTLE", &["r", "REFUND", "COST", "5"], &["REFUND and COST"]),
+    ("RL.SETTLE", &["r", "COST", "x"], &["COST is 'x'"]),
+    ("RL.SETTLE", &["r", "COST", "in=1", "COST", "in=1"], &["COST in", "given twice"]),
+    ("RL.SETTLE", &["r", "EX", "5"], &["unexpected 'EX'", "REFUND, COST or AT"]),
+    ("RL.SETTLE", &["r", "AT", "5"], &["allow-at"]),
+    ("RL.RENEW", &["r"], &["the hold has no time", "EX seconds or PX milliseconds"]),
+    ("RL.RENEW", &["r", "REFUND"], &["unexpected 'REFUND'", "EX seconds or PX milliseconds"]),
+    ("RL.RENEW", &["r", "EX", "31622401"], &["EX is '31622401'", "1..31622400"]),
+    ("RL.RENEW", &["r", "EX", "5", "AT", "5"], &["allow-at"]),
     ("RL.REFUND", &["1", "META", "a"], &["unexpected 'META'"]),
     ("RL.BLOCK", &["PX"], &["PX has no value"]),
     ("RL.BLOCK", &["PX", "1.5"], &["PX is '1.5'"]),
@@ -106,6 +130,9 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.APPLY", &["1:-1:block:-1", "abuse"], &["internal"]),
     ("RL.LOAD", &["payload"], &["internal"]),
 ];
+
+/// An id one byte too long.
+const ID_OF_65_BYTES: &str = "12345678901234567890123456789012345678901234567890123456789012345";
 
 /// Calls of commands without a key, and what the error must say.
 const WRONG_WITHOUT_KEY: &[(&str, &[&str])] = &[

@@ -8,8 +8,12 @@
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
+//! hold "ID" until UNIX-MS units N [refund]                   its holds, the next to lapse first
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
+//! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
 //! ```
+//!
+//! The lines with an arrow are carried out in their order.
 //!
 //! THESE FILES ARE NEVER EDITED, ONLY ADDED TO. When a test fails, the code reads somebody's data
 //! wrong, and the code has to change. A new version of the payload gets a new folder, and a line in
@@ -17,33 +21,38 @@
 //!
 //! Version 1 has no history. A value without a history is still saved as version 1, so that older
 //! modules can read it, and a value with a history as version 2. Version 3 adds what logs have to
-//! keep and how long a ban was to last: a value without either is saved as before.
+//! keep and how long a ban was to last: a value without either is saved as before. Version 4 adds
+//! holds, and only a value with holds is saved as version 4.
 //!
 //! A program outside of this repository makes the files. It depends on this crate, makes a limiter
-//! with `Limiter::check` and `set_access` at given times, and writes `encode` of it to the payload
-//! and the replies of `Limiter::peek` after the arrows. Each line was then worked out from the
+//! with `Limiter::check_within`, `settle` and `set_access` at given times, and writes `encode` of it
+//! to the payload and the replies of `Limiter::peek` and `settle` after the arrows. Each line was then worked out from the
 //! definition of its algorithm. No program in the repository writes these files, because it would
 //! one day overwrite them.
+
+mod step;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use redis::{Connection, cmd};
+use redis::cmd;
 use redis_ratelimit::limit::{
-    Access, AccessEntry, Change, Check, Entry, History, Limiter, Meta, Verdict, decode, encode,
+    Access, AccessEntry, Change, Check, Entry, History, HoldReport, HoldRequest, Limiter, Meta,
+    Verdict, decode, encode,
 };
 use redis_ratelimit::rule::Rule;
+use step::Step;
 
 use crate::support::dump::{Dump, uncompressed};
 use crate::support::server::{self, Builder};
 
 /// How many payloads each version has at least, so that none is lost unnoticed.
-const AT_LEAST: [(u8, usize); 3] = [(1, 29), (2, 12), (3, 8)];
+const AT_LEAST: [(u8, usize); 4] = [(1, 29), (2, 12), (3, 8), (4, 33)];
 
 /// The versions that are still written, each for values that need nothing newer.
-const WRITTEN: RangeInclusive<u8> = 1..=3;
+const WRITTEN: RangeInclusive<u8> = 1..=4;
 
 /// A payload and what its file expects.
 struct Golden {
@@ -55,16 +64,9 @@ struct Golden {
     access: Option<String>,
     /// The lines about a history.
     history: Vec<String>,
-    asks: Vec<Ask>,
-}
-
-/// A question and its answer.
-struct Ask {
-    line: String,
-    at_us: u64,
-    cost: u32,
-    rules: Vec<String>,
-    answer: [i64; 5],
+    /// The lines about holds.
+    holds: Vec<String>,
+    steps: Vec<Step>,
 }
 
 impl Golden {
@@ -79,57 +81,28 @@ impl Golden {
             payload: fs::read(payload).expect("a payload"),
             access: None,
             history: Vec::new(),
-            asks: Vec::new(),
+            holds: Vec::new(),
+            steps: Vec::new(),
         };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            match Ask::read(line) {
-                Some(ask) => golden.asks.push(ask),
+            match Step::read(line) {
+                Some(step) => golden.steps.push(step),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
                     golden.access = Some(line.to_string());
                 }
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
                     golden.history.push(line.to_string());
                 }
+                None if line.starts_with("hold ") => golden.holds.push(line.to_string()),
                 None => panic!("{}: cannot read the line '{line}'", golden.name),
             }
         }
-        assert!(!golden.asks.is_empty(), "{}: nothing is asked", golden.name);
+        assert!(!golden.steps.is_empty(), "{}: nothing is asked", golden.name);
         golden
     }
 
     fn decoded(&self) -> Limiter {
         decode(&self.payload).unwrap_or_else(|error| panic!("{}: {error}", self.name))
-    }
-}
-
-impl Ask {
-    fn read(line: &str) -> Option<Self> {
-        let (question, answer) = line.split_once(" -> ")?;
-        let words: Vec<_> = question.split(' ').collect();
-        let ["at", at_us, "cost", cost, "rule", rules @ ..] = words.as_slice() else { return None };
-        let numbers: Result<Vec<i64>, _> = answer.split(' ').map(str::parse).collect();
-        Some(Self {
-            line: line.to_string(),
-            at_us: at_us.parse().ok()?,
-            cost: cost.parse().ok()?,
-            rules: rules.iter().map(ToString::to_string).collect(),
-            answer: numbers.ok()?.try_into().ok()?,
-        })
-    }
-
-    fn of(&self, limiter: &Limiter) -> [i64; 5] {
-        let rule = |text: &String| Rule::from_text(text.as_bytes()).expect("a rule");
-        let rules: Vec<Rule> = self.rules.iter().map(rule).collect();
-        let check = Check::new(&rules, self.cost, self.at_us);
-        let summary = limiter.peek(&check, &mut Vec::new()).summary;
-        let verdict = summary.verdict.code();
-        [verdict, summary.limit, summary.remaining, summary.wait_ms, summary.reset_ms]
-    }
-
-    fn of_key(&self, c: &mut Connection, key: &str) -> [i64; 5] {
-        let mut peek = cmd("RL.PEEK");
-        peek.arg(key).arg("COST").arg(self.cost).arg("AT").arg(self.at_us).arg(&self.rules);
-        peek.query(c).unwrap_or_else(|error| panic!("{key}: {error}"))
     }
 }
 
@@ -163,6 +136,17 @@ fn history_lines(history: &History) -> Vec<String> {
     };
     let head = format!("trail keep {} until {}", history.keep, history.until_us);
     [head].into_iter().chain(history.entries.iter().map(entry_line)).collect()
+}
+
+/// The holds of a limiter as the files write them.
+fn hold_lines(limiter: &Limiter) -> Vec<String> {
+    let line = |hold: HoldReport| {
+        let HoldReport { id, ttl_ms, units, refund } = hold;
+        let refund = if refund { " refund" } else { "" };
+        format!("hold \"{}\" until {ttl_ms} units {units}{refund}", id.escape_ascii())
+    };
+    // As of 1970, the time left is the time of the end.
+    limiter.next_holds(0, usize::MAX).into_iter().map(line).collect()
 }
 
 /// A row of `RL.LOG`: Unix milliseconds, cost, verdict, `META`.
@@ -204,8 +188,9 @@ fn all() -> Vec<Golden> {
 fn current() -> u8 {
     let rules = [Rule::from_text(b"5/m").expect("a rule")];
     let meta = Some(Meta { text: b"who", keep: 1 });
+    let hold = Some(HoldRequest { id: b"id", end_us: 1, refund: false });
     let mut limiter = Limiter::default();
-    limiter.record(&Check { meta, ..Check::new(&rules, 1, 0) }, Change::Admitted);
+    limiter.record(&Check { meta, hold, ..Check::new(&rules, 1, 0) }, Change::Admitted);
     encode(&limiter)[0]
 }
 
@@ -227,12 +212,13 @@ fn every_version_has_its_payloads() {
 #[test]
 fn every_payload_decides_as_it_did() {
     for golden in all() {
-        let limiter = golden.decoded();
+        let mut limiter = golden.decoded();
         assert_eq!(limiter.access().map(access_line), golden.access, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);
-        for ask in &golden.asks {
-            assert_eq!(ask.of(&limiter), ask.answer, "{}: {}", golden.name, ask.line);
+        assert_eq!(hold_lines(&limiter), golden.holds, "{}", golden.name);
+        for step in &golden.steps {
+            assert_eq!(step.of(&mut limiter), step.answer, "{}: {}", golden.name, step.line);
         }
     }
 }
@@ -267,9 +253,6 @@ fn every_payload_loads_into_every_server() {
                 .arg(saved.bytes())
                 .query(&mut c)
                 .unwrap_or_else(|error| panic!("{key}: {error}"));
-            for ask in &golden.asks {
-                assert_eq!(ask.of_key(&mut c, key), ask.answer, "{key}: {}", ask.line);
-            }
             if let Some(history) = golden.decoded().history() {
                 let mut log = cmd("RL.LOG");
                 let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();
@@ -277,6 +260,9 @@ fn every_payload_loads_into_every_server() {
             }
             if WRITTEN.contains(&golden.version) {
                 assert_eq!(Dump::of(&mut c, key), saved, "{key}");
+            }
+            for step in &golden.steps {
+                assert_eq!(step.of_key(&mut c, key), step.answer, "{key}: {}", step.line);
             }
         }
     });

@@ -5,5 +5,6 @@ mod corrupt_files;
 mod crash;
 mod effects;
 mod golden;
+mod holds;
 mod persistence;
 mod saving;

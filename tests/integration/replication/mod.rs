@@ -2,6 +2,7 @@
 
 mod cluster;
 mod failover;
+mod holds;
 mod joining;
 mod replicas;
 mod stream;

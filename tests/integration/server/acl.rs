@@ -18,6 +18,9 @@ fn an_application_may_limit_its_keys_and_nothing_else() {
         for call in [
             &["RL.CHECK", "rl:1", "COST", "2", "5/m", "bucket:9/h"][..],
             &["RL.CHECK", "rl:1", "META", "who", "5/m"],
+            &["RL.CHECK", "rl:1", "HOLD", "r", "EX", "9", "5/m"],
+            &["RL.RENEW", "rl:1", "r", "EX", "9"],
+            &["RL.SETTLE", "rl:1", "r"],
             &["RL.MCHECK", "2", "rl:1", "rl:2", "5/m"],
             &["RL.PEEK", "rl:1", "FULL", "5/m"],
             &["RL.LOG", "rl:1", "COUNT", "5"],
@@ -33,6 +36,8 @@ fn an_application_may_limit_its_keys_and_nothing_else() {
             &["RL.MCHECK", "2", "rl:1", "other", "5/m"],
             &["RL.PEEK", "other", "5/m"],
             &["RL.REFUND", "other", "1"],
+            &["RL.RENEW", "other", "r", "EX", "9"],
+            &["RL.SETTLE", "other", "r"],
             &["RL.RESET", "other"],
             &["RL.LOG", "other"],
             &["RL.INFO", "other"],
@@ -159,6 +164,8 @@ fn commands_are_in_the_categories_that_fit_their_effects() {
             ("cl.throttle", "write fast ratelimit"),
             ("rl.peek", "read fast ratelimit"),
             ("rl.refund", "write fast ratelimit"),
+            ("rl.settle", "write fast ratelimit"),
+            ("rl.renew", "write fast ratelimit"),
             ("rl.reset", "write fast ratelimit"),
             ("rl.explain", "fast ratelimit"),
             ("rl.log", "read slow ratelimit"),
@@ -199,6 +206,7 @@ fn the_right_to_read_a_key_allows_peeks_and_no_checks() {
             let mut c = connect_as_operating(server, &["resetkeys", keys]);
             assert_no_permission(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
             assert_no_permission(&mut c, &["RL.REFUND", "rl:1", "1"]);
+            assert_no_permission(&mut c, &["RL.SETTLE", "rl:1", "r"]);
             assert_no_permission(&mut c, &["RL.RESET", "rl:1"]);
             for call in &operating_calls("rl:1")[..4] {
                 assert_no_permission(&mut c, call);

@@ -26,17 +26,36 @@ fn each_outcome_is_counted() {
         verdict(&mut c, "RL.CHECK c 2/h");
         let _: Value = ask(&mut c, "RL.PEEK a 2/h");
         let _: i64 = ask(&mut c, "RL.REFUND a 2");
+        // One hold is taken, repeated, renewed twice and settled; 0 counts nothing.
+        for (line, reply) in
+            [("RL.RENEW a r EX 9", 0), ("RL.RENEW d r EX 9", 0), ("RL.SETTLE d r", 0)]
+        {
+            assert_eq!(ask::<i64>(&mut c, line), reply, "{line}");
+        }
+        for line in ["RL.CHECK d HOLD r EX 9 bucket:9/h", "RL.CHECK d HOLD r EX 9 bucket:9/h"] {
+            assert_eq!(verdict(&mut c, line), 0);
+        }
+        for (line, reply) in [
+            ("RL.RENEW d r EX 9", 1),
+            ("RL.RENEW d r PX 9000", 1),
+            ("RL.SETTLE d r", 1),
+            ("RL.SETTLE d r", 0),
+        ] {
+            assert_eq!(ask::<i64>(&mut c, line), reply, "{line}");
+        }
         for kind in Kind::ALL {
             let value = match kind {
-                Kind::Log | Kind::Fixed | Kind::Bucket => 3.0,
+                Kind::Log | Kind::Fixed => 3.0,
+                Kind::Bucket => 5.0,
                 Kind::Window | Kind::Leaky => 1.0,
+                Kind::Slots => 0.0,
             };
             let name = format!("ratelimit_{}_rules", kind.name());
             assert_eq!(info(&mut c, "ratelimit", &name), value, "{name}");
         }
         for (name, value) in [
-            ("checks", 7.0),
-            ("allowed", 4.0),
+            ("checks", 9.0),
+            ("allowed", 6.0),
             ("limited", 2.0),
             ("blocked", 1.0),
             ("exempt", 1.0),
@@ -45,6 +64,10 @@ fn each_outcome_is_counted() {
             ("peeks", 1.0),
             ("refunds", 1.0),
             ("refunded_units", 2.0),
+            ("holds_taken", 1.0),
+            ("holds_settled", 1.0),
+            ("holds_renewed", 2.0),
+            ("holds_repeated", 1.0),
             ("values", 3.0),
         ] {
             let found = info(&mut c, "ratelimit", &format!("ratelimit_{name}"));
@@ -55,7 +78,7 @@ fn each_outcome_is_counted() {
             info(&mut c, "ratelimit", "ratelimit_values") == 0.0
         });
         let all: String = ask(&mut c, "INFO everything");
-        assert!(all.contains("# ratelimit\r\nratelimit_checks:7\r\n"));
+        assert!(all.contains("# ratelimit\r\nratelimit_checks:9\r\n"));
     });
 }
 

@@ -8,7 +8,7 @@ use crate::support::client::{allowed, ask, raw_reply};
 use crate::support::server::{self, Server};
 
 /// Commands, and whether they change the key `k` with 3 units of `5/h`.
-const COMMANDS: [(&str, bool); 33] = [
+const COMMANDS: [(&str, bool); 37] = [
     ("RL.CHECK k COST 3 5/h", false),
     ("RL.CHECK k COST 6 5/h,count=all", false), // can never fit: not charged
     ("RL.CHECK k COST 0 5/h", false),
@@ -16,6 +16,9 @@ const COMMANDS: [(&str, bool); 33] = [
     ("RL.PEEK k 5/h", false),
     ("RL.REFUND k 0", false),
     ("RL.REFUND k 1 bucket:5/h", false),
+    ("RL.SETTLE k r", false),
+    ("RL.RENEW k r EX 9", false),
+    ("RL.CHECK k HOLD r EX 9 COST 3 5/h", false),
     ("RL.RESET other", false),
     ("RL.CHECK other 5/h", false),
     ("RL.CHECK k META x 5/x", false),
@@ -37,6 +40,7 @@ const COMMANDS: [(&str, bool); 33] = [
     ("RL.BLOCK k EX 100 REASON abuse", true),
     ("RL.EXEMPT k", true),
     ("RL.CHECK k 5/h", true),
+    ("RL.CHECK k HOLD r EX 9 5/h", true),
     ("RL.CHECK k COST 3 5/h,count=all", true),
     ("RL.CHECK k COST 3 5/h,ban=1h", true),
     ("RL.REFUND k 1", true),

@@ -3,6 +3,8 @@
 pub mod client;
 pub mod dump;
 pub mod files;
+pub mod holders;
+pub mod holds;
 pub mod machine;
 pub mod policies;
 pub mod rdb_version;

@@ -27,7 +27,7 @@ pub enum Values {
 
 use Values::{Integer, Word, YesNo};
 
-pub const SETTINGS: [Setting; 8] = [
+pub const SETTINGS: [Setting; 9] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -53,6 +53,23 @@ pub const SETTINGS: [Setting; 8] = [
         effects: &[
             ("1", &["RL.CHECK k bucket:5/s fixed:9/d"], "ratelimit.max-states"),
             ("2", &["RL.CHECK k bucket:5/s fixed:9/d"], "int(0), int(5), int(4)"),
+        ],
+    },
+    Setting {
+        name: "max-holds",
+        default: "10000",
+        values: Integer(1..=50_000),
+        effects: &[
+            (
+                "1",
+                &["RL.CHECK k HOLD a EX 99 9/h", "RL.CHECK k HOLD b EX 99 9/h"],
+                "ratelimit.max-holds",
+            ),
+            (
+                "2",
+                &["RL.CHECK k HOLD a EX 99 9/h", "RL.CHECK k HOLD b EX 99 9/h"],
+                "int(0), int(9), int(7)",
+            ),
         ],
     },
     Setting {

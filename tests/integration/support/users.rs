@@ -7,7 +7,7 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 use crate::support::server::{Flavor, Server};
 
 /// The commands of the ACL category `ratelimit`: all that an application needs.
-pub const LIMITING: [&str; 10] = [
+pub const LIMITING: [&str; 12] = [
     "cl.throttle",
     "rl.check",
     "rl.explain",
@@ -16,7 +16,9 @@ pub const LIMITING: [&str; 10] = [
     "rl.mcheck",
     "rl.peek",
     "rl.refund",
+    "rl.renew",
     "rl.reset",
+    "rl.settle",
     "rl.throttle",
 ];
 

@@ -1,9 +1,9 @@
 //! All or nothing: a check consumes its cost from every rule or from none, and a denied
 //! check changes nothing unless a rule counts all or bans.
 
-use super::rules::rule_set;
-use super::traffic::{Action, Call, changing, cost};
-use super::{cases, check, peek};
+use super::rules::{cost, rule_set, uncosted};
+use super::traffic::{Action, Call, changing};
+use super::{cases, check, cost_of, hopeless, peek};
 use crate::limit::{Change, Check, Limiter, Verdict, encode};
 use proptest::prelude::*;
 
@@ -20,16 +20,17 @@ proptest! {
             let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
             let (_, after) = peek(&limiter, rules, cost, now_us);
             match outcome.change {
-                Change::Nothing => {
+                Change::Nothing | Change::Renewed => {
                     let changed = encode(&limiter) != saved;
                     prop_assert_eq!(changed, outcome.ban.is_some() || outcome.ban_shortened);
-                    prop_assert!(cost == 0 || outcome.summary.verdict != Verdict::Allowed);
+                    let free = rules.iter().all(|rule| cost_of(rule, cost) == 0);
+                    prop_assert!(free || outcome.summary.verdict != Verdict::Allowed);
                 }
                 Change::Admitted => {
                     prop_assert_eq!(outcome.summary.verdict, Verdict::Allowed);
                     for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
                         // A shadow that does not admit has nothing left.
-                        let left = (before.remaining - i64::from(cost)).max(0);
+                        let left = (before.remaining - i64::from(cost_of(rule, cost))).max(0);
                         prop_assert_eq!(after.remaining, left, "{}", rule);
                     }
                 }
@@ -73,10 +74,10 @@ proptest! {
     #[test]
     fn an_untouched_key_admits_what_fits_the_capacity(rules in rule_set(5), cost in cost(), now_us: u32) {
         let (outcome, _) = peek(&Limiter::default(), &rules, cost, now_us.into());
-        let fits = rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(cost));
-        prop_assert_eq!(outcome.summary.verdict == Verdict::Allowed, fits);
+        prop_assert_eq!(outcome.summary.verdict == Verdict::Allowed, !hopeless(&rules, cost));
         let mut limiter = Limiter::default();
-        limiter.record(&Check { rules: &rules, cost: 0, now_us: now_us.into(), meta: None }, Change::Admitted);
+        let rules: Vec<_> = rules.iter().map(uncosted).collect();
+        limiter.record(&Check::new(&rules, 0, now_us.into()), Change::Admitted);
         prop_assert!(limiter.is_empty());
     }
 }

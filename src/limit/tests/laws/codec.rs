@@ -1,8 +1,9 @@
 //! decode(encode(x)) = x. Any byte string gives a limiter or an error, and no limiter
 //! that was read can cause a panic.
 
+use super::rules::cost;
 use super::rules::rule_set;
-use super::traffic::{Action, Call, Traffic, changing, cost};
+use super::traffic::{Action, Call, Traffic, changing};
 use super::{act, cases};
 use crate::limit::{Access, AccessEntry, DecodeError, Limiter, decode, encode};
 use crate::rule::{MAX_TIME_US, Rule};
@@ -51,14 +52,14 @@ fn some_calls() -> impl Strategy<Value = Vec<(u64, Action)>> {
 }
 
 #[derive(Clone, Debug)]
-enum Damage {
+pub(super) enum Damage {
     Set(prop::sample::Index, u8),
     Insert(prop::sample::Index, Vec<u8>),
     Cut(prop::sample::Index, u8),
     End(prop::sample::Index),
 }
 
-fn damage() -> impl Strategy<Value = Damage> {
+pub(super) fn damage() -> impl Strategy<Value = Damage> {
     let byte = || prop_oneof![any::<u8>(), 248..=255u8, 0..4u8];
     let at = any::<prop::sample::Index>;
     prop_oneof![
@@ -69,7 +70,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn damaged(mut payload: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
+pub(super) fn damaged(mut payload: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
     for damage in damages {
         let len = payload.len();
         if len == 0 {

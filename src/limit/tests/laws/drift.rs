@@ -24,7 +24,7 @@ fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     let mut admitted = 0u64;
     for request in 0..REQUESTS {
         let elapsed_us = request * GAP_US;
-        let check = Check { rules: &rules, cost: 1, now_us: START_US + elapsed_us, meta: None };
+        let check = Check::new(&rules, 1, START_US + elapsed_us);
         let outcome = limiter.check(&check, &mut decisions);
         admitted += u64::from(outcome.summary.verdict == Verdict::Allowed);
         assert_eq!(admitted, expected(request + 1, elapsed_us), "after {elapsed_us} us");

@@ -2,9 +2,10 @@
 //! more does not. `reset_ms`: after it nothing is consumed, but 1 ms earlier something is.
 //! `next_ms`: after it one more unit remains, but not 1 ms earlier.
 
-use super::rules::rule_set;
+use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
+use crate::limit::tests::naive::model::Voice;
 use crate::limit::{Decision, Limiter, Verdict};
 use crate::rule::{MAX_UNITS, Rule};
 use proptest::prelude::*;
@@ -20,15 +21,16 @@ fn remaining_is_exact(
     let denying = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
     let Some(least) = denying.map(|(_, decision)| decision.remaining).min() else { return Ok(()) };
     let least = u32::try_from(least).unwrap();
+    let rules: Vec<Rule> = rules.iter().map(uncosted).collect();
     if least > 0 && least <= MAX_UNITS {
-        prop_assert!(would_pass(limiter, rules, least, now_us), "{least} do not pass");
+        prop_assert!(would_pass(limiter, &rules, least, now_us), "{least} do not pass");
     }
-    prop_assert!(!would_pass(limiter, rules, least + 1, now_us), "{least} and one more pass");
+    prop_assert!(!would_pass(limiter, &rules, least + 1, now_us), "{least} and one more pass");
     Ok(())
 }
 
 /// The state is untouched after the reset, and not before.
-fn reset_is_exact(
+pub(super) fn reset_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
     decisions: &[Decision],
@@ -104,9 +106,15 @@ fn exact_throughout(traffic: &Traffic) -> TestCaseResult {
                     "the reply is no rule's decision"
                 );
                 if outcome.summary.verdict == Verdict::Allowed {
-                    let least = rules.iter().zip(&decisions).filter(|(rule, _)| !rule.is_shadow());
-                    let least = least.map(|(_, decision)| decision.remaining).min();
-                    prop_assert_eq!(outcome.summary.remaining, least.unwrap_or(-1));
+                    let deciding = rules.iter().zip(&decisions);
+                    let deciding = deciding.filter(|(rule, _)| !rule.is_shadow());
+                    let voices: Vec<Voice> =
+                        deciding.map(|(rule, &decision)| Voice::of(rule, cost, decision)).collect();
+                    let is_least =
+                        |voice: &&Voice| !voices.iter().any(|other| other.is_less_than(voice));
+                    let least = voices.iter().find(is_least);
+                    let remaining = least.map_or(-1, |voice| voice.decision.remaining);
+                    prop_assert_eq!(outcome.summary.remaining, remaining);
                 }
             }
             Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),

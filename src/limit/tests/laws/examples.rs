@@ -1,7 +1,7 @@
 //! The worked examples of the documentation.
 
 use super::{check, peek, rule, spec};
-use crate::limit::{Change, Check, Limiter, Verdict};
+use crate::limit::{Change, Check, Decision, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
 
@@ -88,7 +88,7 @@ fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
             |key: &Limiter| peek(key, &rules, 1, now_us).0.summary.verdict == Verdict::Allowed;
         if keys.iter().all(passes) {
             for key in &mut keys {
-                key.record(&Check { rules: &rules, cost: 1, now_us, meta: None }, Change::Admitted);
+                key.record(&Check::new(&rules, 1, now_us), Change::Admitted);
             }
             passed.push(now_us);
         }
@@ -101,7 +101,7 @@ fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
 
 #[test]
 fn a_limit_of_0_admits_only_a_cost_of_0() {
-    for kind in Kind::ALL {
+    for kind in Kind::RATES {
         let rules = [rule(kind, 0, 1, Unit::Minute)];
         let mut limiter = Limiter::default();
         let summary = check(&mut limiter, &rules, 1, at(0)).0.summary;
@@ -124,6 +124,94 @@ fn a_queue_gives_each_its_turn() {
     }
     let summary = check(&mut limiter, &rules, 1, at(0)).0.summary;
     assert_eq!((summary.verdict, summary.limit, summary.wait_ms), (Verdict::Limited, 4, 500));
+}
+
+/// A check with a default cost and costs by name.
+fn check_costs(
+    limiter: &mut Limiter,
+    line: &str,
+    named: &[(&str, u32)],
+    cost: u32,
+) -> (Decision, Vec<i64>) {
+    let mut rules = crate::parse::rules_of_line(line);
+    for rule in &mut rules {
+        let name = rule.name().map(|name| name.as_str().to_owned());
+        if let Some((_, cost)) = named.iter().find(|(of, _)| Some(*of) == name.as_deref()) {
+            rule.set_named_cost(*cost);
+        }
+    }
+    let (outcome, decisions) = check(limiter, &rules, cost, at(0));
+    (outcome.summary, decisions.iter().map(|decision| decision.remaining).collect())
+}
+
+fn five(decision: Decision) -> [i64; 5] {
+    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
+    [verdict.code(), limit, remaining, wait_ms, reset_ms]
+}
+
+#[test]
+fn a_request_and_its_tokens_have_a_cost_each() {
+    let llm = "50/m,cost=1 bucket:40000/m,name=in bucket:8000/m,name=out";
+    let mut limiter = Limiter::default();
+    for n in 1..=8 {
+        let (summary, left) = check_costs(&mut limiter, llm, &[("out", 1_000)], 3_000);
+        assert_eq!(five(summary), [0, 8_000, 8_000 - 1_000 * n, 0, 7_500 * n]);
+        assert_eq!(left, [50 - n, 40_000 - 3_000 * n, 8_000 - 1_000 * n]);
+    }
+    let full = limiter.clone();
+    let (denied, _) = check_costs(&mut limiter, llm, &[("out", 1_000)], 3_000);
+    assert_eq!(five(denied), [1, 8_000, 0, 7_500, 60_000]);
+    assert_eq!(limiter, full);
+
+    let mut limiter = Limiter::default();
+    let shared = "50/m,cost=1 bucket:100000/m";
+    let (summary, _) = check_costs(&mut limiter, shared, &[], 4_000);
+    assert_eq!(five(summary), [0, 100_000, 96_000, 0, 2_400]);
+    for _ in 1..25 {
+        assert_eq!(check_costs(&mut limiter, shared, &[], 4_000).0.verdict, Verdict::Allowed);
+    }
+    let (denied, _) = check_costs(&mut limiter, shared, &[], 4_000);
+    assert_eq!(five(denied), [1, 100_000, 0, 2_400, 60_000]);
+}
+
+/// Of equal fractions the first rule decides, and one that costs nothing only if all do.
+#[test]
+fn the_least_fraction_decides() {
+    for (line, cost, limit) in [
+        // 1 of 2 left and 3 of 6: as often.
+        ("bucket:4/m,cost=2 bucket:12/h,cost=6", 1, 4),
+        ("bucket:12/h,cost=6 bucket:4/m,cost=2", 1, 12),
+        ("bucket:4/m,cost=2 bucket:11/h,cost=6", 1, 11),
+        ("bucket:1/m,cost=0 bucket:900/h", 3, 900),
+        ("bucket:900/h bucket:1/m,cost=0", 3, 900),
+        ("bucket:9/m,cost=0 bucket:3/h", 0, 3),
+        ("bucket:9/m bucket:3/h", 2, 3),
+        (
+            "bucket:1000000000/m,cost=999999999 bucket:1000000000/h,cost=1000000000",
+            1,
+            1_000_000_000,
+        ),
+    ] {
+        let (summary, _) = check_costs(&mut Limiter::default(), line, &[], cost);
+        assert_eq!((summary.verdict, summary.limit), (Verdict::Allowed, limit), "{line}");
+    }
+}
+
+#[test]
+fn a_rule_that_costs_nothing_keeps_its_state() {
+    let mut limiter = Limiter::default();
+    let rules = crate::parse::rules_of_line("bucket:9/m,cost=0 fixed:9/h 5/d,cost=0");
+    check(&mut limiter, &rules, 2, at(0));
+    assert_eq!(limiter.states().len(), 1);
+    let free = crate::parse::rules_of_line("bucket:9/m,cost=0 fixed:9/h,cost=0");
+    assert_eq!(check(&mut limiter, &free, 2, at(1)).0.change, Change::Nothing);
+    assert_eq!(limiter.states()[0].meter().last_us(), at(0));
+}
+
+#[test]
+fn a_cost_above_the_limit_never_passes() {
+    let (denied, _) = check_costs(&mut Limiter::default(), "bucket:9/m,cost=10 99/m", &[], 1);
+    assert_eq!((denied.verdict, denied.limit, denied.wait_ms), (Verdict::Limited, 9, -1));
 }
 
 /// The name of a log rule is only a label.

@@ -11,20 +11,20 @@ use proptest::test_runner::TestCaseResult;
 
 /// A key as a server keeps it.
 #[derive(Default)]
-struct Key {
-    limiter: Limiter,
+pub(super) struct Key {
+    pub limiter: Limiter,
     expires_ms: Option<u64>,
 }
 
 impl Key {
-    fn expire(&mut self, now_us: u64) {
+    pub fn expire(&mut self, now_us: u64) {
         if self.expires_ms.is_some_and(|at_ms| now_us / 1_000 >= at_ms) {
             *self = Self::default();
         }
     }
 
     /// Deletes the key or moves its expiry, as a command does last.
-    fn settle(&mut self, decided_us: u64, server_us: u64) {
+    pub fn settle(&mut self, decided_us: u64, server_us: u64) {
         if self.limiter.is_empty() {
             *self = Self::default();
             return;

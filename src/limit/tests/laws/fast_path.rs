@@ -1,13 +1,13 @@
 //! The fast path gives the answer of the general path and leaves the same limiter, and
 //! every check that can take it does.
 
-use super::rules::{any_logs, any_namesakes, any_rule, plain_logs, rule_set, spec_of};
+use super::rules::{any_logs, any_namesakes, any_rule, plain, plain_logs, rule_set};
 use super::traffic::{
     Action, Call, Clock, Traffic, changing, changing_between, one_at_a_time, steady,
 };
 use super::{act, cases};
 use crate::limit::{Access, AccessEntry, Change, Check, Decision, Limiter, Meta, encode};
-use crate::rule::{Kind, Rule, RuleSpec};
+use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use std::cell::Cell;
@@ -56,7 +56,8 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
 
     let mut fast = limiter.clone();
     let taken = fast.check_fast(check, &mut fast_decisions);
-    let outcome = limiter.check_general(usize::MAX, check, &mut decisions).expect("room");
+    let outcome =
+        limiter.check_general(crate::limit::Bounds::ANY, check, &mut decisions).expect("room");
     if let Some(taken) = taken {
         prop_assert_eq!(
             (taken, &fast_decisions),
@@ -111,7 +112,7 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
             continue;
         };
         let meta = extra.meta.then_some(Meta { text: &[1], keep: 2 });
-        tally.add(on_both_paths(&mut limiter, &Check { rules, cost, now_us, meta })?);
+        tally.add(on_both_paths(&mut limiter, &Check { meta, ..Check::new(rules, cost, now_us) })?);
     }
     Ok(())
 }
@@ -173,12 +174,6 @@ fn paths_agree_without_rules() {
 fn paths_agree_on_a_reeling_clock() {
     let one = any_rule().prop_map(|rule| vec![rule]);
     paths_agree(steady(one, CALLS, Clock::Reels), 3_000, 30);
-}
-
-/// A rule whose denial neither bans nor charges.
-fn plain(rule: &Rule) -> Rule {
-    let spec = RuleSpec { count_all: false, ban: None, shadow: false, ..spec_of(rule) };
-    spec.validate().expect("a valid rule")
 }
 
 /// One rule, or several log rules.

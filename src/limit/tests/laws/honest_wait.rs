@@ -3,7 +3,7 @@
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
-use super::{act, cases, check, later, peek, unblocked, would_pass};
+use super::{act, cases, check, hopeless, later, peek, unblocked, would_pass};
 use crate::limit::{Change, Check, Limiter, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MS_US, Rule, SECOND_US};
@@ -13,15 +13,14 @@ use std::ops::Range;
 use std::slice;
 
 /// The law, for one denied request.
-fn holds(
+pub(super) fn is_honest(
     limiter: &Limiter,
     rules: &[Rule],
     cost: u32,
     now_us: u64,
     wait_ms: i64,
 ) -> TestCaseResult {
-    let hopeless = rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost));
-    prop_assert_eq!(wait_ms == -1, hopeless);
+    prop_assert_eq!(wait_ms == -1, hopeless(rules, cost));
     if wait_ms == -1 {
         for later_us in [0, 1, 1_000, DAY_US, MAX_PERIOD_US, 1_000 * MAX_PERIOD_US] {
             prop_assert!(!would_pass(limiter, rules, cost, now_us + later_us));
@@ -56,13 +55,13 @@ fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
                         None => outcome.summary.wait_ms,
                         Some(_) => peek(&unbanned, rules, cost, now_us).0.summary.wait_ms,
                     };
-                    holds(&unbanned, rules, cost, now_us, wait_ms)?;
+                    is_honest(&unbanned, rules, cost, now_us, wait_ms)?;
                 }
             }
             Action::Peek(cost) => {
                 let summary = peek(&limiter, rules, cost, now_us).0.summary;
                 if summary.verdict == Verdict::Limited {
-                    holds(&limiter, rules, cost, now_us, summary.wait_ms)?;
+                    is_honest(&limiter, rules, cost, now_us, summary.wait_ms)?;
                 }
             }
             Action::Refund(..) | Action::Reset => act(&mut limiter, rules, now_us, action),

@@ -3,12 +3,27 @@
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
-use crate::limit::{self, Change, Check, KeyCheck, Limiter, TooManyStates, Verdict};
+use crate::limit::{self, Bounds, Change, Check, CheckError, KeyCheck, Limiter, Refusal, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::DAY_US;
 use proptest::prelude::*;
 
 const START_US: u64 = 1_700_000_000_000_000;
+
+const fn within(max_states: usize) -> Bounds {
+    Bounds { max_states, max_holds: usize::MAX }
+}
+
+const fn too_many(states: usize, max: usize) -> CheckError {
+    CheckError { key: 0, why: Refusal::TooManyStates { states, max } }
+}
+
+fn states(error: &CheckError) -> usize {
+    match error.why {
+        Refusal::TooManyStates { states, .. } => states,
+        Refusal::TooManyHolds { .. } | Refusal::OtherCost { .. } => unreachable!(),
+    }
+}
 
 /// A key with a state for each name, which matter for a day.
 fn with_states(names: usize) -> Limiter {
@@ -23,8 +38,8 @@ fn with_states(names: usize) -> Limiter {
 /// Checks a key that may hold three states; the error is how many it would hold.
 fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdict, usize> {
     let rules = rules_of_line(line);
-    let outcome = limiter.check_within(3, &Check::new(&rules, 1, now_us), &mut Vec::new());
-    outcome.map(|outcome| outcome.summary.verdict).map_err(|error| error.states)
+    let outcome = limiter.check_within(within(3), &Check::new(&rules, 1, now_us), &mut Vec::new());
+    outcome.map(|outcome| outcome.summary.verdict).map_err(|error| states(&error))
 }
 
 #[test]
@@ -47,8 +62,8 @@ fn only_checks_that_make_a_state_are_refused() {
     }
     let rules = rules_of_line("bucket:1/d,name=n0 fixed:9/d,count=all,name=new");
     let asked = Check::new(&rules, 1, START_US);
-    let charged = limiter.check_within(3, &asked, &mut Vec::new());
-    assert_eq!(charged, Err(TooManyStates { key: 0, states: 4, max: 3 }));
+    let charged = limiter.check_within(within(3), &asked, &mut Vec::new());
+    assert_eq!(charged, Err(too_many(4, 3)));
 }
 
 #[test]
@@ -86,7 +101,7 @@ proptest! {
             let (before, mut free) = (limiter.clone(), limiter.clone());
             let (mut decisions, mut free_decisions) = (Vec::new(), Vec::new());
             let outcome = free.check(&check, &mut free_decisions);
-            match limiter.check_within(max, &check, &mut decisions) {
+            match limiter.check_within(within(max), &check, &mut decisions) {
                 Ok(within) => {
                     prop_assert_eq!((within, &decisions), (outcome, &free_decisions));
                     prop_assert_eq!(&limiter, &free);
@@ -94,15 +109,15 @@ proptest! {
                 }
                 Err(error) => {
                     prop_assert_eq!(&limiter, &before);
-                    prop_assert_eq!(error, TooManyStates { key: 0, states: free.states().len(), max });
-                    prop_assert!(error.states > max);
+                    prop_assert_eq!(error, too_many(free.states().len(), max));
+                    prop_assert!(free.states().len() > max);
                 }
             }
             // Of several keys, none is changed if one of them is refused.
             let mut other = Limiter::default();
             let mut again = before.clone();
             let mut parts = [KeyCheck::new(&mut other, check), KeyCheck::new(&mut again, check)];
-            if limit::check_keys(&mut parts, max, &mut decisions).is_err() {
+            if limit::check_keys(&mut parts, within(max), &mut decisions).is_err() {
                 prop_assert!(parts.iter().all(|part| part.change() == Change::Nothing));
                 prop_assert_eq!((other, again), (Limiter::default(), before));
             }

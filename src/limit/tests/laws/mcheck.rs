@@ -8,7 +8,7 @@ use self::expected::{AGES_MS, composed, modelled, uncharged, within_ages};
 use self::scenario::{Scenario, any_scenario, aside, scenario};
 use super::rules::alike;
 use super::traffic::{Action, Clock, changing, steady};
-use super::{cases, later, peek, would_pass};
+use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::limit::tests::naive::model::Model;
 use crate::limit::{
     self, Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, KeyCheck, Limiter, Meta,
@@ -64,7 +64,8 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         }
     }
     let mut decisions = Vec::new();
-    let conclusion = limit::check_keys(&mut parts, usize::MAX, &mut decisions).expect("room");
+    let conclusion =
+        limit::check_keys(&mut parts, crate::limit::Bounds::ANY, &mut decisions).expect("room");
     for part in &parts {
         part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
     }
@@ -82,10 +83,6 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
 
 fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
     limiter.access_at(now_us).map(|access| access.kind)
-}
-
-fn hopeless(rules: &[Rule], cost: u32) -> bool {
-    rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost))
 }
 
 /// Whether each key alone would let its check pass.
@@ -223,7 +220,8 @@ proptest! {
             }
             for part in &answered.keys {
                 let (key, check) = (part.key, asked[part.key].unwrap());
-                let consumes = allowed && cost > 0 && part.access.is_none();
+                let free = check.rules.iter().all(|rule| check.cost_of(rule) == 0);
+                let consumes = allowed && !free && part.access.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
                 let may_change = part.ban.is_some()
                     || part.ban_shortened
@@ -231,8 +229,9 @@ proptest! {
                     || check.rules.iter().any(Rule::counts_all);
                 if consumes {
                     let look = |keys: &Keys| peek(&keys[key], check.rules, cost, call.now_us).1;
-                    for (before, after) in look(&before).iter().zip(look(&keys)) {
-                        let left = (before.remaining - i64::from(cost)).max(0);
+                    let both = look(&before).into_iter().zip(look(&keys));
+                    for (rule, (before, after)) in check.rules.iter().zip(both) {
+                        let left = (before.remaining - i64::from(cost_of(rule, cost))).max(0);
                         prop_assert_eq!(after.remaining, left, "{:?}", call);
                     }
                 } else if allowed && check.meta.is_none() || !allowed && !may_change {
@@ -305,7 +304,7 @@ proptest! {
         for call in traffic.calls() {
             let Action::Check(cost) = call.action else { continue };
             let meta = keep.map(|keep| Meta { text: &[1], keep });
-            let check = Check { rules: call.rules, cost, now_us: call.now_us, meta };
+            let check = Check { meta, ..Check::new(call.rules, cost, call.now_us) };
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
             alone.fill_resets(&check, &mut decisions);
@@ -345,10 +344,14 @@ proptest! {
             let (one, other) = (check_all(&mut keys, &asked), check_all(&mut turned, &backwards));
             turned.reverse();
             prop_assert_eq!(&keys, &turned, "{:?} {:?}", call, turn);
+            let mut rules = asked.iter().flatten().flat_map(|check| check.rules);
+            let costs_alike = rules.all(|rule| rule.cost().own().is_none());
             let of = |answered: &Answered| {
                 let Decision { verdict, wait_ms, remaining, .. } = answered.conclusion.summary;
-                // The wait of a denial, what is left when allowed.
-                (verdict, wait_ms, (verdict == Verdict::Allowed).then_some(remaining))
+                // The wait of a denial, what is left when allowed. Of unlike costs, equal
+                // fractions have unlike numerators.
+                let is_told = verdict == Verdict::Allowed && costs_alike;
+                (verdict, wait_ms, is_told.then_some(remaining))
             };
             let (mut one, mut other) = (of(&one), of(&other));
             // If a block and a rule end together, the first is named.

@@ -6,10 +6,12 @@
 //! all_or_nothing   a check consumes from all rules or from none
 //! shared_log       no caller of a log erases what another needs
 //! honest_wait      a denied request is allowed after its wait, and not before
+//! meters           each rule is charged its own cost
 //! leaky_turns      the turns of a leaky bucket keep their distance
 //! exact_numbers    `remaining`, `reset_ms` and `next_ms` are exact
 //! refund           a refund restores what was consumed
 //! mcheck           the laws hold over several keys at once
+//! holds            holds change no decision, settle as if, and return no unit twice
 //! fast_path        the fast path answers as the general one does
 //! replica          recording what was decided gives an equal limiter
 //! max_states       a key never holds more states than it may
@@ -26,10 +28,12 @@ mod exact_numbers;
 mod examples;
 mod expiry;
 mod fast_path;
+mod holds;
 mod honest_wait;
 mod leaky_turns;
 mod max_states;
 mod mcheck;
+mod meters;
 mod models;
 mod refund;
 mod replica;
@@ -44,7 +48,7 @@ use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 
 /// How often a property is tried; `PROPTEST_CASES` sets another number.
-fn cases(number: u32) -> Config {
+pub(super) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     Config { max_shrink_iters: 20_000, ..Config::with_cases(chosen.unwrap_or(number)) }
 }
@@ -62,6 +66,7 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Decision>) {
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
+    let limiter = limiter.as_of(now_us);
     let outcome = limiter.peek(&check, &mut decisions);
     limiter.fill_resets(&check, &mut decisions);
     (outcome, decisions)
@@ -91,6 +96,16 @@ fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
         }
         Action::Reset => drop(limiter.reset(now_us)),
     }
+}
+
+/// What a check of a default cost costs a rule.
+fn cost_of(rule: &Rule, cost: u32) -> u32 {
+    Check::new(&[], cost, 0).cost_of(rule)
+}
+
+/// Whether a check of a default cost can never pass.
+fn hopeless(rules: &[Rule], cost: u32) -> bool {
+    rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost_of(rule, cost)))
 }
 
 fn would_pass(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> bool {

@@ -46,7 +46,7 @@ proptest! {
             match action {
                 Action::Check(cost) => {
                     let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
-                    let check = Check { rules, cost, now_us, meta };
+                    let check = Check { meta, ..Check::new(rules, cost, now_us) };
                     let outcome = primary.check(&check, &mut Vec::new());
                     replica.record(&check, outcome.change);
                     prop_assert!(keep.is_none() || outcome.change != Change::Nothing);

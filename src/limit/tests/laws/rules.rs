@@ -43,6 +43,24 @@ fn period() -> impl Strategy<Value = Period> {
     ]
 }
 
+pub fn cost() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        8 => Just(1),
+        1 => Just(0),
+        4 => 2..=6u32,
+        2 => 0..=30u32,
+        1 => 0..=1_000u32,
+        1 => 0..=MAX_UNITS,
+        1 => Just(MAX_UNITS),
+    ]
+}
+
+/// A cost in a rule's text, and one by name. Boxed, since strategies of rule sets grow
+/// large on the stack.
+fn costs() -> BoxedStrategy<(Option<u32>, Option<u32>)> {
+    (option::weighted(0.15, cost()), option::weighted(0.1, cost())).boxed()
+}
+
 fn name() -> impl Strategy<Value = Name> {
     prop::sample::select(&NAMES[..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
 }
@@ -54,7 +72,8 @@ fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
 /// A rule of one algorithm, with a name or without.
 fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strategy<Value = Rule> {
     let ban = (1..=5u64).prop_map(|count| Period { count, unit: Unit::Second });
-    let common = (limit(), period(), name, rarely(4), option::weighted(0.1, ban), rarely(6));
+    let common =
+        (limit(), period(), name, rarely(4), costs(), option::weighted(0.1, ban), rarely(6));
     let own = (
         option::of(prop_oneof![1..=4u64, 1..=60u64]),
         option::of(prop_oneof![Just(Align::Epoch), Just(Align::First)]),
@@ -65,7 +84,7 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
         option::of(limit()),
     );
     (common, own).prop_map(move |(common, own)| {
-        let (limit, period, name, count_all, ban, shadow) = common;
+        let (limit, period, name, count_all, (written, named), ban, shadow) = common;
         let (res, align, tz_min, keep, burst, refill, queue) = own;
         let of = |option: RuleOption| option.suits(kind);
         let is_month = period.unit == Unit::Month;
@@ -73,7 +92,7 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
         let spec = RuleSpec {
             kind,
             limit,
-            period: if is_month && kind != Kind::Fixed { days } else { period },
+            period: Some(if is_month && kind != Kind::Fixed { days } else { period }),
             res: res.filter(|_| of(RuleOption::Res)),
             align: align.filter(|_| of(RuleOption::Align) && !is_month),
             tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
@@ -83,15 +102,20 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
             queue: queue.filter(|_| of(RuleOption::Queue)),
             name,
             count_all,
+            cost: written.map(u64::from),
             ban,
             shadow,
         };
-        spec.validate().expect("a valid rule")
+        let mut rule = spec.validate().expect("a valid rule");
+        if let Some(cost) = named {
+            rule.set_named_cost(cost);
+        }
+        rule
     })
 }
 
 pub fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(&Kind::ALL[..])
+    prop::sample::select(&Kind::RATES[..])
 }
 
 /// Any rule.
@@ -122,7 +146,7 @@ pub fn any_namesakes(most: usize) -> impl Strategy<Value = Vec<Rule>> {
 pub fn alike(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let rule = (any_rule(), 1..=6u64, 1..=6u64, 1..=40u64).prop_map(|(rule, limit, room, ms)| {
         let mut spec = spec_of(&Limits { limit, room }.of(&rule));
-        spec.period = Period { count: ms, unit: Unit::Millisecond };
+        spec.period = Some(Period { count: ms, unit: Unit::Millisecond });
         spec.validate().expect("a valid rule")
     });
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
@@ -155,24 +179,80 @@ fn logs(most: usize, with: fn(RuleSpec) -> RuleSpec) -> impl Strategy<Value = Ve
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 
+/// These rules, and slots before them.
+pub fn with_slots(
+    rules: impl Strategy<Value = Vec<Rule>> + 'static,
+) -> impl Strategy<Value = Vec<Rule>> {
+    let name = option::weighted(0.3, Just(Name::new(b"pool").unwrap()));
+    let slots = (1..12u64, name, option::weighted(0.3, 0..4u64), rarely(8));
+    let slots = slots.prop_map(|(limit, name, cost, shadow)| {
+        let spec = RuleSpec { name, cost, shadow, ..RuleSpec::slots(limit) };
+        spec.validate().expect("a valid rule")
+    });
+    let rules = prop_oneof![1 => Just(Vec::new()).boxed(), 2 => rules.boxed()];
+    (prop::collection::vec(slots, 1..3), rules)
+        .prop_map(|(slots, rules)| distinct([slots, rules].concat()))
+}
+
+/// Rules that do not charge denials, and for which settling a check is as if it had cost
+/// that much: no window opens with its first request.
+pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
+    let kind = prop::sample::select(&[Kind::Log, Kind::Window, Kind::Fixed, Kind::Bucket][..]);
+    let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
+    let rule = rule.prop_map(|rule| {
+        let mut spec = spec_of(&plain(&rule));
+        if spec.align == Some(Align::First) {
+            spec.align = Some(Align::Epoch);
+        }
+        if spec.kind == Kind::Bucket {
+            spec.refill = Some(Refill::Even);
+        }
+        spec.validate().expect("a valid rule")
+    });
+    prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
 /// A leaky bucket that leaks, and denies.
 pub fn leaky() -> impl Strategy<Value = Vec<Rule>> {
     of_kind(Kind::Leaky, Just(None)).prop_map(|rule| {
         let limit = u64::from(rule.limit().max(1));
-        let spec = RuleSpec { limit, count_all: false, ban: None, shadow: false, ..spec_of(&rule) };
+        let spec = RuleSpec { limit, ..spec_of(&plain(&uncosted(&rule))) };
         vec![spec.validate().expect("a valid rule")]
     })
 }
 
-/// The first rule of each identity.
+/// The first rule of each identity. All log rules cost what the first of them does.
 pub fn distinct(rules: Vec<Rule>) -> Vec<Rule> {
+    let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
+    let log_cost = rules.iter().find(is_log).and_then(|rule| rule.cost().own());
     let mut kept: Vec<Rule> = Vec::new();
     for rule in rules {
-        if !kept.iter().any(|other| other.same_identity(&rule)) {
-            kept.push(rule);
+        if kept.iter().any(|other| other.same_identity(&rule)) {
+            continue;
         }
+        kept.push(match rule.kind() {
+            Kind::Log => with_cost(&rule, log_cost),
+            Kind::Window | Kind::Fixed | Kind::Bucket | Kind::Leaky | Kind::Slots => rule,
+        });
     }
     kept
+}
+
+/// The rule with this cost in its text.
+fn with_cost(rule: &Rule, cost: Option<u32>) -> Rule {
+    let spec = RuleSpec { cost: cost.map(u64::from), ..spec_of(rule) };
+    spec.validate().expect("a valid rule")
+}
+
+/// The rule without a cost of its own.
+pub fn uncosted(rule: &Rule) -> Rule {
+    with_cost(rule, None)
+}
+
+/// The rule, so that its denials neither ban nor charge, and deny.
+pub fn plain(rule: &Rule) -> Rule {
+    let spec = RuleSpec { count_all: false, ban: None, shadow: false, ..spec_of(rule) };
+    spec.validate().expect("a valid rule")
 }
 
 /// A limit, and a burst or queue, to give a rule.
@@ -194,19 +274,19 @@ impl Limits {
         match rule.kind() {
             Kind::Bucket => spec.burst = Some(self.room.max(1)),
             Kind::Leaky => spec.queue = Some(self.room),
-            Kind::Log | Kind::Window | Kind::Fixed => {}
+            Kind::Log | Kind::Window | Kind::Fixed | Kind::Slots => {}
         }
         spec.validate().expect("a valid rule")
     }
 }
 
-/// The spec that gives a rule.
+/// The spec that gives a rule; a cost by name becomes one of its text.
 pub fn spec_of(rule: &Rule) -> RuleSpec {
     let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
     let mut spec = RuleSpec {
         kind: rule.kind(),
         limit: rule.limit().into(),
-        period: ms(rule.period_us()),
+        period: (rule.kind() != Kind::Slots).then(|| ms(rule.period_us())),
         res: None,
         align: None,
         tz_min: None,
@@ -216,20 +296,24 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
         queue: None,
         name: rule.name().copied(),
         count_all: rule.counts_all(),
+        cost: rule.cost().own().map(u64::from),
         ban: rule.ban_us().map(ms),
         shadow: rule.is_shadow(),
     };
     match rule.algorithm() {
-        Algorithm::Log => {}
+        Algorithm::Log | Algorithm::Slots => {}
         Algorithm::Window(WindowParams { res }) => spec.res = Some(res.into()),
         Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
             spec.align = Some(Align::Epoch);
             match calendar {
                 Some(Calendar::Epoch) => {}
                 Some(Calendar::Weeks) => {
-                    spec.period = Period { count: rule.period_us() / WEEK_US, unit: Unit::Week };
+                    let count = rule.period_us() / WEEK_US;
+                    spec.period = Some(Period { count, unit: Unit::Week });
                 }
-                Some(Calendar::Months) => spec.period = Period { count: 1, unit: Unit::Month },
+                Some(Calendar::Months) => {
+                    spec.period = Some(Period { count: 1, unit: Unit::Month });
+                }
                 None => spec.align = Some(Align::First),
             }
             spec.tz_min = Some(tz_min);

@@ -3,7 +3,7 @@
 //! rules other checks of the key contain.
 
 use super::rules::charging_logs;
-use super::{cases, check};
+use super::{cases, check, cost_of};
 use crate::header_slice::{self, HeaderSlice};
 use crate::limit::heap::HeapVisitor;
 use crate::limit::{Expiry, Limiter, Verdict};
@@ -64,6 +64,7 @@ proptest! {
                 expires_ms = Some(ms);
             }
             if outcome.summary.verdict == Verdict::Allowed {
+                let cost = cost_of(&caller.rules[0], cost);
                 caller.admitted.push_back((now_us, cost.into()));
                 for rule in &caller.rules {
                     let used = caller.used(rule, now_us);

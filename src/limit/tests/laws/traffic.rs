@@ -1,8 +1,8 @@
 //! Traffic to try rules on: calls at explicit times, the rules changing now
 //! and then, the clock stepping both ways.
 
-use super::rules::{Limits, any_limits, rule_set};
-use crate::rule::{MAX_TIME_US, MAX_UNITS, Rule};
+use super::rules::{Limits, any_limits, cost, rule_set};
+use crate::rule::{MAX_TIME_US, Rule};
 use proptest::prelude::*;
 use std::fmt;
 
@@ -64,18 +64,6 @@ impl Traffic {
         };
         self.steps.iter().map(call).collect()
     }
-}
-
-pub fn cost() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        8 => Just(1),
-        1 => Just(0),
-        4 => 2..=6u32,
-        2 => 0..=30u32,
-        1 => 0..=1_000u32,
-        1 => 0..=MAX_UNITS,
-        1 => Just(MAX_UNITS),
-    ]
 }
 
 fn action() -> impl Strategy<Value = Action> {

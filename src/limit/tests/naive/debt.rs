@@ -52,6 +52,11 @@ impl Debt {
         }
     }
 
+    /// Takes units even beyond the capacity.
+    pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
+        self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
+    }
+
     pub fn refund(&mut self, limit: i128, last: Micros, at: Micros, units: i128) -> i128 {
         let owed = self.owed_at(limit, last, at);
         let back = units * self.period;

@@ -44,7 +44,7 @@ impl Shape {
             Algorithm::Bucket(bucket) => Algorithm::Bucket(BucketParams { burst: 0, ..bucket }),
             Algorithm::Leaky(_) => Algorithm::Leaky(LeakyParams { queue: 0 }),
             Algorithm::Fixed(fixed) => Algorithm::Fixed(FixedParams { keep: 0, ..fixed }),
-            Algorithm::Log | Algorithm::Window(_) => rule.algorithm(),
+            Algorithm::Log | Algorithm::Window(_) | Algorithm::Slots => rule.algorithm(),
         };
         Self(rule.period_us(), algorithm)
     }
@@ -56,7 +56,9 @@ pub fn capacity(rule: &Rule) -> i128 {
         _ if rule.limit() == 0 => 0,
         Algorithm::Bucket(bucket) => bucket.burst.into(),
         Algorithm::Leaky(leaky) => i128::from(leaky.queue) + 1,
-        Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) => rule.limit().into(),
+        Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => {
+            rule.limit().into()
+        }
     }
 }
 
@@ -85,6 +87,7 @@ impl Meter {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
             Algorithm::Log => unreachable!("the log belongs to the key"),
+            Algorithm::Slots => unreachable!("slots are the key's holds"),
             Algorithm::Window(_) => Self::Window(Window::of_units(rule, at, units)),
             Algorithm::Fixed(_) => Self::Fixed(Fixed::of_units(rule, at, units)),
             Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
@@ -160,6 +163,16 @@ impl Meter {
             Self::Fixed(fixed) => fixed.take(rule, at, cost),
             Self::Debt(debt) => debt.take(rule, last, at, cost),
             Self::Interval(interval) => interval.take(rule, at, cost),
+        }
+    }
+
+    /// Takes units even beyond the capacity.
+    pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
+        match self {
+            Self::Debt(debt) => debt.take_excess(rule, last, at, units),
+            Self::Window(_) | Self::Fixed(_) | Self::Interval(_) => {
+                self.take(rule, last, at, units);
+            }
         }
     }
 

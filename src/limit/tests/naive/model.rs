@@ -18,6 +18,8 @@ pub struct Model {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub summary: Decision,
+    /// The cost of the rule that decided.
+    pub cost: i128,
     pub decisions: Vec<Decision>,
     pub change: Change,
     /// The rule that set off a ban.
@@ -99,8 +101,8 @@ impl Model {
         }
     }
 
-    fn decide_all(&self, rules: &[Rule], cost: i128, now: Micros) -> Vec<Decision> {
-        rules.iter().map(|rule| self.decide(rules, rule, cost, now)).collect()
+    fn decide_all(&self, rules: &[Rule], cost: u32, now: Micros) -> Vec<Decision> {
+        rules.iter().map(|rule| self.decide(rules, rule, cost_of(rule, cost), now)).collect()
     }
 
     /// Whether a state is passed over as too far ahead of the clock.
@@ -110,6 +112,7 @@ impl Model {
             Kind::Log => {
                 log_last > now && effective_time(now, log_last, longest_window(rules)).is_none()
             }
+            Kind::Slots => false,
             Kind::Window | Kind::Fixed | Kind::Bucket | Kind::Leaky => {
                 self.states.iter().any(|state| {
                     state.identity == Identity::of(rule)
@@ -120,9 +123,11 @@ impl Model {
         })
     }
 
-    /// Decides, and consumes if `consume`.
+    /// Decides, and consumes if `consume`. The cost is that of rules without one of their
+    /// own.
     pub fn check(&mut self, rules: &[Rule], cost: u32, now_us: u64, consume: bool) -> Answer {
-        let (cost, now) = (i128::from(cost), i128::from(now_us));
+        let now = i128::from(now_us);
+        let is_free = |rule: &Rule| cost_of(rule, cost) == 0;
         if let Some(mut blocked) = self.blocked(now) {
             if let (true, Some((until, length))) = (consume, &mut self.ban) {
                 blocked.ban_shortened = *until > now + *length;
@@ -139,7 +144,7 @@ impl Model {
         let denials = denying(&decisions);
         let mut change = Change::Nothing;
         if denials.is_empty() {
-            if cost > 0 && consume {
+            if !rules.iter().all(is_free) && consume {
                 change = Change::Admitted;
                 self.consume(rules, cost, now, false);
                 for (rule, decision) in rules.iter().zip(&mut decisions) {
@@ -148,9 +153,10 @@ impl Model {
                 }
             }
         } else {
-            let hopeless = rules.iter().any(|rule| !rule.is_shadow() && cost > capacity(rule));
-            let charged = rules.iter().any(Rule::counts_all) && !hopeless;
-            if cost > 0 && consume && charged {
+            let hopeless =
+                rules.iter().any(|rule| !rule.is_shadow() && cost_of(rule, cost) > capacity(rule));
+            let charged = rules.iter().any(|rule| rule.counts_all() && !is_free(rule));
+            if charged && !hopeless && consume {
                 change = Change::Charged;
                 self.consume(rules, cost, now, true);
                 decisions = self.decide_all(rules, cost, now);
@@ -164,7 +170,7 @@ impl Model {
         if change != Change::Nothing {
             self.drop_ended_ban(now);
         }
-        let mut summary = summarize(rules, &decisions, !denials.is_empty());
+        let (mut summary, deciding_cost) = summarize(rules, cost, &decisions, !denials.is_empty());
         let passed_over = self.passes_over(rules, now);
         let ban_us = |&i: &usize| rules[i].ban_us();
         let longest = denials.iter().filter_map(ban_us).max();
@@ -172,6 +178,7 @@ impl Model {
         if !consume {
             return Answer {
                 summary,
+                cost: deciding_cost,
                 decisions,
                 change,
                 ban: None,
@@ -188,7 +195,8 @@ impl Model {
                 }
             }
         }
-        Answer { summary, decisions, change, ban, ban_shortened: false, passed_over }
+        let cost = deciding_cost;
+        Answer { summary, cost, decisions, change, ban, ban_shortened: false, passed_over }
     }
 
     /// A change of the key drops a ban that has ended, even if the clock then steps back.
@@ -211,6 +219,7 @@ impl Model {
         let (decisions, change) = (Vec::new(), Change::Nothing);
         Some(Answer {
             summary,
+            cost: 0,
             decisions,
             change,
             ban: None,
@@ -219,17 +228,37 @@ impl Model {
         })
     }
 
-    fn consume(&mut self, rules: &[Rule], cost: i128, now: Micros, denied: bool) {
-        let consuming = || rules.iter().filter(|rule| !denied || rule.counts_all());
+    /// Consumes what a settled hold cost beyond its charge, whether it fits or not. On a
+    /// clock that does not step back.
+    pub fn consume_excess(&mut self, rules: &[Rule], now: Micros) {
+        let logs: Vec<Rule> =
+            rules.iter().filter(|rule| rule.kind() == Kind::Log).cloned().collect();
+        self.consume(&logs, 0, now, false);
+        for rule in rules.iter().filter(|rule| rule.kind() != Kind::Log) {
+            let identity = Identity::of(rule);
+            if !self.states.iter().any(|state| state.identity == identity) {
+                self.states.push(Owned::new(rule, now));
+            }
+            let state = self.states.iter_mut().find(|state| state.identity == identity).unwrap();
+            state.meter.take_excess(rule, state.last, now, cost_of(rule, 0));
+            state.last = now;
+        }
+        self.states.retain(|state| !state.meter.is_empty());
+    }
+
+    pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
+        let charged = |rule: &&Rule| !denied || rule.counts_all();
+        let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
         for rule in consuming() {
             // A name that changed its algorithm starts anew.
             let identity = Identity::of(rule);
             self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
             if rule.kind() != Kind::Log {
-                self.consume_one(rules, rule, cost, now);
+                self.consume_one(rules, rule, cost_of(rule, cost), now);
             }
         }
-        if consuming().any(|rule| rule.kind() == Kind::Log) {
+        // All log rules cost the same.
+        if let Some(log_rule) = consuming().find(|rule| rule.kind() == Kind::Log) {
             let at = match self.log.last() {
                 Some(last) => effective_time(now, last, longest_window(rules)),
                 None => {
@@ -240,7 +269,7 @@ impl Model {
             if at.is_none() {
                 self.log.step_back(longest_window(rules), now);
             }
-            self.log.take(rules, at.unwrap_or(now), cost, denied);
+            self.log.take(rules, at.unwrap_or(now), cost_of(log_rule, cost), denied);
         }
         self.states.retain(|state| !state.meter.is_empty());
     }
@@ -330,29 +359,56 @@ struct View {
     meter: Option<Meter>,
 }
 
-/// The deciding rule's five integers.
-fn summarize(rules: &[Rule], decisions: &[Decision], denied: bool) -> Decision {
-    let deciding_rules = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
-    let voices: Vec<Decision> = deciding_rules.map(|(_, &decision)| decision).collect();
-    let length = |ms: i64| if ms < 0 { i64::MAX } else { ms };
-    let longest =
-        |voices: &[Decision]| voices.iter().map(|decision| length(decision.wait_ms)).max();
-    if denied {
-        let denials: Vec<Decision> =
-            voices.into_iter().filter(|decision| decision.verdict == Verdict::Limited).collect();
-        let wait = longest(&denials);
-        return *denials.iter().find(|decision| Some(length(decision.wait_ms)) == wait).unwrap();
+/// What a check of a default cost costs a rule.
+fn cost_of(rule: &Rule, default: u32) -> i128 {
+    rule.cost().own().unwrap_or(default).into()
+}
+
+/// A decision of a rule that may decide, and the cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Voice {
+    pub cost: i128,
+    pub decision: Decision,
+}
+
+impl Voice {
+    pub fn of(rule: &Rule, default: u32, decision: Decision) -> Self {
+        Self { cost: cost_of(rule, default), decision }
     }
-    let wait_ms = longest(&voices).unwrap_or(0);
-    let least = voices.iter().map(|decision| decision.remaining).min();
-    match voices.iter().find(|decision| Some(decision.remaining) == least) {
-        Some(&decision) => Decision { wait_ms, ..decision },
-        None => Decision {
-            verdict: Verdict::Allowed,
-            limit: -1,
-            remaining: -1,
-            wait_ms: 0,
-            reset_ms: 0,
-        },
+
+    /// `remaining / cost`, compared as fractions; without a cost it is more than any.
+    pub fn is_less_than(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|voice| i128::from(voice.decision.remaining));
+        match (self.cost, other.cost) {
+            (0, 0) => own < others,
+            (0, _) => false,
+            (_, 0) => true,
+            (cost, other) => own * other < others * cost,
+        }
+    }
+}
+
+/// The deciding rule's five integers, and its cost.
+fn summarize(rules: &[Rule], cost: u32, decisions: &[Decision], denied: bool) -> (Decision, i128) {
+    let deciding_rules = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
+    let voices: Vec<Voice> =
+        deciding_rules.map(|(rule, &decision)| Voice::of(rule, cost, decision)).collect();
+    let length = |ms: i64| if ms < 0 { i64::MAX } else { ms };
+    let wait = |voice: &Voice| length(voice.decision.wait_ms);
+    if denied {
+        let denies = |voice: &Voice| voice.decision.verdict == Verdict::Limited;
+        let denials: Vec<Voice> = voices.into_iter().filter(denies).collect();
+        let longest = denials.iter().map(wait).max();
+        let voice = denials.iter().find(|voice| Some(wait(voice)) == longest).unwrap();
+        return (voice.decision, voice.cost);
+    }
+    let wait_ms = voices.iter().map(wait).max().unwrap_or(0);
+    let is_least = |voice: &&Voice| !voices.iter().any(|other| other.is_less_than(voice));
+    match voices.iter().find(is_least) {
+        Some(voice) => (Decision { wait_ms, ..voice.decision }, voice.cost),
+        None => {
+            let verdict = Verdict::Allowed;
+            (Decision { verdict, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 }, 0)
+        }
     }
 }

@@ -8,7 +8,9 @@ pub const FIRST: u8 = 1;
 pub const WITH_HISTORY: u8 = 2;
 /// The needs of logs and the length of a ban as well.
 pub const WITH_NEEDS: u8 = 3;
-const LATEST: u8 = WITH_NEEDS;
+/// Holds as well.
+pub const WITH_HOLDS: u8 = 4;
+const LATEST: u8 = WITH_HOLDS;
 
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

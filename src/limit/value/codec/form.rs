@@ -5,7 +5,7 @@
 //! payload, borrowed while reading. A first pass counts them; a second one loads
 //! them into memory reserved for that number.
 
-use super::error::{DecodeError, FIRST, WITH_NEEDS};
+use super::error::{DecodeError, FIRST, WITH_HOLDS, WITH_NEEDS};
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
 
@@ -28,6 +28,54 @@ pub struct SavedLimiter3<'a> {
     /// The length of a ban, in microseconds.
     pub ban_us: Option<u64>,
     pub history: Option<SavedHistory<'a>>,
+}
+
+/// Version 4. A state may be empty if a hold was charged on it.
+#[derive(Encode, BorrowDecode)]
+pub struct SavedLimiter4<'a> {
+    pub limiter: SavedLimiter3<'a>,
+    /// `SavedHold`s, one after another, in the order of their ids.
+    pub holds: Bytes<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedHold<'a> {
+    pub id: &'a [u8],
+    pub end_us: u64,
+    pub refund: bool,
+    /// `SavedCharge`s.
+    pub charges: Bytes<'a>,
+    /// The names of log rules, each a string.
+    pub log_names: Bytes<'a>,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedCharge {
+    /// Which of the states, from 0; none if it is gone.
+    pub state: Option<u32>,
+    pub stamp_us: u64,
+    pub units: u32,
+    pub limit: u32,
+    pub by_default: bool,
+    pub shadow: bool,
+    pub detail: SavedDetail,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub enum SavedDetail {
+    Plain,
+    /// Of a token bucket: how many of its holds were charged before, and the least debt
+    /// since, in fractions of a unit.
+    Least {
+        older: u32,
+        owed: u128,
+    },
+    /// Of a leaky bucket: how long after the stamp its turn comes, and whether nothing
+    /// queued after it.
+    Turn {
+        ms: u32,
+        is_last: bool,
+    },
 }
 
 #[derive(Encode, BorrowDecode)]
@@ -115,6 +163,10 @@ pub enum SavedMeter<'a> {
         admitted: Bytes<'a>,
         charged: Bytes<'a>,
     },
+    /// Slots; their units are those of the holds.
+    Slots {
+        limit: u32,
+    },
 }
 
 impl SavedMeter<'_> {
@@ -127,6 +179,7 @@ impl SavedMeter<'_> {
             | Self::Debt { .. }
             | Self::Interval { .. } => FIRST,
             Self::Log { .. } => WITH_NEEDS,
+            Self::Slots { .. } => WITH_HOLDS,
         }
     }
 }

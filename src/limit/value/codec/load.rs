@@ -25,7 +25,7 @@ use crate::rule::{
 };
 use std::collections::VecDeque;
 
-fn check_time(us: u64) -> Result<(), DecodeError> {
+pub fn check_time(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_TIME_US, "a time")
 }
 
@@ -33,7 +33,7 @@ fn check_period(us: u64) -> Result<(), DecodeError> {
     within((MS_US..=MAX_PERIOD_US).contains(&us), "a period")
 }
 
-fn check_units(units: u32) -> Result<(), DecodeError> {
+pub fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
@@ -95,7 +95,7 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
     let named = |text: &str| Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"));
     let name = saved.name.map(named).transpose()?;
     within(name.is_none() || !matches!(meter, Meter::Log(_)), "the name of a log")?;
-    if meter.is_empty() { Err(DecodeError::Idle) } else { Ok(State::named(name.as_ref(), meter)) }
+    Ok(State::named(name.as_ref(), meter))
 }
 
 pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
@@ -170,6 +170,10 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
             let window = load_open_window(last_us, period_us, start_us.cast_signed())?;
             let interval = Interval { window, used, limit, burst };
             Ok(Meter::Interval(Box::new(interval)))
+        }
+        SavedMeter::Slots { limit } => {
+            check_units(limit)?;
+            Ok(Meter::Slots(limit))
         }
     }
 }

@@ -16,16 +16,21 @@
 //! form    what is saved, written and read
 //! save    limiter -> what is saved
 //! load    what is saved -> limiter
+//! holds   the same for holds
 //! ```
 
 mod error;
 mod form;
+mod holds;
 mod load;
 mod save;
 
 pub use self::error::DecodeError;
-use self::error::{FIRST, WITH_HISTORY, WITH_NEEDS};
-use self::form::{Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedState, put, take};
+use self::error::{FIRST, WITH_HISTORY, WITH_HOLDS, WITH_NEEDS};
+use self::form::{
+    Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedLimiter4, SavedState, put, take,
+};
+use self::holds::{load_holds, save_holds};
 use self::load::{load_access, load_history, load_states};
 use self::save::{save_history, save_meter};
 use super::access::Access;
@@ -58,9 +63,20 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     if ban_us.is_some() {
         version = version.max(WITH_NEEDS);
     }
+    let holds = limiter.holds();
+    if holds.is_some() {
+        version = version.max(WITH_HOLDS);
+    }
     let mut payload = vec![version];
     if version >= WITH_NEEDS {
-        put(&mut payload, &SavedLimiter3 { states, access, ban_us, history });
+        let saved = SavedLimiter3 { states, access, ban_us, history };
+        match holds {
+            Some(holds) => {
+                let holds = save_holds(limiter.states(), holds);
+                put(&mut payload, &SavedLimiter4 { limiter: saved, holds });
+            }
+            None => put(&mut payload, &saved),
+        }
     } else {
         put(&mut payload, &SavedLimiter { states, access });
         if let Some(history) = history {
@@ -76,6 +92,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
+    let mut holds = Bytes::default();
     let (saved, left) = match version {
         FIRST | WITH_HISTORY => {
             let (SavedLimiter { states, access }, left) = take(body)?;
@@ -86,16 +103,25 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
             (SavedLimiter3 { states, access, ban_us: None, history }, left)
         }
         WITH_NEEDS => take(body)?,
+        WITH_HOLDS => {
+            let (saved, left): (SavedLimiter4<'_>, _) = take(body)?;
+            holds = saved.holds;
+            (saved.limiter, left)
+        }
         version => return Err(DecodeError::Version(version)),
     };
     let history = saved.history.map(|history| load_history(&history)).transpose()?;
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
-    let states = load_states(&saved.states, version)?;
+    let mut states = load_states(&saved.states, version)?;
+    let holds = load_holds(&holds, &mut states)?;
+    if states.iter().any(|state| state.meter().is_empty() && state.track().is_none()) {
+        return Err(DecodeError::Idle);
+    }
     let ban_us = saved.ban_us;
     let access = saved.access.map(|access| load_access(access, ban_us)).transpose()?;
-    let limiter = Limiter::from_parts(states, access, history);
+    let limiter = Limiter::from_parts(states, access, history, holds);
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 

@@ -56,6 +56,7 @@ pub fn save_meter(meter: &Meter) -> SavedMeter<'static> {
             limit: interval.limit,
             burst: interval.burst,
         },
+        Meter::Slots(limit) => SavedMeter::Slots { limit: *limit },
     }
 }
 

@@ -6,7 +6,7 @@ const NOW_US: u64 = 1_700_000_000_000_000;
 const MINUTE_US: u64 = 60_000_000;
 
 fn record(limiter: &mut Limiter, text: &str, cost: u32, now_us: u64, change: Change) {
-    limiter.record(&Check { rules: &rules(text), cost, now_us, meta: None }, change);
+    limiter.record(&Check::new(&rules(text), cost, now_us), change);
 }
 
 #[test]
@@ -103,7 +103,8 @@ fn last_checks_are_the_history_or_else_the_log() {
     let meta = Some(Meta { text: b"user:7", keep: 3 });
     for (cost, verdict) in [(3, limited), (4, blocked)] {
         let now_us = NOW_US + u64::from(cost);
-        let check = Check { rules: &rules("90/h"), cost, now_us, meta };
+        let rules = rules("90/h");
+        let check = Check { meta, ..Check::new(&rules, cost, now_us) };
         limiter.record(&check, Change::HistoryOnly(verdict));
     }
     record(&mut limiter, "90/h", 5, NOW_US + 5, Change::Admitted);

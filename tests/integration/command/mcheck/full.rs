@@ -186,8 +186,8 @@ fn the_reply_is_a_map_and_in_resp2_a_flat_array() {
         let () = ask(&mut resp2, "RL.BLOCK b REASON abuse");
         let check = command(&line("a b", &format!("AT {START_US} FULL 5/h,name=x")));
         let reply: Value = check.query(&mut resp3).unwrap();
-        let rule = ["key", "rule", "name", "verdict", "limit", "quota", "period_ms", "remaining"];
-        let times = ["wait_ms", "next_ms", "reset_ms", "shadow"];
+        let rule = ["key", "rule", "name", "cost", "verdict", "limit", "quota", "period_ms"];
+        let times = ["remaining", "wait_ms", "next_ms", "reset_ms", "shadow"];
         let block = ["block", "key", "reason", "ttl_ms"];
         let expected =
             [&["verdict", "wait_ms", "key", "rules"][..], &rule, &times, &block].concat();

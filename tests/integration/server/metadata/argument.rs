@@ -62,7 +62,15 @@ impl Argument {
         if self.kind == "block" {
             ways.extend(ways_to_write(&self.parts));
         } else if self.kind == "oneof" {
-            ways.extend(self.parts.iter().flat_map(Self::ways));
+            let parts: Vec<_> = self.parts.iter().flat_map(Self::ways).collect();
+            let with_token = |way| [self.token.as_deref().into_iter().collect(), way].concat();
+            let parts: Vec<Vec<&str>> = parts.into_iter().map(with_token).collect();
+            if self.multiple {
+                // One default cost: an integer, or a range.
+                let together = parts.iter().filter(|way| !way.contains(&"1..5"));
+                ways.push(together.flatten().copied().collect());
+            }
+            ways.extend(parts);
         } else {
             let (values, token) = (self.values(), self.token.as_deref());
             let most = if self.multiple { values.len() } else { values.len().min(1) };
@@ -88,7 +96,10 @@ impl Argument {
             ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
             ("pattern", "pattern") => &["user:*"],
             ("string", "period") => &["1h", "90minutes"],
-            ("string", "rule") => &["5/m", "bucket:7/h"],
+            ("string", "id") => &["request-9"],
+            ("string", "a..b") => &["1..5"],
+            ("string", "name=cost") => &["in=1"],
+            ("string", "rule") => &["5/m,name=in", "bucket:7/h"],
             ("string", "text" | "reason") => &["any bytes"],
             ("string", "effect") => &["1605916800000000:0:admit:1"],
             ("string", "detail") => &["5/m", "bucket:7/h"],

@@ -22,13 +22,14 @@ pub struct Expected {
 const CLOCK: &str = "nondeterministic_output";
 const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
-const COMMANDS: [Expected; 24] = [
+const COMMANDS: [Expected; 26] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
         key: "RW access update",
         tips: CLOCK,
-        syntax: "key:key [COST cost:integer] [META text:string] \
+        syntax: "key:key [COST cost:integer | a..b:string | name=cost:string...] [META text:string] \
+                 [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string...",
     },
     Expected {
@@ -36,7 +37,7 @@ const COMMANDS: [Expected; 24] = [
         flags: "readonly fast",
         key: "RO access",
         tips: CLOCK,
-        syntax: "key:key [COST cost:integer] [AT unix-time-microseconds:integer] [FULL] \
+        syntax: "key:key [COST cost:integer | a..b:string | name=cost:string...] [AT unix-time-microseconds:integer] [FULL] \
                  rule:string...",
     },
     Expected {
@@ -44,7 +45,8 @@ const COMMANDS: [Expected; 24] = [
         flags: "write denyoom movablekeys",
         key: "RW access update",
         tips: CLOCK,
-        syntax: "numkeys:integer key:key... [COST cost:integer] [META text:string] \
+        syntax: "numkeys:integer key:key... [COST cost:integer | a..b:string | name=cost:string...] [META text:string] \
+                 [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string... \
                  [{NEXT rule:string...}...]",
     },
@@ -54,6 +56,22 @@ const COMMANDS: [Expected; 24] = [
         key: "RW access delete",
         tips: "",
         syntax: "key:key units:integer [AT unix-time-microseconds:integer] [rule:string...]",
+    },
+    Expected {
+        name: "rl.settle",
+        flags: "write fast",
+        key: "RW access delete",
+        tips: CLOCK,
+        syntax: "key:key id:string [REFUND | COST cost:integer | name=cost:string...] \
+                 [AT unix-time-microseconds:integer]",
+    },
+    Expected {
+        name: "rl.renew",
+        flags: "write fast",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: "key:key id:string EX seconds:integer | PX milliseconds:integer \
+                 [AT unix-time-microseconds:integer]",
     },
     Expected {
         name: "rl.reset",
@@ -243,7 +261,10 @@ impl Expected {
         let text = types.iter().fold(self.syntax.to_string(), |text, kind| text.replace(kind, ""));
         let text = text.replace(" | ", "|");
         let text = repeated(&repeated(&text, "key"), "rule");
+        let text = repeated(&text, "COST cost|name=cost");
+        let text = repeated(&text, "COST cost|a..b|name=cost");
         let text = repeated(&repeated(&text, "detail"), "{NEXT rule [rule ...]}");
+        let text = text.replace("[{", "[").replace("}]", "]");
         let name = self.name.replace('|', " ").to_uppercase();
         format!("{name} {text}").trim_end().to_string()
     }

@@ -11,6 +11,7 @@
 //! until all short keys have expired.
 
 pub mod data;
+mod holds;
 pub mod link;
 mod rules;
 mod tally;
@@ -134,7 +135,9 @@ impl Workload {
     fn command(&mut self) -> Cmd {
         let key = self.rng.usize(0..KEYS);
         match self.rng.u32(0..1_000) {
-            0..550 => self.check("RL.CHECK", key),
+            0..500 => self.check("RL.CHECK", key),
+            500..530 => self.settle(key),
+            530..550 => self.renew(key),
             550..600 => self.check("RL.PEEK", key),
             600..620 => self.explain(key),
             620..720 => self.refund(key),
@@ -172,8 +175,9 @@ impl Workload {
     }
 
     fn check(&mut self, name: &str, key: usize) -> Cmd {
-        let options = self.check_options(name != "RL.PEEK");
-        on(name, key).arg(options).arg(self.rules(key)).to_owned()
+        let rules = self.rules(key);
+        let options = self.check_options(name != "RL.PEEK", &rules);
+        on(name, key).arg(options).arg(rules).to_owned()
     }
 
     /// A check of several keys: keys of one sort with common rules, or any keys with rules for each.
@@ -183,20 +187,24 @@ impl Workload {
         let count = self.rng.usize(1..=5);
         let keys: Vec<usize> = (0..count).map(|n| (key + n * step) % KEYS).collect();
         let names: Vec<_> = keys.iter().map(|&key| self::key(key)).collect();
+        let groups = if separate { &keys[..] } else { &keys[..1] };
+        let groups: Vec<_> = groups.iter().map(|&key| self.rules(key)).collect();
+        let options = self.check_options(true, &groups.concat());
         let mut command = cmd("RL.MCHECK");
-        command.arg(count).arg(names).arg(self.check_options(true)).arg(self.rules(key));
-        for &key in keys[1..].iter().filter(|_| separate) {
-            command.arg("NEXT").arg(self.rules(key));
+        command.arg(count).arg(names).arg(options).arg(&groups[0]);
+        for rules in &groups[1..] {
+            command.arg("NEXT").arg(rules);
         }
         command
     }
 
-    fn check_options(&mut self, with_meta: bool) -> Vec<String> {
-        let mut options = self.options();
+    /// The options of a check with these rules, which changes the key or is a peek.
+    fn check_options(&mut self, changes: bool, rules: &[String]) -> Vec<String> {
+        let mut options = self.options(changes, rules);
         if self.one_in(12) {
             options.push("FULL".into());
         }
-        if with_meta && self.one_in(30) {
+        if changes && self.one_in(30) {
             options.extend(["META".into(), format!("user:{}\r\n", self.rng.u32(0..100))]);
         }
         options
@@ -219,9 +227,9 @@ impl Workload {
 
     fn script(&mut self, key: usize) -> Cmd {
         let script = self.rng.choice(SCRIPTS).expect("some");
-        let mut command = cmd("EVAL");
-        command.arg(script).arg(1).arg(self::key(key)).arg(self.options()).arg(self.rules(key));
-        command
+        let rules = self.rules(key);
+        let options = self.options(true, &rules);
+        cmd("EVAL").arg(script).arg(1).arg(self::key(key)).arg(options).arg(rules).to_owned()
     }
 
     fn explain(&mut self, key: usize) -> Cmd {
@@ -282,10 +290,20 @@ impl Workload {
         texts
     }
 
-    fn options(&mut self) -> Vec<String> {
+    fn options(&mut self, changes: bool, rules: &[String]) -> Vec<String> {
         let mut options = Vec::new();
         if self.one_in(3) {
-            options.extend(["COST".into(), self.units().to_string()]);
+            let units = self.units();
+            let cost = if self.one_in(4) {
+                format!("{}..{}", units.clamp(1, 9), units.max(1))
+            } else {
+                units.to_string()
+            };
+            options.extend(["COST".into(), cost]);
+        }
+        options.extend(self.named_costs(rules));
+        if changes {
+            options.extend(self.hold(rules));
         }
         if self.with_at && self.one_in(4) {
             options.extend(["AT".into(), self.time_us().to_string()]);

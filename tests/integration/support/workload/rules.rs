@@ -6,7 +6,7 @@ use redis_ratelimit::rule::Kind;
 /// The periods of rules, and of their bans.
 const SHORT: [&[&str]; 2] = [&["1ms", "5ms", "20ms", "100ms", "1s"], &["5ms", "50ms"]];
 const LONG: [&[&str]; 2] = [&["h", "90m", "1d", "1w"], &["2h"]];
-const NAMES: [&str; 3] = ["free", "trial", "x-1_.Z"];
+pub const NAMES: [&str; 3] = ["free", "trial", "x-1_.Z"];
 
 /// How many sets of rules a pool has.
 const SETS: usize = 24;
@@ -68,6 +68,7 @@ impl Rule {
     fn any(rng: &mut Rng, [periods, bans]: [&[&'static str]; 2]) -> Self {
         let algorithm = rng.choice(Kind::ALL).expect("some");
         let mut period = rng.choice(periods).copied().expect("some");
+        let is_slots = algorithm == Kind::Slots;
         let mut options = String::new();
         let mut option = |text: &str| options.push_str(text);
         match algorithm {
@@ -84,9 +85,15 @@ impl Rule {
                 option(rng.choice(["", "", "", ",keep=1", ",keep=5"]).expect("some"));
             }
             Kind::Bucket => option(rng.choice(["", ",refill=interval"]).expect("some")),
-            Kind::Log | Kind::Leaky => {}
+            Kind::Log | Kind::Leaky | Kind::Slots => {}
         }
-        option(rng.choice(["", "", "", ",count=all", ",count=allowed"]).expect("some"));
+        if !is_slots {
+            option(rng.choice(["", "", "", ",count=all", ",count=allowed"]).expect("some"));
+        }
+        // Log rules of a key cost the same.
+        if algorithm != Kind::Log && rng.u32(0..6) == 0 {
+            option(rng.choice([",cost=0", ",cost=1", ",cost=3"]).expect("some"));
+        }
         if rng.u32(0..8) == 0 {
             option(",ban=");
             option(rng.choice(bans).expect("some"));
@@ -103,6 +110,7 @@ impl Rule {
     /// distinguish them are ignored.
     fn may_equal(&self, other: &Self) -> bool {
         match (self.name, other.name) {
+            (None, None) if self.algorithm == Kind::Slots => other.algorithm == Kind::Slots,
             (None, None) => self.algorithm == other.algorithm && self.period == other.period,
             (name, other_name) => name == other_name,
         }
@@ -118,10 +126,11 @@ impl Rule {
         let room = match (algorithm, room) {
             (Kind::Bucket, Some(burst)) => format!(",burst={}", burst.max(1)),
             (Kind::Leaky, Some(queue)) => format!(",queue={queue}"),
-            (Kind::Log | Kind::Window | Kind::Fixed, _) | (_, None) => String::new(),
+            (Kind::Log | Kind::Window | Kind::Fixed | Kind::Slots, _) | (_, None) => String::new(),
         };
         let name = self.name.map(|name| format!(",name={name}")).unwrap_or_default();
-        format!("{}:{limit}/{period}{room}{options}{name}", algorithm.name())
+        let per = if algorithm == Kind::Slots { String::new() } else { format!("/{period}") };
+        format!("{}:{limit}{per}{room}{options}{name}", algorithm.name())
     }
 }
 

@@ -20,19 +20,29 @@ impl Tally {
         match reply {
             // RENAME of a key that does not exist.
             Value::ServerError(error) if error.details() == Some("no such key") => {}
+            Value::ServerError(error) if repeats_with_other_costs(error.details()) => {}
             Value::ServerError(error) => panic!("{}: {error:?}", words(command)),
             Value::Array(items) => match items[..] {
-                [Value::Int(0), _, _, _, Value::Int(_)] => {
+                [Value::Int(0), _, _, _, Value::Int(_)]
+                | [Value::Int(0), _, _, _, Value::Int(_), Value::Int(_)] => {
                     self.allowed += 1;
                     self.allowed_mchecks += u32::from(is_mcheck_of_several(command));
                 }
-                [Value::Int(1), _, _, _, Value::Int(_)] => self.limited += 1,
-                [Value::Int(2), _, _, _, Value::Int(_)] => self.blocked += 1,
+                [Value::Int(1), _, _, _, Value::Int(_)]
+                | [Value::Int(1), _, _, _, Value::Int(_), Value::Int(_)] => self.limited += 1,
+                [Value::Int(2), _, _, _, Value::Int(_)]
+                | [Value::Int(2), _, _, _, Value::Int(_), Value::Int(_)] => self.blocked += 1,
                 _ => items.iter().for_each(|item| self.count(command, item)),
             },
             _ => {}
         }
     }
+}
+
+/// Whether an error says that a check repeated the id of a hold, but not its costs; in a script it
+/// has the script's position around it.
+fn repeats_with_other_costs(error: Option<&str>) -> bool {
+    error.is_some_and(|error| error.contains("was taken with other costs"))
 }
 
 /// `RL.MCHECK` with more than one key.

@@ -1,10 +1,10 @@
 //! The expected answer to a check of several keys, composed of what each key answers
 //! alone.
 
-use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access, hopeless};
-use crate::limit::tests::laws::peek;
+use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access};
 use crate::limit::tests::laws::rules::spec_of;
-use crate::limit::tests::naive::model::{Answer, Model};
+use crate::limit::tests::laws::{hopeless, peek};
+use crate::limit::tests::naive::model::{Answer, Model, Voice};
 use crate::limit::{Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, Verdict};
 use crate::rule::{Rule, RuleSpec};
 
@@ -43,40 +43,45 @@ fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
 }
 
 /// The answer of several keys, from those that decide: the longest wait of those that
-/// deny, else the least remaining and the longest turn. The first of equals.
-fn compose(voices: &[Option<Decision>], denied: bool) -> Conclusion {
-    let mut conclusion = Conclusion { summary: UNDECIDED, decider: None };
+/// deny, else the least remaining/cost and the longest turn. The first of equals.
+fn compose(voices: &[Option<Voice>], denied: bool) -> (Conclusion, i128) {
+    let mut deciding: Option<(usize, Voice)> = None;
     let mut turn_ms = 0;
     for (index, voice) in voices.iter().enumerate() {
         let Some(voice) = voice else { continue };
-        turn_ms = turn_ms.max(voice.wait_ms);
-        let Conclusion { summary, decider } = conclusion;
+        turn_ms = turn_ms.max(voice.decision.wait_ms);
+        let wait = |voice: &Voice| length(voice.decision.wait_ms);
         let decides = if denied {
-            voice.verdict != Verdict::Allowed
-                && (decider.is_none() || length(voice.wait_ms) > length(summary.wait_ms))
+            voice.decision.verdict != Verdict::Allowed
+                && deciding.as_ref().is_none_or(|(_, longest)| wait(voice) > wait(longest))
         } else {
-            decider.is_none() || voice.remaining < summary.remaining
+            deciding.as_ref().is_none_or(|(_, least)| voice.is_less_than(least))
         };
         if decides {
-            conclusion = Conclusion { summary: *voice, decider: Some(index) };
+            deciding = Some((index, *voice));
         }
     }
+    let Some((index, Voice { cost, decision: mut summary })) = deciding else {
+        return (Conclusion { summary: UNDECIDED, decider: None, cost: 0 }, 0);
+    };
     if !denied {
-        conclusion.summary.wait_ms = turn_ms;
+        summary.wait_ms = turn_ms;
     }
-    conclusion
+    (Conclusion { summary, decider: Some(index), cost: 0 }, cost)
 }
 
 const UNDECIDED: Decision =
     Decision { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
 /// What the rules of a key decide, if not all are shadows.
-fn voice(rules: &[Rule], decisions: &[Decision], denied: bool) -> Option<Decision> {
-    let voices = rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
-    let voices: Vec<Option<Decision>> = voices.map(|(_, &decision)| Some(decision)).collect();
-    let any_denies = voices.iter().flatten().any(|voice| voice.verdict != Verdict::Allowed);
-    let Conclusion { summary, decider } = compose(&voices, denied && any_denies);
-    decider.map(|_| summary)
+fn voice(check: &Check<'_>, decisions: &[Decision], denied: bool) -> Option<Voice> {
+    let voices = check.rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
+    let voices: Vec<Option<Voice>> =
+        voices.map(|(rule, &decision)| Some(Voice::of(rule, check.cost, decision))).collect();
+    let any_denies =
+        voices.iter().flatten().any(|voice| voice.decision.verdict != Verdict::Allowed);
+    let (Conclusion { summary, decider, cost: _ }, cost) = compose(&voices, denied && any_denies);
+    decider.map(|_| Voice { cost, decision: summary })
 }
 
 /// A check of several keys by functions of one: a peek at each, and then, if all admit,
@@ -100,10 +105,11 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
 
     let mut parts = Vec::new();
     for ((key, check), (outcome, decisions)) in asked.iter().zip(&before) {
-        let consumes = outcome.access.is_none() && check.cost > 0;
-        let change = if consumes && !denied {
+        let ruled = outcome.access.is_none();
+        let mut costly = check.rules.iter().filter(|rule| check.cost_of(rule) > 0);
+        let change = if ruled && !denied && costly.clone().next().is_some() {
             Change::Admitted
-        } else if consumes && charges && check.rules.iter().any(Rule::counts_all) {
+        } else if ruled && charges && costly.any(Rule::counts_all) {
             Change::Charged
         } else {
             Change::Nothing
@@ -139,15 +145,16 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         }
         let mut says = match part.access {
             Some(Access::Exempt) => None,
-            Some(Access::Block) => Some(outcome.summary),
-            None => voice(check.rules, &part.decisions, denied),
+            Some(Access::Block) => Some(Voice { cost: 0, decision: outcome.summary }),
+            None => voice(check, &part.decisions, denied),
         };
         if let (Some(says), Some(ban)) = (&mut says, part.ban) {
-            *says = with_ban(*says, check.now_us, ban.until_us);
+            says.decision = with_ban(says.decision, check.now_us, ban.until_us);
         }
         voices.push(says);
     }
-    let conclusion = compose(&voices, denied);
+    let (mut conclusion, _) = compose(&voices, denied);
+    conclusion.cost = asked.first().map_or(0, |(_, check)| check.cost);
     for ((key, check), part) in asked.iter().zip(&mut parts) {
         if part.change == Change::Nothing && check.meta.is_some() {
             part.change = Change::HistoryOnly(conclusion.summary.verdict);
@@ -196,9 +203,12 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
             access: blocked.then_some(Access::Block),
             decisions: says.decisions,
         });
-        voices.push((says.summary.limit >= 0).then_some(says.summary));
+        let cost = says.cost;
+        voices.push((says.summary.limit >= 0).then_some(Voice { cost, decision: says.summary }));
     }
-    (Answered { conclusion: compose(&voices, denied), keys: parts }, passed_over)
+    let cost = asked().next().map_or(0, |(_, check)| check.cost);
+    let conclusion = Conclusion { cost, ..compose(&voices, denied).0 };
+    (Answered { conclusion, keys: parts }, passed_over)
 }
 
 /// Longer waits are beyond the clock's numbers.

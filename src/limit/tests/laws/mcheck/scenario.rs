@@ -66,7 +66,8 @@ impl Scenario {
         let none = turn.asked == [false; KEYS];
         std::array::from_fn(|key| {
             let rules = self.rules(key, call);
-            (none || turn.asked[key]).then_some(Check { rules, cost, now_us: call.now_us, meta })
+            (none || turn.asked[key])
+                .then_some(Check { meta, ..Check::new(rules, cost, call.now_us) })
         })
     }
 }

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Starts a server with the module, a stand-in for a model and the gateway, shows some calls, serves until Ctrl-C.
+
+Called by `make gateway`, which builds the module and fetches the server first. PORT chooses the port of the gateway.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent.parent / "benches"))
+
+from started import started  # noqa: E402  which starts a server for a `with` block
+
+LLM = ["slots:2,cost=1,name=streams", "5/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
+
+
+@contextlib.contextmanager
+def running(program, *options):
+    """Runs a program of this folder, and yields its process and the port that it prints first."""
+    command = [sys.executable, str(HERE / program), *map(str, options)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        port = process.stdout.readline()
+        if not port:
+            sys.exit(f"{program} did not start")
+        yield process, int(port)
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Call:
+    """A call of a client; `answer` reads the rest of it."""
+
+    def __init__(self, port, words=100, max_tokens=500, length=20, stream=True, id=None):
+        asked = {"prompt": "word " * words, "max_tokens": max_tokens, "length": length, "stream": stream}
+        self.line = http.client.HTTPConnection("127.0.0.1", port)
+        self.line.request("POST", "/v1/chat", json.dumps(asked), {"X-Tenant": "t7", **({"Idempotency-Key": id} if id else {})})
+        self.reply = self.line.getresponse()
+
+    def show(self, what):
+        print(f"\n# {what}\nHTTP/1.1 {self.reply.status} {self.reply.reason}")
+        for name in ("RateLimit-Policy", "RateLimit", "Retry-After"):
+            if self.reply.headers[name]:
+                print(f"{name}: {self.reply.headers[name]}")
+        return self
+
+    def answer(self):
+        text = " ".join(self.reply.read().decode().replace("data: ", "").split())
+        print(text if len(text) < 200 else f"{text[:100]} ...")
+
+    def hang_up(self):
+        self.reply.close()
+        self.line.close()
+
+
+def show_limits(server, what):
+    """What the rules say now, without changing anything."""
+    time.sleep(0.2)
+    print(f"\n# {what}\n> RL.PEEK llm:t7 FULL @llm", flush=True)
+    reply = server.client.execute_command("RL.PEEK", "llm:t7", "FULL", "@llm")
+    for rule in reply[b"rules"]:
+        print(f"{rule[b'rule'].decode():36} {rule[b'remaining']:7} of {rule[b'limit']}")
+
+
+def main():
+    port = os.environ.get("PORT", 0)
+    with started() as server:
+        server.client.execute_command("RL.POLICY", "SET", "llm", *LLM)
+        socket = server.folder / "socket"
+        with running("model.py", "--pause-ms", 50, "--log", "/dev/null") as (_, model):
+            line = ["--redis", f"unix://{socket}", "--model", model, "--lease-ms", 3000]
+            with running("gateway.py", *line, "--port", port, "@llm") as (_, gateway):
+                play(server, gateway, line)
+                print(f"\nServing on 127.0.0.1:{gateway}. Ask with:")
+                print(f"""  curl -iN -H 'X-Tenant: t7' -d '{{"prompt": "a b c", "max_tokens": 50, "stream": true}}' 127.0.0.1:{gateway}/v1/chat""")
+                print(f"The server's socket is {socket}. Ctrl-C stops all.", flush=True)
+                with contextlib.suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(1)
+
+
+def play(server, gateway, line):
+    Call(gateway).show("A call of 100 tokens in and at most 500 out, which is charged as 600 until it ends").answer()
+    show_limits(server, "It took 100 and 20, so 480 came back")
+    call = Call(gateway).show("A client hangs up early")
+    call.hang_up()
+    show_limits(server, "It is charged what was made until then")
+    with running("gateway.py", *line, "@llm") as (process, second):
+        long = [Call(second, length=500).show(f"The {number} of two long streams") for number in ("first", "second")]
+        Call(gateway).show("A third call finds no slot").answer()
+        process.kill()
+        del long
+        show_limits(server, "The second gateway was killed with SIGKILL: its calls still hold what they took")
+        print("\n... 3 s later, their leases have ended")
+        time.sleep(3)
+        show_limits(server, "The slots are free, and what the dead calls held has come back")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What a tenant may use: one key, one check a call, and the hold that is its receipt."""
+
+import redis.asyncio
+
+
+class Limits:
+    """The limits of all tenants. A hold lasts `lease_ms`; renewing keeps it while its call lasts."""
+
+    def __init__(self, url, rules, lease_ms):
+        self.server = redis.asyncio.Redis.from_url(url, protocol=3, decode_responses=True)
+        self.rules = rules
+        self.lease = ["PX", lease_ms]
+
+    async def take(self, tenant, id, estimate):
+        """Asks for a call that may cost `estimate` tokens. The reply says of each rule what `FULL` says.
+
+        The id makes it safe to ask again after a lost connection: a hold that lives is not charged twice.
+        """
+        command = ["RL.CHECK", self.key(tenant), "COST", estimate, "HOLD", id, *self.lease, "REFUND", "FULL"]
+        return await self.server.execute_command(*command, *self.rules)
+
+    async def renew(self, tenant, id):
+        """Whether the hold still lives. If not, its slot may belong to another call."""
+        return await self.server.execute_command("RL.RENEW", self.key(tenant), id, *self.lease) == 1
+
+    async def settle(self, tenant, id, tokens):
+        """Frees the slot, and corrects the estimate to what the call really took."""
+        return await self.server.execute_command("RL.SETTLE", self.key(tenant), id, "COST", tokens) == 1
+
+    @staticmethod
+    def key(tenant):
+        return f"llm:{tenant}"

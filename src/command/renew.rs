@@ -1,0 +1,38 @@
+//! `RL.RENEW`: moves the end of a hold that lives.
+
+use super::changed::Changed;
+use crate::datatype::LIMITER;
+use crate::effect::Action;
+use crate::limit::{Access, Limiter};
+use crate::server::{Args, Call, CommandError, clock};
+use crate::{config, metrics, parse};
+
+/// The command, the key, the id and the time.
+const LEAST_ARGUMENTS: usize = 5;
+
+/// `RL.RENEW key id EX s|PX ms [AT unix-us]`
+pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
+    let name = call.key_name()?;
+    if call.args().len() < LEAST_ARGUMENTS {
+        return Err(CommandError::WrongArity);
+    }
+    let request = parse::renew(call.after_key().bytes(), &config::limits())?;
+    let clock_us = clock::now_us();
+    let at_us = request.at_us.unwrap_or(clock_us);
+    let (id, end_us) = (request.id, request.hold_us.end_us(at_us));
+
+    let mut key = call.open_write(name, &LIMITER)?;
+    let renewed = key.value().is_some_and(|limiter| limiter.renew(id, end_us, at_us));
+    if renewed {
+        let changed = Changed { call, name, at_us, clock_us };
+        changed.finish(&mut key, || (Action::Renew { id, end_us }, Args::default()));
+        metrics::hold_renewed();
+    }
+    // An exempt key takes no holds, and lets the worker go on.
+    let exempt = |limiter: &Limiter| {
+        limiter.access_at(at_us).is_some_and(|access| access.kind == Access::Exempt)
+    };
+    let goes_on = renewed || key.value().is_some_and(|limiter| exempt(limiter));
+    call.reply_integer(goes_on.into());
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The honest wait, and the reset, of a key whose holds come back when they lapse.
+//!
+//! A denied rule admits after its wait if nothing else happens. But a hold with `REFUND`
+//! gives back its charges when it lapses, which may be earlier:
+//!
+//! ```text
+//!   now        lapse       lapse                    wait of the rule
+//!    |-----------|-----------|--------------------------|
+//!                      ^ with what came back, it admits from here on
+//! ```
+//!
+//! Lapses only free units, and a rule that admits goes on admitting. So the first time at
+//! which it admits is the least of: its wait as of now, and as of each lapse, with what
+//! came back until then. The states that deny are copied, and holds lapse in the copy, one
+//! after the other, until the rules admit. Slots read lapses anyway. A key without such
+//! holds pays nothing.
+
+use super::decision::Decision;
+use crate::limit::algorithm::reading::{Moment, Reading};
+use crate::limit::algorithm::state::State;
+use crate::limit::holds::{Foreseen, Holds};
+use crate::limit::series::needs::Needs;
+use crate::limit::value::check::{Check, Verdict};
+use crate::limit::value::limiter::Limiter;
+use crate::rule::{Kind, Rule};
+
+/// A reset takes account of lapses only while a key has no more holds than this: each
+/// allowed check asks for it.
+const MOST_HOLDS_FORESEEN: usize = 16;
+
+/// A rule that denies, and when it admits.
+struct Denial<'a, 'd> {
+    rule: &'a Rule,
+    decision: &'d mut Decision,
+    admits: Moment,
+}
+
+impl Denial<'_, '_> {
+    fn denies_at(&self, at_us: u64) -> bool {
+        self.admits > Moment::At(at_us)
+    }
+
+    /// Takes account of what has come back at a time.
+    fn look_again(&mut self, states: &Foreseen<'_>, needs: Needs, check: &Check<'_>) {
+        let cost = check.cost_of(self.rule);
+        let window_us = needs.window_us_of(self.rule);
+        let state = states.state_of(self.rule);
+        let reading = state.and_then(|state| state.read(self.rule, window_us, check.now_us, cost));
+        let reading = reading.unwrap_or_else(|| Reading::untouched(self.rule, check.now_us));
+        let admits = Decision::admits(self.rule, reading, check);
+        self.admits = admits.max(Moment::At(check.now_us)).min(self.admits);
+    }
+}
+
+impl Limiter {
+    /// The holds, if any gives its charges back when it lapses.
+    #[inline]
+    fn refunding_holds(&self) -> Option<&Holds> {
+        self.holds().filter(|holds| holds.any_refunds())
+    }
+
+    /// Shortens the waits of the rules that deny to when they admit with what lapses give
+    /// back. Returns whether a wait became shorter.
+    #[inline]
+    pub(crate) fn foresee_waits(&self, check: &Check<'_>, decisions: &mut [Decision]) -> bool {
+        self.refunding_holds().is_some_and(|holds| self.foresee(holds, check, decisions))
+    }
+
+    #[cold]
+    fn foresee(&self, holds: &Holds, check: &Check<'_>, decisions: &mut [Decision]) -> bool {
+        let needs = Needs::of(check.rules);
+        let denies =
+            |decision: &Decision| decision.verdict == Verdict::Limited && decision.wait_ms > 0;
+        let mut denials: Vec<Denial<'_, '_>> = (check.rules.iter().zip(decisions))
+            .filter(|(rule, decision)| rule.kind() != Kind::Slots && denies(decision))
+            .map(|(rule, decision)| Denial {
+                rule,
+                decision,
+                admits: self.admits(rule, needs, check).max(Moment::At(check.now_us)),
+            })
+            .collect();
+        let Some(latest) = denials.iter().map(|denial| denial.admits).max() else { return false };
+        let mut lapses = holds.refunds_between(check.now_us, latest).peekable();
+        if lapses.peek().is_none() {
+            return false;
+        }
+        let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
+        let mut states = Foreseen::new(self.states(), holds, is_read);
+        while let Some((row, end_us)) = lapses.next() {
+            states.lapse(row);
+            // Of holds that lapse at once, all come back before the rules look again.
+            if lapses.peek().is_some_and(|&(_, next_us)| next_us == end_us) {
+                continue;
+            }
+            let check = Check { now_us: end_us, ..*check };
+            for denial in denials.iter_mut().filter(|denial| denial.denies_at(end_us)) {
+                denial.look_again(&states, needs, &check);
+            }
+            if !denials.iter().any(|denial| denial.denies_at(end_us)) {
+                break;
+            }
+        }
+        let mut shorter = false;
+        for Denial { decision, admits, .. } in denials {
+            let wait_ms = admits.after(check.now_us).millis();
+            shorter |= wait_ms != decision.wait_ms;
+            decision.wait_ms = wait_ms;
+        }
+        shorter
+    }
+
+    /// When a rule has nothing consumed any more, with what lapses give back.
+    pub(crate) fn clears(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
+        let clears = self.clears_without_lapses(rule, needs, now_us);
+        match self.refunding_holds() {
+            Some(holds) if holds.len() <= MOST_HOLDS_FORESEEN && rule.kind() != Kind::Slots => {
+                self.clears_with_lapses(holds, rule, needs, now_us, clears)
+            }
+            Some(_) | None => clears,
+        }
+    }
+
+    #[cold]
+    fn clears_with_lapses(
+        &self,
+        holds: &Holds,
+        rule: &Rule,
+        needs: Needs,
+        now_us: u64,
+        mut clears: Moment,
+    ) -> Moment {
+        let mut states: Option<Foreseen<'_>> = None;
+        for (row, end_us) in holds.refunds_between(now_us, clears) {
+            if Moment::At(end_us) >= clears {
+                break;
+            }
+            let states = states.get_or_insert_with(|| {
+                Foreseen::new(self.states(), holds, |state| state.belongs_to(rule))
+            });
+            states.lapse(row);
+            let state = states.state_of(rule);
+            let window_us = needs.window_us_of(rule);
+            let clears_then =
+                state.map_or(Moment::At(0), |state| state.clears(rule, window_us, end_us));
+            clears = clears.min(clears_then.max(Moment::At(end_us)));
+        }
+        clears
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a check is refused: an error, and nothing is changed.
+
+use crate::limit::value::check::Check;
+use crate::limit::value::limiter::Limiter;
+use crate::rule::Excerpt;
+use std::fmt;
+
+/// How much a key may come to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// At least 1.
+    pub max_states: usize,
+    /// At least 1.
+    pub max_holds: usize,
+}
+
+impl Bounds {
+    /// Any number.
+    #[cfg(test)]
+    pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
+}
+
+/// A check is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckError {
+    /// Which key of the check.
+    pub key: usize,
+    pub why: Refusal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    TooManyStates {
+        states: usize,
+        max: usize,
+    },
+    TooManyHolds {
+        max: usize,
+    },
+    /// A check repeats a hold with another cost.
+    OtherCost {
+        id: Excerpt,
+        rule: String,
+        held: u32,
+        given: u32,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyStates { states, max } => write!(
+                f,
+                "{states} states, expected at most {max} (ratelimit.max-states); \
+                 use fewer names and periods of rules for one key, or RL.RESET it"
+            ),
+            Self::TooManyHolds { max } => {
+                write!(f, "{max} holds in the key already (ratelimit.max-holds)")
+            }
+            Self::OtherCost { id, rule, held, given } => write!(
+                f,
+                "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}"
+            ),
+        }
+    }
+}
+
+impl Limiter {
+    /// Tests that a check which repeats a hold costs what the hold was taken for. A rule
+    /// that the hold was not charged for passes: the rules may have changed.
+    pub(crate) fn test_costs_of_repeat(&self, check: &Check<'_>) -> Result<(), Refusal> {
+        let Some(request) = check.hold else { return Ok(()) };
+        for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
+            let (held, given) = (self.held_units(request.id, rule), check.cost_of(rule));
+            let agrees = |held: u32| match rule.cost().own() {
+                Some(cost) => held == cost,
+                None => check.accepts(held),
+            };
+            if let Some(held) = held.filter(|&held| !agrees(held)) {
+                let (id, rule) = (Excerpt::new(request.id), rule.to_string());
+                return Err(Refusal::OtherCost { id, rule, held, given });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tests whether a key has room for another hold.
+    pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
+        if self.live_holds(now_us) < max { Ok(()) } else { Err(Refusal::TooManyHolds { max }) }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a state is charged for a hold, and how settling corrects it.
+//!
+//! A charge that turns out lower is corrected *as if the check had cost that much*: the
+//! difference comes back where it was charged, as far as it has not come back by itself.
+//!
+//! ```text
+//! log                       the units that are still there at the stamp
+//! window                    from the stamp's sub-interval, if it still counts
+//! fixed                     if the stamp's window is open, or kept for graphs
+//! bucket                    up to the least debt since the check, see `least`
+//! bucket, refill=interval   if there was no refill since
+//! leaky                     its debt, if nothing queued after it: a turn that was promised
+//!                           must not be promised twice
+//! ```
+//!
+//! What a charge turns out higher is consumed when it is settled, unconditionally.
+
+use super::level::Level;
+use super::request::Settlement;
+use super::{Charge, Detail, Ended, Holds, Track, TrackKind};
+use crate::limit::algorithm::meter::Meter;
+use crate::limit::algorithm::reading::effective_time;
+use crate::limit::algorithm::state::State;
+use crate::limit::exact::{ceil_div, floor_div, millis_up, narrow, product};
+use crate::rule::Rule;
+
+impl Meter {
+    /// The level at a time not before the last one, which drains at a limit.
+    pub fn level(&self, limit: u32, at_us: u64) -> Level {
+        Level(match self {
+            Self::Debt(debt) => debt.owed_at(limit, at_us),
+            Self::Interval(interval) => interval.used_at(at_us).into(),
+            Self::Log(_)
+            | Self::Window(_)
+            | Self::Fixed(_)
+            | Self::FixedWithPast(_)
+            | Self::Slots(_) => 0,
+        })
+    }
+}
+
+impl State {
+    /// The units that a check of `cost` took, if the level was `before`: a shadow may take
+    /// less than its cost.
+    fn taken(&self, rule: &Rule, cost: u32, before: Level) -> u32 {
+        let after = self.meter().level(rule.limit(), self.meter().last_us());
+        let rise = after.0.saturating_sub(before.0);
+        let taken = match self.meter() {
+            Meter::Debt(debt) => floor_div(rise, debt.period_us()),
+            Meter::Interval(_) => narrow(rise),
+            Meter::Log(_)
+            | Meter::Window(_)
+            | Meter::Fixed(_)
+            | Meter::FixedWithPast(_)
+            | Meter::Slots(_) => cost.into(),
+        };
+        u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
+    }
+
+    /// What a hold is charged here for a rule, whose check consumed the cost already, at the
+    /// time `stamp_us`, when the level was `before`.
+    pub fn charge(
+        &mut self,
+        holds: &mut Holds,
+        rule: &Rule,
+        cost: u32,
+        stamp_us: u64,
+        before: Level,
+    ) -> Option<Charge> {
+        let number = match self.track() {
+            Some(number) => number,
+            None => {
+                let number = holds.new_track(self.meter())?;
+                self.set_track(Some(number));
+                number
+            }
+        };
+        // A full shadow takes nothing.
+        let units = if rule.is_shadow() { self.taken(rule, cost, before) } else { cost };
+        let detail = match (self.meter(), &mut holds.track_mut(number)?.kind) {
+            (Meter::Debt(debt), TrackKind::Bucket(leasts)) if units > 0 => {
+                Detail::least(leasts.push(debt.owed()))
+            }
+            (Meter::Debt(_), TrackKind::Queue { .. }) => {
+                Detail::turn(millis_up(ceil_div(before.0, rule.limit().into())))
+            }
+            (_, TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }) => {
+                Detail::least(None)
+            }
+        };
+        Some(Charge {
+            stamp_us,
+            units,
+            limit: rule.limit(),
+            detail,
+            track: number,
+            by_default: rule.cost().own().is_none(),
+            shadow: rule.is_shadow(),
+        })
+    }
+
+    /// Makes the charge of a hold that has ended what the request really cost.
+    pub fn correct(
+        &mut self,
+        track: &mut Track,
+        ended: &Ended<'_>,
+        charge: &Charge,
+        settlement: Settlement<'_>,
+        now_us: u64,
+    ) {
+        let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us());
+        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
+        let own_name = self.name();
+        let names = match self.log() {
+            Some(_) => ended.hold.log_names(),
+            None => own_name.as_slice(),
+        };
+        let cost = charge.settled(settlement, names);
+        if cost < charge.units {
+            let surplus = charge.units.saturating_sub(cost);
+            self.give_back(track, ended, charge, surplus, at_us);
+        } else if cost > charge.units {
+            let before = self.meter().level(charge.limit, at_us);
+            let excess = cost.saturating_sub(charge.units);
+            self.meter_mut().consume_excess(charge.limit, at_us, excess, charge.shadow);
+            track.consumed(before);
+        }
+    }
+
+    /// Gives back up to `surplus` units of a charge, as far as they have not come back by
+    /// themselves.
+    fn give_back(
+        &mut self,
+        track: &mut Track,
+        ended: &Ended<'_>,
+        charge: &Charge,
+        surplus: u32,
+        at_us: u64,
+    ) {
+        let meter = self.meter_mut();
+        let Meter::Debt(debt) = meter else {
+            meter.give_back(charge.stamp_us, at_us, surplus.into());
+            return;
+        };
+        let owed = debt.owed_at(charge.limit, at_us);
+        let surplus = product(surplus.into(), debt.period_us());
+        let given = match (&mut track.kind, charge.detail.position()) {
+            (TrackKind::Bucket(leasts), Some(position)) => {
+                leasts.give_back(position, owed, surplus)
+            }
+            (TrackKind::Queue { .. }, _) if ended.queued_last(charge) => surplus.min(owed),
+            (TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }, _) => 0,
+        };
+        debt.take_off(given);
+    }
+}

@@ -1,0 +1,226 @@
+//! A hold: the receipt of a check, by which its charges can be corrected.
+//!
+//! ```text
+//! Hold, 56 bytes: | id, up to 22 bytes in place | end, REFUND | its one charge, or -> charges |
+//! ```
+
+use super::least::Position;
+use super::request::{HoldRequest, Settlement};
+use crate::limit::heap::HeapVisitor;
+use crate::rule::Name;
+use std::cmp::Ordering;
+use std::slice;
+
+/// A hold of a key.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    id: Id,
+    end: End,
+    charges: Charges,
+}
+
+const _: () = assert!(size_of::<Hold>() == 56);
+
+/// What a hold was charged on one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The state's time when it was charged, Unix microseconds.
+    pub stamp_us: u64,
+    pub units: u32,
+    /// The limit of the rule, at which a debt drains.
+    pub limit: u32,
+    pub detail: Detail,
+    /// Which state, see `tracks`.
+    pub track: u16,
+    /// Whether it took the check's default cost.
+    pub by_default: bool,
+    /// Whether the rule was a shadow, which takes no debt beyond the capacity.
+    pub shadow: bool,
+}
+
+/// What only charges of some algorithms have, in 4 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail(u32);
+
+impl Detail {
+    /// Of a token bucket: where its least debt is kept; `None` if nothing was consumed.
+    pub const fn least(position: Option<Position>) -> Self {
+        match position {
+            Some(position) => Self(position.get()),
+            None => Self(u32::MAX),
+        }
+    }
+
+    pub const fn position(self) -> Option<Position> {
+        if self.0 == u32::MAX { None } else { Some(Position::new(self.0)) }
+    }
+
+    /// Of a leaky bucket: how long after its stamp its turn comes, in milliseconds.
+    pub fn turn(ms: u64) -> Self {
+        Self(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+
+    pub const fn turn_ms(self) -> u32 {
+        self.0
+    }
+}
+
+impl Charge {
+    /// What the request really cost here.
+    pub fn settled(&self, settlement: Settlement<'_>, names: &[Name]) -> u32 {
+        match settlement {
+            Settlement::AsCharged => self.units,
+            Settlement::Refund => 0,
+            Settlement::Costs { default, named } => {
+                let by_name = named.iter().find(|named| names.contains(&named.name));
+                let default = default.filter(|_| self.by_default);
+                by_name.map(|named| named.cost).or(default).unwrap_or(self.units)
+            }
+        }
+    }
+}
+
+/// The charges of a hold, nearly always one.
+#[derive(Clone, Debug)]
+enum Charges {
+    One(Charge),
+    Several(Box<[Charge]>),
+    OfNamedLogRules(Box<OfNamedLogRules>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OfNamedLogRules {
+    charges: Box<[Charge]>,
+    /// The names of the log rules, which share a state that has none.
+    log_names: Box<[Name]>,
+}
+
+/// An id, in place if it is short.
+#[derive(Clone, Debug)]
+enum Id {
+    Short { len: u8, bytes: [u8; Self::SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl Id {
+    const SHORT: usize = 22;
+
+    fn new(id: &[u8]) -> Self {
+        let mut bytes = [0; Self::SHORT];
+        match (bytes.get_mut(..id.len()), u8::try_from(id.len())) {
+            (Some(short), Ok(len)) => {
+                short.copy_from_slice(id);
+                Self::Short { len, bytes }
+            }
+            _ => Self::Long(id.into()),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::Long(id) => id,
+        }
+    }
+}
+
+/// When a hold lapses, and in the highest bit whether its charges then come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End(u64);
+
+impl End {
+    const REFUND: u64 = 1 << 63;
+
+    const fn new(end_us: u64, refund: bool) -> Self {
+        let end_us = end_us & !Self::REFUND;
+        Self(if refund { end_us | Self::REFUND } else { end_us })
+    }
+}
+
+impl Hold {
+    /// A hold with its charges, and the names of the log rules among the check's.
+    pub fn new(request: HoldRequest<'_>, charges: Vec<Charge>, log_names: Vec<Name>) -> Self {
+        let charges = match (charges.as_slice(), log_names.is_empty()) {
+            (&[charge], true) => Charges::One(charge),
+            (_, true) => Charges::Several(charges.into_boxed_slice()),
+            (_, false) => Charges::OfNamedLogRules(Box::new(OfNamedLogRules {
+                charges: charges.into_boxed_slice(),
+                log_names: log_names.into_boxed_slice(),
+            })),
+        };
+        Self { id: Id::new(request.id), end: End::new(request.end_us, request.refund), charges }
+    }
+
+    pub fn id(&self) -> &[u8] {
+        self.id.as_bytes()
+    }
+
+    /// When it lapses, Unix microseconds.
+    pub const fn end_us(&self) -> u64 {
+        self.end.0 & !End::REFUND
+    }
+
+    pub const fn set_end_us(&mut self, end_us: u64) {
+        self.end = End::new(end_us, self.refunds());
+    }
+
+    /// Whether its charges come back when it lapses.
+    pub const fn refunds(&self) -> bool {
+        self.end.0 & End::REFUND != 0
+    }
+
+    /// Whether it has not lapsed at a time.
+    pub const fn lives(&self, now_us: u64) -> bool {
+        self.end_us() > now_us
+    }
+
+    pub fn charges(&self) -> &[Charge] {
+        match &self.charges {
+            Charges::One(charge) => slice::from_ref(charge),
+            Charges::Several(charges) => charges,
+            Charges::OfNamedLogRules(named) => &named.charges,
+        }
+    }
+
+    pub fn charges_mut(&mut self) -> &mut [Charge] {
+        match &mut self.charges {
+            Charges::One(charge) => slice::from_mut(charge),
+            Charges::Several(charges) => charges,
+            Charges::OfNamedLogRules(named) => &mut named.charges,
+        }
+    }
+
+    /// The names of the log rules that it was taken under.
+    pub fn log_names(&self) -> &[Name] {
+        match &self.charges {
+            Charges::One(_) | Charges::Several(_) => &[],
+            Charges::OfNamedLogRules(named) => &named.log_names,
+        }
+    }
+
+    /// The most units that it was charged on any state.
+    pub fn units(&self) -> u32 {
+        self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)
+    }
+
+    /// The order in which holds lapse: by end, then by id.
+    pub fn lapse_order(&self, end_us: u64, id: &[u8]) -> Ordering {
+        self.end_us().cmp(&end_us).then_with(|| self.id().cmp(id))
+    }
+
+    /// Shows each heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        if let Id::Long(id) = &mut self.id {
+            to.slice(id);
+        }
+        match &mut self.charges {
+            Charges::One(_) => {}
+            Charges::Several(charges) => to.slice(charges),
+            Charges::OfNamedLogRules(named) => {
+                to.boxed(named);
+                to.slice(&mut named.charges);
+                to.slice(&mut named.log_names);
+            }
+        }
+    }
+}

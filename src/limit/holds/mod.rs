@@ -1,0 +1,405 @@
+//! Holds: receipts of checks, by which charges are corrected, repeated, and given up.
+//!
+//! ```text
+//! Holds    rows    | hold | hold | hold | ...     in no order
+//!          by id   rows in the order of ids       found by binary search
+//!          by end  rows in the order of lapses    the next to lapse comes first
+//!          tracks  what the holds of one state have in common
+//! ```
+//!
+//! The two orders are rings of row numbers, 2 bytes each: an insertion compares
+//! O(log n) times and moves at most half of a ring, 10 kB if there are 10,000 holds.
+//! Balanced trees would move nothing, but take 16 bytes a hold more and are no faster.
+//!
+//! ```text
+//! request  what callers ask of holds
+//! hold     a hold and its charges
+//! track    what the holds of one state have in common
+//! least    the least debt of a token bucket since each of its holds
+//! level    how much of a state is consumed
+//! foreseen states as they will be once holds have lapsed
+//! charging what a state is charged for a hold, and how settling corrects it
+//! ```
+
+mod charging;
+mod foreseen;
+mod hold;
+mod least;
+mod level;
+pub mod request;
+mod track;
+
+pub use foreseen::Foreseen;
+pub use hold::{Charge, Detail, Hold};
+pub use least::Position;
+pub use level::Level;
+pub use track::{Track, TrackKind};
+
+use crate::limit::algorithm::meter::Meter;
+use crate::limit::algorithm::reading::Moment;
+use crate::limit::heap::HeapVisitor;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// The most holds that a key can have, whatever the setting says.
+pub const MOST_HOLDS: usize = 50_000;
+
+/// The track of a charge whose state is gone.
+pub const NO_TRACK: u16 = u16::MAX;
+
+/// The holds of a key, at least one.
+#[derive(Clone, Debug, Default)]
+pub struct Holds {
+    rows: Vec<Hold>,
+    by_id: VecDeque<Row>,
+    by_end: VecDeque<Row>,
+    tracks: Vec<Track>,
+    /// How many of the tracks are of no state.
+    unused: u16,
+    /// How many holds give their charges back when they lapse.
+    refunding: u32,
+}
+
+/// Where a hold stands among the rows. It changes when another hold ends.
+pub type Row = u16;
+
+impl Holds {
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn hold(&self, row: Row) -> Option<&Hold> {
+        self.rows.get(usize::from(row))
+    }
+
+    /// Where an id stands in the order of ids, or belongs.
+    fn place_of_id(&self, id: &[u8]) -> Result<usize, usize> {
+        self.by_id.binary_search_by(|&row| self.hold(row).map_or(b"".as_slice(), Hold::id).cmp(id))
+    }
+
+    /// Where a hold stands in the order of lapses, or belongs.
+    fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
+        self.by_end.binary_search_by(|&row| {
+            self.hold(row).map_or(std::cmp::Ordering::Less, |hold| hold.lapse_order(end_us, id))
+        })
+    }
+
+    fn row_of(&self, id: &[u8]) -> Option<Row> {
+        self.by_id.get(self.place_of_id(id).ok()?).copied()
+    }
+
+    /// The hold with an id, lapsed or not.
+    pub fn find(&self, id: &[u8]) -> Option<&Hold> {
+        self.hold(self.row_of(id)?)
+    }
+
+    /// The holds in the order of their ids.
+    pub fn in_order_of_ids(&self) -> impl Iterator<Item = &Hold> {
+        self.by_id.iter().filter_map(|&row| self.hold(row))
+    }
+
+    /// The holds in the order in which they lapse.
+    pub fn in_order_of_ends(&self) -> impl DoubleEndedIterator<Item = &Hold> {
+        self.by_end.iter().filter_map(|&row| self.hold(row))
+    }
+
+    /// Whether any hold gives its charges back when it lapses.
+    pub const fn any_refunds(&self) -> bool {
+        self.refunding > 0
+    }
+
+    /// The holds that give their charges back when they lapse, after one time and before
+    /// another, in the order in which they lapse.
+    pub fn refunds_between(&self, now_us: u64, until: Moment) -> impl Iterator<Item = (Row, u64)> {
+        let alive = self.by_end.range(self.lapsed(now_us)..);
+        let holds = alive.filter_map(|&row| Some((row, self.hold(row)?)));
+        let in_time = holds.take_while(move |(_, hold)| Moment::At(hold.end_us()) < until);
+        in_time.filter(|(_, hold)| hold.refunds()).map(|(row, hold)| (row, hold.end_us()))
+    }
+
+    /// A copy of the tracks, without holds.
+    fn tracks_alone(&self) -> Self {
+        Self { tracks: self.tracks.clone(), ..Self::default() }
+    }
+
+    /// How many holds have not lapsed at a time.
+    pub fn alive(&self, now_us: u64) -> usize {
+        self.len().saturating_sub(self.lapsed(now_us))
+    }
+
+    /// How many holds have lapsed at a time.
+    pub fn lapsed(&self, now_us: u64) -> usize {
+        self.by_end.partition_point(|&row| self.hold(row).is_some_and(|hold| !hold.lives(now_us)))
+    }
+
+    /// When the last hold lapses.
+    pub fn last_end_us(&self) -> u64 {
+        self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
+    }
+
+    /// Keeps a hold. No other has its id. Does nothing if the key has as many as it can.
+    pub fn take(&mut self, hold: Hold) {
+        let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
+        else {
+            return;
+        };
+        if self.rows.len() >= MOST_HOLDS {
+            return;
+        }
+        let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
+        for charge in hold.charges() {
+            if let Some(track) = self.tracks.get_mut(usize::from(charge.track)) {
+                track.charges = track.charges.saturating_add(1);
+                track.units = track.units.saturating_add(charge.units.into());
+                if let TrackKind::Queue { last } = &mut track.kind
+                    && charge.units > 0
+                {
+                    *last = Some(row);
+                }
+            }
+        }
+        // Grown by an eighth, since a key may have thousands.
+        if self.rows.len() == self.rows.capacity() {
+            let more = (self.rows.len() / 8).max(2);
+            self.rows.reserve_exact(more);
+            self.by_id.reserve_exact(more);
+            self.by_end.reserve_exact(more);
+        }
+        self.refunding = self.refunding.saturating_add(hold.refunds().into());
+        self.rows.push(hold);
+        self.by_id.insert(by_id, row);
+        self.by_end.insert(by_end, row);
+    }
+
+    /// Ends the hold with an id. Its charges still count in their tracks until each is
+    /// [released](Self::release).
+    pub fn end(&mut self, id: &[u8]) -> Option<Ended<'static>> {
+        let by_id = self.place_of_id(id).ok()?;
+        let row = self.by_id.get(by_id).copied()?;
+        let end_us = self.hold(row)?.end_us();
+        let by_end = self.place_of_end(end_us, id).ok()?;
+        self.by_id.remove(by_id);
+        self.by_end.remove(by_end);
+        let queued_last = self.forget_last(row);
+        let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
+        if row != last {
+            self.renumber(last, row);
+        }
+        let hold = self.rows.swap_remove(usize::from(row));
+        for track in &mut self.tracks {
+            track.moved(last, row);
+        }
+        self.refunding = self.refunding.saturating_sub(hold.refunds().into());
+        self.shrink();
+        Some(Ended { hold: Cow::Owned(hold), queued_last })
+    }
+
+    /// Ends the hold that lapses first, if it has lapsed at a time.
+    pub fn end_lapsed(&mut self, now_us: u64) -> Option<Ended<'static>> {
+        let first = self.in_order_of_ends().next().filter(|hold| !hold.lives(now_us))?;
+        let id: Box<[u8]> = first.id().into();
+        self.end(&id)
+    }
+
+    /// Whether nothing queued after a hold in the leaky bucket of a track.
+    pub fn queued_last(&self, track: u16, id: &[u8]) -> bool {
+        match self.track(track).map(|track| &track.kind) {
+            Some(TrackKind::Queue { last: Some(row) }) => self.row_of(id) == Some(*row),
+            Some(TrackKind::Queue { last: None } | TrackKind::Plain | TrackKind::Bucket(_))
+            | None => false,
+        }
+    }
+
+    /// The tracks on which a hold queued last; they forget it.
+    fn forget_last(&mut self, row: Row) -> Vec<u16> {
+        let mut found = Vec::new();
+        for (track, number) in self.tracks.iter_mut().zip(0..) {
+            if let TrackKind::Queue { last } = &mut track.kind
+                && *last == Some(row)
+            {
+                *last = None;
+                found.push(number);
+            }
+        }
+        found
+    }
+
+    /// Lets both orders find a hold in another row.
+    fn renumber(&mut self, from: Row, to: Row) {
+        let Some(hold) = self.hold(from) else { return };
+        let by_id = self.place_of_id(hold.id());
+        let by_end = self.place_of_end(hold.end_us(), hold.id());
+        if let Some(row) = by_id.ok().and_then(|place| self.by_id.get_mut(place)) {
+            *row = to;
+        }
+        if let Some(row) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
+            *row = to;
+        }
+    }
+
+    /// Frees memory once most of it is unused.
+    fn shrink(&mut self) {
+        let half = self.rows.capacity() / 2;
+        if self.rows.len() < half.saturating_sub(half / 8) {
+            self.rows.shrink_to_fit();
+            self.by_id.shrink_to_fit();
+            self.by_end.shrink_to_fit();
+        }
+    }
+
+    /// Moves the end of the hold with an id, and returns whether it was another one.
+    pub fn renew(&mut self, id: &[u8], end_us: u64) -> bool {
+        let Some(row) = self.row_of(id) else { return false };
+        let Some(before_us) = self.hold(row).map(Hold::end_us) else { return false };
+        if let Ok(place) = self.place_of_end(before_us, id) {
+            self.by_end.remove(place);
+        }
+        if let Some(hold) = self.rows.get_mut(usize::from(row)) {
+            hold.set_end_us(end_us);
+        }
+        let place = self.place_of_end(end_us, id).unwrap_or_else(|place| place);
+        self.by_end.insert(place, row);
+        before_us != end_us
+    }
+
+    pub fn track(&self, number: u16) -> Option<&Track> {
+        self.tracks.get(usize::from(number))
+    }
+
+    pub fn track_mut(&mut self, number: u16) -> Option<&mut Track> {
+        self.tracks.get_mut(usize::from(number))
+    }
+
+    /// A track for a state, without charges.
+    pub fn new_track(&mut self, meter: &Meter) -> Option<u16> {
+        let free = match self.unused {
+            0 => None,
+            _ => self.tracks.iter().position(|track| !track.in_use),
+        };
+        let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
+        if number == NO_TRACK {
+            return None;
+        }
+        match self.tracks.get_mut(usize::from(number)) {
+            Some(track) => {
+                *track = Track::of(meter);
+                self.unused = self.unused.saturating_sub(1);
+            }
+            None => self.tracks.push(Track::of(meter)),
+        }
+        Some(number)
+    }
+
+    /// Takes the charge of an ended hold off its track. Returns whether it was the last.
+    pub fn release(&mut self, charge: &Charge) -> bool {
+        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return true };
+        track.charges = track.charges.saturating_sub(1);
+        track.units = track.units.saturating_sub(charge.units.into());
+        let (empty, sparse) = (track.charges == 0, track.is_sparse());
+        if empty {
+            *track = Track::UNUSED;
+            self.unused = self.unused.saturating_add(1);
+            while self.tracks.pop_if(|track| !track.in_use).is_some() {
+                self.unused = self.unused.saturating_sub(1);
+            }
+        } else if sparse {
+            self.compact(charge.track);
+        }
+        empty
+    }
+
+    /// Drops what a track of a bucket keeps for holds that have ended.
+    fn compact(&mut self, number: u16) {
+        let Some(Track { kind: TrackKind::Bucket(leasts), .. }) =
+            self.tracks.get_mut(usize::from(number))
+        else {
+            return;
+        };
+        let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
+        let of_track = charges.filter(|charge| charge.track == number);
+        let mut kept: Vec<(Position, &mut Charge)> =
+            of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
+        kept.sort_unstable_by_key(|&(position, _)| position);
+        let positions: Vec<Position> = kept.iter().map(|&(position, _)| position).collect();
+        leasts.compact(&positions);
+        for ((_, charge), index) in kept.into_iter().zip(0..) {
+            charge.detail = Detail::least(Some(Position::new(index)));
+        }
+    }
+
+    /// Sets the least debt of a hold that was loaded, after those of older holds in the
+    /// track. Returns whether it fits: it is not less than theirs.
+    pub fn set_least(&mut self, track: u16, id: &[u8], owed: u128) -> bool {
+        let Some(row) = self.row_of(id) else { return false };
+        let charges = self.rows.get_mut(usize::from(row)).map(Hold::charges_mut);
+        let mut charges = charges.into_iter().flatten();
+        let charge = charges.find(|charge| charge.track == track && charge.units > 0);
+        let kind = self.tracks.get_mut(usize::from(track)).map(|track| &mut track.kind);
+        match (charge, kind) {
+            (Some(charge), Some(TrackKind::Bucket(leasts)))
+                if leasts.youngest() <= owed && charge.detail.position().is_none() =>
+            {
+                charge.detail = Detail::least(leasts.push(owed));
+                true
+            }
+            (_, _) => false,
+        }
+    }
+
+    /// Sets which holds queued last in the leaky buckets of tracks, after loading.
+    pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Box<[u8]>)]) {
+        for track in &mut self.tracks {
+            if let TrackKind::Queue { last } = &mut track.kind {
+                *last = None;
+            }
+        }
+        for (number, id) in last_ones {
+            let row = self.row_of(id);
+            let track = self.tracks.get_mut(usize::from(*number));
+            if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind) {
+                *last = row;
+            }
+        }
+    }
+
+    /// The least debt that a charge on a token bucket has seen.
+    pub fn least(&self, charge: &Charge) -> Option<u128> {
+        match &self.track(charge.track)?.kind {
+            TrackKind::Bucket(leasts) => Some(leasts.get(charge.detail.position()?)),
+            TrackKind::Plain | TrackKind::Queue { .. } => None,
+        }
+    }
+
+    /// Shows each heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        to.vec(&mut self.rows);
+        to.ring(&mut self.by_id);
+        to.ring(&mut self.by_end);
+        to.vec(&mut self.tracks);
+        for hold in &mut self.rows {
+            hold.visit_heap(to);
+        }
+        for track in &mut self.tracks {
+            track.visit_heap(to);
+        }
+    }
+}
+
+/// A hold that has ended.
+#[derive(Debug)]
+pub struct Ended<'h> {
+    pub hold: Cow<'h, Hold>,
+    /// The tracks of leaky buckets in which nothing queued after it.
+    queued_last: Vec<u16>,
+}
+
+impl Ended<'_> {
+    /// Whether nothing queued after a charge of it on a leaky bucket.
+    pub fn queued_last(&self, charge: &Charge) -> bool {
+        self.queued_last.contains(&charge.track)
+    }
+}

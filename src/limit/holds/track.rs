@@ -1,0 +1,86 @@
+//! A track: what the holds of one state have in common.
+//!
+//! A state with holds knows the number of its track, and so does each charge. When a
+//! check drops the state or makes it anew, the track has no state any more, and a charge
+//! that looks for its state by the number finds none: it gives nothing back.
+
+use super::least::Leasts;
+use super::level::Level;
+use crate::limit::algorithm::meter::Meter;
+use crate::limit::heap::HeapVisitor;
+
+#[derive(Clone, Debug)]
+pub struct Track {
+    pub in_use: bool,
+    /// How many charges of holds there are.
+    pub charges: u32,
+    /// The sum of their units.
+    pub units: u64,
+    pub kind: TrackKind,
+}
+
+/// What else is kept, by the algorithm of the state.
+#[derive(Clone, Debug)]
+pub enum TrackKind {
+    /// A log, a window counter, or slots: nothing.
+    Plain,
+    /// A token bucket: the least debts since its holds were taken.
+    Bucket(Leasts),
+    /// A leaky bucket: the hold that queued last, by its row, if nothing queued after it.
+    Queue { last: Option<u16> },
+}
+
+impl Track {
+    /// The track of no state.
+    pub const UNUSED: Self = Self { in_use: false, charges: 0, units: 0, kind: TrackKind::Plain };
+
+    pub fn of(meter: &Meter) -> Self {
+        let kind = match meter {
+            Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
+            Meter::Debt(_) => TrackKind::Bucket(Leasts::new()),
+            Meter::Log(_)
+            | Meter::Window(_)
+            | Meter::Fixed(_)
+            | Meter::FixedWithPast(_)
+            | Meter::Interval(_)
+            | Meter::Slots(_) => TrackKind::Plain,
+        };
+        Self { kind, in_use: true, ..Self::UNUSED }
+    }
+
+    /// Something is consumed from the state, whose level was `before`.
+    pub fn consumed(&mut self, before: Level) {
+        match &mut self.kind {
+            TrackKind::Plain => {}
+            TrackKind::Bucket(leasts) => leasts.cut_to(before.0),
+            TrackKind::Queue { last } => *last = None,
+        }
+    }
+
+    /// A hold moved from one row to another.
+    pub fn moved(&mut self, from: u16, to: u16) {
+        if let TrackKind::Queue { last } = &mut self.kind
+            && *last == Some(from)
+        {
+            *last = Some(to);
+        }
+    }
+
+    /// Whether most of what it keeps belongs to holds that have ended.
+    pub fn is_sparse(&self) -> bool {
+        match &self.kind {
+            TrackKind::Plain | TrackKind::Queue { .. } => false,
+            TrackKind::Bucket(leasts) => {
+                leasts.len() / 2 > (self.charges as usize).saturating_add(16)
+            }
+        }
+    }
+
+    /// Shows each heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        match &mut self.kind {
+            TrackKind::Plain | TrackKind::Queue { .. } => {}
+            TrackKind::Bucket(leasts) => leasts.visit_heap(to),
+        }
+    }
+}

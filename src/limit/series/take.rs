@@ -1,0 +1,123 @@
+//! Units are taken off the entries of one time, wherever they lie in the ring.
+//!
+//! ```text
+//! | . |t_0|t_1|t_2|t_2|t_2|t_3| . | . |     takes 2 units at t_2
+//! | . |t_0|t_1|t_2|t_3| . | . | . | . |     the shorter side moves: here the newer entries
+//! ```
+//!
+//! Finding the entries takes O(log n). Removing them moves the entries on one side, at
+//! most half of all, by a few `memmove`s: one for each time that the source or the
+//! target wraps around the end of the ring, and one more.
+
+use super::entries::position;
+use super::layout::{Newest, Series};
+use super::weights::Cut;
+use std::ops::Range;
+
+impl Series {
+    /// Takes up to `units` units off the entries of a time, and returns how many.
+    pub fn take_at(&mut self, time_us: u64, units: u64) -> u64 {
+        let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
+        let end = self.first_after(time_us);
+        let taken = self.units_between(start..end).min(u32::try_from(units).unwrap_or(u32::MAX));
+        if taken == 0 {
+            return 0;
+        }
+        let goes = |index| index >= end || self.units_between(index..end) <= taken;
+        let entries = self.first_where(end, |index| index >= start && goes(index))..end;
+        let part = taken.saturating_sub(self.units_between(entries.clone()));
+        let cut = Cut { entries: entries.clone(), part, taken };
+        if let Some(weights) = self.weights_mut() {
+            weights.cut(cut);
+        }
+        self.remove(entries);
+        u64::from(taken)
+    }
+
+    /// Units of a range of entries.
+    fn units_between(&self, entries: Range<u32>) -> u32 {
+        self.before(entries.end).wrapping_sub(self.before(entries.start))
+    }
+
+    /// Removes entries whose weights are gone already.
+    fn remove(&mut self, entries: Range<u32>) {
+        let removed = entries.end.saturating_sub(entries.start);
+        let len = self.head().len;
+        if removed == 0 {
+            return;
+        }
+        if removed >= len {
+            return self.clear();
+        }
+        let later = len.saturating_sub(entries.end);
+        let newest_us = match entries.start.checked_sub(1) {
+            Some(newest) if later == 0 => self.time(newest),
+            _ => self.head().newest.us(),
+        };
+        let newest = Newest::new(newest_us, self.width());
+        let (ring, front) = (self.ring.items().len(), self.head().front as usize);
+        let width = self.width().bytes() as usize;
+        let bytes = |entries: u32| (entries as usize).saturating_mul(width);
+        let at = |index| position(ring, front, index, width);
+        let (start, end) = (at(entries.start), at(entries.end));
+        if later <= entries.start {
+            move_down(self.ring.items_mut(), end, start, bytes(later));
+        } else {
+            move_up(self.ring.items_mut(), start, end, bytes(entries.start));
+            self.head_mut().front = u32::try_from(at(removed)).unwrap_or(0);
+        }
+        let head = self.head_mut();
+        head.len = len.saturating_sub(removed);
+        head.newest = newest;
+        self.shrink();
+    }
+}
+
+/// Moves bytes of a ring that begin at one position to an earlier one.
+fn move_down(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
+    let len = ring.len();
+    while bytes > 0 {
+        let run = bytes.min(len.saturating_sub(from.max(to)));
+        if run == 0 {
+            return;
+        }
+        copy_within(ring, from, to, run);
+        from = wrapped_up(from.saturating_add(run), len);
+        to = wrapped_up(to.saturating_add(run), len);
+        bytes = bytes.saturating_sub(run);
+    }
+}
+
+/// Moves bytes of a ring that end before one position, to end before a later one.
+fn move_up(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
+    let len = ring.len();
+    while bytes > 0 {
+        (from, to) = (wrapped_down(from, len), wrapped_down(to, len));
+        let run = bytes.min(from.min(to));
+        if run == 0 {
+            return;
+        }
+        from = from.saturating_sub(run);
+        to = to.saturating_sub(run);
+        copy_within(ring, from, to, run);
+        bytes = bytes.saturating_sub(run);
+    }
+}
+
+/// The end of a ring as its start.
+const fn wrapped_up(position: usize, len: usize) -> usize {
+    if position >= len { 0 } else { position }
+}
+
+/// The start of a ring as its end.
+const fn wrapped_down(position: usize, len: usize) -> usize {
+    if position == 0 { len } else { position }
+}
+
+/// Moves bytes that wrap around the end neither where they lie nor where they go.
+fn copy_within(ring: &mut [u8], from: usize, to: usize, bytes: usize) {
+    let end = from.saturating_add(bytes);
+    if end <= ring.len() && to.saturating_add(bytes) <= ring.len() {
+        ring.copy_within(from..end, to);
+    }
+}

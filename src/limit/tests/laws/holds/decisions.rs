@@ -1,0 +1,123 @@
+//! Until it is settled, a hold without `REFUND` changes no decision. A repeat of a
+//! hold that lives is allowed, and changes nothing but the end.
+
+use super::traffic::{CALLS, Deed, Step, try_check, with_holds};
+use crate::limit::tests::laws::rules::rule_set;
+use crate::limit::tests::laws::traffic::{Clock, changing, steady};
+use crate::limit::tests::laws::{cases, check, cost_of, peek, unblocked};
+use crate::limit::{Bounds, Change, Check, Decision, HoldRequest, Limiter, Verdict, encode};
+use crate::rule::{Kind, Rule};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// A log drops what a shadow with a limit of 0 cannot see, but not while a hold may give it
+/// back, so that its reset may differ.
+fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Decision> {
+    for (rule, decision) in rules.iter().zip(&mut decisions) {
+        if rule.limit() == 0 {
+            decision.reset_ms = 0;
+        }
+    }
+    decisions
+}
+
+/// A cost of 0 passes a log that is exactly full, but not one that holds more, as only
+/// charged denials and shadows bring about; without holds a log drops what is beyond its
+/// limits.
+fn depends_on_trimming(rules: &[Rule], cost: u32) -> bool {
+    let exceeds = |rule: &Rule| rule.counts_all() || rule.is_shadow();
+    let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
+    logs().any(exceeds) && logs().any(|rule| cost_of(rule, cost) == 0)
+}
+
+/// Makes the calls twice, with holds of ever new ids and without, on a clock that does not
+/// step back: a hold of a rule at cost 0 makes a state, whose time is then ahead of it.
+fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
+    let (mut held, mut plain) = (Limiter::default(), Limiter::default());
+    let mut answers = 0u32;
+    for step in steps {
+        let Step { rules, now_us, deed } = *step;
+        match deed {
+            Deed::Check { cost, .. } | Deed::Peek(cost) if depends_on_trimming(rules, cost) => {}
+            Deed::Check { cost, hold } => {
+                answers += 1;
+                let id = answers.to_be_bytes();
+                let hold = hold.map(|hold| HoldRequest { id: &id, refund: false, ..hold });
+                let with = Check { hold, ..Check::new(rules, cost, now_us) };
+                let ours = try_check(&mut held, &with).unwrap();
+                let theirs = check(&mut plain, rules, cost, now_us);
+                prop_assert_eq!(ours.0.summary, theirs.0.summary, "{:?}", step);
+                prop_assert_eq!(ours.0.ban, theirs.0.ban, "{:?}", step);
+                let seen = |decisions: Vec<Decision>| without_resets_of_0(rules, decisions);
+                prop_assert_eq!(seen(ours.1), seen(theirs.1), "{:?}", step);
+                prop_assert_eq!(ours.0.held, hold.is_some() && ours.0.change == Change::Admitted);
+            }
+            Deed::Peek(cost) => {
+                let (ours, theirs) =
+                    (peek(&held, rules, cost, now_us), peek(&plain, rules, cost, now_us));
+                prop_assert_eq!(ours.0.summary, theirs.0.summary, "{:?}", step);
+                let seen = |decisions: Vec<Decision>| without_resets_of_0(rules, decisions);
+                prop_assert_eq!(seen(ours.1), seen(theirs.1), "{:?}", step);
+            }
+            Deed::Refund(..) | Deed::Reset | Deed::Settle { .. } | Deed::Renew { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+fn repeats_change_nothing(steps: &[Step<'_>]) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for step in steps {
+        limiter = unblocked(&limiter);
+        let check = step.check();
+        let Some((check, hold)) = check.and_then(|check| Some((check, check.hold?))) else {
+            step.act(&mut limiter);
+            continue;
+        };
+        if !limiter.holds_id(hold.id, check.now_us) {
+            step.act(&mut limiter);
+            if !limiter.holds_id(hold.id, check.now_us) {
+                continue;
+            }
+        }
+        let mut renewed = limiter.clone();
+        renewed.renew(hold.id, hold.end_us, check.now_us);
+        let mut before = limiter.clone();
+        before.lapse_if_due(check.now_us);
+        let mut decisions = Vec::new();
+        match limiter.check_within(Bounds::ANY, &check, &mut decisions) {
+            Ok(outcome) => {
+                prop_assert!(outcome.repeated && !outcome.held);
+                prop_assert_eq!(outcome.summary.verdict, Verdict::Allowed);
+                let moved = limiter != before;
+                prop_assert_eq!(
+                    outcome.change,
+                    if moved { Change::Renewed } else { Change::Nothing }
+                );
+                // A repeat that moves no end leaves lapsed holds for the next change.
+                limiter.lapse(check.now_us);
+                prop_assert!(decisions.iter().all(|decision| decision.verdict == Verdict::Allowed));
+                prop_assert_eq!(&limiter, &renewed);
+                prop_assert_eq!(encode(&limiter), encode(&renewed));
+            }
+            Err(_) => prop_assert_eq!(&limiter, &before),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(3_000))]
+
+    #[test]
+    fn a_hold_changes_no_decision(
+        traffic in with_holds(steady(rule_set(4), CALLS, Clock::Forward))
+    ) {
+        decisions_equal(&traffic.steps())?;
+    }
+
+    #[test]
+    fn a_repeat_changes_only_the_end(traffic in with_holds(changing(4, CALLS))) {
+        repeats_change_nothing(&traffic.steps())?;
+    }
+}

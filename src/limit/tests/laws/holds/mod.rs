@@ -1,0 +1,35 @@
+//! What holds for every hold, however it ends.
+//!
+//! ```text
+//! examples     the worked examples of holds
+//! traffic      calls that take, settle and renew holds
+//! decisions    a hold changes no decision, and a repeat changes nothing but the end
+//! as_if        a settled check equals one that had cost that much
+//! history      the naive model of it: what each check cost in the end
+//! usage        what checks cost in the end obeys the rules
+//! turns        the turns of a leaky bucket keep their distance
+//! slots        the live units of slots never exceed their limit
+//! grants       a grant of a range is the most that passes
+//! returned     no unit is returned twice
+//! foreseen     the honest wait and the reset foresee lapses
+//! replica      recording what was decided gives an equal limiter
+//! saved        decode(encode(x)) = x with holds, and decoding is total
+//! memory       how much a hold takes
+//! expiry       a key expires no earlier than its holds, and then nothing is left
+//! ```
+
+mod as_if;
+mod decisions;
+mod examples;
+mod expiry;
+mod foreseen;
+mod grants;
+mod history;
+mod memory;
+mod replica;
+mod returned;
+mod saved;
+mod slots;
+pub mod traffic;
+mod turns;
+mod usage;

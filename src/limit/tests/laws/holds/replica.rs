@@ -1,0 +1,90 @@
+//! A replica that records what its primary did with holds stays equal to it, and saving
+//! and loading either changes nothing.
+
+use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
+use crate::limit::tests::laws::cases;
+use crate::limit::tests::laws::traffic::changing;
+use crate::limit::{Bounds, Limiter, decode, encode};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// What a server has after it restarts.
+fn reloaded(limiter: &Limiter) -> Limiter {
+    decode(&encode(limiter)).unwrap_or_default()
+}
+
+/// Does a step on the primary, and what it tells its replicas on the replica.
+fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> TestCaseResult {
+    let Step { rules, now_us, deed } = *step;
+    match deed {
+        Deed::Check { .. } => {
+            if primary.lapse_if_due(now_us) {
+                replica.lapse(now_us);
+            }
+            let check = step.check().unwrap();
+            let outcome = primary.check_within(Bounds::ANY, &check, &mut Vec::new());
+            let Ok(outcome) = outcome else { return Ok(()) };
+            replica.record(&check, outcome.change);
+            if outcome.ban.is_some() || outcome.ban_shortened {
+                replica.set_access(primary.access().cloned());
+            }
+        }
+        Deed::Peek(_) => {}
+        Deed::Refund(units, of_rules) => {
+            let rules = if of_rules { rules } else { &[] };
+            if primary.lapse_if_due(now_us) {
+                replica.lapse(now_us);
+            }
+            // A refund of nothing is not replicated.
+            if primary.refund(units, now_us, rules) > 0 {
+                replica.refund(units, now_us, rules);
+            }
+        }
+        Deed::Reset => {
+            if primary.reset(now_us) {
+                replica.reset(now_us);
+            }
+        }
+        Deed::Settle { id, settlement } => {
+            if primary.settle(id, settlement, now_us) {
+                prop_assert!(replica.settle(id, settlement, now_us));
+            }
+        }
+        Deed::Renew { id, end_us } => {
+            if primary.renew(id, end_us, now_us) {
+                prop_assert!(replica.renew(id, end_us, now_us));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stay_equal(traffic: &HoldTraffic, resync: usize, restart: usize) -> TestCaseResult {
+    let (mut primary, mut replica) = (Limiter::default(), Limiter::default());
+    for (i, step) in traffic.steps().iter().enumerate() {
+        replicate(step, &mut primary, &mut replica)?;
+        prop_assert_eq!(&primary, &replica, "{:?}", step);
+        prop_assert_eq!(encode(&primary), encode(&replica), "{:?}", step);
+        prop_assert_eq!(primary.deadline(), replica.deadline());
+        if i % resync == 0 {
+            replica = reloaded(&primary);
+        }
+        if i % restart == 0 {
+            primary = reloaded(&primary);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(4_000))]
+
+    #[test]
+    fn a_replica_with_holds_equals_its_primary(
+        traffic in with_holds(changing(4, CALLS)),
+        resync in 1..40usize,
+        restart in 1..40usize,
+    ) {
+        stay_equal(&traffic, resync, restart)?;
+    }
+}

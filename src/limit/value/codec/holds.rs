@@ -1,0 +1,151 @@
+//! Holds and what is saved of them.
+
+use super::error::DecodeError;
+use super::form::{Bytes, SavedCharge, SavedDetail, SavedHold, load_items, save_items, within};
+use super::load::{check_time, check_units};
+use crate::limit::algorithm::meter::Meter;
+use crate::limit::algorithm::state::State;
+use crate::limit::holds::request::{HoldRequest, MAX_ID};
+use crate::limit::holds::{Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK};
+use crate::limit::value::charges::{ChargeView, ChargeViews, DetailView};
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Name};
+
+pub fn save_holds(states: &[State], holds: &Holds) -> Bytes<'static> {
+    let views = ChargeViews::new(states, holds);
+    save_items(holds.in_order_of_ids().map(|hold| SavedHold {
+        id: hold.id(),
+        end_us: hold.end_us(),
+        refund: hold.refunds(),
+        charges: save_items(views.of(hold).map(save_charge)),
+        log_names: save_items(hold.log_names().iter().map(Name::as_str)),
+    }))
+}
+
+fn save_charge(charge: ChargeView) -> SavedCharge {
+    let ChargeView { state, stamp_us, units, limit, by_default, shadow, detail } = charge;
+    SavedCharge {
+        state: state.and_then(|state| u32::try_from(state).ok()),
+        stamp_us,
+        units,
+        limit,
+        by_default,
+        shadow,
+        detail: match detail {
+            DetailView::Plain => SavedDetail::Plain,
+            DetailView::Least { older, owed } => SavedDetail::Least { older, owed },
+            DetailView::Turn { ms, is_last } => SavedDetail::Turn { ms, is_last },
+        },
+    }
+}
+
+/// A charge on a token bucket, whose least debt is to be kept.
+struct Least {
+    track: u16,
+    older: u32,
+    owed: u128,
+    id: Box<[u8]>,
+}
+
+/// The holds, if there are any, and a track for each state that they were charged on.
+pub fn load_holds(saved: &[u8], states: &mut [State]) -> Result<Option<Holds>, DecodeError> {
+    let mut holds = Holds::default();
+    let (mut leasts, mut last_in_queue) = (Vec::new(), Vec::new());
+    let loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
+        within((1..=MAX_ID).contains(&saved.id.len()), "the id of a hold")?;
+        within(saved.end_us <= MAX_TIME_US.saturating_add(MAX_PERIOD_US), "a time")?;
+        let charges =
+            load_items(&saved.charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
+                let track = track_of(&charge, states, &mut holds)?;
+                match charge.detail {
+                    SavedDetail::Plain => {}
+                    SavedDetail::Least { older, owed } => {
+                        within(owed <= MOST_OWED, "a debt")?;
+                        leasts.push(Least { track, older, owed, id: saved.id.into() });
+                    }
+                    SavedDetail::Turn { is_last: true, .. } => {
+                        last_in_queue.push((track, Box::<[u8]>::from(saved.id)));
+                    }
+                    SavedDetail::Turn { is_last: false, .. } => {}
+                }
+                load_charge(&charge, track)
+            })?;
+        within(each_on_its_own_state(&charges), "a charge")?;
+        let named =
+            |text: &str| Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"));
+        let log_names = load_items(&saved.log_names, MOST_CHARGES, "names", named)?;
+        let request = HoldRequest { id: saved.id, end_us: saved.end_us, refund: saved.refund };
+        Ok(Hold::new(request, charges, log_names))
+    })?;
+    for hold in loaded {
+        within(holds.find(hold.id()).is_none(), "the id of a hold")?;
+        holds.take(hold);
+    }
+    leasts.sort_by_key(|least| (least.track, least.older));
+    for least in leasts {
+        within(holds.set_least(least.track, &least.id, least.owed), "a debt")?;
+    }
+    holds.set_last_in_queues(&last_in_queue);
+    Ok((!holds.is_empty()).then_some(holds))
+}
+
+/// Whether no two charges of a hold are on one state.
+fn each_on_its_own_state(charges: &[Charge]) -> bool {
+    let mut tracks: Vec<u16> = charges.iter().map(|charge| charge.track).collect();
+    tracks.retain(|&track| track != NO_TRACK);
+    tracks.sort_unstable();
+    tracks.windows(2).all(|pair| pair.first() != pair.last())
+}
+
+const HOLDS: &str = "a number of holds";
+/// The most charges of a hold, and names of its log rules.
+const MOST_CHARGES: usize = 1_000;
+/// The most that a debt can be, in fractions of a unit.
+const MOST_OWED: u128 = 1 << 80;
+
+/// The track of a charge's state, made if the state has none.
+fn track_of(
+    charge: &SavedCharge,
+    states: &mut [State],
+    holds: &mut Holds,
+) -> Result<u16, DecodeError> {
+    let Some(index) = charge.state else {
+        within(matches!(charge.detail, SavedDetail::Plain), "a charge")?;
+        return Ok(NO_TRACK);
+    };
+    let state = states.get_mut(index as usize).ok_or(DecodeError::OutOfRange("a state"))?;
+    let fits = match (state.meter(), &charge.detail) {
+        (Meter::Debt(debt), SavedDetail::Turn { .. }) => debt.is_leaky(),
+        (Meter::Debt(debt), SavedDetail::Least { .. }) => !debt.is_leaky(),
+        (Meter::Debt(debt), SavedDetail::Plain) => !debt.is_leaky() && charge.units == 0,
+        (
+            Meter::Log(_)
+            | Meter::Window(_)
+            | Meter::Fixed(_)
+            | Meter::FixedWithPast(_)
+            | Meter::Interval(_)
+            | Meter::Slots(_),
+            detail,
+        ) => matches!(detail, SavedDetail::Plain),
+    };
+    within(fits, "a charge")?;
+    match state.track() {
+        Some(track) => Ok(track),
+        None => {
+            let track = holds.new_track(state.meter()).ok_or(DecodeError::OutOfRange(HOLDS))?;
+            state.set_track(Some(track));
+            Ok(track)
+        }
+    }
+}
+
+fn load_charge(charge: &SavedCharge, track: u16) -> Result<Charge, DecodeError> {
+    let &SavedCharge { stamp_us, units, limit, by_default, shadow, ref detail, state: _ } = charge;
+    check_time(stamp_us)?;
+    check_units(units)?;
+    check_units(limit)?;
+    let detail = match *detail {
+        SavedDetail::Plain | SavedDetail::Least { .. } => Detail::least(None),
+        SavedDetail::Turn { ms, .. } => Detail::turn(ms.into()),
+    };
+    Ok(Charge { stamp_us, units, limit, detail, track, by_default, shadow })
+}

@@ -1,0 +1,255 @@
+//! What a key's holds do to its states: taken, settled, renewed, lapsed.
+//!
+//! ```text
+//!            states                         holds
+//!   check    consume ---- charge ---------> take
+//!   settle   give back, or consume more <-- end        as if the check had cost that much
+//!   lapse    give back, if REFUND <-------- end        at the hold's end
+//! ```
+//!
+//! Lapsing is a function of state and time. Whatever changes a key at a time first lapses
+//! the holds that have reached their end, in the order of end and id, so a replica that
+//! does the same at the same times has the same holds.
+
+use super::check::Check;
+use super::limiter::{Compound, Limiter};
+use crate::limit::algorithm::reading::{Moment, effective_time};
+use crate::limit::algorithm::state::State;
+use crate::limit::holds::request::{HoldRequest, Settlement};
+use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS};
+use crate::limit::series::needs::Needs;
+use crate::rule::{Kind, MS_US, Rule};
+use std::borrow::Cow;
+
+impl Limiter {
+    /// Whether a hold with this id lives.
+    pub(crate) fn holds_id(&self, id: &[u8], now_us: u64) -> bool {
+        self.live_hold(id, now_us).is_some()
+    }
+
+    fn live_hold(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
+        self.holds()?.find(id).filter(|hold| hold.lives(now_us))
+    }
+
+    /// How many holds live.
+    #[must_use]
+    pub fn live_holds(&self, now_us: u64) -> usize {
+        self.holds().map_or(0, |holds| holds.alive(now_us))
+    }
+
+    /// Whether a check repeats a hold that lives.
+    pub(crate) fn repeats(&self, check: &Check<'_>) -> bool {
+        check.hold.is_some_and(|hold| self.holds_id(hold.id, check.now_us))
+    }
+
+    /// Whether a check that repeats a hold moves its end.
+    pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
+        check.hold.is_some_and(|request| {
+            let hold = self.live_hold(request.id, check.now_us);
+            hold.is_some_and(|hold| hold.end_us() != request.end_us)
+        })
+    }
+
+    /// What a live hold was charged for a rule, if its state is still there.
+    fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
+        let track = self.state_of(rule).filter(|state| state.fits(rule))?.track()?;
+        self.holds()?.find(id)?.charges().iter().find(|charge| charge.track == track)
+    }
+
+    /// The units that a hold was charged for a rule, if its state is still there.
+    pub(crate) fn held_units(&self, id: &[u8], rule: &Rule) -> Option<u32> {
+        self.charge_for(id, rule).map(|charge| charge.units)
+    }
+
+    /// The default cost that a hold was taken for; `None` if each of its rules had a cost of
+    /// its own.
+    pub(crate) fn held_by_default(&self, id: &[u8]) -> Option<u32> {
+        let charges = self.holds()?.find(id)?.charges();
+        charges.iter().find(|charge| charge.by_default && !charge.shadow).map(|charge| charge.units)
+    }
+
+    /// How long a check that repeats a hold waits for the turn that a rule gave it, in
+    /// milliseconds.
+    pub(crate) fn turn_of_repeat(&self, rule: &Rule, check: &Check<'_>) -> i64 {
+        if rule.kind() != Kind::Leaky {
+            return 0;
+        }
+        let charge = check.hold.and_then(|hold| self.charge_for(hold.id, rule));
+        charge.map_or(0, |charge| {
+            let turn_us = u64::from(charge.detail.turn_ms()).saturating_mul(MS_US);
+            Moment::At(charge.stamp_us.saturating_add(turn_us)).after(check.now_us).millis()
+        })
+    }
+
+    /// Whether a hold has lapsed that is still kept.
+    fn has_lapsed(&self, now_us: u64) -> bool {
+        let first = self.holds().and_then(|holds| holds.in_order_of_ends().next());
+        first.is_some_and(|hold| !hold.lives(now_us))
+    }
+
+    /// Whether a hold has lapsed that is still kept, and whose charges come back. Slots see by
+    /// themselves which holds have lapsed.
+    #[cold]
+    pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
+        let Some(holds) = self.holds().filter(|holds| holds.any_refunds()) else { return false };
+        holds.in_order_of_ends().take_while(|hold| !hold.lives(now_us)).any(Hold::refunds)
+    }
+
+    /// Ends the holds that have reached their end if that changes what rules read: what a
+    /// check does first. Returns whether it changed the key, which replicas must be told.
+    #[inline(always)]
+    pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
+        let due = self.holds().is_some() && self.lapse_matters(now_us);
+        if due {
+            self.lapse(now_us);
+        }
+        due
+    }
+
+    /// The limiter as rules read it at a time, after the holds that have reached their end.
+    #[must_use]
+    pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
+        let mut seen = Cow::Borrowed(self);
+        if self.lapse_matters(now_us) {
+            seen.to_mut().lapse(now_us);
+        }
+        seen
+    }
+
+    /// The level of a rule's state before a check consumes from it, for a key with holds
+    /// or a check that takes one.
+    pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> Level {
+        if check.hold.is_none() && self.holds().is_none() {
+            return Level::default();
+        }
+        let level = |state: &State| {
+            let at_us = effective_time(check.now_us, state.meter().last_us(), rule.period_us())?;
+            Some(state.seen_by(rule)?.level(rule.limit(), at_us))
+        };
+        self.states().get(index).and_then(level).unwrap_or_default()
+    }
+
+    /// Lets a state's track know that a check has consumed from the state.
+    pub(super) fn track_consumption(&mut self, index: usize, before: Level) {
+        if let Some((states, holds)) = self.states_and_holds()
+            && let Some(number) = states.get(index).and_then(State::track)
+            && let Some(track) = holds.track_mut(number)
+        {
+            track.consumed(before);
+        }
+    }
+
+    /// Units of live holds on the log, which it keeps longer than its rules need.
+    pub(super) fn held_in_log(&self) -> u64 {
+        let log = self.states().iter().find(|state| state.log().is_some());
+        let number = log.and_then(State::track);
+        number.and_then(|number| self.holds()?.track(number)).map_or(0, |track| track.units)
+    }
+
+    /// Takes a hold for a check that has consumed from the states of these rules, one of them
+    /// a log rule at most. Does nothing if the key cannot have another, or has one with this id.
+    pub(super) fn take_hold(
+        &mut self,
+        request: HoldRequest<'_>,
+        check: &Check<'_>,
+        levels: &[(&Rule, Level)],
+    ) {
+        let has_room = |holds: &Holds| holds.len() < MOST_HOLDS && holds.find(request.id).is_none();
+        if !self.holds().is_none_or(has_room) {
+            return;
+        }
+        let needs = Needs::of(check.rules);
+        self.change(|Compound { states, holds, .. }| {
+            let holds = holds.get_or_insert_default();
+            let charge = |&(rule, before): &(&Rule, Level)| {
+                let state = states.iter_mut().find(|state| state.belongs_to(rule))?;
+                let (last_us, window_us) = (state.meter().last_us(), needs.window_us_of(rule));
+                let stamp_us = effective_time(check.now_us, last_us, window_us);
+                let stamp_us = stamp_us.unwrap_or(check.now_us);
+                state.charge(holds, rule, check.cost_of(rule), stamp_us, before)
+            };
+            let charges = levels.iter().filter_map(charge).collect();
+            let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
+            let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
+            holds.take(Hold::new(request, charges, log_names));
+        });
+    }
+
+    /// Ends a hold, and corrects what it was charged: as if the check had cost that much.
+    /// Returns whether such a hold lived; otherwise nothing changed.
+    pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
+        let lives = self.holds_id(id, now_us);
+        if lives {
+            self.drop_ended(now_us);
+            if let Some(ended) = self.holds_mut().and_then(|holds| holds.end(id)) {
+                self.close(&ended, settlement, now_us);
+            }
+            self.drop_emptied();
+            self.drop_empty_holds();
+        }
+        lives
+    }
+
+    /// Lets a hold lapse at another time. Returns whether such a hold lived; otherwise
+    /// nothing changed.
+    pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
+        let lives = self.holds_id(id, now_us);
+        if lives {
+            self.drop_ended(now_us);
+            if let Some(holds) = self.holds_mut() {
+                holds.renew(id, end_us);
+            }
+        }
+        lives
+    }
+
+    /// Ends the holds that have reached their end.
+    pub fn lapse(&mut self, now_us: u64) {
+        if !self.has_lapsed(now_us) {
+            return;
+        }
+        while let Some(ended) = self.holds_mut().and_then(|holds| holds.end_lapsed(now_us)) {
+            let refunds = ended.hold.refunds();
+            let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
+            self.close(&ended, settlement, ended.hold.end_us());
+        }
+        self.drop_emptied();
+        self.drop_empty_holds();
+    }
+
+    /// Brings a key whose last hold has ended back to the form of one without holds.
+    fn drop_empty_holds(&mut self) {
+        if self.holds().is_some_and(Holds::is_empty) {
+            self.change(|compound| compound.holds = None);
+        }
+    }
+
+    /// Corrects each charge of a hold that has ended.
+    fn close(&mut self, ended: &Ended<'_>, settlement: Settlement<'_>, now_us: u64) {
+        for charge in ended.hold.charges() {
+            self.correct(ended, charge, settlement, now_us);
+        }
+    }
+
+    /// Corrects a charge, if the state that was charged is still there.
+    fn correct(
+        &mut self,
+        ended: &Ended<'_>,
+        charge: &Charge,
+        settlement: Settlement<'_>,
+        now_us: u64,
+    ) {
+        let Some((states, holds)) = self.states_and_holds() else { return };
+        let state = states.iter_mut().find(|state| state.track() == Some(charge.track));
+        let Some(state) = state else {
+            holds.release(charge);
+            return;
+        };
+        if let Some(track) = holds.track_mut(charge.track) {
+            state.correct(track, ended, charge, settlement, now_us);
+        }
+        if holds.release(charge) {
+            state.set_track(None);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Slots: how many requests run at once (`slots:N`).
+//!
+//! ```text
+//! hold a   |=================|
+//! hold b        |======|  settled
+//! hold c            |=============|  lapsed
+//!          1    2   3  2     1    0     admits c  iff  units of live holds + c <= N
+//! ```
+//!
+//! A rule has no other state than the key's holds: each holds its cost of the slots until it
+//! is settled or lapses. So the count and the leases cannot drift apart, and a worker that
+//! crashes gives its slots back. The state of the rule only says that there are such holds,
+//! and what the rule's name is.
+//!
+//! The wait is until so many holds have lapsed that the cost fits; the reset, until the last
+//! has. A hold that is settled frees its slots earlier.
+
+use crate::limit::algorithm::reading::{Moment, Reading};
+use crate::limit::algorithm::state::State;
+use crate::limit::holds::{Hold, Holds};
+use crate::rule::Rule;
+
+/// The holds on the slots of a rule, as of a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Slots<'a> {
+    holds: &'a Holds,
+    track: u16,
+    now_us: u64,
+}
+
+impl<'a> Slots<'a> {
+    /// The slots of a rule; `None` if no hold is on them.
+    pub fn of(
+        rule: &Rule,
+        states: &[State],
+        holds: Option<&'a Holds>,
+        now_us: u64,
+    ) -> Option<Self> {
+        let track = states.iter().find(|state| state.fits(rule))?.track()?;
+        Some(Self { holds: holds?, track, now_us })
+    }
+
+    pub const fn of_track(holds: &'a Holds, track: u16, now_us: u64) -> Self {
+        Self { holds, track, now_us }
+    }
+
+    /// The units that a hold has of the slots.
+    fn units(&self, hold: &Hold) -> u64 {
+        let own = hold.charges().iter().filter(|charge| charge.track == self.track);
+        own.map(|charge| u64::from(charge.units)).sum()
+    }
+
+    /// The units of live holds.
+    pub fn used(&self) -> u64 {
+        let all = self.holds.track(self.track).map_or(0, |track| track.units);
+        let lapsed = self.holds.in_order_of_ends().take_while(|hold| !hold.lives(self.now_us));
+        all.saturating_sub(lapsed.map(|hold| self.units(hold)).sum())
+    }
+
+    /// What a rule reads.
+    pub fn read(&self, rule: &Rule, cost: u32) -> Reading {
+        let (used, capacity) = (self.used(), rule.capacity());
+        Reading {
+            at_us: self.now_us,
+            remaining: capacity.saturating_sub(used),
+            admits: self.admits(used, capacity, cost),
+            turn_us: 0,
+        }
+    }
+
+    /// When so many holds have lapsed that a cost fits.
+    fn admits(&self, mut used: u64, capacity: u64, cost: u32) -> Moment {
+        let fits = |used: u64| used.saturating_add(cost.into()) <= capacity;
+        if fits(used) {
+            return Moment::At(self.now_us);
+        }
+        for hold in self.holds.in_order_of_ends().filter(|hold| hold.lives(self.now_us)) {
+            used = used.saturating_sub(self.units(hold));
+            if fits(used) {
+                return Moment::At(hold.end_us());
+            }
+        }
+        Moment::Never
+    }
+
+    /// When the last hold lapses.
+    pub fn clears(&self) -> Moment {
+        let holds = self.holds.in_order_of_ends().rev();
+        let mut live = holds.take_while(|hold| hold.lives(self.now_us));
+        Moment::At(live.find(|hold| self.units(hold) > 0).map_or(0, Hold::end_us))
+    }
+}

@@ -1,0 +1,395 @@
+//! What a check costs its rules.
+//!
+//! ```text
+//! COST n           the cost of rules that have none of their own
+//! COST a..b        the same, as much as passes: at least a, at most b
+//! COST name=n      the cost of the rules of this name
+//! ```
+//!
+//! Given any number of times, before the rules; a settlement takes no range. Once the rules are read, they get the
+//! costs that name them, so nothing behind the parser knows names of costs.
+
+use super::cursor::Cursor;
+use super::error::{ParseError, RuleArgError};
+use super::options::UNITS;
+use crate::rule::{Excerpt, Kind, Name, NamedCost, Rule, digits};
+
+/// Whether the default cost may be a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ranges {
+    Read,
+    Refused,
+}
+
+impl Ranges {
+    /// What an error expects as the value of a `COST`.
+    const fn expected(self) -> &'static str {
+        match self {
+            Self::Read => "an integer 0..1000000000, a range such as 1..100 or name=integer",
+            Self::Refused => "an integer 0..1000000000 or name=integer",
+        }
+    }
+}
+
+/// What an error expects of a range of costs.
+const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
+
+/// The `COST`s of a request while they are read.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    default: Option<u32>,
+    /// The most that may be granted, if the default cost is a range.
+    up_to: Option<u32>,
+    named: NamedCosts,
+}
+
+/// The costs that a request gives by name.
+#[derive(Debug, Default)]
+pub(super) struct NamedCosts(Vec<NamedCost>);
+
+impl Costs {
+    /// The cost of rules that have none of their own.
+    pub(super) fn default_cost(&self) -> u32 {
+        self.default.unwrap_or(1)
+    }
+
+    /// The most that may be granted, if the default cost is a range.
+    pub(super) const fn up_to(&self) -> Option<u32> {
+        self.up_to
+    }
+
+    /// Whether no `COST` was read.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.default.is_none() && self.named.0.is_empty()
+    }
+
+    /// The default cost, if one was read, and the costs by name.
+    pub(super) fn into_parts(self) -> (Option<u32>, Vec<NamedCost>) {
+        (self.default, self.named.0)
+    }
+
+    /// The costs by name; `None` if there are none. One word, since most requests have none.
+    pub(super) fn into_named(self) -> Option<Box<NamedCosts>> {
+        if self.named.0.is_empty() { None } else { Some(Box::new(self.named)) }
+    }
+
+    /// Reads what follows a `COST`. So many names are allowed.
+    pub(super) fn read<'a, I: Iterator<Item = &'a [u8]>>(
+        &mut self,
+        args: &mut Cursor<'a, I>,
+        max_names: usize,
+        ranges: Ranges,
+    ) -> Result<(), ParseError> {
+        let expected = ranges.expected();
+        let Some(text) = args.take() else {
+            return Err(ParseError::Missing { option: "COST", expected });
+        };
+        let wrong = || ParseError::Word { what: "COST", given: Excerpt::new(text), expected };
+        let Some(middle) = text.iter().position(|&byte| byte == b'=') else {
+            if self.default.is_some() {
+                return Err(ParseError::Repeated { option: "COST" });
+            }
+            match (units(text), ranges) {
+                (Some(cost), _) => self.default = Some(cost),
+                (None, Ranges::Read) => self.add_range(text).ok_or_else(wrong)??,
+                (None, Ranges::Refused) => return Err(wrong()),
+            }
+            return Ok(());
+        };
+        let (name, cost) = text.split_at_checked(middle).unwrap_or_default();
+        let cost = units(cost.get(1..).unwrap_or_default());
+        let (name, cost) = Name::new(name).zip(cost).ok_or_else(wrong)?;
+        self.named.add(NamedCost { name, cost }, max_names)
+    }
+
+    /// Reads `a..b`; `None` if the text is no such range.
+    #[cold]
+    fn add_range(&mut self, text: &[u8]) -> Option<Result<(), ParseError>> {
+        let middle = text.windows(2).position(|two| two == b"..")?;
+        let (least, most) = (text.get(..middle)?, text.get(middle.saturating_add(2)..)?);
+        let (least, most) = (units(least)?, units(most)?);
+        if !(1..=most).contains(&least) {
+            let (given, expected) = (Excerpt::new(text), A_RANGE);
+            return Some(Err(ParseError::Word { what: "COST", given, expected }));
+        }
+        (self.default, self.up_to) = (Some(least), Some(most));
+        Some(Ok(()))
+    }
+}
+
+impl NamedCosts {
+    fn add(&mut self, cost: NamedCost, max_names: usize) -> Result<(), ParseError> {
+        let name = cost.name;
+        if self.0.iter().any(|other| other.name == name) {
+            return Err(ParseError::RepeatedCost { name });
+        }
+        if self.0.len() >= max_names {
+            return Err(ParseError::TooManyCosts { name, max: max_names });
+        }
+        self.0.push(cost);
+        Ok(())
+    }
+
+    /// Gives the rules of all keys the costs that name them. A name that no rule has is
+    /// ignored if the request names a policy: policies change while their callers stay.
+    pub(super) fn give_to(&self, rules: &mut [Rule], names_policy: bool) -> Result<(), ParseError> {
+        for &NamedCost { name, cost } in &self.0 {
+            let mut found = false;
+            for rule in rules.iter_mut().filter(|rule| rule.name() == Some(&name)) {
+                rule.set_named_cost(cost);
+                found = true;
+            }
+            if !found && !names_policy {
+                return Err(ParseError::UnknownCost { name });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What rules without a cost of their own cost: a number, or a range of which a grant takes
+/// one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DefaultCost {
+    pub least: u32,
+    pub up_to: Option<u32>,
+}
+
+impl DefaultCost {
+    /// The least and the most that a check can cost a rule.
+    fn range_of(self, rule: &Rule) -> (u32, u32) {
+        let least = rule.cost().or(self.least);
+        (least, rule.cost().own().or(self.up_to).unwrap_or(least))
+    }
+
+    fn text_of(self, rule: &Rule) -> String {
+        match self.range_of(rule) {
+            (least, most) if least == most => least.to_string(),
+            (least, most) => format!("{least}..{most}"),
+        }
+    }
+}
+
+/// Tests the rules of one key against the check's default cost and its hold.
+#[inline(always)]
+pub(super) fn test_costs(
+    rules: &[Rule],
+    default: DefaultCost,
+    holds: bool,
+) -> Result<(), ParseError> {
+    if !holds && let Some(rule) = rules.iter().find(|rule| rule.kind() == Kind::Slots) {
+        return Err(unheld(rule));
+    }
+    if rules.len() < 2 { Ok(()) } else { test_logs(rules, default) }
+}
+
+/// Tests that the log rules of one key cost the same: they share one log, which has one
+/// entry a check.
+fn test_logs(rules: &[Rule], default: DefaultCost) -> Result<(), ParseError> {
+    let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
+    let Some(first) = logs.next() else { return Ok(()) };
+    let range = default.range_of(first);
+    match logs.find(|rule| default.range_of(rule) != range) {
+        None => Ok(()),
+        Some(rule) => Err(unlike_costs(rule, first, default)),
+    }
+}
+
+#[cold]
+fn unheld(rule: &Rule) -> ParseError {
+    ParseError::rule(rule.to_string().as_bytes(), RuleArgError::Unheld)
+}
+
+#[cold]
+fn unlike_costs(rule: &Rule, other: &Rule, default: DefaultCost) -> ParseError {
+    let text = other.to_string();
+    let error = RuleArgError::UnlikeCosts {
+        cost: default.text_of(rule),
+        other: Excerpt::new(text.as_bytes()),
+        other_cost: default.text_of(other),
+    };
+    ParseError::rule(rule.to_string().as_bytes(), error)
+}
+
+fn units(text: &[u8]) -> Option<u32> {
+    let units = digits(text).filter(|units| UNITS.contains(units))?;
+    u32::try_from(units).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::test_lines::*;
+    use crate::parse::{
+        NoPolicies, RuleArgError, RuleResolver, check, mcheck, peek, rules_of_line,
+    };
+    use crate::rule::Rule;
+
+    /// Each rule's cost in an `RL.CHECK`.
+    fn costs(line: &str) -> Result<Vec<u32>, String> {
+        let mut rules = Vec::new();
+        let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules);
+        let cost = request.map_err(|error| error.to_string())?.cost;
+        Ok(rules.iter().map(|rule| rule.cost().or(cost)).collect())
+    }
+
+    #[test]
+    fn a_rule_has_one_cost() {
+        for (line, expected) in [
+            ("20/m", &[1][..]),
+            ("COST 3 20/m", &[3]),
+            ("bucket:5/s,cost=1 20/m,name=in window:9/h,name=out", &[1, 1, 1]),
+            ("COST 3 bucket:5/s,cost=1 20/m,name=in window:9/h,name=out", &[1, 3, 3]),
+            ("COST out=4 COST 3 bucket:5/s,cost=1 20/m,name=in window:9/h,name=out", &[1, 3, 4]),
+            ("cost in=0 FULL cost out=4 bucket:5/s 20/m,name=in window:9/h,name=out", &[1, 0, 4]),
+            ("COST a=1000000000 5/s,name=a,cost=2 20/m,cost=1000000000", &[1_000_000_000; 2]),
+            ("COST 5 20/m 1/s,cost=5", &[5, 5]),
+        ] {
+            assert_eq!(costs(line), Ok(expected.to_vec()), "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_was_given_and_expected() {
+        const VALUE: &str =
+            "expected an integer 0..1000000000, a range such as 1..100 or name=integer";
+        const RANGE: &str = "expected a range a..b with 1 <= a <= b <= 1000000000";
+        const LOGS: &str = "log rules share one log; use bucket, window or fixed";
+        for (line, error) in [
+            ("COST", format!("COST has no value, {VALUE}")),
+            ("COST 20/m", format!("COST is '20/m', {VALUE}")),
+            ("COST in= 20/m", format!("COST is 'in=', {VALUE}")),
+            ("COST =1 20/m", format!("COST is '=1', {VALUE}")),
+            ("COST i/n=1 20/m", format!("COST is 'i/n=1', {VALUE}")),
+            ("COST in=1=2 20/m", format!("COST is 'in=1=2', {VALUE}")),
+            ("COST in=-1 20/m", format!("COST is 'in=-1', {VALUE}")),
+            ("COST in=1000000001 20/m", format!("COST is 'in=1000000001', {VALUE}")),
+            ("COST in=1..5 5/s,name=in", format!("COST is 'in=1..5', {VALUE}")),
+            ("COST 1.. 20/m", format!("COST is '1..', {VALUE}")),
+            ("COST ..5 20/m", format!("COST is '..5', {VALUE}")),
+            ("COST 1...5 20/m", format!("COST is '1...5', {VALUE}")),
+            ("COST 1..2..3 20/m", format!("COST is '1..2..3', {VALUE}")),
+            ("COST 1..1000000001 20/m", format!("COST is '1..1000000001', {VALUE}")),
+            ("COST 0..5 20/m", format!("COST is '0..5', {RANGE}")),
+            ("COST 5..1 20/m", format!("COST is '5..1', {RANGE}")),
+            ("COST 1..5 COST 3 20/m", "COST is given twice, expected once".into()),
+            ("COST 3 COST 1..5 20/m", "COST is given twice, expected once".into()),
+            ("COST in=1 COST in=1 5/s,name=in", "COST in= is given twice, expected once".into()),
+            (
+                "COST in=1 20/m,name=out",
+                "COST in= is for no rule here, expected a rule with name=in".into(),
+            ),
+            (
+                "COST a=1 COST b=1 COST c=1 COST d=1 20/m",
+                "COST d=: too many names, expected at most 3 (ratelimit.max-rules)".into(),
+            ),
+            (
+                "20/m 1/s,cost=5",
+                format!("rule 'log:1/1s,cost=5': costs 5, but rule 'log:20/1m' costs 1: {LOGS}"),
+            ),
+            (
+                "COST a=2 bucket:9/s 20/m,name=a 1/s",
+                format!("rule 'log:1/1s': costs 1, but rule 'log:20/1m,name=a' costs 2: {LOGS}"),
+            ),
+        ] {
+            assert_eq!(costs(line), Err(error), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_default_cost_may_be_a_range() {
+        for (line, cost, up_to) in [
+            ("COST 5 20/m", 5, None),
+            ("COST 1..100 20/m", 1, Some(100)),
+            ("COST 7..7 20/m", 7, Some(7)),
+            ("COST 01..1000000000 20/m", 1, Some(1_000_000_000)),
+            ("COST in=4 COST 2..3 20/m,name=in", 2, Some(3)),
+        ] {
+            let read = [check, peek].map(|read| {
+                let request = read(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new());
+                request.map(|request| (request.cost, request.up_to))
+            });
+            assert_eq!(read, [Ok((cost, up_to)), Ok((cost, up_to))], "{line}");
+        }
+        let line = "2 a b COST 2..9 20/m";
+        let request = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new()).unwrap().check;
+        assert_eq!((request.cost, request.up_to), (2, Some(9)));
+    }
+
+    #[test]
+    fn slots_need_a_hold() {
+        const GIVE: &str = "slots are held, give HOLD id EX seconds";
+        let mut rules = Vec::new();
+        for (line, error) in [
+            ("slots:8", Some("slots:8")),
+            ("COST 1..4 20/m slots:8,name=a,cost=2", Some("slots:8,name=a,cost=2")),
+            ("HOLD r EX 30 slots:8", None),
+            ("COST 1..4 HOLD r EX 30 20/m slots:8,name=a slots:9", None),
+        ] {
+            let error = error.map(|rule| format!("rule '{rule}': {GIVE}"));
+            let refused = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).err();
+            assert_eq!(refused.map(|error| error.to_string()), error, "{line}");
+            let line = format!("2 a b {line}");
+            let refused = mcheck(args(&line), &LIMITS, &mut NoPolicies, &mut rules).err();
+            assert_eq!(refused.map(|error| error.to_string()), error, "{line}");
+        }
+        let line = "2 a b 20/m NEXT slots:8";
+        let refused = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap_err();
+        assert_eq!(refused.to_string(), format!("rule 'slots:8': {GIVE}"));
+        // A peek takes none.
+        assert!(peek(args("slots:8 20/m"), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
+    }
+
+    /// A resolver with one policy.
+    struct OnePolicy {
+        rules: Vec<Rule>,
+        named: bool,
+    }
+
+    impl RuleResolver for OnePolicy {
+        fn policy(&mut self, _: &[u8]) -> Result<&[Rule], RuleArgError> {
+            self.named = true;
+            Ok(&self.rules)
+        }
+
+        fn named_a_policy(&self) -> bool {
+            self.named
+        }
+    }
+
+    #[test]
+    fn names_that_a_policy_lost_are_ignored() {
+        let mut rules = Vec::new();
+        for (line, expected) in [
+            ("COST 7 COST in=3 COST lost=9 @llm", Ok("1 3 7")),
+            ("COST lost=9 5/m @llm", Ok("1 1 1 1")),
+            (
+                "COST lost=9 5/m",
+                Err("COST lost= is for no rule here, expected a rule with name=lost"),
+            ),
+        ] {
+            let llm = rules_of_line("fixed:50/m,cost=1 bucket:9/m,name=in bucket:8/m,name=out");
+            let mut resolver = OnePolicy { rules: llm, named: false };
+            let limits = crate::parse::Limits { max_rules: 4, ..LIMITS };
+            let read = check(args(line), &limits, &mut resolver, &mut rules).map(|request| {
+                let costs = rules.iter().map(|rule| rule.cost().or(request.cost).to_string());
+                costs.collect::<Vec<_>>().join(" ")
+            });
+            let read = read.map_err(|error| error.to_string());
+            assert_eq!(read.as_deref().map_err(|error| &**error), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_find_the_rules_of_every_key() {
+        let mut rules = Vec::new();
+        let line = "2 a b COST in=3 20/m,name=in NEXT 1/s 5/h,name=out";
+        assert!(mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
+        assert_eq!(rules.iter().filter_map(|rule| rule.cost().own()).collect::<Vec<_>>(), [3]);
+        let line = "2 a b COST in=3 20/m,name=in NEXT 1/s 5/h,name=in";
+        let error = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap_err();
+        assert!(error.to_string().starts_with("rule 'log:5/1h,name=in': costs 3, but"), "{error}");
+        let line = "2 a b COST x=3 20/m,name=in NEXT 1/s 5/h,name=out";
+        let error = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap_err();
+        assert!(error.to_string().starts_with("COST x= is for no rule here"), "{error}");
+    }
+}

@@ -1,0 +1,80 @@
+//! What a check costs a rule.
+//!
+//! ```text
+//! COST name=n    for the rule of this name
+//! cost=n         in the rule's text
+//! COST n         for all others, 1 if it is not given
+//! ```
+//!
+//! The first of these that is given is the cost.
+
+/// The cost of a rule in any check, 0 ..= [`MAX_UNITS`](super::MAX_UNITS), from its text
+/// and from the request that it belongs to. 8 bytes: a rule is copied often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The cost in this check; [`NONE`](Self::NONE): that of the check.
+    own: u32,
+    /// The cost in the rule's text, if there is one.
+    written: u32,
+}
+
+impl Cost {
+    /// No cost: more than any.
+    const NONE: u32 = u32::MAX;
+
+    /// The cost of a rule whose text has this one.
+    pub(super) const fn new(written: Option<u32>) -> Self {
+        let written = match written {
+            Some(cost) => cost,
+            None => Self::NONE,
+        };
+        Self { own: written, written }
+    }
+
+    pub(super) const fn named(self, cost: u32) -> Self {
+        Self { own: cost, ..self }
+    }
+
+    /// The cost in a check whose default cost is given.
+    #[inline(always)]
+    #[must_use]
+    pub const fn or(self, default: u32) -> u32 {
+        if self.own == Self::NONE { default } else { self.own }
+    }
+
+    /// The cost that the rule has whatever the check's default is.
+    #[must_use]
+    pub const fn own(self) -> Option<u32> {
+        if self.own == Self::NONE { None } else { Some(self.own) }
+    }
+
+    /// The cost in the rule's text.
+    #[must_use]
+    pub const fn written(self) -> Option<u32> {
+        if self.written == Self::NONE { None } else { Some(self.written) }
+    }
+
+    /// Whether the request gives the rule another cost than its text does.
+    #[must_use]
+    pub const fn is_named(self) -> bool {
+        self.own != self.written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_precedes_the_text_and_the_text_precedes_the_default() {
+        for (cost, of_check, own, written) in [
+            (Cost::new(None), 9, None, None),
+            (Cost::new(Some(2)), 2, Some(2), Some(2)),
+            (Cost::new(None).named(3), 3, Some(3), None),
+            (Cost::new(Some(2)).named(0), 0, Some(0), Some(2)),
+            (Cost::new(Some(2)).named(0).named(4), 4, Some(4), Some(2)),
+        ] {
+            assert_eq!((cost.or(9), cost.own(), cost.written()), (of_check, own, written));
+        }
+    }
+}

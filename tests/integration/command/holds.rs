@@ -1,0 +1,407 @@
+//! `HOLD`, `RL.SETTLE` and `RL.RENEW`: worked examples at given times, what repeats, renews and
+//! lapses, and keys that are blocked or exempt.
+
+mod propagation;
+
+use std::collections::BTreeMap;
+
+use redis::{Connection, FromRedisValue, Value, cmd};
+
+use crate::support::client::{START_US, ask, attempt, dump, exists, refusal, verdict};
+use crate::support::server::{self, Builder};
+
+/// A time in seconds after the start, or before it.
+fn at_us(seconds: &str) -> u64 {
+    let seconds: f64 = seconds.parse().expect("seconds");
+    START_US.checked_add_signed((seconds * 1e6).round() as i64).expect("a time")
+}
+
+/// A line such as `CHECK k 5/m` as a command that is carried out at a time.
+pub(super) fn command_at(seconds: &str, line: &str) -> String {
+    let words: Vec<_> = line.split(' ').collect();
+    let keys = match words[0] {
+        "CHECK" | "PEEK" => 1,
+        "MCHECK" => 1 + words[1].parse::<usize>().expect("the number of keys"),
+        "REFUND" => 2,
+        _ => words.len() - 1,
+    };
+    let (before, after) = words.split_at(1 + keys);
+    let at = at_us(seconds).to_string();
+    ["RL.", &[before, &["AT", &at], after].concat().join(" ")].concat()
+}
+
+/// The integers of a reply, with a space between.
+pub(super) fn integers(reply: Value) -> String {
+    let integers = match reply {
+        Value::Array(_) => Vec::<i64>::from_redis_value(reply),
+        one => i64::from_redis_value(one).map(|one| vec![one]),
+    };
+    let integers = integers.expect("integers");
+    integers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Seconds, a line, and its reply.
+pub(super) type Step = (&'static str, &'static str, &'static str);
+
+/// Carries out steps at their times, and compares the replies.
+pub(super) fn play(c: &mut Connection, steps: &[Step]) {
+    for (seconds, line, reply) in steps {
+        let given = ask(c, &command_at(seconds, line));
+        assert_eq!(integers(given), *reply, "at {seconds}: {line}");
+    }
+}
+
+/// Examples that must come out exactly, each on keys of its own.
+const EXAMPLES: &[(&str, &[Step])] = &[
+    (
+        "a settled hold returns what it did not use",
+        &[
+            ("0", "CHECK k HOLD r EX 30 COST 40 100/m", "0 100 60 0 60000"),
+            ("0", "CHECK k HOLD r EX 30 COST 40 100/m", "0 100 60 0 60000"),
+            ("10", "CHECK k COST 70 100/m", "1 100 60 50000 50000"),
+            ("20", "SETTLE k r COST 25", "1"),
+            ("20", "PEEK k 100/m", "0 100 75 0 40000"),
+            ("20", "SETTLE k r COST 25", "0"),
+        ],
+    ),
+    (
+        "a wait foresees that a hold lapses with REFUND",
+        &[
+            ("0", "CHECK k HOLD r EX 30 REFUND COST 40 100/m", "0 100 60 0 30000"),
+            ("10", "CHECK k COST 70 100/m", "1 100 60 20000 20000"),
+            ("29.999", "CHECK k COST 70 100/m", "1 100 60 1 1"),
+            ("30", "CHECK k COST 70 100/m", "0 100 30 0 60000"),
+            ("30", "SETTLE k r", "0"),
+        ],
+    ),
+    (
+        "charges stand when a hold lapses without REFUND",
+        &[
+            ("0", "CHECK k HOLD r EX 30 COST 40 100/m", "0 100 60 0 60000"),
+            ("31", "CHECK k COST 70 100/m", "1 100 60 29000 29000"),
+            ("31", "SETTLE k r", "0"),
+        ],
+    ),
+    (
+        "a bucket gives back what it still owes",
+        &[
+            ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
+            ("2", "SETTLE b h COST 40", "1"),
+            ("2", "PEEK b bucket:10/s,burst=50", "0 50 30 0 2000"),
+        ],
+    ),
+    (
+        "a bucket that ran empty gives nothing back",
+        &[
+            ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
+            ("5", "CHECK b COST 30 bucket:10/s,burst=50", "0 50 20 0 3000"),
+            ("5", "SETTLE b h COST 40", "1"),
+            ("5", "PEEK b bucket:10/s,burst=50", "0 50 20 0 3000"),
+        ],
+    ),
+    (
+        "a bucket gives back the least debt since the hold",
+        &[
+            ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
+            ("3", "CHECK b COST 30 bucket:10/s,burst=50", "0 50 0 0 5000"),
+            ("4", "SETTLE b h COST 40", "1"),
+            ("4", "PEEK b bucket:10/s,burst=50", "0 50 20 0 3000"),
+        ],
+    ),
+    (
+        "more than charged is consumed beyond the burst",
+        &[
+            ("0", "CHECK b HOLD h EX 60 COST 50 bucket:10/s,burst=50", "0 50 0 0 5000"),
+            ("2", "SETTLE b h COST 80", "1"),
+            ("2", "PEEK b bucket:10/s,burst=50", "1 50 0 1100 6000"),
+        ],
+    ),
+    (
+        "holds on one bucket are settled in any order",
+        &[
+            ("0", "CHECK b HOLD a EX 60 COST 20 bucket:10/s,burst=50", "0 50 30 0 2000"),
+            ("0", "CHECK b HOLD b EX 60 COST 20 bucket:10/s,burst=50", "0 50 10 0 4000"),
+            ("0", "SETTLE b b REFUND", "1"),
+            ("0", "SETTLE b a REFUND", "1"),
+            ("0", "PEEK b bucket:10/s,burst=50", "0 50 50 0 0"),
+        ],
+    ),
+    (
+        "a closed window returns nothing",
+        &[
+            ("-10", "CHECK f HOLD h EX 60 COST 400 fixed:1000/d", "0 1000 600 0 10000"),
+            ("10", "SETTLE f h COST 100", "1"),
+            ("10", "PEEK f fixed:1000/d", "0 1000 1000 0 0"),
+        ],
+    ),
+    (
+        "more than charged is consumed from the open window",
+        &[
+            ("-10", "CHECK f HOLD h EX 60 COST 400 fixed:1000/d", "0 1000 600 0 10000"),
+            ("10", "SETTLE f h COST 500", "1"),
+            ("10", "PEEK f fixed:1000/d", "0 1000 900 0 86390000"),
+        ],
+    ),
+    (
+        "a renewed hold lapses at its new end, and is not revived",
+        &[
+            ("0", "CHECK k HOLD r EX 30 REFUND COST 40 100/m", "0 100 60 0 30000"),
+            ("29.999", "RENEW k r EX 10", "1"),
+            ("39", "PEEK k 100/m", "0 100 60 0 999"),
+            ("39", "RENEW k r PX 500", "1"),
+            ("39.499", "PEEK k 100/m", "0 100 60 0 1"),
+            ("39.5", "PEEK k 100/m", "0 100 100 0 0"),
+            ("39.5", "RENEW k r EX 10", "0"),
+            ("39.5", "SETTLE k r", "0"),
+        ],
+    ),
+    (
+        "costs by name correct the charges of their rules",
+        &[
+            (
+                "0",
+                "CHECK k HOLD r EX 60 COST 30 COST out=10 bucket:50/m,name=in bucket:50/m,name=out",
+                "0 50 20 0 36000",
+            ),
+            ("0", "SETTLE k r COST out=0 COST 20 COST other=5", "1"),
+            ("0", "PEEK k bucket:50/m,name=in", "0 50 30 0 24000"),
+            ("0", "PEEK k bucket:50/m,name=out", "0 50 50 0 0"),
+        ],
+    ),
+];
+
+#[test]
+fn examples_come_out_exactly() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        for (name, steps) in EXAMPLES {
+            eprintln!("{name}");
+            let () = ask(&mut c, "FLUSHALL");
+            play(&mut c, steps);
+        }
+    });
+}
+
+#[test]
+fn twenty_five_estimates_fill_a_bucket_and_one_settlement_makes_room() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let rule = "bucket:100000/m";
+        let hold = |n| format!("CHECK llm HOLD call-{n} EX 120 COST 4000 {rule}");
+        for n in 0..25 {
+            let reply: [i64; 5] = ask(&mut c, &command_at("0", &hold(n)));
+            assert_eq!(reply[..3], [0, 100_000, 96_000 - n * 4_000], "{n}");
+        }
+        let one_more = integers(ask(&mut c, &command_at("0", &hold(25))));
+        assert_eq!(one_more, "1 100000 0 2400 60000");
+        play(
+            &mut c,
+            &[
+                ("1", "SETTLE llm call-0 COST 1500", "1"),
+                ("1", "PEEK llm bucket:100000/m", "0 100000 4166 0 57500"),
+                ("1", "CHECK llm COST 4000 bucket:100000/m", "0 100000 166 0 59900"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_repeat_changes_nothing_but_the_end_of_the_hold() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let rules = "100/m bucket:5/s,name=b leaky:5/s fixed:9/d,cost=2 window:9/h,shadow";
+        let taken = format!("CHECK k HOLD r EX 30 {rules}");
+        let first = integers(ask(&mut c, &command_at("0", &taken)));
+        let before = dump(&mut c, "k");
+        for _ in 0..3 {
+            assert_eq!(integers(ask(&mut c, &command_at("0", &taken))), first);
+        }
+        assert_eq!(dump(&mut c, "k"), before, "the end is the same");
+        // Limits and rules may have changed meanwhile, and even deny.
+        for rules in ["0/m", "5/m fixed:0/h", "bucket:5/s,name=new"] {
+            let repeat = command_at("1", &format!("CHECK k HOLD r EX 29 {rules}"));
+            assert_eq!(verdict(&mut c, &repeat), 0, "{rules}");
+            assert_eq!(dump(&mut c, "k"), before, "{rules}");
+        }
+        play(&mut c, &[("20", "CHECK k HOLD r EX 30 100/m", "0 100 99 0 40000")]);
+        assert_ne!(dump(&mut c, "k"), before, "the end is another");
+        play(
+            &mut c,
+            &[("49.999", "SETTLE k r REFUND", "1"), ("49.999", "PEEK k 100/m", "0 100 100 0 0")],
+        );
+    });
+}
+
+#[test]
+fn a_refused_hold_changes_nothing() {
+    server::on_all_with(
+        |builder| builder.module_args(&["max-holds", "2"]),
+        |server| {
+            let mut c = server.connect();
+            for id in ["a", "b"] {
+                assert_eq!(
+                    verdict(
+                        &mut c,
+                        &format!("RL.CHECK k HOLD {id} EX 90 COST 2 bucket:9/h,name=x")
+                    ),
+                    0
+                );
+            }
+            let before = dump(&mut c, "k");
+            for (line, parts) in [
+                (
+                    "RL.CHECK k HOLD c EX 90 bucket:9/h,name=x",
+                    &["2 holds", "(ratelimit.max-holds)"][..],
+                ),
+                (
+                    "RL.MCHECK 2 new k HOLD c EX 90 bucket:9/h,name=x",
+                    &["2 holds", "(ratelimit.max-holds)"],
+                ),
+                (
+                    "RL.CHECK k HOLD a EX 90 COST 3 bucket:9/h,name=x",
+                    &["hold 'a' was taken with other costs"],
+                ),
+                (
+                    "RL.CHECK k HOLD a EX 90 COST 2 COST x=1 bucket:9/h,name=x",
+                    &["hold 'a'", "other costs"],
+                ),
+                (
+                    "RL.PEEK k HOLD a EX 90 bucket:9/h",
+                    &["HOLD is refused", "RL.CHECK or RL.MCHECK"],
+                ),
+            ] {
+                let error = refusal(&mut c, line);
+                for part in parts {
+                    assert!(error.contains(part), "{line}: {error}");
+                }
+                assert_eq!(dump(&mut c, "k"), before, "{line}");
+                assert!(!exists(&mut c, "new"), "{line}");
+            }
+            // A repeat takes no room, and a settled hold gives its own back.
+            assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 90 COST 2 bucket:9/h,name=x"), 0);
+            assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 1);
+            assert_eq!(verdict(&mut c, "RL.CHECK k HOLD c EX 90 bucket:9/h,name=x"), 0);
+        },
+    );
+}
+
+#[test]
+fn denied_checks_and_blocked_or_exempt_keys_take_no_hold() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK denied HOLD r EX 90 COST 2 1/h"), 1);
+        assert!(!exists(&mut c, "denied"));
+        for (line, reply) in [("RL.SETTLE denied r", 0), ("RL.RENEW denied r EX 9", 0)] {
+            assert_eq!(ask::<i64>(&mut c, line), reply, "{line}");
+        }
+        // Of several keys, one that denies keeps the others from taking theirs.
+        assert_eq!(verdict(&mut c, "RL.MCHECK 2 one two HOLD r EX 90 5/h NEXT 0/h"), 1);
+        assert!(!exists(&mut c, "one"));
+
+        let () = ask(&mut c, "RL.EXEMPT friend");
+        assert_eq!(verdict(&mut c, "RL.CHECK friend HOLD r EX 90 0/h"), 0);
+        assert_eq!(ask::<i64>(&mut c, "RL.RENEW friend r EX 90"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE friend r"), 0);
+
+        // A block refuses a repeat, but a hold can be renewed and settled behind it.
+        assert_eq!(verdict(&mut c, "RL.CHECK foe HOLD r EX 90 COST 3 5/h"), 0);
+        let () = ask(&mut c, "RL.BLOCK foe EX 90");
+        assert_eq!(verdict(&mut c, "RL.CHECK foe HOLD r EX 90 COST 3 5/h"), 2);
+        assert_eq!(verdict(&mut c, "RL.CHECK foe HOLD s EX 90 5/h"), 2);
+        for (line, reply) in [
+            ("RL.RENEW foe s EX 90", 0),
+            ("RL.RENEW foe r EX 90", 1),
+            ("RL.SETTLE foe r COST 1", 1),
+            ("RL.SETTLE foe r COST 1", 0),
+        ] {
+            assert_eq!(ask::<i64>(&mut c, line), reply, "{line}");
+        }
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK foe"), 1);
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK foe 5/h")[2], 4);
+    });
+}
+
+#[test]
+fn one_mcheck_takes_a_hold_in_each_key() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        let at = |seconds| format!("AT {}", at_us(seconds));
+        let check = |seconds| format!("RL.MCHECK 2 a b HOLD r EX 30 COST 2 {} 5/m", at(seconds));
+        assert_eq!(integers(ask(&mut c, &check("0"))), "0 5 3 0 60000");
+        assert_eq!(integers(ask(&mut c, &check("0"))), "0 5 3 0 60000");
+        play(&mut c, &[("1", "SETTLE a r REFUND", "1"), ("1", "PEEK b 5/m", "0 5 3 0 59000")]);
+        // It lives in b, which costs nothing, and is taken anew in a.
+        assert_eq!(verdict(&mut c, &check("1")), 0);
+        play(
+            &mut c,
+            &[
+                ("1", "PEEK a 5/m", "0 5 3 0 60000"),
+                ("1", "PEEK b 5/m", "0 5 3 0 59000"),
+                ("30.999", "SETTLE a r", "1"),
+                ("30.999", "SETTLE b r", "1"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn transactions_and_scripts_hold_and_settle() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for line in
+            ["MULTI", "RL.CHECK k HOLD r EX 90 COST 3 5/h", "RL.SETTLE k r COST 1", "RL.PEEK k 5/h"]
+        {
+            let _: Value = ask(&mut c, line);
+        }
+        let (_, settled, peek): (Value, i64, [i64; 5]) = ask(&mut c, "EXEC");
+        assert_eq!((settled, peek[2]), (1, 4));
+        let script = "redis.call('RL.CHECK', KEYS[1], 'HOLD', 's', 'EX', 9, 'COST', 2, '5/h') \
+                      redis.call('RL.RENEW', KEYS[1], 's', 'EX', 90) \
+                      return redis.call('RL.SETTLE', KEYS[1], 's', 'REFUND')";
+        let settled: i64 = cmd("EVAL").arg(script).arg(1).arg("k").query(&mut c).unwrap();
+        assert_eq!(settled, 1);
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK k 5/h")[2], 4);
+    });
+}
+
+#[test]
+fn holds_are_settled_when_memory_is_full() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD r EX 90 COST 3 5/h"), 0);
+        let () = ask(&mut c, "CONFIG SET maxmemory 1");
+        let error = attempt(&mut c, "RL.CHECK k 5/h").expect_err("no memory").to_string();
+        assert!(error.contains("OOM"), "{error}");
+        assert_eq!(ask::<i64>(&mut c, "RL.RENEW k r EX 90"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k r COST 1"), 1);
+        let () = ask(&mut c, "CONFIG SET maxmemory 0");
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK k 5/h")[2], 4);
+    });
+}
+
+#[test]
+fn info_shows_the_holds_that_lapse_next() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for n in 0..12 {
+            let line = format!("RL.CHECK k HOLD call-{n} EX {} REFUND COST {n} 999/h", 900 - n);
+            assert_eq!(verdict(&mut c, &line), 0);
+        }
+        let pairs: Vec<(String, Value)> = ask(&mut c, "RL.INFO k");
+        let info: BTreeMap<_, _> = pairs.into_iter().collect();
+        assert_eq!(i64::from_redis_value(info["holds"].clone()).unwrap(), 12);
+        let next: Vec<Vec<(String, Value)>> =
+            Vec::from_redis_value(info["next_holds"].clone()).unwrap();
+        assert_eq!(next.len(), 10);
+        for (hold, n) in next.into_iter().zip((0..12).rev()) {
+            let [(id, name), (ttl, left_ms), (units, charged), (refund, flag)] =
+                hold.try_into().expect("four fields");
+            assert_eq!([&*id, &ttl, &units, &refund], ["id", "ttl_ms", "units", "refund"]);
+            assert_eq!(String::from_redis_value(name).unwrap(), format!("call-{n}"));
+            let left_ms = i64::from_redis_value(left_ms).unwrap();
+            assert!((0..=(900 - n) * 1_000).contains(&left_ms), "{left_ms}");
+            assert_eq!(i64::from_redis_value(charged).unwrap(), n);
+            assert_eq!(i64::from_redis_value(flag).unwrap(), 1);
+        }
+    });
+}

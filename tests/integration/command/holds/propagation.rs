@@ -1,0 +1,118 @@
+//! The effects of holds: what is replicated, and what a replica, an AOF and an RDB file bring back.
+
+use redis::{Connection, Value};
+
+use crate::support::client::{START_US, ask, calls, digest, info, replica_of, replicated, touches};
+use crate::support::files::{restart_from_aof, with_synced_aof};
+use crate::support::server::{self, Builder};
+use crate::support::workload::link::quiet;
+
+/// Commands in turn at a second after the start, and how many effects each has: two if the check finds
+/// that a hold has lapsed. `AT` follows the key
+/// or, for `RL.SETTLE` and `RL.RENEW`, comes last.
+const EFFECTS: &[(u64, &str, u64)] = &[
+    (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 1),
+    (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 0), // the end is the same
+    (1, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 1),
+    (1, "RL.CHECK k AT HOLD s EX 9 COST 70 100/m", 0), // denied
+    (1, "RL.CHECK k AT HOLD s EX 9 META who COST 70 100/m", 1), // denied, in the history
+    (1, "RL.CHECK k AT HOLD s EX 9 META who COST 7 100/m bucket:50/s,name=in", 1),
+    (2, "RL.RENEW k none EX 9 AT", 0),
+    (2, "RL.RENEW k s EX 9 AT", 1),
+    (3, "RL.SETTLE k none AT", 0),
+    (3, "RL.SETTLE k s COST 4 COST in=9 AT", 1),
+    (3, "RL.SETTLE k s COST 4 AT", 0),
+    (4, "RL.CHECK free AT HOLD r EX 9 COST 0 100/m", 1),
+    (4, "RL.SETTLE free r COST 5 AT", 1),
+    (4, "RL.MCHECK 2 k m AT HOLD m EX 30 COST 2 100/m NEXT leaky:5/s", 2),
+    (5, "RL.SETTLE m m REFUND AT", 1),
+    (31, "RL.CHECK k AT COST 9 100/m", 2), // r has lapsed, and its charges came back
+    (31, "RL.SETTLE k r AT", 0),
+    (32, "RL.CHECK b AT HOLD a EX 5 REFUND COST 20 bucket:10/s,burst=50", 1),
+    (32, "RL.CHECK b AT HOLD b EX 6 COST 20 bucket:10/s,burst=50", 1),
+    (39, "RL.CHECK b AT HOLD c EX 600 COST 2 bucket:10/s,burst=50", 2),
+];
+
+/// A line with the time after its `AT`.
+fn timed(second: u64, line: &str) -> String {
+    let at = format!("AT {}", START_US + second * 1_000_000);
+    let words = line.split(' ').map(|word| if word == "AT" { at.as_str() } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn send_all(c: &mut Connection) {
+    for (second, line, _) in EFFECTS {
+        let _: Value = ask(c, &timed(*second, line));
+    }
+}
+
+#[test]
+fn a_replica_gets_one_effect_for_each_change() {
+    server::on_all_with(
+        |builder| quiet(builder).allow_at(),
+        |server| {
+            let replica = replica_of(server);
+            let (mut p, mut r) = (server.connect(), replica.connect());
+            for (second, line, effects) in EFFECTS {
+                let line = timed(*second, line);
+                let before = calls(&mut r, "rl.apply");
+                let _: Value = ask(&mut p, &line);
+                replicated(&mut p);
+                assert_eq!(calls(&mut r, "rl.apply") - before, *effects, "{line}");
+                assert_eq!(digest(&mut r), digest(&mut p), "{line}");
+            }
+            assert!(info(&mut r, "ratelimit", "ratelimit_holds_taken") == 0.0);
+        },
+    );
+}
+
+#[test]
+fn a_restart_brings_holds_back() {
+    server::on_all_with(
+        |builder| with_synced_aof(builder).allow_at(),
+        |server| {
+            let mut c = server.connect();
+            send_all(&mut c);
+            let before = digest(&mut c);
+            restart_from_aof(server);
+            let mut c = server.connect();
+            assert_eq!(digest(&mut c), before, "from the AOF");
+            assert_settles(&mut c);
+        },
+    );
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        send_all(&mut c);
+        let before = digest(&mut c);
+        let () = ask(&mut c, "SAVE");
+        server.kill9();
+        server.resume();
+        let mut c = server.connect();
+        assert_eq!(digest(&mut c), before, "from the RDB file");
+        assert_settles(&mut c);
+    });
+}
+
+fn assert_settles(c: &mut Connection) {
+    for (line, reply) in [
+        ("RL.SETTLE b a REFUND AT", 0),
+        ("RL.SETTLE b b REFUND AT", 0),
+        ("RL.SETTLE b c REFUND AT", 1),
+    ] {
+        assert_eq!(ask::<i64>(c, &timed(39, line)), reply, "{line}");
+    }
+    let peek: [i64; 5] = ask(c, &timed(39, "RL.PEEK b AT bucket:10/s,burst=50"));
+    assert_eq!(peek, [0, 50, 50, 0, 0]);
+}
+
+#[test]
+fn each_change_touches_a_watched_key_and_nothing_else_does() {
+    server::on_all_with(Builder::allow_at, |server| {
+        for (second, line, effects) in EFFECTS {
+            let line = timed(*second, line);
+            let key = line.split(' ').find(|word| word.len() == 1 && *word != "2");
+            let key = if line.contains(" free ") { "free" } else { key.expect("a key") };
+            assert_eq!(touches(server, key, &line), *effects > 0, "{line}");
+        }
+    });
+}

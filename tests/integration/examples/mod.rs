@@ -1,0 +1,3 @@
+//! The examples at work, on real servers.
+
+mod gateway;

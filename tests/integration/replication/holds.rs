@@ -1,0 +1,228 @@
+//! Holds on replicas: synchronized in full and in part, lapsed without a write, settled on a replica
+//! that was promoted, and moved between the nodes of a cluster.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use redis::{Connection, Value};
+
+use crate::support::client::{START_US, ask, calls, command, digest, now_us, remaining};
+use crate::support::holders::{Held, Lasting, assert_known, work};
+use crate::support::holds::{COUNT, assert_settles, keys, settle, settled_at_once, take, taken};
+use crate::support::server::{
+    Builder, Server,
+    cluster::{self, Cluster, Node},
+    eventually, {self as server},
+};
+use crate::support::workload::link::{
+    assert_alike, in_step, number, offset, primary, quiet, replica_of,
+};
+
+const PREFIX: &str = "{k}";
+
+fn promote(replica: &Server) -> Connection {
+    let mut r = replica.connect();
+    let () = ask(&mut r, "REPLICAOF NO ONE");
+    r
+}
+
+#[test]
+fn a_replica_that_synchronizes_in_full_settles_holds_like_its_primary() {
+    server::on_all_with(quiet, |primary| {
+        let mut c = primary.connect();
+        let expected = settled_at_once(&mut c);
+        let mut lines = taken(PREFIX);
+        for line in lines.by_ref().take(COUNT / 2) {
+            let _: Value = ask(&mut c, &line);
+        }
+        // Half of the holds come with the snapshot, half with the stream.
+        let replicas = [replica_of(primary), replica_of(primary)];
+        for line in lines {
+            let _: Value = ask(&mut c, &line);
+        }
+        assert_alike(primary, &[&replicas[0], &replicas[1]], "while holds live");
+        in_step(primary, &replicas[0]);
+        assert_settles(&mut promote(&replicas[0]), PREFIX, &expected, "promoted");
+        assert_settles(&mut c, PREFIX, &expected, "on the primary");
+        assert_alike(primary, &[&replicas[1]], "after the holds were settled");
+    });
+}
+
+#[test]
+fn a_replica_that_was_away_gets_the_holds_that_it_missed() {
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let mut c = primary.connect();
+        let synchronized = |c: &mut Connection| {
+            ["sync_full", "sync_partial_ok"].map(|field| number(c, "stats", field))
+        };
+        let [full, partial] = synchronized(&mut c);
+        // The primary cuts the link, and executes the commands before it serves the replica again.
+        let mut cut = redis::pipe();
+        cut.add_command(command("CLIENT KILL TYPE replica"));
+        for line in taken(PREFIX) {
+            cut.add_command(command(&line));
+        }
+        let _: Vec<Value> = cut.query(&mut c).expect("replies");
+        assert_alike(primary, &[&replica], "holds taken while it was away");
+
+        replica.while_frozen(|| {
+            let _: i64 = ask(&mut c, "CLIENT KILL TYPE replica");
+            settle(&mut c, PREFIX);
+        });
+        assert_alike(primary, &[&replica], "holds settled while it was away");
+        assert_eq!(synchronized(&mut c), [full, partial + 2]);
+    });
+}
+
+#[test]
+fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let (mut p, mut r) = (primary.connect(), replica.connect());
+        let at = |seconds: u64| format!("AT {}", START_US + seconds * 1_000_000);
+        let rules = "slots:5 fixed:9/h bucket:9/h";
+        let hold = format!("RL.CHECK k {} HOLD h EX 30 REFUND COST 4 {rules}", at(0));
+        let _: Value = ask(&mut p, &hold);
+        in_step(primary, &replica);
+        let before = (offset(&mut p), calls(&mut r, "rl.apply"), digest(&mut r));
+        for rule in rules.split(' ') {
+            let full = if rule.starts_with("slots") { 5 } else { 9 };
+            for (second, left) in [(29, full - 4), (30, full), (29, full - 4), (31, full)] {
+                let peek = format!("RL.PEEK k {} {rule}", at(second));
+                assert_eq!(remaining(&mut r, &peek), left, "{peek}");
+                assert_eq!(remaining(&mut p, &peek), left, "{peek}");
+            }
+        }
+        let after = (offset(&mut p), calls(&mut r, "rl.apply"), digest(&mut r));
+        assert_eq!(after, before, "a read was written");
+        assert_eq!(digest(&mut p), digest(&mut r));
+
+        // A check of the replica, once it is a primary, stores the lapse as its primary does.
+        let check = format!("RL.CHECK k {} COST 6 fixed:9/h", at(40));
+        let mut r = promote(&replica);
+        for c in [&mut p, &mut r] {
+            assert_eq!(remaining(c, &check), 3);
+            assert!(!ask::<bool>(c, &format!("RL.SETTLE k h REFUND {}", at(40))));
+        }
+        assert_eq!(digest(&mut p), digest(&mut r));
+    });
+}
+
+/// Kills a primary under the load of clients that `WAIT` for its replica, once this much has been
+/// confirmed. Returns what they know.
+fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
+    let names: Vec<String> = (0..3).map(|key| format!("held{key}")).collect();
+    let progress = AtomicUsize::new(0);
+    let connections = [(); 3].map(|()| primary.connect());
+    thread::scope(|scope| {
+        let (names, progress) = (&names, &progress);
+        let clients: Vec<_> = connections
+            .into_iter()
+            .zip(["a", "b", "c"])
+            .map(|(c, name)| {
+                scope.spawn(move || work(c, name, names, Lasting::Replicated, progress))
+            })
+            .collect();
+        eventually("enough confirmations", || progress.load(Ordering::Relaxed) >= enough);
+        primary.kill9();
+        let held = |client: thread::ScopedJoinHandle<'_, _>| client.join().expect("it ends");
+        clients.into_iter().flat_map(held).collect()
+    })
+}
+
+#[test]
+fn a_promoted_replica_has_every_hold_and_settlement_that_it_confirmed() {
+    for flavor in server::all() {
+        let mut primary = primary(flavor);
+        let replica = replica_of(&primary);
+        let holds = kill_under_load(&mut primary, fastrand::usize(600..1_500));
+        assert_known(&mut promote(&replica), &holds);
+    }
+}
+
+#[test]
+fn holds_settle_alike_after_slots_and_masters_changed() {
+    cluster::on_all_with(Builder::allow_at, |cluster| {
+        let mut nodes = cluster.masters();
+        let expected = settled_at_once(&mut cluster.connect(&owner(cluster, "{at-once}")));
+
+        let held = owner(cluster, PREFIX);
+        take(&mut cluster.connect(&held), PREFIX);
+        nodes.retain(|node| node.id != held.id);
+        migrate(cluster, &held, &nodes[0]);
+
+        let held = owner(cluster, PREFIX);
+        assert_eq!(held.id, nodes[0].id, "the slot did not move");
+        let replica = cluster.replica_of(&held);
+        cluster.fail_over_to(&replica);
+        cluster.settled();
+        atomic_migration(cluster, &replica, &nodes[1]);
+
+        assert_settles(&mut cluster.connect(&owner(cluster, PREFIX)), PREFIX, &expected, "moved");
+        cluster.replicas_agree();
+    });
+}
+
+/// The master of the keys with a hash tag.
+fn owner(cluster: &Cluster, tag: &str) -> Node {
+    let masters = cluster.masters();
+    let slot = slot(&mut cluster.connect(&masters[0]), tag);
+    masters.into_iter().find(|node| node.slots.contains(&slot)).expect("a master")
+}
+
+fn slot(c: &mut Connection, tag: &str) -> u16 {
+    ask(c, &format!("CLUSTER KEYSLOT {tag}"))
+}
+
+/// Moves the slot of the keys with `MIGRATE`.
+fn migrate(cluster: &Cluster, from: &Node, to: &Node) {
+    let [mut source, mut target] = [from, to].map(|node| cluster.connect(node));
+    let slot = slot(&mut source, PREFIX);
+    let () = ask(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
+    let () = ask(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));
+    let (address, keys) = (cluster.address(to), keys(PREFIX).join(" "));
+    let (host, port) = address.split_once(':').expect("host and port");
+    let mut migrate = command(&format!("MIGRATE {host} {port}"));
+    migrate.arg("").arg(0).arg(5_000).arg("KEYS").arg(keys.split(' ').collect::<Vec<_>>());
+    let () = migrate.query(&mut source).expect("OK");
+    for c in [&mut target, &mut source] {
+        let () = ask(c, &format!("CLUSTER SETSLOT {slot} NODE {}", to.id));
+    }
+    cluster.settled();
+}
+
+/// Moves the slot of the keys as a stream of commands, on Valkey from 9.0 on.
+fn atomic_migration(cluster: &Cluster, from: &Node, to: &Node) {
+    if cluster.flavor().name != "valkey-9.1" {
+        return;
+    }
+    let mut c = cluster.connect(from);
+    let slot = slot(&mut c, PREFIX);
+    let () = ask(&mut c, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id));
+    eventually("the slot to move", || cluster.owns(to, &[slot]));
+    cluster.settled();
+}
+
+#[test]
+fn holds_of_a_joining_replica_lapse_at_the_same_time() {
+    server::on_all_with(quiet, |primary| {
+        let mut p = primary.connect();
+        let rules = "slots:900 fixed:900/h bucket:900/h";
+        // By the clock: some lapse before the replica joins, some while it does, some later.
+        for n in 0..60 {
+            let refund = if n % 2 == 0 { " REFUND" } else { "" };
+            let ms = 1 + n * n;
+            let _: Value =
+                ask(&mut p, &format!("RL.CHECK k HOLD {n} PX {ms}{refund} COST 9 {rules}"));
+        }
+        let replica = replica_of(primary);
+        let end_us = now_us(&mut p) + 3_600_000;
+        while now_us(&mut p) < end_us {
+            let _: Value = ask(&mut p, "RL.CHECK k COST 1 fixed:900/h");
+            assert_alike(primary, &[&replica], "while holds lapse");
+        }
+        assert_eq!(remaining(&mut replica.connect(), "RL.PEEK k slots:900"), 900);
+        assert_eq!(remaining(&mut p, "RL.PEEK k slots:900"), 900);
+    });
+}
