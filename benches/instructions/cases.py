@@ -20,7 +20,8 @@ RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 class Case:
     name: str
     calls: list
-    verdict: int = 0
+    #: Of each reply; None where the calls reply unlike integers.
+    verdict: int | None = 0
     prepare: list = field(default_factory=list)
     #: Whether the server has an append-only file, so that the module propagates as it would to a replica.
     with_aof: bool = False
@@ -44,10 +45,21 @@ def with_aof(case):
     return replace(case, name=f"{case.name}, AOF", with_aof=True)
 
 
+def held(id, *rules):
+    return ["RL.CHECK", "key", "HOLD", id, "EX", 3600, *rules]
+
+
+def on_holds(name, *rules):
+    """Takes a hold, then settles it, each in every other call; beside another hold of the key."""
+    ids = [f"hold:{number:011}" for number in range(CALLS)]
+    calls = [call for id in ids for call in (held(id, *rules), ["RL.SETTLE", "key", id])]
+    return Case(name, calls, None, [held("another", *rules), *calls[:WARM_UP]])
+
+
 def cases(now_us):
     """All cases, for a server whose clock shows `now_us`."""
     plain = plain_cases(now_us)
-    return plain + [with_aof(case) for case in plain if case.verdict == 0 and "PEEK" not in case.name]
+    return plain + [with_aof(case) for case in plain if case.verdict in (0, None) and "PEEK" not in case.name]
 
 
 def plain_cases(now_us):
@@ -75,4 +87,7 @@ def plain_cases(now_us):
         steady("RL.CHECK policy of 1 rule", "RL.CHECK", "key", "@one", prepare=policies),
         on_logs("RL.CHECK policy of 4 log rules, 60 entries", now_us, ["@four"], prepare=policies),
         steady("RL.MCHECK bucket, 2 keys", "RL.MCHECK", 2, "one", "two", BUCKET),
+        on_holds("RL.CHECK HOLD bucket, then RL.SETTLE", BUCKET),
+        on_holds("RL.CHECK HOLD slots, then RL.SETTLE", "slots:10"),
+        steady("RL.CHECK HOLD bucket, repeated", *held("hold:00000000001", BUCKET)),
     ]

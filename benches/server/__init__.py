@@ -10,6 +10,7 @@
     logs.py        sliding logs in the state in which a busy client keeps them
     rows.py        what is compared: one pipelined command a decision
     growth.py      rows that would show a cost that grows with the limit or with the number of keys
+    holds.py       taking, repeating and settling holds, beside scripts and as holds grow
     load.py        one run of one row, and the proof that the server did what the row says
     roundtrips.py  clients that need several commands a decision, against one
     rounds.py      every row once a round, interleaved

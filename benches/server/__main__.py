@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from . import Failed, floors, growth, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
+from . import Failed, floors, growth, holds, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
 from .load import Load
 from .rounds import Setting, say
 
@@ -65,7 +65,7 @@ def version(given):
         return info.get("valkey_version") or info["redis_version"]
 
 
-def measure(given, to_measure, methods, kinds):
+def measure(given, to_measure, methods, kinds, held):
     cores, warning = machine.pick_cores()
     machine.pin(cores.client)
     before = machine.load_average()
@@ -86,6 +86,12 @@ def measure(given, to_measure, methods, kinds):
     for kind in kinds:
         found.append(results.memory_result(kind, memory.measure(given.server, cores.server, kind)))
         say(f"  {kind.name:<48} {found[-1]['bytes_a_key']:>10,.0f} bytes a key")
+    ways, grows = [way for way in held if way in holds.WAYS], holds.GROWTH in held
+    found += holds.measure(given.server, cores.server, ways, grows, given.rounds)
+    for kind in [kind for kind in held if kind.part == "hold memory"]:
+        bytes_a_hold = memory.measure_holds(given.server, cores.server, kind)
+        found.append(results.hold_memory_result(kind, bytes_a_hold))
+        say(f"  {kind.name:<48} {bytes_a_hold:>10,.1f} bytes a hold")
     return {
         "server": given.server,
         "version": running,
@@ -112,16 +118,17 @@ def run(given):
     to_measure = with_base(chosen(given, [*rows.throughput(), *growth.growth()]), rows.INCR)
     methods = with_base(chosen(given, roundtrips.METHODS), roundtrips.BASE)
     kinds = chosen(given, memory.kinds())
+    held = chosen(given, [*holds.WAYS, holds.GROWTH, *memory.hold_kinds()])
     if given.list:
-        for item in [*to_measure, *methods, *kinds]:
+        for item in [*to_measure, *methods, *kinds, *held]:
             print(f"{item.part}: {item.name}")
         return
-    if not (given.source or to_measure or methods or kinds):
+    if not (given.source or to_measure or methods or kinds or held):
         raise Failed(f"no row is named like {given.only}; --list shows them")
     if given.source:
         found = results.read(given.source)
     else:
-        found = measure(given, to_measure, methods, kinds)
+        found = measure(given, to_measure, methods, kinds, held)
         file = OUTPUT / f"{result_name(given)}.json"
         results.write(file, found)
         say(f"written to {file.relative_to(servers.ROOT)}")

@@ -7,13 +7,15 @@ rest: while a table of keys grows there are two.
 A counter that has counted to less than 10,000 shares its number with the server, so the plain one costs its entry only.
 Our log is filled by 60 rounds of checks, or once and copied, reserve and all: what its storage holds in reserve is
 counted. Lists and sorted sets have no reserve: they are filled once and copied.
+
+Bytes a hold: what 10 keys with 10,000 holds each add, with ids of 16 bytes.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import Failed, logs, scripts, wire
+from . import Failed, holds, logs, scripts, wire
 from .rows import KEYS, LUA, NATIVE, OURS, REDIS_CELL, check
 from .servers import LOAD_OURS, LOAD_REDIS_CELL, Server
 from .wire import KEY
@@ -26,6 +28,9 @@ GROWTH_S = 1.5
 REST_S = 15
 JITTER = 10_000  # a tenth of a byte a key
 
+HOLDING_KEYS = 10
+HOLDS = 10_000
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -36,6 +41,27 @@ class Kind:
     seed: Callable | None = None
 
     part = "memory"
+
+
+@dataclass(frozen=True)
+class HoldKind:
+    """Holds of one kind, by the rules that they are taken under."""
+
+    name: str
+    rules: tuple
+
+    part = "hold memory"
+    family = OURS
+
+
+def hold_kinds():
+    return [
+        HoldKind("hold, bucket", ("bucket:1000000/h",)),
+        HoldKind("hold, fixed", ("fixed:1000000/h",)),
+        HoldKind("hold, slots", ("slots:1000000",)),
+        HoldKind("hold, bucket and fixed", ("bucket:1000000/h", "fixed:1000000/h")),
+        HoldKind("hold, slots, bucket and fixed", ("slots:1000000", "bucket:1000000/h", "fixed:1000000/h")),
+    ]
 
 
 def seconds(time_us):
@@ -94,3 +120,22 @@ def measure(name, core, kind):
         if server.client.dbsize() != KEYS:
             raise Failed(f"{kind.name}: {server.client.dbsize()} keys, not {KEYS}")
         return (used - empty) / KEYS
+
+
+def measure_holds(name, core, kind):
+    """Bytes a hold."""
+    with Server(name, core, [LOAD_OURS]) as server:
+        wire.send(server, [])
+        server.client.config_resetstat()
+        empty = used_at_rest(server)
+        keys = [wire.key(number) for number in range(HOLDING_KEYS)]
+        for key in keys:
+            checks = (holds.held_check(holds.id_of(id), *kind.rules) for id in range(HOLDS))
+            wire.send(server, [b"".join(wire.encode(wire.on(check, key)) for check in checks)])
+        wire.check_errors(server, kind.name)
+        used = used_at_rest(server)
+        for key in keys:
+            info = server.client.execute_command("RL.INFO", key)
+            if HOLDS not in info:
+                raise Failed(f"{kind.name}: {key} was to have {HOLDS} holds: {info}")
+        return (used - empty) / (HOLDING_KEYS * HOLDS)

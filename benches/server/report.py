@@ -74,6 +74,19 @@ def show(report):
     memory = [[result["name"], f"{result['bytes_a_key']:,.0f}"] for result in by_part.get("memory", [])]
     table("Memory, with the key, its name and its expiry", ["", "bytes a key"], memory)
 
+    held = [
+        [result["name"], f"{result['cpu_us']:.2f}", f"{result['of_incr']:.2f}"] for result in by_part.get("holds", [])
+    ]
+    table("Holds, beside scripts", ["", "server's us", "of INCR's"], held)
+    grown = [
+        [result["name"], *(f"{us:.2f}" for us in result["us"].values()), f"{result['of_least']:.2f}"]
+        for result in by_part.get("hold growth", [])
+    ]
+    counts = [f"us, {int(holds):,} holds" for result in by_part.get("hold growth", [])[:1] for holds in result["us"]]
+    table("Inside of the command, as a key has more holds", ["", *counts, "ratio"], grown)
+    of_holds = [[result["name"], f"{result['bytes_a_hold']:,.1f}"] for result in by_part.get("hold memory", [])]
+    table("Memory of holds", ["", "bytes a hold"], of_holds)
+
     print()
     for name, why in report["skipped"].items():
         print(f"Skipped: {name}: {why}")

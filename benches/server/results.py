@@ -71,6 +71,10 @@ def memory_result(kind, bytes_a_key):
     return {"part": kind.part, "name": kind.name, "family": kind.family, "bytes_a_key": round(bytes_a_key, 1)}
 
 
+def hold_memory_result(kind, bytes_a_hold):
+    return {"part": kind.part, "name": kind.name, "family": kind.family, "bytes_a_hold": round(bytes_a_hold, 1)}
+
+
 def write(path, report):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**report, "python": platform.python_version()}, indent=1) + "\n")
