@@ -1,3 +1,4 @@
 //! The examples at work, on real servers.
 
 mod gateway;
+mod replay;
