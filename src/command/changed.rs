@@ -33,9 +33,9 @@ impl Changed<'_> {
         self.call.signal_modified(self.name);
     }
 
-    /// Ends the holds of a key that a check finds lapsed, if that changes what rules read. It
-    /// is an effect of its own, because the check may change nothing, like the server's
-    /// own deletion of a key that is found expired.
+    /// Ends the holds of a key that a check finds lapsed, if that changes what rules read. A
+    /// separate effect propagates it, because the check itself may change nothing. The server
+    /// does the same when it deletes a key that it finds expired.
     #[inline(always)]
     pub fn lapse(self, key: &mut WriteKey<'_, Limiter>) {
         if key.value().is_some_and(|limiter| limiter.lapse_if_due(self.at_us)) {

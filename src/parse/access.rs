@@ -7,7 +7,7 @@
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
-use super::options::{once, text};
+use super::options::{micros, once, text};
 use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 
 /// When a block or an exemption ends.
@@ -80,9 +80,7 @@ fn time<'a, I: Iterator<Item = &'a [u8]>>(
     option: &'static str,
     unit_us: u64,
 ) -> Result<u64, ParseError> {
-    let most = MAX_TIME_US.checked_div(unit_us).unwrap_or(0);
-    let units: u64 = args.value(option, 1..=most)?;
-    Ok(units.saturating_mul(unit_us))
+    micros(args, option, unit_us, MAX_TIME_US)
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! COST n           the cost of rules that have none of their own
-//! COST a..b        the same, as much as passes: at least a, at most b
+//! COST a..b        grants these rules as much as passes, from a to b
 //! COST name=n      the cost of the rules of this name
 //! ```
 //!
-//! Given any number of times, before the rules; a settlement takes no range. Once the rules are read, they get the
-//! costs that name them, so nothing behind the parser knows names of costs.
+//! Given any number of times, before the rules; a settlement takes no range. Once the rules
+//! are read, they get the costs that name them, so nothing behind the parser knows names of
+//! costs.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, RuleArgError};

@@ -9,6 +9,7 @@
 
 use super::cursor::Cursor;
 use super::error::ParseError;
+use super::options::micros;
 use crate::limit::{HoldRequest, MAX_ID};
 use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
 
@@ -94,9 +95,7 @@ fn units<'a, I: Iterator<Item = &'a [u8]>>(
     option: &'static str,
     unit_us: u64,
 ) -> Result<HoldTime, ParseError> {
-    let most = MAX_PERIOD_US.checked_div(unit_us).unwrap_or(0);
-    let units: u64 = args.value(option, 1..=most)?;
-    Ok(HoldTime(units.saturating_mul(unit_us)))
+    micros(args, option, unit_us, MAX_PERIOD_US).map(HoldTime)
 }
 
 #[cfg(test)]

@@ -36,6 +36,19 @@ pub(super) fn at<'a, I: Iterator<Item = &'a [u8]>>(
     args.value("AT", TIME_US)
 }
 
+/// The number that follows an option's name, from 1 of its unit to the most, in
+/// microseconds.
+pub(super) fn micros<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    option: &'static str,
+    unit_us: u64,
+    most_us: u64,
+) -> Result<u64, ParseError> {
+    let most = most_us.checked_div(unit_us).unwrap_or(0);
+    let units: u64 = args.value(option, 1..=most)?;
+    Ok(units.saturating_mul(unit_us))
+}
+
 /// The text that follows an option's name.
 pub(super) fn text<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,

@@ -86,7 +86,7 @@ impl Leasts {
         self.nodes.len()
     }
 
-    /// The least debt of the youngest hold, 0 if there is none.
+    /// The least debt of the youngest hold; 0 without holds.
     pub fn youngest(&self) -> u128 {
         self.total.get()
     }

@@ -251,10 +251,10 @@ impl Holds {
         }
     }
 
-    /// Moves the end of the hold with an id, and returns whether it was another one.
-    pub fn renew(&mut self, id: &[u8], end_us: u64) -> bool {
-        let Some(row) = self.row_of(id) else { return false };
-        let Some(before_us) = self.hold(row).map(Hold::end_us) else { return false };
+    /// Moves the end of the hold with an id.
+    pub fn renew(&mut self, id: &[u8], end_us: u64) {
+        let Some(row) = self.row_of(id) else { return };
+        let Some(before_us) = self.hold(row).map(Hold::end_us) else { return };
         if let Ok(place) = self.place_of_end(before_us, id) {
             self.by_end.remove(place);
         }
@@ -263,7 +263,6 @@ impl Holds {
         }
         let place = self.place_of_end(end_us, id).unwrap_or_else(|place| place);
         self.by_end.insert(place, row);
-        before_us != end_us
     }
 
     pub fn track(&self, number: u16) -> Option<&Track> {

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 
 use redis::{Value, from_redis_value};
 
-use super::holds::{Step, play};
+use super::holds::{Example, play_each};
 use crate::support::client::{START_US, ask, dump, exists, refusal};
 use crate::support::server::{self, Builder};
 
-/// Examples that must come out exactly, each on keys of its own.
-const EXAMPLES: &[(&str, &[Step])] = &[
+const EXAMPLES: &[Example] = &[
     (
         "as much as passes is granted",
         &[
@@ -113,11 +112,7 @@ const EXAMPLES: &[(&str, &[Step])] = &[
 fn examples_come_out_exactly() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
-        for (name, steps) in EXAMPLES {
-            eprintln!("{name}");
-            let () = ask(&mut c, "FLUSHALL");
-            play(&mut c, steps);
-        }
+        play_each(&mut c, EXAMPLES);
     });
 }
 

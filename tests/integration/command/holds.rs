@@ -51,8 +51,19 @@ pub(super) fn play(c: &mut Connection, steps: &[Step]) {
     }
 }
 
-/// Examples that must come out exactly, each on keys of its own.
-const EXAMPLES: &[(&str, &[Step])] = &[
+/// A name, and steps whose replies must come out exactly.
+pub(super) type Example = (&'static str, &'static [Step]);
+
+/// Plays each example in an empty database.
+pub(super) fn play_each(c: &mut Connection, examples: &[Example]) {
+    for (name, steps) in examples {
+        eprintln!("{name}");
+        let () = ask(c, "FLUSHALL");
+        play(c, steps);
+    }
+}
+
+const EXAMPLES: &[Example] = &[
     (
         "a settled hold returns what it did not use",
         &[
@@ -174,11 +185,7 @@ const EXAMPLES: &[(&str, &[Step])] = &[
 fn examples_come_out_exactly() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
-        for (name, steps) in EXAMPLES {
-            eprintln!("{name}");
-            let () = ask(&mut c, "FLUSHALL");
-            play(&mut c, steps);
-        }
+        play_each(&mut c, EXAMPLES);
     });
 }
 

@@ -5,14 +5,13 @@ use std::collections::HashMap;
 
 use redis::{Connection, Value, from_redis_value};
 
-use super::holds::{Step, command_at, play};
+use super::holds::{Example, command_at, play, play_each};
 use crate::support::client::{ask, digest, exists, refusal, replica_of, replicated, verdict};
 use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
-/// Examples that must come out exactly, each on keys of its own.
-const EXAMPLES: &[(&str, &[Step])] = &[
+const EXAMPLES: &[Example] = &[
     (
         "a slot ends with its hold",
         &[
@@ -146,11 +145,7 @@ const EXAMPLES: &[(&str, &[Step])] = &[
 fn examples_come_out_exactly() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
-        for (name, steps) in EXAMPLES {
-            eprintln!("{name}");
-            let () = ask(&mut c, "FLUSHALL");
-            play(&mut c, steps);
-        }
+        play_each(&mut c, EXAMPLES);
         // The last example goes on.
         assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
         play(&mut c, &[("0", "PEEK k slots:4", "0 4 4 0 0"), ("0", "SETTLE k a", "0")]);

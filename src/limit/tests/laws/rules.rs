@@ -249,7 +249,7 @@ fn with_cost(rule: &Rule, cost: Option<u32>) -> Rule {
     spec.validate().expect("a valid rule")
 }
 
-/// The rule without a cost of its own.
+/// The rule with the default cost.
 pub fn uncosted(rule: &Rule) -> Rule {
     with_cost(rule, None)
 }

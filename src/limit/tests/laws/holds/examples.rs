@@ -1,6 +1,6 @@
 //! The worked examples of holds, to the millisecond.
 
-use crate::limit::{Check, HoldRequest, Limiter, Settlement, Verdict};
+use crate::limit::{Check, Decision, HoldRequest, Limiter, Settlement, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::NamedCost;
 
@@ -24,6 +24,12 @@ const fn costs(default: u32) -> Settlement<'static> {
     Settlement::Costs { default: Some(default), named: &[] }
 }
 
+/// The short reply.
+fn integers(decision: Decision) -> [i64; 5] {
+    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = decision;
+    [verdict.code(), limit, remaining, wait_ms, reset_ms]
+}
+
 impl Key {
     fn at(&self, s: f64) -> u64 {
         self.start_us.saturating_add_signed((s * 1e6).round() as i64)
@@ -45,14 +51,7 @@ impl Key {
         });
         let check = Check { hold, ..Check::new(&rules, cost, now_us) };
         let outcome = self.limiter.check(&check, &mut Vec::new());
-        let decision = outcome.summary;
-        [
-            decision.verdict.code(),
-            decision.limit,
-            decision.remaining,
-            decision.wait_ms,
-            decision.reset_ms,
-        ]
+        integers(outcome.summary)
     }
 
     fn check(&mut self, s: f64, cost: u32, rules: &str) -> [i64; 5] {
@@ -66,14 +65,7 @@ impl Key {
     fn peek(&self, s: f64, rules: &str) -> [i64; 5] {
         let rules = rules_of_line(rules);
         let check = Check::new(&rules, 1, self.at(s));
-        let decision = self.limiter.peek(&check, &mut Vec::new()).summary;
-        [
-            decision.verdict.code(),
-            decision.limit,
-            decision.remaining,
-            decision.wait_ms,
-            decision.reset_ms,
-        ]
+        integers(self.limiter.peek(&check, &mut Vec::new()).summary)
     }
 
     fn settle(&mut self, s: f64, id: &str, settlement: Settlement<'_>) -> bool {
@@ -236,15 +228,9 @@ impl Key {
         let check = Check { hold, up_to, ..Check::new(&rules, cost, now_us) };
         let outcome = self.limiter.check(&check, &mut Vec::new());
         let decided = Check { cost: outcome.cost, ..check };
-        let decision = outcome.summary;
-        [
-            decision.verdict.code(),
-            decision.limit,
-            decision.remaining,
-            decision.wait_ms,
-            decision.reset_ms,
-            decided.granted(decision.verdict).unwrap().into(),
-        ]
+        let [verdict, limit, remaining, wait_ms, reset_ms] = integers(outcome.summary);
+        let granted = decided.granted(outcome.summary.verdict).unwrap();
+        [verdict, limit, remaining, wait_ms, reset_ms, granted.into()]
     }
 }
 
