@@ -6,8 +6,8 @@ use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::Check;
-use crate::server::{Call, CommandError, clock};
+use crate::limit::{Check, Decision, Limiter, Outcome};
+use crate::server::{Call, CommandError, WriteKey, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
@@ -21,16 +21,17 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
         let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let mut key = key?;
         let now_us = request.at_us.unwrap_or(clock_us);
-        let hold = request.hold.map(|hold| hold.at(now_us));
-        let (cost, up_to) = (request.cost, request.up_to);
-        let mut check = Check { rules, cost, up_to, now_us, meta: request.meta, hold };
+        let options = request.options_at(now_us);
+        let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
 
-        Changed { call, name, at_us: now_us, clock_us }.lapse(&mut key);
-        let bounds = config::bounds();
-        let outcome = datatype::try_update(&mut key, |limiter| {
-            let decided = limiter.check_within(bounds, &check, decisions);
-            decided.map_err(|error| refused(call.args().from(1), &error))
-        })?;
+        let fast = key.value().and_then(|limiter| limiter.check_fast(&check, decisions));
+        let outcome = match fast {
+            Some(outcome) => outcome,
+            None => {
+                let changed = Changed { call, name, at_us: now_us, clock_us };
+                check_any(changed, &mut key, &check, decisions)?
+            }
+        };
 
         check.cost = outcome.cost;
         metrics::checked(outcome.summary.verdict, clock_us);
@@ -52,5 +53,21 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
 
         changed::close(call, key, name, event);
         Ok(())
+    })
+}
+
+/// Decides about any key. Holds that have lapsed end before anything is consumed, as on
+/// replicas; a key of the fast path has none.
+#[inline(never)]
+fn check_any(
+    changed: Changed<'_>,
+    key: &mut WriteKey<'_, Limiter>,
+    check: &Check<'_>,
+    decisions: &mut Vec<Decision>,
+) -> Result<Outcome, CommandError> {
+    changed.lapse(key);
+    datatype::try_update(key, |limiter| {
+        let decided = limiter.check_within(config::bounds(), check, decisions);
+        decided.map_err(|error| refused(changed.call.args().from(1), &error))
     })
 }

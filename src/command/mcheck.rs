@@ -26,13 +26,12 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let names = call.args().from(2).first(request.keys);
         let clock_us = clock::now_us();
         let now_us = request.check.at_us.unwrap_or(clock_us);
+        let options = request.check.options_at(now_us);
         let check_of = |index| Check {
             rules: rules_of(&request, rules, index),
             cost: request.check.cost,
-            up_to: request.check.up_to,
             now_us,
-            meta: request.check.meta,
-            hold: request.check.hold.map(|hold| hold.at(now_us)),
+            options: options.as_ref(),
         };
 
         let open = |name| Ok(KeyEntry::new(call.open_write(name, &LIMITER)?));

@@ -14,7 +14,8 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let now_us = request.at_us.unwrap_or_else(clock::now_us);
-        let check = Check { up_to: request.up_to, ..Check::new(rules, request.cost, now_us) };
+        let options = request.options_at(now_us);
+        let check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
 
         let key = call.open_read(name, &LIMITER)?;
         let limiter = key.as_ref().and_then(|key| key.value());

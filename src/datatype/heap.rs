@@ -77,7 +77,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Change, Check, Decision, HoldRequest};
+    use crate::limit::{Change, Check, CheckOptions, Decision, HoldRequest};
     use crate::parse::rules_of_line as rules;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
@@ -98,7 +98,8 @@ mod tests {
                 let id = [b'h'; 64];
                 let id = &id[..1 + n as usize % 64];
                 let hold = HoldRequest { id, end_us: 1_900_000_000_000_000, refund: n % 2 == 0 };
-                limiter.record(&Check { hold: Some(hold), ..check }, Change::Admitted);
+                let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+                limiter.record(&check.with(&options), Change::Admitted);
             }
         }
         let check = Check::new(&rules, 1_000, 1_800_000_000_000_000);

@@ -58,7 +58,7 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use crate::limit::{
-    Access, AccessEntry, Change, Check, Expiry, HoldRequest, Limiter, Meta, Verdict,
+    Access, AccessEntry, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Verdict,
 };
 use crate::parse::Settled;
 use crate::rule::{NamedCost, Rule, named};
@@ -183,8 +183,8 @@ impl<'a> Action<'a> {
     #[inline]
     #[must_use]
     pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
-        let Check { cost, meta, .. } = *check;
-        let recorded = match (change, check.hold) {
+        let (cost, meta) = (check.cost, check.meta());
+        let recorded = match (change, check.hold()) {
             (Change::Nothing, _) | (Change::Renewed, None) => return None,
             (Change::Admitted, Some(hold)) => return Some(Self::Hold { hold, cost, meta }),
             (Change::Renewed, Some(HoldRequest { id, end_us, .. })) => {
@@ -291,11 +291,13 @@ impl Effect<'_> {
         };
         match self.action {
             Action::Check { recorded, cost, meta } => {
-                let check = Check { meta, ..Check::new(rules, cost, self.at_us) };
+                let options = CheckOptions { meta, ..CheckOptions::default() };
+                let check = Check::new(rules, cost, self.at_us).with(&options);
                 limiter.record(&check, recorded.change());
             }
             Action::Hold { hold, cost, meta } => {
-                let check = Check { meta, hold: Some(hold), ..Check::new(rules, cost, self.at_us) };
+                let options = CheckOptions { meta, hold: Some(hold), up_to: None };
+                let check = Check::new(rules, cost, self.at_us).with(&options);
                 limiter.record(&check, Change::Admitted);
             }
             Action::Settle { id, settled } => {

@@ -16,6 +16,7 @@ pub fn floor_div(n: u128, d: u64) -> u64 {
 }
 
 /// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`.
+#[inline(always)]
 pub fn ceil_div(n: u128, d: u64) -> u64 {
     match (u64::try_from(n), d) {
         (_, 0) => 0,

@@ -17,42 +17,66 @@ use super::limits::Limits;
 use super::options::{at, once, text};
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
-use crate::limit::Meta;
+use crate::limit::{CheckOptions, Meta};
 use crate::rule::Rule;
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRequest<'a> {
-    /// The cost of rules that have none of their own, 0 ..=
+    /// The cost of rules that have none of their own, of a range the least: 0 ..=
     /// [`MAX_UNITS`](crate::rule::MAX_UNITS).
     pub cost: u32,
-    /// The most that may be granted, if the cost is a range; `cost` is then the least.
-    pub up_to: Option<u32>,
     /// The time of the decision, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
     /// Whether the reply describes each rule.
     pub full: bool,
-    /// What the history keeps of the check.
-    pub meta: Option<Meta<'a>>,
-    /// The receipt to take.
-    pub hold: Option<HoldOption<'a>>,
+    /// What few requests ask for; `None` if nothing of it.
+    pub options: Option<Box<RequestOptions<'a>>>,
     /// How many of the arguments, the last ones, are rules.
     pub rule_args: usize,
 }
 
-impl CheckRequest<'_> {
+/// What few requests ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestOptions<'a> {
+    /// The most that may be granted, if the cost is a range.
+    pub up_to: Option<u32>,
+    /// What the history keeps of the check.
+    pub meta: Option<Meta<'a>>,
+    /// The receipt to take.
+    pub hold: Option<HoldOption<'a>>,
+}
+
+impl<'a> CheckRequest<'a> {
     /// A request without options.
-    pub(super) const fn plain() -> Self {
-        Self {
-            cost: 1,
-            up_to: None,
-            at_us: None,
-            full: false,
-            meta: None,
-            hold: None,
-            rule_args: 0,
+    const fn plain() -> Self {
+        Self { cost: 1, at_us: None, full: false, options: None, rule_args: 0 }
+    }
+
+    /// The options of a check at this time.
+    #[inline(always)]
+    #[must_use]
+    pub fn options_at(&self, now_us: u64) -> Option<CheckOptions<'a>> {
+        let options = self.options.as_deref();
+        options.map(|&RequestOptions { up_to, meta, hold }| CheckOptions {
+            up_to,
+            meta,
+            hold: hold.map(|hold| hold.at(now_us)),
+        })
+    }
+
+    /// What the rules cost that have no cost of their own.
+    pub(super) fn default_cost(&self) -> DefaultCost {
+        DefaultCost {
+            least: self.cost,
+            up_to: self.options.as_ref().and_then(|options| options.up_to),
         }
+    }
+
+    /// Whether it asks for a hold.
+    pub(super) fn holds(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.hold.is_some())
     }
 }
 
@@ -76,6 +100,7 @@ pub fn peek<'a>(
     options_then_rules(args, limits, resolver, rules, false)
 }
 
+/// Most requests have no options, and are read without a thought of any.
 #[inline(always)]
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
@@ -84,35 +109,45 @@ fn options_then_rules<'a>(
     rules: &mut Vec<Rule>,
     may_change: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
-    let mut args = Cursor::new(args);
-    let (mut request, mut named_costs) = (CheckRequest::plain(), None);
-    options(&mut args, limits, may_change, &mut request, &mut named_costs)?;
-    request.rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
+    let args = Cursor::new(args);
+    if args.peek().is_some_and(may_be_option) {
+        return some_options_then_rules(args, limits, resolver, rules, may_change);
+    }
+    then_rules(args, limits, resolver, rules, may_change, CheckRequest::plain(), None)
+}
+
+#[inline(never)]
+fn some_options_then_rules<'a, I: Iterator<Item = &'a [u8]>>(
+    mut args: Cursor<'a, I>,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+    may_change: bool,
+) -> Result<CheckRequest<'a>, ParseError> {
+    let (request, named_costs) = some_options(&mut args, limits, may_change)?;
+    then_rules(args, limits, resolver, rules, may_change, request, Some(&named_costs))
+}
+
+/// Reads the rules of a request whose options were read.
+#[inline(always)]
+fn then_rules<'a, I: Iterator<Item = &'a [u8]>>(
+    mut args: Cursor<'a, I>,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+    may_change: bool,
+    request: CheckRequest<'a>,
+    named_costs: Option<&NamedCosts>,
+) -> Result<CheckRequest<'a>, ParseError> {
+    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
     args.finish(expected(rules, may_change))?;
     require_rule(rules)?;
     if let Some(costs) = named_costs {
         costs.give_to(rules, resolver.named_a_policy())?;
     }
     // A peek may look at slots without taking one.
-    let default = DefaultCost { least: request.cost, up_to: request.up_to };
-    test_costs(rules, default, request.hold.is_some() || !may_change)?;
-    Ok(request)
-}
-
-/// Reads the options of a check, up to its rules, into a request without options. Costs by
-/// name are given to the rules later.
-#[inline(always)]
-pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    limits: &Limits,
-    may_change: bool,
-    request: &mut CheckRequest<'a>,
-    named_costs: &mut Option<Box<NamedCosts>>,
-) -> Result<(), ParseError> {
-    if args.peek().is_some_and(may_be_option) {
-        return some_options(args, limits, may_change, request, named_costs);
-    }
-    Ok(())
+    test_costs(rules, request.default_cost(), request.holds() || !may_change)?;
+    Ok(CheckRequest { rule_args, ..request })
 }
 
 /// A quick test, since most checks have no options: a rule that begins with a letter is
@@ -121,14 +156,24 @@ fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
-#[inline(never)]
+/// Reads the options of a check, up to its rules, and the costs by name, which are given to
+/// the rules later.
+pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    limits: &Limits,
+) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
+    if args.peek().is_some_and(may_be_option) {
+        some_options(args, limits, true)
+    } else {
+        Ok((CheckRequest::plain(), NamedCosts::default()))
+    }
+}
+
 fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
-    request: &mut CheckRequest<'a>,
-    named_costs: &mut Option<Box<NamedCosts>>,
-) -> Result<(), ParseError> {
+) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
     let mut costs = Costs::default();
     let (mut at_us, mut full, mut meta, mut held) = (None, None, None, None);
     loop {
@@ -152,10 +197,10 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     let keep = limits.log_entries;
     let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
     let (cost, up_to) = (costs.default_cost(), costs.up_to());
-    *named_costs = costs.into_named();
-    *request =
-        CheckRequest { cost, up_to, at_us, full: full.is_some(), meta, hold: held, rule_args: 0 };
-    Ok(())
+    let given = RequestOptions { up_to, meta, hold: held };
+    let options = (given != RequestOptions::default()).then(|| Box::new(given));
+    let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
+    Ok((request, costs.into_named()))
 }
 
 /// What an error expects in place of an argument that follows these rules.

@@ -69,9 +69,9 @@ impl Costs {
         (self.default, self.named.0)
     }
 
-    /// The costs by name; `None` if there are none. One word, since most requests have none.
-    pub(super) fn into_named(self) -> Option<Box<NamedCosts>> {
-        if self.named.0.is_empty() { None } else { Some(Box::new(self.named)) }
+    /// The costs by name.
+    pub(super) fn into_named(self) -> NamedCosts {
+        self.named
     }
 
     /// Reads what follows a `COST`. So many names are allowed.
@@ -171,17 +171,29 @@ impl DefaultCost {
     }
 }
 
-/// Tests the rules of one key against the check's default cost and its hold.
+/// Tests the rules of one key against the request's default cost, and that rules of slots
+/// have a hold, or may do without.
 #[inline(always)]
 pub(super) fn test_costs(
     rules: &[Rule],
     default: DefaultCost,
-    holds: bool,
+    may_have_slots: bool,
 ) -> Result<(), ParseError> {
-    if !holds && let Some(rule) = rules.iter().find(|rule| rule.kind() == Kind::Slots) {
+    match rules {
+        [rule] if rule.kind() != Kind::Slots => Ok(()),
+        _ => test_costs_of_any(rules, default, may_have_slots),
+    }
+}
+
+fn test_costs_of_any(
+    rules: &[Rule],
+    default: DefaultCost,
+    may_have_slots: bool,
+) -> Result<(), ParseError> {
+    if !may_have_slots && let Some(rule) = rules.iter().find(|rule| rule.kind() == Kind::Slots) {
         return Err(unheld(rule));
     }
-    if rules.len() < 2 { Ok(()) } else { test_logs(rules, default) }
+    test_logs(rules, default)
 }
 
 /// Tests that the log rules of one key cost the same: they share one log, which has one
@@ -307,13 +319,13 @@ mod tests {
         ] {
             let read = [check, peek].map(|read| {
                 let request = read(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new());
-                request.map(|request| (request.cost, request.up_to))
+                request.map(|request| (request.cost, request.default_cost().up_to))
             });
             assert_eq!(read, [Ok((cost, up_to)), Ok((cost, up_to))], "{line}");
         }
         let line = "2 a b COST 2..9 20/m";
         let request = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new()).unwrap().check;
-        assert_eq!((request.cost, request.up_to), (2, Some(9)));
+        assert_eq!((request.cost, request.default_cost().up_to), (2, Some(9)));
     }
 
     #[test]

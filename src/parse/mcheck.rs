@@ -9,7 +9,7 @@
 //! One group of rules for all keys, or one group a key, in the order of the keys.
 
 use super::check::{CheckRequest, expected, options};
-use super::costs::{DefaultCost, test_costs};
+use super::costs::test_costs;
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
@@ -52,8 +52,7 @@ pub fn mcheck<'a>(
     rules.clear();
     let keys: usize = args.integer("numkeys", KEYS)?;
     require_different((0..keys).map(|_| args.required()).collect::<Result<_, _>>()?)?;
-    let (mut check, mut named_costs) = (CheckRequest::plain(), None);
-    options(&mut args, limits, true, &mut check, &mut named_costs)?;
+    let (mut check, named_costs) = options(&mut args, limits)?;
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
@@ -73,13 +72,10 @@ pub fn mcheck<'a>(
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
     }
-    if let Some(costs) = named_costs {
-        costs.give_to(rules, resolver.named_a_policy())?;
-    }
-    let default = DefaultCost { least: check.cost, up_to: check.up_to };
+    named_costs.give_to(rules, resolver.named_a_policy())?;
     for group in &groups {
         let rules = rules.get(group.rules.clone()).unwrap_or_default();
-        test_costs(rules, default, check.hold.is_some())?;
+        test_costs(rules, check.default_cost(), check.holds())?;
     }
     Ok(MCheckRequest { keys, check, groups })
 }

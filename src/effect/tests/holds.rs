@@ -68,7 +68,8 @@ fn the_longest_head_of_a_hold_is_whole() {
 fn the_action_of_a_check_says_what_became_of_its_hold() {
     let rules = rules_of_line("20/m");
     let hold = HoldRequest { id: b"r", end_us: 77, refund: true };
-    let check = Check { hold: Some(hold), ..Check::new(&rules, 2, 5) };
+    let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+    let check = Check::new(&rules, 2, 5).with(&options);
     let recorded = |recorded| Action::Check { recorded, cost: 2, meta: None };
     let refused = Verdict::Blocked;
     for (change, action) in [

@@ -207,6 +207,7 @@ impl Debt {
     }
 
     /// When nothing is owed any more at a limit.
+    #[inline(always)]
     pub fn clears(&self, limit: u32) -> Moment {
         match (self.owed(), limit) {
             (0, _) => Moment::At(0),

@@ -267,6 +267,7 @@ impl Log {
         }
     }
 
+    #[inline(always)]
     fn keep_newest(&mut self, kept: Retention) {
         let Some(charged) = self.charged() else {
             return self.admitted.keep_newest(kept.units);

@@ -158,6 +158,7 @@ impl Meter {
     }
 
     /// The length of its window.
+    #[inline]
     pub fn period_us(&self) -> u64 {
         match self {
             Self::Log(log) => log.window_us(),

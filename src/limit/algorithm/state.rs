@@ -29,11 +29,12 @@ pub enum State {
     Held(Box<Held>),
 }
 
-/// A state with holds. 24 bytes.
+/// A state with holds. 56 bytes.
 #[derive(Clone, Debug, Eq)]
 pub struct Held {
-    /// Itself not held.
-    state: State,
+    /// Empty if a rule finds the state by its shape.
+    name: [u8; MAX_NAME],
+    meter: Meter,
     /// The number by which the charges of its holds find it.
     track: u16,
 }
@@ -41,7 +42,7 @@ pub struct Held {
 /// The numbers of tracks are not part of what a state is.
 impl PartialEq for Held {
     fn eq(&self, other: &Self) -> bool {
-        self.state == other.state
+        (self.name, &self.meter) == (other.name, &other.meter)
     }
 }
 
@@ -51,6 +52,15 @@ pub struct Named {
     name: [u8; MAX_NAME],
     /// Not a log, which belongs to the key.
     meter: Meter,
+}
+
+/// The name of a state that has none.
+const NO_NAME: [u8; MAX_NAME] = [0; MAX_NAME];
+
+/// Whether `RL.THROTTLE` made a meter that has no name.
+#[inline(always)]
+const fn is_throttle(meter: &Meter) -> bool {
+    matches!(meter, Meter::Debt(debt) if debt.is_throttle())
 }
 
 impl State {
@@ -76,7 +86,7 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &named.meter,
-            Self::Held(held) => held.state.meter(),
+            Self::Held(held) => &held.meter,
         }
     }
 
@@ -85,7 +95,7 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &mut named.meter,
-            Self::Held(held) => held.state.meter_mut(),
+            Self::Held(held) => &mut held.meter,
         }
     }
 
@@ -99,34 +109,26 @@ impl State {
 
     /// Gives the state a track for its holds, or takes it away.
     pub fn set_track(&mut self, track: Option<u16>) {
-        let state = match std::mem::replace(self, Self::Plain(Meter::Slots(0))) {
-            Self::Held(held) => held.state,
-            state @ (Self::Plain(_) | Self::Named(_)) => state,
+        let (name, meter) = match std::mem::replace(self, Self::Plain(Meter::Slots(0))) {
+            Self::Plain(meter) => (NO_NAME, meter),
+            Self::Named(named) => (named.name, named.meter),
+            Self::Held(held) => (held.name, held.meter),
         };
         *self = match track {
-            Some(track) => Self::Held(Box::new(Held { state, track })),
-            None => state,
+            Some(track) => Self::Held(Box::new(Held { name, meter, track })),
+            None if name == NO_NAME => Self::Plain(meter),
+            None => Self::Named(Box::new(Named { name, meter })),
         };
-    }
-
-    /// The state itself, without its holds.
-    fn bare(&self) -> &Self {
-        match self {
-            Self::Held(held) => &held.state,
-            Self::Plain(_) | Self::Named(_) => self,
-        }
-    }
-
-    fn is_throttle(&self) -> bool {
-        matches!(self.bare(), Self::Plain(Meter::Debt(debt)) if debt.is_throttle())
     }
 
     pub fn name(&self) -> Option<Name> {
         match self {
             Self::Named(named) => Name::of_padded(named.name),
-            Self::Plain(_) if self.is_throttle() => Name::new(THROTTLE.as_bytes()),
-            Self::Plain(_) => None,
-            Self::Held(held) => held.state.name(),
+            Self::Held(held) if held.name != NO_NAME => Name::of_padded(held.name),
+            Self::Plain(_) | Self::Held(_) if is_throttle(self.meter()) => {
+                Name::new(THROTTLE.as_bytes())
+            }
+            Self::Plain(_) | Self::Held(_) => None,
         }
     }
 
@@ -160,8 +162,8 @@ impl State {
     fn is_named(&self, name: &Name) -> bool {
         match self {
             Self::Named(named) => *name.padded() == named.name,
-            Self::Plain(_) => self.is_throttle() && name.is_throttle(),
-            Self::Held(held) => held.state.is_named(name),
+            Self::Plain(meter) => is_throttle(meter) && name.is_throttle(),
+            Self::Held(_) => self.name().as_ref() == Some(name),
         }
     }
 
@@ -171,10 +173,11 @@ impl State {
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
             (Self::Plain(Meter::Log(_)), _) => true,
-            (Self::Held(held), _) => held.state.has_name_of(rule),
+            (Self::Held(held), _) if matches!(held.meter, Meter::Log(_)) => true,
             (_, Some(name)) => self.is_named(name),
-            (Self::Plain(_), None) => !self.is_throttle(),
+            (Self::Plain(meter), None) => !is_throttle(meter),
             (Self::Named(_), None) => false,
+            (Self::Held(_), None) => self.name().is_none(),
         }
     }
 
@@ -190,6 +193,18 @@ impl State {
     #[inline(always)]
     pub fn fits(&self, rule: &Rule) -> bool {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
+    }
+
+    /// The meter of a state that a rule reads just as it is.
+    #[inline(always)]
+    pub fn fitting(&self, rule: &Rule) -> Option<&Meter> {
+        self.fits(rule).then(|| self.meter())
+    }
+
+    /// The meter, to consume from, of a state that a rule reads just as it is.
+    #[inline(always)]
+    pub fn fitting_mut(&mut self, rule: &Rule) -> Option<&mut Meter> {
+        if self.fits(rule) { Some(self.meter_mut()) } else { None }
     }
 
     /// Whether a rule that this state belongs to reads it as it is. Without a name, the
@@ -225,6 +240,7 @@ impl State {
     }
 
     /// When a rule has nothing consumed here any more.
+    #[inline]
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
         match (at_us, self.seen_by(rule)) {
@@ -234,6 +250,7 @@ impl State {
     }
 
     /// Consumes for a rule that this state belongs to, unless that is a log rule.
+    #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) {
         let at_us = match effective_time(now_us, self.meter().last_us(), rule.period_us()) {
             Some(at_us) if self.meter().is_of_kind(rule.kind()) => at_us,
@@ -293,10 +310,7 @@ impl State {
         match self {
             Self::Plain(_) => {}
             Self::Named(named) => to.boxed(named),
-            Self::Held(held) => {
-                to.boxed(held);
-                return held.state.visit_heap(to);
-            }
+            Self::Held(held) => to.boxed(held),
         }
         self.meter_mut().visit_heap(to);
     }

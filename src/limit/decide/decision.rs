@@ -34,7 +34,10 @@ impl Decision {
     /// check consumes.
     #[inline(always)]
     pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
-        let wait = Self::admits(rule, reading, check).after(check.now_us);
+        let wait = match Self::admits_later(rule, reading, check) {
+            None => Span::Micros(0),
+            Some(moment) => moment.after(check.now_us),
+        };
         // Under a limit of 0 only a cost of 0 passes, and at once.
         let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
         let (verdict, wait) = match wait {
@@ -51,8 +54,13 @@ impl Decision {
     }
 
     /// When a rule admits its cost; at the time of the check if it does so now.
-    #[inline(always)]
     pub(crate) fn admits(rule: &Rule, reading: Reading, check: &Check<'_>) -> Moment {
+        Self::admits_later(rule, reading, check).unwrap_or(Moment::At(check.now_us))
+    }
+
+    /// When a rule admits its cost; `None` if it does so now.
+    #[inline(always)]
+    fn admits_later(rule: &Rule, reading: Reading, check: &Check<'_>) -> Option<Moment> {
         let admits = if !rule.can_ever_admit(check.cost_of(rule)) {
             Moment::Never
         } else if rule.limit() == 0 {
@@ -62,8 +70,8 @@ impl Decision {
         };
         match admits {
             // The state may be read at a time that the clock has yet to reach.
-            Moment::At(us) if us <= reading.at_us => Moment::At(check.now_us),
-            moment => moment,
+            Moment::At(us) if us <= reading.at_us => None,
+            moment => Some(moment),
         }
     }
 

@@ -19,6 +19,7 @@
 use super::decision::Decision;
 use super::evaluation::Evaluation;
 use super::outcome::Outcome;
+use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
 use crate::limit::value::check::{Change, Check, Verdict};
@@ -34,7 +35,7 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Option<Outcome> {
-        if check.meta.is_some() || check.hold.is_some() || check.up_to.is_some() {
+        if check.options.is_some() {
             return None;
         }
         if let Some(state) = self.only_state_mut() {
@@ -86,13 +87,17 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Option<Outcome> {
-        let state = self.only_state().filter(|_| check.up_to.is_none())?;
+        if check.options.is_some() {
+            return None;
+        }
+        let state = self.only_state()?;
         match check.rules {
             [rule] => {
-                let (at_us, decision) = decide(state, rule, check)?;
+                let meter = state.fitting(rule)?;
+                let (at_us, decision) = decide(meter, rule, check)?;
                 decisions.clear();
                 decisions.push(decision);
-                Some(answer(state, rule, check, at_us, Change::Nothing, decision))
+                Some(answer(meter, rule, check, at_us, Change::Nothing, decision))
             }
             _ => {
                 let (at_us, evaluation) = evaluate_log(state, check, decisions)?;
@@ -122,7 +127,8 @@ fn check_rule(
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Option<Outcome> {
-    let (at_us, mut decision) = decide(state, rule, check)?;
+    let meter = state.fitting_mut(rule)?;
+    let (at_us, mut decision) = decide(meter, rule, check)?;
     let denied = decision.verdict != Verdict::Allowed;
     if denied && rule.denial_changes_key() {
         return None;
@@ -130,12 +136,12 @@ fn check_rule(
     let cost = check.cost_of(rule);
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.meter_mut().consume(rule, at_us, cost);
+        meter.consume(rule, at_us, cost);
         decision.take(cost);
     }
     decisions.clear();
     decisions.push(decision);
-    Some(answer(state, rule, check, at_us, change, decision))
+    Some(answer(meter, rule, check, at_us, change, decision))
 }
 
 /// By several log rules.
@@ -167,15 +173,13 @@ const fn change(cost: u32, denied: bool) -> Change {
     if denied || cost == 0 { Change::Nothing } else { Change::Admitted }
 }
 
-/// What a rule decides by a state, and the time it reads it at. `None` if the rule is
-/// a shadow, reads another state or needs another shape, or if it sees an untouched
-/// state because the clock stepped back.
+/// What a rule decides by its meter, and the time it reads it at. `None` if the rule is
+/// a shadow, or if it sees an untouched state because the clock stepped back.
 #[inline(always)]
-fn decide(state: &State, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decision)> {
-    if rule.is_shadow() || !state.fits(rule) {
+fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decision)> {
+    if rule.is_shadow() {
         return None;
     }
-    let meter = state.meter();
     let at_us = effective_time(check.now_us, meter.last_us(), rule.period_us())?;
     Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
 }
@@ -209,20 +213,20 @@ fn answer_of_log(
     decisions: &mut [Decision],
 ) -> Option<Outcome> {
     let (rule, decision) = check.deciding_rule(evaluation, evaluation.denies(), decisions)?;
-    Some(answer(state, rule, check, at_us, change, decision))
+    Some(answer(state.meter(), rule, check, at_us, change, decision))
 }
 
 /// A rule's decision as the answer, with its reset.
 #[inline(always)]
 fn answer(
-    state: &State,
+    meter: &Meter,
     rule: &Rule,
     check: &Check<'_>,
     at_us: u64,
     change: Change,
     decision: Decision,
 ) -> Outcome {
-    debug_assert!(change == Change::Nothing || !state.meter().is_empty(), "nothing was consumed");
-    let reset_ms = state.meter().clears(rule, at_us).after(check.now_us).millis();
+    debug_assert!(change == Change::Nothing || !meter.is_empty(), "nothing was consumed");
+    let reset_ms = meter.clears(rule, at_us).after(check.now_us).millis();
     Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, check.cost, None) }
 }

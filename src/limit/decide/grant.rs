@@ -13,7 +13,7 @@ impl Check<'_> {
     /// What an allowed check is granted by its rules' decisions; none are given if an
     /// exemption answers.
     pub(crate) fn granted_by<'d>(&self, decisions: impl Iterator<Item = &'d Decision>) -> u32 {
-        let Some(up_to) = self.up_to else { return self.cost };
+        let Some(up_to) = self.up_to() else { return self.cost };
         let lowers = |rule: &Rule| !rule.is_shadow() && rule.cost().own().is_none();
         let least = self
             .rules
@@ -27,6 +27,6 @@ impl Check<'_> {
 
     /// Whether a cost lies in the range that the check asks for.
     pub(crate) fn accepts(&self, cost: u32) -> bool {
-        (self.cost..=self.up_to.unwrap_or(self.cost)).contains(&cost)
+        (self.cost..=self.up_to().unwrap_or(self.cost)).contains(&cost)
     }
 }

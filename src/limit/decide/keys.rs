@@ -37,6 +37,8 @@ pub struct KeyCheck<'a> {
     check: Check<'a>,
     found: Found,
     denied: bool,
+    /// What is to be done to the key, unless one of the keys refuses.
+    planned: Change,
     change: Change,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
@@ -86,8 +88,9 @@ pub fn check_keys(
     let denied = keys.iter().any(KeyCheck::denied);
     grant(keys, denied, decisions);
     let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
-    for (index, key) in keys.iter().enumerate() {
-        key.test(plan, bounds).map_err(|why| CheckError { key: index, why })?;
+    for (index, key) in keys.iter_mut().enumerate() {
+        key.planned = key.change_by(plan);
+        key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
     for key in keys.iter_mut() {
         key.consume(plan, decisions);
@@ -102,7 +105,7 @@ pub fn check_keys(
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
 /// key grants. A key that repeats a hold grants what the hold was charged.
 fn grant(keys: &mut [KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) {
-    if denied || keys.iter().all(|key| key.check.up_to.is_none()) {
+    if denied || keys.iter().all(|key| key.check.up_to().is_none()) {
         return;
     }
     let Some(granted) = keys.iter().map(|key| key.granted(decisions)).min() else { return };
@@ -154,6 +157,7 @@ impl<'a> KeyCheck<'a> {
             check,
             found: Found::Rules(Evaluation::default()),
             denied: false,
+            planned: Change::Nothing,
             change: Change::Nothing,
             repeats: false,
             repeated: false,
@@ -194,7 +198,7 @@ impl<'a> KeyCheck<'a> {
     /// Whether the check took a hold.
     #[must_use]
     pub fn held(&self) -> bool {
-        self.check.hold.is_some() && self.change == Change::Admitted
+        self.check.hold().is_some() && self.change == Change::Admitted
     }
 
     /// The block that one of the key's rules set.
@@ -244,10 +248,13 @@ impl<'a> KeyCheck<'a> {
                 self.limiter.lapse_if_due(self.check.now_us);
                 self.repeats = self.limiter.repeats(&self.check);
                 let show = |decision| decisions.push(decision);
-                let evaluation =
+                let mut evaluation =
                     Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
-                let decisions = decisions.get_mut(start..).unwrap_or_default();
-                Found::Rules(self.look_ahead(evaluation, decisions))
+                if self.limiter.holds().is_some() {
+                    let decisions = decisions.get_mut(start..).unwrap_or_default();
+                    self.look_ahead(&mut evaluation, decisions);
+                }
+                Found::Rules(evaluation)
             }
         };
         self.denied = match self.found {
@@ -270,16 +277,17 @@ impl<'a> KeyCheck<'a> {
                 *slot = decision;
             }
         };
-        let evaluation =
+        let mut evaluation =
             Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
-        self.found = Found::Rules(self.look_ahead(evaluation, decisions));
+        self.look_ahead(&mut evaluation, decisions);
+        self.found = Found::Rules(evaluation);
     }
 
     /// What this key grants of a range of costs.
     fn granted(&self, decisions: &[Decision]) -> u32 {
-        let held = self.check.hold.filter(|_| self.repeats);
+        let held = self.check.hold().filter(|_| self.repeats);
         match held.and_then(|hold| self.limiter.held_by_default(hold.id)) {
-            Some(units) => units.clamp(self.check.cost, self.check.up_to.unwrap_or(units)),
+            Some(units) => units.clamp(self.check.cost, self.check.up_to().unwrap_or(units)),
             None => {
                 let own = decisions.get(self.decisions.clone()).unwrap_or_default();
                 self.check.granted_by(own.iter())
@@ -288,7 +296,7 @@ impl<'a> KeyCheck<'a> {
     }
 
     /// What the key's holds make of the decisions of its rules.
-    fn look_ahead(&self, mut evaluation: Evaluation, decisions: &mut [Decision]) -> Evaluation {
+    fn look_ahead(&self, evaluation: &mut Evaluation, decisions: &mut [Decision]) {
         let Self { limiter, check, repeats, .. } = self;
         if *repeats {
             for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
@@ -298,7 +306,6 @@ impl<'a> KeyCheck<'a> {
         if *repeats || limiter.foresee_waits(check, decisions) {
             evaluation.settle_denials(check.rules, decisions);
         }
-        evaluation
     }
 
     /// What a plan does to the states of this key.
@@ -322,20 +329,19 @@ impl<'a> KeyCheck<'a> {
     }
 
     /// Tests how much the key would come to hold.
-    fn test(&self, plan: Plan, bounds: Bounds) -> Result<(), Refusal> {
+    fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
         let Bounds { max_states, max_holds } = bounds;
-        let change = self.change_by(plan);
-        if self.check.hold.is_some() && change == Change::Admitted {
+        if self.check.hold().is_some() && self.planned == Change::Admitted {
             self.limiter.test_max_holds(self.check.now_us, max_holds)?;
         }
         if self.limiter.may_exceed(self.check.rules.len(), max_states) {
-            return self.limiter.test_max_states(&self.check, change, max_states);
+            return self.limiter.test_max_states(&self.check, self.planned, max_states);
         }
         Ok(())
     }
 
     fn consume(&mut self, plan: Plan, decisions: &mut [Decision]) {
-        self.change = self.change_by(plan);
+        self.change = self.planned;
         self.repeated = self.repeats && !plan.denied;
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         match self.change {
@@ -380,7 +386,7 @@ impl<'a> KeyCheck<'a> {
         if self.access().is_some() {
             self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
-        if self.change == Change::Nothing && self.check.meta.is_some() && !self.repeated {
+        if self.change == Change::Nothing && self.check.meta().is_some() && !self.repeated {
             self.change = Change::HistoryOnly(verdict);
             self.limiter.record(&self.check, self.change);
         }

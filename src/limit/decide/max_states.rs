@@ -7,7 +7,7 @@
 //! for each rule. Replicas and loaders skip this test: they record what a primary did.
 
 use super::refusal::Refusal;
-use crate::limit::value::check::{Change, Check};
+use crate::limit::value::check::{Change, Check, CheckOptions};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 impl Limiter {
@@ -31,7 +31,8 @@ impl Limiter {
         }
         let held = self.states().len();
         let mut copy = Self::from_parts(self.states().to_vec(), None, None, self.holds().cloned());
-        copy.record(&Check { meta: None, ..*check }, change);
+        let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
+        copy.record(&check.with(&options), change);
         let states = copy.states().len();
         // A key may already hold more, if it was loaded or the setting was lowered. Such a
         // key must not grow.

@@ -69,7 +69,7 @@ impl Limiter {
     /// Tests that a check which repeats a hold costs what the hold was taken for. A rule
     /// that the hold was not charged for passes: the rules may have changed.
     pub(crate) fn test_costs_of_repeat(&self, check: &Check<'_>) -> Result<(), Refusal> {
-        let Some(request) = check.hold else { return Ok(()) };
+        let Some(request) = check.hold() else { return Ok(()) };
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let (held, given) = (self.held_units(request.id, rule), check.cost_of(rule));
             let agrees = |held: u32| match rule.cost().own() {

@@ -48,6 +48,7 @@ impl Series {
         }
     }
 
+    #[inline(always)]
     pub(super) fn shrink(&mut self) {
         let len = self.head().len;
         let used = len.saturating_mul(self.width().bytes());

@@ -8,13 +8,20 @@ use crate::rule::Rule;
 pub struct Check<'a> {
     /// No two have the same identity, and all log rules cost the same.
     pub rules: &'a [Rule],
-    /// The cost of rules that have none of their own. The history shows it.
-    /// Of rules that have no cost of their own; of a range the least.
+    /// The cost of rules that have none of their own, of a range the least. The history
+    /// shows it.
     pub cost: u32,
-    /// The most that may be granted, if the cost is a range.
-    pub up_to: Option<u32>,
     /// Unix microseconds.
     pub now_us: u64,
+    /// What few checks ask for: `None` keeps the check small and its test short.
+    pub options: Option<&'a CheckOptions<'a>>,
+}
+
+/// What few checks ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckOptions<'a> {
+    /// The most that may be granted, if the cost is a range.
+    pub up_to: Option<u32>,
     /// For the history.
     pub meta: Option<Meta<'a>>,
     /// The hold to take if the check is allowed.
@@ -22,11 +29,38 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// A check without `META`. No two of the rules may have the same identity, and all
+    /// A check without options. No two of the rules may have the same identity, and all
     /// log rules must cost the same.
     #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
-        Self { rules, cost, up_to: None, now_us, meta: None, hold: None }
+        Self { rules, cost, now_us, options: None }
+    }
+
+    /// The same check with these options.
+    #[must_use]
+    pub const fn with(self, options: &'a CheckOptions<'a>) -> Self {
+        Self { options: Some(options), ..self }
+    }
+
+    /// The most that may be granted, if the cost is a range.
+    #[inline(always)]
+    #[must_use]
+    pub fn up_to(&self) -> Option<u32> {
+        self.options?.up_to
+    }
+
+    /// For the history.
+    #[inline(always)]
+    #[must_use]
+    pub fn meta(&self) -> Option<Meta<'a>> {
+        self.options?.meta
+    }
+
+    /// The hold to take if the check is allowed.
+    #[inline(always)]
+    #[must_use]
+    pub fn hold(&self) -> Option<HoldRequest<'a>> {
+        self.options?.hold
     }
 
     /// What the check costs one of its rules.
@@ -40,14 +74,14 @@ impl<'a> Check<'a> {
     /// that was decided.
     #[must_use]
     pub fn granted(&self, verdict: Verdict) -> Option<u32> {
-        self.up_to.map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
+        self.up_to().map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
     }
 
     /// Whether a change consumes from one of the rules. A cost of 0 consumes nothing, but a
     /// hold needs the state: settling it may consume.
     pub(in crate::limit) fn consumes_from(&self, rule: &Rule, change: Change) -> bool {
         match change {
-            Change::Admitted => self.cost_of(rule) > 0 || self.hold.is_some(),
+            Change::Admitted => self.cost_of(rule) > 0 || self.hold().is_some(),
             Change::Charged => self.cost_of(rule) > 0 && rule.counts_all(),
             Change::Nothing | Change::Renewed | Change::HistoryOnly(_) => false,
         }

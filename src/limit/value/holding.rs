@@ -39,12 +39,12 @@ impl Limiter {
 
     /// Whether a check repeats a hold that lives.
     pub(crate) fn repeats(&self, check: &Check<'_>) -> bool {
-        check.hold.is_some_and(|hold| self.holds_id(hold.id, check.now_us))
+        check.hold().is_some_and(|hold| self.holds_id(hold.id, check.now_us))
     }
 
     /// Whether a check that repeats a hold moves its end.
     pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
-        check.hold.is_some_and(|request| {
+        check.hold().is_some_and(|request| {
             let hold = self.live_hold(request.id, check.now_us);
             hold.is_some_and(|hold| hold.end_us() != request.end_us)
         })
@@ -74,7 +74,7 @@ impl Limiter {
         if rule.kind() != Kind::Leaky {
             return 0;
         }
-        let charge = check.hold.and_then(|hold| self.charge_for(hold.id, rule));
+        let charge = check.hold().and_then(|hold| self.charge_for(hold.id, rule));
         charge.map_or(0, |charge| {
             let turn_us = u64::from(charge.detail.turn_ms()).saturating_mul(MS_US);
             Moment::At(charge.stamp_us.saturating_add(turn_us)).after(check.now_us).millis()
@@ -119,7 +119,7 @@ impl Limiter {
     /// The level of a rule's state before a check consumes from it, for a key with holds
     /// or a check that takes one.
     pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> Level {
-        if check.hold.is_none() && self.holds().is_none() {
+        if check.hold().is_none() && self.holds().is_none() {
             return Level::default();
         }
         let level = |state: &State| {

@@ -217,7 +217,7 @@ impl Limiter {
         match change {
             Change::Admitted | Change::Charged => self.consume(check, change),
             Change::Renewed => {
-                if let Some(hold) = check.hold {
+                if let Some(hold) = check.hold() {
                     self.renew(hold.id, hold.end_us, check.now_us);
                 }
             }
@@ -229,7 +229,7 @@ impl Limiter {
     }
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
-        let hold = check.hold.filter(|_| change == Change::Admitted);
+        let hold = check.hold().filter(|_| change == Change::Admitted);
         let mut levels = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         for rule in check.rules.iter().filter(consumes) {
@@ -284,13 +284,13 @@ impl Limiter {
 
     /// Adds the check to the history, which a check with `META` starts.
     fn add_to_history(&mut self, check: &Check<'_>, verdict: Verdict) {
-        if let Some(meta) = check.meta {
+        if let Some(meta) = check.meta() {
             self.change(|compound| compound.history.get_or_insert_default().keep = meta.keep);
         }
         if let Contents::Compound(compound) = &mut self.contents
             && let Some(history) = &mut compound.history
         {
-            let meta = check.meta.map(|meta| meta.text.into());
+            let meta = check.meta().map(|meta| meta.text.into());
             let entry = Entry { time_us: check.now_us, cost: check.cost, verdict, meta };
             history.add(entry, check.rules);
         }

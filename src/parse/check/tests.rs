@@ -29,10 +29,8 @@ fn checks_are_read() {
         ),
     ] {
         let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules);
-        let (meta, hold) = (None, None);
-        let expected =
-            CheckRequest { cost, up_to: None, at_us, full, meta, hold, rule_args: rules.len() };
-        assert_eq!(request, Ok(expected), "{line}");
+        let expected = CheckRequest { cost, at_us, full, options: None, rule_args: rules.len() };
+        assert_eq!(request.as_ref(), Ok(&expected), "{line}");
         assert_eq!(peek(args(line), &LIMITS, &mut NoPolicies, &mut rules), Ok(expected), "{line}");
         assert_eq!(texts_of(&rules), read, "{line}");
     }
@@ -45,14 +43,13 @@ fn meta_is_kept_for_the_history() {
         [("META user:7 20/m", "user:7"), ("meta 20/m COST 2 20/m", "20/m"), ("META '' 20/m", "")]
     {
         let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap();
-        assert_eq!(request.meta, Some(Meta { text: text.as_bytes(), keep: 128 }), "{line}");
+        let meta = Some(Meta { text: text.as_bytes(), keep: 128 });
+        assert_eq!(request.options.and_then(|options| options.meta), meta, "{line}");
         assert_eq!(texts_of(&rules), "log:20/1m", "{line}");
     }
     let no_history = Limits { log_entries: 0, ..LIMITS };
-    assert_eq!(
-        check(args("META x 20/m"), &no_history, &mut NoPolicies, &mut rules).unwrap().meta,
-        None
-    );
+    let request = check(args("META x 20/m"), &no_history, &mut NoPolicies, &mut rules).unwrap();
+    assert_eq!(request.options, None);
 }
 
 #[test]
@@ -67,7 +64,8 @@ fn a_hold_has_an_id_and_a_time() {
     ] {
         let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap();
         let hold = HoldOption { id: id.as_bytes(), hold_us: HoldTime(hold_us), refund };
-        assert_eq!((request.hold, request.cost), (Some(hold), cost), "{line}");
+        let held = request.options.and_then(|options| options.hold);
+        assert_eq!((held, request.cost), (Some(hold), cost), "{line}");
         assert_eq!(texts_of(&rules), "log:20/1m", "{line}");
     }
 }
@@ -78,6 +76,11 @@ fn a_peek_takes_no_hold() {
         let error = peek(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new()).expect_err(line);
         assert_eq!(error, ParseError::HoldInPeek, "{line}");
     }
+}
+
+/// The text of a request's `META` that the history keeps.
+fn kept_meta<'a>(request: &CheckRequest<'a>) -> Option<&'a [u8]> {
+    Some(request.options.as_ref()?.meta?.text)
 }
 
 #[test]
@@ -97,11 +100,11 @@ fn a_long_meta_is_cut_between_characters() {
     ] {
         let given_args = [&b"META"[..], given, b"20/m"].into_iter();
         let request = check(given_args, &LIMITS, &mut NoPolicies, &mut Vec::new()).unwrap();
-        assert_eq!(request.meta.map(|meta| meta.text), Some(kept), "{given:?}");
+        assert_eq!(kept_meta(&request), Some(kept), "{given:?}");
     }
     let nothing = Limits { max_meta: 0, ..LIMITS };
     let request = check(args("META x 20/m"), &nothing, &mut NoPolicies, &mut Vec::new()).unwrap();
-    assert_eq!(request.meta.map(|meta| meta.text), Some(&b""[..]));
+    assert_eq!(kept_meta(&request), Some(&b""[..]));
 }
 
 proptest! {

@@ -39,8 +39,8 @@ use std::path::{Path, PathBuf};
 
 use redis::cmd;
 use redis_ratelimit::limit::{
-    Access, AccessEntry, Change, Check, Entry, History, HoldReport, HoldRequest, Limiter, Meta,
-    Verdict, decode, encode,
+    Access, AccessEntry, Change, Check, CheckOptions, Entry, History, HoldReport, HoldRequest,
+    Limiter, Meta, Verdict, decode, encode,
 };
 use redis_ratelimit::rule::Rule;
 use step::Step;
@@ -190,7 +190,8 @@ fn current() -> u8 {
     let meta = Some(Meta { text: b"who", keep: 1 });
     let hold = Some(HoldRequest { id: b"id", end_us: 1, refund: false });
     let mut limiter = Limiter::default();
-    limiter.record(&Check { meta, hold, ..Check::new(&rules, 1, 0) }, Change::Admitted);
+    let options = CheckOptions { meta, hold, up_to: None };
+    limiter.record(&Check::new(&rules, 1, 0).with(&options), Change::Admitted);
     encode(&limiter)[0]
 }
 

@@ -6,7 +6,9 @@ use super::traffic::{
     Action, Call, Clock, Traffic, changing, changing_between, one_at_a_time, steady,
 };
 use super::{act, cases};
-use crate::limit::{Access, AccessEntry, Change, Check, Decision, Limiter, Meta, encode};
+use crate::limit::{
+    Access, AccessEntry, Change, Check, CheckOptions, Decision, Limiter, Meta, encode,
+};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -39,7 +41,7 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
     let left = Decision { limit: 7, ..Decision::UNDECIDED };
     let (mut fast_decisions, mut decisions) = (vec![left; 2], vec![left; 3]);
 
-    if check.meta.is_none() {
+    if check.meta().is_none() {
         let peeked = limiter.peek_general(check, &mut decisions);
         if let Some(outcome) = limiter.peek_fast(check, &mut fast_decisions) {
             prop_assert_eq!(
@@ -112,7 +114,9 @@ fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseRes
             continue;
         };
         let meta = extra.meta.then_some(Meta { text: &[1], keep: 2 });
-        tally.add(on_both_paths(&mut limiter, &Check { meta, ..Check::new(rules, cost, now_us) })?);
+        let options = meta.map(|meta| CheckOptions { meta: Some(meta), ..CheckOptions::default() });
+        let check = Check { options: options.as_ref(), ..Check::new(rules, cost, now_us) };
+        tally.add(on_both_paths(&mut limiter, &check)?);
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use super::traffic::{Action, Clock, changing, steady};
 use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::limit::tests::naive::model::Model;
 use crate::limit::{
-    self, Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, KeyCheck, Limiter, Meta,
-    Verdict, encode,
+    self, Access, AccessEntry, Ban, Change, Check, CheckOptions, Conclusion, Decision, KeyCheck,
+    Limiter, Meta, Verdict, encode,
 };
 use crate::rule::{MAX_PERIOD_US, Rule};
 use proptest::prelude::*;
@@ -186,7 +186,7 @@ proptest! {
             };
             let mut asked = scenario.asked(&call, turn, cost);
             for (check, rules) in asked.iter_mut().zip(&of_keys) {
-                *check = check.map(|check| Check { rules, meta: None, ..check });
+                *check = check.map(|check| Check { rules, options: None, ..check });
             }
             let answered = within_ages(check_all(&mut keys, &asked));
             let (expected, passed_over) = modelled(&mut models, &asked);
@@ -225,7 +225,7 @@ proptest! {
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
                 let may_change = part.ban.is_some()
                     || part.ban_shortened
-                    || check.meta.is_some()
+                    || check.meta().is_some()
                     || check.rules.iter().any(Rule::counts_all);
                 if consumes {
                     let look = |keys: &Keys| peek(&keys[key], check.rules, cost, call.now_us).1;
@@ -234,7 +234,7 @@ proptest! {
                         let left = (before.remaining - i64::from(cost_of(rule, cost))).max(0);
                         prop_assert_eq!(after.remaining, left, "{:?}", call);
                     }
-                } else if allowed && check.meta.is_none() || !allowed && !may_change {
+                } else if allowed && check.meta().is_none() || !allowed && !may_change {
                     prop_assert_eq!(&keys[key], &before[key], "{:?}", call);
                     prop_assert_eq!(encode(&keys[key]), encode(&before[key]));
                 }
@@ -304,7 +304,8 @@ proptest! {
         for call in traffic.calls() {
             let Action::Check(cost) = call.action else { continue };
             let meta = keep.map(|keep| Meta { text: &[1], keep });
-            let check = Check { meta, ..Check::new(call.rules, cost, call.now_us) };
+            let options = CheckOptions { meta, ..CheckOptions::default() };
+            let check = Check::new(call.rules, cost, call.now_us).with(&options);
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
             alone.fill_resets(&check, &mut decisions);
@@ -336,7 +337,7 @@ proptest! {
             // An entry of the history shows which of equals was named.
             let asked = scenario
                 .asked(&call, turn, cost)
-                .map(|check| check.map(|check| Check { meta: None, ..check }));
+                .map(|check| check.map(|check| Check { options: None, ..check }));
             turned.clone_from(&keys);
             turned.reverse();
             let mut backwards = asked;

@@ -2,7 +2,9 @@
 
 use super::cases;
 use super::traffic::{Action, Call, changing};
-use crate::limit::{Access, AccessEntry, Change, Check, Limiter, Meta, decode, encode};
+use crate::limit::{
+    Access, AccessEntry, Change, Check, CheckOptions, Limiter, Meta, decode, encode,
+};
 use proptest::prelude::*;
 
 /// What comes with a call now and then.
@@ -46,7 +48,8 @@ proptest! {
             match action {
                 Action::Check(cost) => {
                     let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
-                    let check = Check { meta, ..Check::new(rules, cost, now_us) };
+                    let options = CheckOptions { meta, ..CheckOptions::default() };
+                    let check = Check::new(rules, cost, now_us).with(&options);
                     let outcome = primary.check(&check, &mut Vec::new());
                     replica.record(&check, outcome.change);
                     prop_assert!(keep.is_none() || outcome.change != Change::Nothing);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limit::{Change, Check, Meta};
+use crate::limit::{Change, Check, CheckOptions, Meta};
 use crate::parse::rules_of_line as rules;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
@@ -101,10 +101,11 @@ fn last_checks_are_the_history_or_else_the_log() {
     assert_eq!(seen(&limiter), [(2, 3, allowed), (1, 2, limited), (0, 1, allowed)]);
 
     let meta = Some(Meta { text: b"user:7", keep: 3 });
+    let options = CheckOptions { meta, ..CheckOptions::default() };
     for (cost, verdict) in [(3, limited), (4, blocked)] {
         let now_us = NOW_US + u64::from(cost);
         let rules = rules("90/h");
-        let check = Check { meta, ..Check::new(&rules, cost, now_us) };
+        let check = Check::new(&rules, cost, now_us).with(&options);
         limiter.record(&check, Change::HistoryOnly(verdict));
     }
     record(&mut limiter, "90/h", 5, NOW_US + 5, Change::Admitted);

@@ -5,7 +5,9 @@ use super::traffic::{CALLS, Deed, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::rule_set;
 use crate::limit::tests::laws::traffic::{Clock, changing, steady};
 use crate::limit::tests::laws::{cases, check, cost_of, peek, unblocked};
-use crate::limit::{Bounds, Change, Check, Decision, HoldRequest, Limiter, Verdict, encode};
+use crate::limit::{
+    Bounds, Change, Check, CheckOptions, Decision, HoldRequest, Limiter, Verdict, encode,
+};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -39,11 +41,12 @@ fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
         let Step { rules, now_us, deed } = *step;
         match deed {
             Deed::Check { cost, .. } | Deed::Peek(cost) if depends_on_trimming(rules, cost) => {}
-            Deed::Check { cost, hold } => {
+            Deed::Check { cost, options: CheckOptions { hold, .. } } => {
                 answers += 1;
                 let id = answers.to_be_bytes();
                 let hold = hold.map(|hold| HoldRequest { id: &id, refund: false, ..hold });
-                let with = Check { hold, ..Check::new(rules, cost, now_us) };
+                let options = CheckOptions { hold, ..CheckOptions::default() };
+                let with = Check::new(rules, cost, now_us).with(&options);
                 let ours = try_check(&mut held, &with).unwrap();
                 let theirs = check(&mut plain, rules, cost, now_us);
                 prop_assert_eq!(ours.0.summary, theirs.0.summary, "{:?}", step);
@@ -70,7 +73,7 @@ fn repeats_change_nothing(steps: &[Step<'_>]) -> TestCaseResult {
     for step in steps {
         limiter = unblocked(&limiter);
         let check = step.check();
-        let Some((check, hold)) = check.and_then(|check| Some((check, check.hold?))) else {
+        let Some((check, hold)) = check.and_then(|check| Some((check, check.hold()?))) else {
             step.act(&mut limiter);
             continue;
         };

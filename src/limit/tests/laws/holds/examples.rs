@@ -1,6 +1,6 @@
 //! The worked examples of holds, to the millisecond.
 
-use crate::limit::{Check, Decision, HoldRequest, Limiter, Settlement, Verdict};
+use crate::limit::{Check, CheckOptions, Decision, HoldRequest, Limiter, Settlement, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::NamedCost;
 
@@ -49,7 +49,8 @@ impl Key {
             end_us: now_us + (for_s * 1e6) as u64,
             refund,
         });
-        let check = Check { hold, ..Check::new(&rules, cost, now_us) };
+        let options = CheckOptions { hold, ..CheckOptions::default() };
+        let check = Check::new(&rules, cost, now_us).with(&options);
         let outcome = self.limiter.check(&check, &mut Vec::new());
         integers(outcome.summary)
     }
@@ -224,8 +225,8 @@ impl Key {
             end_us: now_us + (for_s * 1e6) as u64,
             refund: false,
         });
-        let (cost, up_to) = (range.0, Some(range.1));
-        let check = Check { hold, up_to, ..Check::new(&rules, cost, now_us) };
+        let options = CheckOptions { hold, up_to: Some(range.1), meta: None };
+        let check = Check::new(&rules, range.0, now_us).with(&options);
         let outcome = self.limiter.check(&check, &mut Vec::new());
         let decided = Check { cost: outcome.cost, ..check };
         let [verdict, limit, remaining, wait_ms, reset_ms] = integers(outcome.summary);

@@ -5,7 +5,7 @@ use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::{rule_set, with_slots};
 use crate::limit::tests::laws::traffic::{Clock, changing, steady};
 use crate::limit::tests::laws::{cases, unblocked, would_pass};
-use crate::limit::{Check, Limiter, Verdict};
+use crate::limit::{Check, CheckOptions, Limiter, Verdict};
 use crate::rule::{Kind, MAX_UNITS, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -15,18 +15,19 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
     for (step, width) in traffic.steps().iter().zip(widths.iter().cycle()) {
         let Step { rules, now_us, deed } = *step;
         limiter = unblocked(&limiter);
-        let Deed::Check { cost, hold } = deed else {
+        let Deed::Check { cost, options } = deed else {
             step.act(&mut limiter);
             continue;
         };
         let cost = cost.clamp(1, MAX_UNITS);
         let most = (cost + width).min(MAX_UNITS);
         // Slots are held.
-        if hold.is_none() && rules.iter().any(|rule| rule.kind() == Kind::Slots) {
+        if options.hold.is_none() && rules.iter().any(|rule| rule.kind() == Kind::Slots) {
             continue;
         }
         let before = limiter.clone();
-        let check = Check { hold, up_to: Some(most), ..Check::new(rules, cost, now_us) };
+        let ranged = CheckOptions { up_to: Some(most), ..options };
+        let check = Check::new(rules, cost, now_us).with(&ranged);
         let Some((outcome, decisions)) = try_check(&mut limiter, &check) else { continue };
         // A repeat answers what its hold was granted, whatever the rules are now.
         if outcome.repeated {
@@ -46,7 +47,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
         }
         // It does what a check of the granted cost does.
         let mut alone = before;
-        let plain = Check { up_to: None, cost: granted, ..check };
+        let plain = Check { cost: granted, ..check }.with(&options);
         let expected = try_check(&mut alone, &plain).unwrap();
         prop_assert_eq!(outcome, expected.0);
         let decided = rules.iter().zip(decisions.iter().zip(&expected.1));

@@ -4,7 +4,7 @@
 use super::traffic::{Deed, Step};
 use crate::limit::tests::naive::Micros;
 use crate::limit::tests::naive::model::Model;
-use crate::limit::{Change, Settlement};
+use crate::limit::{Change, CheckOptions, Settlement};
 use crate::rule::{Kind, Rule};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl<'a> History<'a> {
         let now_us = step.now_us;
         self.lapse(now_us);
         match step.deed {
-            Deed::Check { cost, hold } => match (change, hold) {
+            Deed::Check { cost, options: CheckOptions { hold, .. } } => match (change, hold) {
                 (Change::Admitted, hold) => {
                     if let Some(hold) = hold {
                         let (end_us, refund) = (hold.end_us, hold.refund);

@@ -1,7 +1,7 @@
 //! How much memory a hold takes, as it is in the blocks; an allocator adds what it rounds.
 
 use crate::header_slice::{Count, HeaderSlice};
-use crate::limit::{Check, HeapVisitor, HoldRequest, Limiter};
+use crate::limit::{Check, CheckOptions, HeapVisitor, HoldRequest, Limiter};
 use crate::parse::rules_of_line;
 use crate::rule::Rule;
 
@@ -47,8 +47,9 @@ fn bytes(rules: &[Rule], takes_holds: bool) -> Bytes {
     for n in 0..HOLDS {
         let id = format!("{n:016}");
         let hold = HoldRequest { id: id.as_bytes(), end_us: NOW_US + 1_000_000, refund: true };
-        let hold = takes_holds.then_some(hold);
-        limiter.check(&Check { hold, ..Check::new(rules, 1, NOW_US) }, &mut Vec::new());
+        let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+        let options = takes_holds.then_some(&options);
+        limiter.check(&Check { options, ..Check::new(rules, 1, NOW_US) }, &mut Vec::new());
     }
     assert_eq!(limiter.live_holds(NOW_US), if takes_holds { HOLDS as usize } else { 0 });
     let mut bytes = Bytes::default();

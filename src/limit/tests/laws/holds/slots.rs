@@ -7,7 +7,7 @@ use crate::limit::tests::laws::honest_wait::is_honest;
 use crate::limit::tests::laws::rules::{rule_set, with_slots};
 use crate::limit::tests::laws::traffic::{Clock, steady};
 use crate::limit::tests::laws::{cases, cost_of, unblocked};
-use crate::limit::{Change, Limiter, Verdict};
+use crate::limit::{Change, CheckOptions, Limiter, Verdict};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -50,7 +50,7 @@ fn slots_are_live_holds(traffic: &HoldTraffic) -> TestCaseResult {
         limiter = unblocked(&limiter);
         leases.0.retain(|_, (_, end_us)| *end_us > now_us);
         match deed {
-            Deed::Check { cost, hold: Some(hold) } => {
+            Deed::Check { cost, options: CheckOptions { hold: Some(hold), .. } } => {
                 let repeats = leases.lives(hold.id, now_us);
                 let free = |i: usize| i64::from(rules[i].limit()) - leases.used(i);
                 let fits = |i: usize| i64::from(cost_of(&rules[i], cost)) <= free(i);
@@ -96,7 +96,9 @@ fn slots_are_live_holds(traffic: &HoldTraffic) -> TestCaseResult {
                 leases.renew(id, end_us);
             }
             // Slots are held, and a refund skips them.
-            Deed::Check { hold: None, .. } | Deed::Peek(_) | Deed::Reset => {}
+            Deed::Check { options: CheckOptions { hold: None, .. }, .. }
+            | Deed::Peek(_)
+            | Deed::Reset => {}
             Deed::Refund(..) => step.act(&mut limiter),
         }
     }

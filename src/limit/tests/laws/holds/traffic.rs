@@ -3,7 +3,9 @@
 
 use crate::limit::tests::laws::rules::cost;
 use crate::limit::tests::laws::traffic::{Action, Call, Traffic};
-use crate::limit::{Bounds, Check, Decision, HoldRequest, Limiter, Outcome, Settlement};
+use crate::limit::{
+    Bounds, Check, CheckOptions, Decision, HoldRequest, Limiter, Outcome, Settlement,
+};
 use crate::rule::{MAX_PERIOD_US, Name, NamedCost, Rule};
 use proptest::option;
 use proptest::prelude::*;
@@ -81,7 +83,7 @@ pub struct Step<'a> {
 pub enum Deed<'a> {
     Check {
         cost: u32,
-        hold: Option<HoldRequest<'a>>,
+        options: CheckOptions<'a>,
     },
     Peek(u32),
     /// From the states of the rules, or from all.
@@ -100,9 +102,11 @@ pub enum Deed<'a> {
 impl Step<'_> {
     /// The step's check, if it is one.
     pub fn check(&self) -> Option<Check<'_>> {
-        let Self { rules, now_us, deed } = *self;
-        match deed {
-            Deed::Check { cost, hold } => Some(Check { hold, ..Check::new(rules, cost, now_us) }),
+        let Self { rules, now_us, ref deed } = *self;
+        match *deed {
+            Deed::Check { cost, ref options } => {
+                Some(Check::new(rules, cost, now_us).with(options))
+            }
             Deed::Peek(_)
             | Deed::Refund(..)
             | Deed::Reset
@@ -172,7 +176,9 @@ impl Extra {
             refund,
         });
         let call = match action {
-            Action::Check(cost) => Deed::Check { cost, hold },
+            Action::Check(cost) => {
+                Deed::Check { cost, options: CheckOptions { hold, ..CheckOptions::default() } }
+            }
             Action::Peek(cost) => Deed::Peek(cost),
             Action::Refund(units, of_rules) => Deed::Refund(units, of_rules),
             Action::Reset => Deed::Reset,

@@ -5,7 +5,7 @@ use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::leaky;
 use crate::limit::tests::laws::traffic::{Clock, steady};
 use crate::limit::tests::laws::{cases, later};
-use crate::limit::{Change, Limiter, Settlement, Verdict};
+use crate::limit::{Change, CheckOptions, Limiter, Settlement, Verdict};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn turns_keep_distance(traffic: &HoldTraffic) -> TestCaseResult {
         let now = i128::from(now_us) * limit;
         queue.lapse(now_us, limit, period);
         match deed {
-            Deed::Check { cost, hold } => {
+            Deed::Check { cost, options: CheckOptions { hold, .. } } => {
                 let check = step.check().unwrap();
                 let Some((outcome, _)) = try_check(&mut limiter, &check) else { continue };
                 if outcome.change == Change::Renewed

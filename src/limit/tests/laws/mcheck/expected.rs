@@ -156,7 +156,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let (mut conclusion, _) = compose(&voices, denied);
     conclusion.cost = asked.first().map_or(0, |(_, check)| check.cost);
     for ((key, check), part) in asked.iter().zip(&mut parts) {
-        if part.change == Change::Nothing && check.meta.is_some() {
+        if part.change == Change::Nothing && check.meta().is_some() {
             part.change = Change::HistoryOnly(conclusion.summary.verdict);
         }
         if part.access.is_some() {

@@ -4,7 +4,7 @@
 use super::{Asked, CALLS, KEYS, Keys};
 use crate::limit::tests::laws::rules::rule_set;
 use crate::limit::tests::laws::traffic::{Action, Call, Traffic, changing};
-use crate::limit::{Access, AccessEntry, Check, Limiter, Meta};
+use crate::limit::{Access, AccessEntry, Check, CheckOptions, Limiter, Meta};
 use crate::rule::Rule;
 use proptest::prelude::*;
 use std::fmt;
@@ -21,8 +21,7 @@ pub struct Scenario {
 #[derive(Clone, Copy)]
 pub struct Turn {
     asked: [bool; KEYS],
-    /// If set, the call has `META`, and the history keeps this many entries.
-    keep: Option<u32>,
+    options: CheckOptions<'static>,
     /// Before the call, a block or an exemption of a key is set or lifted.
     pub access: Option<(usize, Option<Access>, Option<u64>)>,
 }
@@ -35,7 +34,10 @@ fn turn() -> impl Strategy<Value = Turn> {
         prop::option::weighted(0.1, 1..6u32),
         prop::option::weighted(0.2, access),
     )
-        .prop_map(|(asked, keep, access)| Turn { asked, keep, access })
+        .prop_map(|(asked, keep, access)| {
+            let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
+            Turn { asked, options: CheckOptions { meta, ..CheckOptions::default() }, access }
+        })
 }
 
 pub fn scenario(
@@ -61,13 +63,12 @@ impl Scenario {
         self.own[key].as_deref().filter(|_| key > 0).unwrap_or(call.rules)
     }
 
-    pub fn asked<'a>(&'a self, call: &Call<'a>, turn: &Turn, cost: u32) -> Asked<'a> {
-        let meta = turn.keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
+    pub fn asked<'a>(&'a self, call: &Call<'a>, turn: &'a Turn, cost: u32) -> Asked<'a> {
         let none = turn.asked == [false; KEYS];
         std::array::from_fn(|key| {
             let rules = self.rules(key, call);
-            (none || turn.asked[key])
-                .then_some(Check { meta, ..Check::new(rules, cost, call.now_us) })
+            let check = Check::new(rules, cost, call.now_us).with(&turn.options);
+            (none || turn.asked[key]).then_some(check)
         })
     }
 }
@@ -106,7 +107,7 @@ pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action)
 /// Prints a turn on one line.
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, keep, access } = self;
-        write!(f, "asked {asked:?}, META {keep:?}, access {access:?}")
+        let Self { asked, options, access } = self;
+        write!(f, "asked {asked:?}, META {:?}, access {access:?}", options.meta)
     }
 }
