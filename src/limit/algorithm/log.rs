@@ -18,8 +18,8 @@
 
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
-use crate::limit::series::Series;
 use crate::limit::series::needs::{self, Needs, PastNeeds, Retention};
+use crate::limit::series::{Series, Take};
 use crate::rule::{MAX_UNITS, MS_US, Rule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -320,14 +320,25 @@ impl Log {
     /// longest window, and returns how many. The newest entry may go, and the log's last
     /// time with it.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if at_us.saturating_sub(stamp_us) >= self.window_us() {
-            return 0;
-        }
-        let given = self.admitted.take_at(stamp_us, units);
+        let Some(Take { time_us, units }) = self.returned(stamp_us, at_us, units) else { return 0 };
+        let given = self.admitted.take_at(time_us, units);
         if given > 0 {
             self.admitted.tidy();
         }
         given
+    }
+
+    /// What gives units admitted at a time back as [`Self::give_back`] does, with others;
+    /// `None` if they have left the longest window.
+    pub fn returned(&self, stamp_us: u64, at_us: u64, units: u64) -> Option<Take> {
+        let stays = at_us.saturating_sub(stamp_us) < self.window_us();
+        stays.then_some(Take { time_us: stamp_us, units })
+    }
+
+    /// Gives back units of many times at once.
+    pub fn give_back_each(&mut self, returned: &mut [Take]) {
+        self.admitted.take_each(returned);
+        self.admitted.tidy();
     }
 
     /// When the last entry that a rule sees leaves its window.

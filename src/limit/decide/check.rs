@@ -5,7 +5,7 @@ use super::evaluation::Evaluation;
 use super::keys::{KeyCheck, check_keys};
 use super::outcome::{Conclusion, Outcome};
 use super::refusal::{Bounds, CheckError};
-use super::wait::until_all_admit;
+use super::wait::{Waiting, until_all_admit};
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
 
@@ -90,7 +90,8 @@ impl Limiter {
         let summary = self.summary(check, &evaluation, denied, decisions);
         let mut summary = summary.map_or(Decision::UNDECIDED, |deciding| deciding.decision);
         if denied && evaluation.passed_over {
-            summary.wait_ms = until_all_admit(std::iter::once((self, *check)), summary.wait_ms);
+            let key = Waiting { limiter: self, check: *check, repeats_until_us: None };
+            summary.wait_ms = until_all_admit(std::iter::once(key), summary.wait_ms);
         }
         Outcome::unchanged(summary, cost, None)
     }

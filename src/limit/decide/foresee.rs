@@ -24,24 +24,23 @@ use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Kind, Rule};
 
-/// A reset takes account of lapses only while a key has no more holds than this: each
-/// allowed check asks for it.
+/// A reset and `next_ms` take account of lapses only while a key has no more holds than this:
+/// each allowed check asks for them.
 const MOST_HOLDS_FORESEEN: usize = 16;
 
 /// A rule that denies, and when it admits.
-struct Denial<'a, 'd> {
+struct Denial<'a> {
     rule: &'a Rule,
-    decision: &'d mut Decision,
     admits: Moment,
 }
 
-impl Denial<'_, '_> {
+impl Denial<'_> {
     fn denies_at(&self, at_us: u64) -> bool {
         self.admits > Moment::At(at_us)
     }
 
     /// Takes account of what has come back at a time.
-    fn look_again(&mut self, states: &Foreseen<'_>, needs: Needs, check: &Check<'_>) {
+    fn look_again(&mut self, states: &mut Foreseen<'_>, needs: Needs, check: &Check<'_>) {
         let cost = check.cost_of(self.rule);
         let window_us = needs.window_us_of(self.rule);
         let state = states.state_of(self.rule);
@@ -63,57 +62,112 @@ impl Limiter {
     /// back. Returns whether a wait became shorter.
     #[inline]
     pub(crate) fn foresee_waits(&self, check: &Check<'_>, decisions: &mut [Decision]) -> bool {
-        self.refunding_holds().is_some_and(|holds| self.foresee(holds, check, decisions))
+        self.refunding_holds().is_some_and(|holds| {
+            let decisions = check.rules.iter().zip(decisions);
+            self.foresee(holds, decisions, Needs::of(check.rules), check)
+        })
+    }
+
+    /// Does what [`Self::foresee_waits`] does, for some rules of a check and what they decided.
+    pub(crate) fn foresee_waits_of<'a>(
+        &self,
+        decisions: impl Iterator<Item = (&'a Rule, &'a mut Decision)>,
+        needs: Needs,
+        check: &Check<'_>,
+    ) -> bool {
+        self.refunding_holds().is_some_and(|holds| self.foresee(holds, decisions, needs, check))
     }
 
     #[cold]
-    fn foresee(&self, holds: &Holds, check: &Check<'_>, decisions: &mut [Decision]) -> bool {
-        let needs = Needs::of(check.rules);
+    fn foresee<'a>(
+        &self,
+        holds: &Holds,
+        decisions: impl Iterator<Item = (&'a Rule, &'a mut Decision)>,
+        needs: Needs,
+        check: &Check<'_>,
+    ) -> bool {
         let denies =
             |decision: &Decision| decision.verdict == Verdict::Limited && decision.wait_ms > 0;
-        let mut denials: Vec<Denial<'_, '_>> = (check.rules.iter().zip(decisions))
+        let (mut denials, waits): (Vec<Denial<'_>>, Vec<&mut i64>) = decisions
             .filter(|(rule, decision)| rule.kind() != Kind::Slots && denies(decision))
-            .map(|(rule, decision)| Denial {
-                rule,
-                decision,
-                admits: self.admits(rule, needs, check).max(Moment::At(check.now_us)),
-            })
-            .collect();
-        let Some(latest) = denials.iter().map(|denial| denial.admits).max() else { return false };
+            .map(|(rule, decision)| (self.denial(rule, needs, check), &mut decision.wait_ms))
+            .unzip();
+        self.admit_earlier(holds, &mut denials, needs, check);
+        let mut shorter = false;
+        for (Denial { admits, .. }, wait) in denials.iter().zip(waits) {
+            let wait_ms = admits.after(check.now_us).millis();
+            shorter |= wait_ms != *wait;
+            *wait = wait_ms;
+        }
+        shorter
+    }
+
+    /// When a rule that denies its cost now admits it, without lapses.
+    fn denial<'a>(&self, rule: &'a Rule, needs: Needs, check: &Check<'_>) -> Denial<'a> {
+        let admits = self.admits(rule, needs, check).max(Moment::At(check.now_us));
+        Denial { rule, admits }
+    }
+
+    /// Lets holds lapse in a copy, one after the other, until all rules admit.
+    fn admit_earlier(
+        &self,
+        holds: &Holds,
+        denials: &mut [Denial<'_>],
+        needs: Needs,
+        check: &Check<'_>,
+    ) {
+        let Some(latest) = denials.iter().map(|denial| denial.admits).max() else { return };
         let mut lapses = holds.refunds_between(check.now_us, latest).peekable();
         if lapses.peek().is_none() {
-            return false;
+            return;
         }
         let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
         let mut states = Foreseen::new(self.states(), holds, is_read);
         while let Some((row, end_us)) = lapses.next() {
             states.lapse(row);
             // Of holds that lapse at once, all come back before the rules look again.
-            if lapses.peek().is_some_and(|&(_, next_us)| next_us == end_us) {
+            let next_us = lapses.peek().map(|&(_, next_us)| next_us);
+            if next_us == Some(end_us) {
                 continue;
             }
             let check = Check { now_us: end_us, ..*check };
             for denial in denials.iter_mut().filter(|denial| denial.denies_at(end_us)) {
-                denial.look_again(&states, needs, &check);
+                let (rule, cost) = (denial.rule, check.cost_of(denial.rule));
+                if next_us.is_none_or(|next_us| states.may_admit(rule, cost, next_us)) {
+                    denial.look_again(&mut states, needs, &check);
+                }
             }
             if !denials.iter().any(|denial| denial.denies_at(end_us)) {
                 break;
             }
         }
-        let mut shorter = false;
-        for Denial { decision, admits, .. } in denials {
-            let wait_ms = admits.after(check.now_us).millis();
-            shorter |= wait_ms != decision.wait_ms;
-            decision.wait_ms = wait_ms;
+    }
+
+    /// The holds, if any gives its charges back when it lapses and they are so few that each
+    /// check can ask for it.
+    fn few_refunding_holds(&self) -> Option<&Holds> {
+        self.refunding_holds().filter(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
+    }
+
+    /// When a rule that denies its cost now admits it, with what lapses give back.
+    pub(crate) fn admits_with_lapses(
+        &self,
+        rule: &Rule,
+        needs: Needs,
+        check: &Check<'_>,
+    ) -> Moment {
+        let mut denial = self.denial(rule, needs, check);
+        if let Some(holds) = self.few_refunding_holds().filter(|_| rule.kind() != Kind::Slots) {
+            self.admit_earlier(holds, std::slice::from_mut(&mut denial), needs, check);
         }
-        shorter
+        denial.admits
     }
 
     /// When a rule has nothing consumed any more, with what lapses give back.
     pub(crate) fn clears(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
         let clears = self.clears_without_lapses(rule, needs, now_us);
-        match self.refunding_holds() {
-            Some(holds) if holds.len() <= MOST_HOLDS_FORESEEN && rule.kind() != Kind::Slots => {
+        match self.few_refunding_holds() {
+            Some(holds) if rule.kind() != Kind::Slots => {
                 self.clears_with_lapses(holds, rule, needs, now_us, clears)
             }
             Some(_) | None => clears,

@@ -12,9 +12,10 @@
 //!
 //! The honest wait: a rule's wait is the least time after which it admits the cost
 //! if nothing else happens, so the longest wait of the rules that deny is the
-//! check's. Each rule, once it admits, goes on admitting, with one exception: a
+//! check's. Each rule, once it admits, goes on admitting, with two exceptions: a
 //! state that lies more than a window ahead of the clock is passed over, and counts
-//! again once the clock has come near it. If there is such a state, `wait` looks
+//! again once the clock has come near it; and where the check repeats a hold, no rule
+//! is asked before the hold ends. If there is such a state or hold, `wait` looks
 //! beyond it.
 
 use super::deciding::Deciding;
@@ -22,7 +23,7 @@ use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
 use super::outcome::{Ban, Conclusion};
 use super::refusal::{Bounds, CheckError, Refusal};
-use super::wait::until_all_admit;
+use super::wait::{Waiting, until_all_admit};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::value::access::{Access, AccessEntry};
 use crate::limit::value::check::{Change, Check, Verdict};
@@ -123,11 +124,10 @@ fn grant(keys: &mut [KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) {
 /// least remaining/cost and the longest turn; the first of equals.
 fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> Conclusion {
     let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
-    let (mut decider, mut turn_ms, mut passed_over) = (None, 0, false);
+    let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
         let Some(own) = key.summary(denied, decisions) else { continue };
         turn_ms = longer(turn_ms, own.decision.wait_ms);
-        passed_over |= key.passed_over();
         let decides = match (denied, decider) {
             (_, None) => true,
             (true, Some(_)) => length(own.decision.wait_ms) > length(deciding.decision.wait_ms),
@@ -140,10 +140,9 @@ fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> 
     let mut summary = deciding.decision;
     if !denied {
         summary.wait_ms = turn_ms;
-    } else if passed_over {
-        let checks = keys.iter().filter(|key| key.access().is_none());
-        let checks = checks.map(|key| (&*key.limiter, key.check));
-        summary.wait_ms = until_all_admit(checks, summary.wait_ms);
+    } else if keys.iter().any(KeyCheck::may_deny_later) {
+        let keys = keys.iter().filter(|key| key.access().is_none());
+        summary.wait_ms = until_all_admit(keys.map(KeyCheck::waiting), summary.wait_ms);
     }
     let cost = keys.first().map_or(0, |key| key.check.cost);
     Conclusion { summary, decider, cost }
@@ -228,8 +227,14 @@ impl<'a> KeyCheck<'a> {
         &self.decisions
     }
 
-    const fn passed_over(&self) -> bool {
-        matches!(self.found, Found::Rules(Evaluation { passed_over: true, .. }))
+    /// Whether a rule may deny later that does not deny now.
+    const fn may_deny_later(&self) -> bool {
+        self.repeats || matches!(self.found, Found::Rules(Evaluation { passed_over: true, .. }))
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
+        let repeats_until_us = self.limiter.repeats_until(&self.check);
+        Waiting { limiter: self.limiter, check: self.check, repeats_until_us }
     }
 
     /// Nothing is charged if a key is blocked, nor for a cost that can never pass.

@@ -8,6 +8,7 @@
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::series::needs::Needs;
+use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Algorithm, MS_US, Rule};
 
@@ -35,12 +36,14 @@ impl Limiter {
         if capacity == 0 {
             return Moment::Never;
         }
-        let read = |cost| self.read(rule, needs, now_us, cost);
-        let Some(reading) = read(0).filter(|reading| reading.remaining < capacity) else {
+        let reading = self.read(rule, needs, now_us, 0);
+        let Some(reading) = reading.filter(|reading| reading.remaining < capacity) else {
             return Moment::At(now_us);
         };
-        let cost = u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX);
-        read(cost).map_or(Moment::At(now_us), |reading| reading.admits)
+        let mut one_more = *rule;
+        one_more
+            .set_named_cost(u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX));
+        self.admits_with_lapses(&one_more, needs, &Check::new(&[], 0, now_us))
     }
 }
 
@@ -59,7 +62,7 @@ fn window_us(rule: &Rule, at_us: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Change, Check};
+    use crate::limit::Change;
     use crate::parse::rules_of_line;
 
     /// 2024-02-10 12:00 UTC.

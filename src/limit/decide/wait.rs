@@ -1,8 +1,10 @@
-//! The honest wait behind a clock that stepped back.
+//! The honest wait where a rule that does not deny now denies later. There are two such rules:
 //!
-//! A rule passes over a state that lies more than a window ahead of the clock, and
-//! sees it again once the clock has come near it. The rule may then deny again, so the
-//! longest wait of the rules that deny now may end within such a denial:
+//! - one whose state lies more than a window ahead of a clock that stepped back. The rule
+//!   passes over the state, and sees it again once the clock has come near it.
+//! - one of a key where the check repeats a hold. The rule is not asked before the hold ends.
+//!
+//! So the longest wait of the rules that deny now may end within such a denial:
 //!
 //! ```text
 //! denies now     [========)
@@ -12,32 +14,43 @@
 //! ```
 //!
 //! Each rule, once it admits, goes on admitting. So it denies in one interval: from
-//! when its state comes back to when it admits. One reading at the start of the
-//! interval gives its end. The wait ends at the first moment outside all intervals: a
-//! sort and one pass find it, however many intervals overlap in a chain.
+//! when it is asked, or its state comes back, to when it admits. One look at the start of the
+//! interval, at the key as it will be then, gives its end. The wait ends at the first moment
+//! outside all intervals: a sort and one pass find it, however many intervals overlap in a chain.
 
 use super::decision::{Decision, length, longer};
+use crate::limit::algorithm::reading::Reading;
 use crate::limit::exact::millis_up;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
+use crate::rule::{MS_US, Rule};
 
-/// A rule denies again, from the first wait until before the second.
+/// A rule denies later, from the first wait until before the second; -1: for good.
 #[derive(Clone, Copy, Debug)]
 struct LaterDenial {
     from_ms: i64,
     until_ms: i64,
 }
 
-/// The least wait, `first_ms` or longer, after which every rule admits, also those
-/// whose state is passed over now and counts then.
-pub(crate) fn until_all_admit<'a>(
-    checks: impl Iterator<Item = (&'a Limiter, Check<'a>)>,
-    first_ms: i64,
-) -> i64 {
+/// A key of a denied check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting<'a> {
+    pub limiter: &'a Limiter,
+    pub check: Check<'a>,
+    /// When the hold ends that the check repeats, if it does.
+    pub repeats_until_us: Option<u64>,
+}
+
+/// The least wait, `first_ms` or longer, after which every rule admits, also those that deny
+/// only later.
+pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = Waiting<'a>>, first_ms: i64) -> i64 {
     let mut denials = Vec::new();
-    for (limiter, check) in checks {
-        limiter.add_later_denials(&check, &mut denials);
+    for Waiting { limiter, check, repeats_until_us } in keys {
+        match repeats_until_us {
+            None => limiter.add_denials_of_passed_over(&check, 0, &mut denials),
+            Some(end_us) => limiter.add_denials_after_repeats(&check, end_us, &mut denials),
+        }
     }
     denials.sort_unstable_by_key(|denial| denial.from_ms);
     let mut wait_ms = first_ms;
@@ -50,9 +63,50 @@ pub(crate) fn until_all_admit<'a>(
     wait_ms
 }
 
+impl LaterDenial {
+    /// The denial of a decision that is made after some time; `None` if it admits.
+    fn of(decision: Decision, from_ms: i64) -> Option<Self> {
+        let until_ms = match decision.wait_ms {
+            0.. => from_ms.saturating_add(decision.wait_ms),
+            never => never,
+        };
+        (decision.verdict == Verdict::Limited).then_some(Self { from_ms, until_ms })
+    }
+}
+
+impl<'a> Check<'a> {
+    /// The check as it is asked again at a time or up to a millisecond later, and after how
+    /// many milliseconds.
+    fn asked_again(&self, at_us: u64) -> (Check<'a>, i64) {
+        let after_ms = millis_up(at_us.saturating_sub(self.now_us));
+        let now_us = self.now_us.saturating_add(after_ms.saturating_mul(MS_US));
+        (Check { now_us, ..*self }, i64::try_from(after_ms).unwrap_or(i64::MAX))
+    }
+}
+
 impl Limiter {
-    /// The denials of rules whose state is passed over now.
-    fn add_later_denials(&self, check: &Check<'_>, denials: &mut Vec<LaterDenial>) {
+    /// The denials of the rules of a key where the check repeats a hold until it ends.
+    fn add_denials_after_repeats(
+        &self,
+        check: &Check<'_>,
+        end_us: u64,
+        denials: &mut Vec<LaterDenial>,
+    ) {
+        let (check, after_ms) = check.asked_again(end_us);
+        let then = self.as_of(check.now_us);
+        let answer = then.peek_general(&check, &mut Vec::new()).summary;
+        denials.extend(LaterDenial::of(answer, after_ms));
+        then.add_denials_of_passed_over(&check, after_ms, denials);
+    }
+
+    /// The denials of rules whose state is passed over at the time of a check, which is asked
+    /// after some time.
+    fn add_denials_of_passed_over(
+        &self,
+        check: &Check<'_>,
+        after_ms: i64,
+        denials: &mut Vec<LaterDenial>,
+    ) {
         let needs = Needs::of(check.rules);
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.state_of(rule) else { continue };
@@ -61,16 +115,18 @@ impl Limiter {
             if back_us <= check.now_us {
                 continue;
             }
-            let back_ms = millis_up(back_us.saturating_sub(check.now_us));
-            let now_us = check.now_us.saturating_add(back_ms.saturating_mul(1_000));
-            let cost = check.cost_of(rule);
-            let Some(reading) = state.read(rule, window_us, now_us, cost) else { continue };
-            let decision = Decision::of(rule, reading, &Check { now_us, ..*check });
-            if decision.verdict == Verdict::Limited {
-                let from_ms = i64::try_from(back_ms).unwrap_or(i64::MAX);
-                let until_ms = from_ms.saturating_add(length(decision.wait_ms));
-                denials.push(LaterDenial { from_ms, until_ms });
-            }
+            let (check, back_ms) = check.asked_again(back_us);
+            let decision = self.as_of(check.now_us).decide_alone(rule, needs, &check);
+            denials.extend(LaterDenial::of(decision, after_ms.saturating_add(back_ms)));
         }
+    }
+
+    /// What one rule of a check decides, with lapses foreseen.
+    fn decide_alone(&self, rule: &Rule, needs: Needs, check: &Check<'_>) -> Decision {
+        let reading = self.read(rule, needs, check.now_us, check.cost_of(rule));
+        let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
+        let mut decision = Decision::of(rule, reading, check);
+        self.foresee_waits_of([(rule, &mut decision)].into_iter(), needs, check);
+        decision
     }
 }

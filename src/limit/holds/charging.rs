@@ -22,6 +22,7 @@ use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
 use crate::limit::exact::{ceil_div, floor_div, millis_up, narrow, product};
+use crate::limit::series::Take;
 use crate::rule::Rule;
 
 impl Meter {
@@ -99,7 +100,9 @@ impl State {
         })
     }
 
-    /// Makes the charge of a hold that has ended what the request really cost.
+    /// Makes the charge of a hold that has ended what the request really cost. What comes back
+    /// to a log is left for later if `later` is given, unless the log's time is ahead: its time
+    /// may change with what comes back.
     pub fn correct(
         &mut self,
         track: &mut Track,
@@ -107,6 +110,7 @@ impl State {
         charge: &Charge,
         settlement: Settlement<'_>,
         now_us: u64,
+        later: Option<&mut Vec<Take>>,
     ) {
         let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us());
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
@@ -118,7 +122,12 @@ impl State {
         let cost = charge.settled(settlement, names);
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);
-            self.give_back(track, ended, charge, surplus, at_us);
+            match (self.log(), later) {
+                (Some(log), Some(later)) if last_us <= now_us => {
+                    later.extend(log.returned(charge.stamp_us, at_us, surplus.into()));
+                }
+                (_, _) => self.give_back(track, ended, charge, surplus, at_us),
+            }
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
             let excess = cost.saturating_sub(charge.units);

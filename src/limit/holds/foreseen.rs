@@ -5,8 +5,9 @@
 //! and what each has of its holds. The holds themselves, by far the most, are not copied.
 
 use super::request::Settlement;
-use super::{Ended, Holds, Row};
+use super::{Ended, Holds, Row, forget_last};
 use crate::limit::algorithm::state::State;
+use crate::limit::series::Take;
 use crate::rule::Rule;
 use std::borrow::Cow;
 
@@ -17,29 +18,54 @@ pub struct Foreseen<'h> {
     states: Vec<State>,
     /// A copy of the tracks, without holds.
     tracks: Holds,
+    /// What comes back to the log, but was not given back yet: each return moves entries.
+    to_log: Vec<Take>,
+    /// Its units.
+    units_to_log: u64,
 }
 
 impl<'h> Foreseen<'h> {
     /// The states of a key that these rules read.
     pub fn new(states: &[State], holds: &'h Holds, mut reads: impl FnMut(&State) -> bool) -> Self {
         let states = states.iter().filter(|state| reads(state)).cloned().collect();
-        Self { holds, states, tracks: holds.tracks_alone() }
+        Self { holds, states, tracks: holds.tracks_alone(), to_log: Vec::new(), units_to_log: 0 }
     }
 
     /// The state that a rule reads.
-    pub fn state_of(&self, rule: &Rule) -> Option<&State> {
-        self.states.iter().find(|state| state.belongs_to(rule))
+    pub fn state_of(&mut self, rule: &Rule) -> Option<&State> {
+        let state = self.states.iter_mut().find(|state| state.belongs_to(rule))?;
+        if let Some(log) = state.log_mut().filter(|_| !self.to_log.is_empty()) {
+            log.give_back_each(&mut self.to_log);
+            self.to_log.clear();
+            self.units_to_log = 0;
+        }
+        Some(state)
+    }
+
+    /// Whether a rule may admit a cost until a time: a quick look at the log, which can be
+    /// wrong only if it says so.
+    pub fn may_admit(&self, rule: &Rule, cost: u32, until_us: u64) -> bool {
+        let state = self.states.iter().find(|state| state.belongs_to(rule));
+        state.and_then(State::log).is_none_or(|log| {
+            let at_us = until_us.max(log.last_us());
+            let used = log.admitted().units_after(at_us.checked_sub(rule.period_us()));
+            let room = u64::from(rule.limit()).saturating_add(self.units_to_log);
+            used.saturating_add(cost.into()) <= room
+        })
     }
 
     /// A hold lapses, and its charges come back. Holds lapse in order.
     pub fn lapse(&mut self, row: Row) {
         let Some(hold) = self.holds.hold(row) else { return };
-        let queued_last = self.tracks.forget_last(row);
+        let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
         let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
         for charge in hold.charges() {
             let state = self.states.iter_mut().find(|state| state.track() == Some(charge.track));
             if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
-                state.correct(track, &ended, charge, Settlement::Refund, hold.end_us());
+                let (before, to_log) = (self.to_log.len(), Some(&mut self.to_log));
+                state.correct(track, &ended, charge, Settlement::Refund, hold.end_us(), to_log);
+                let returned = self.to_log.iter().skip(before).map(|take| take.units);
+                self.units_to_log = self.units_to_log.saturating_add(returned.sum());
             }
         }
     }

@@ -151,17 +151,7 @@ impl Holds {
             return;
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
-        for charge in hold.charges() {
-            if let Some(track) = self.tracks.get_mut(usize::from(charge.track)) {
-                track.charges = track.charges.saturating_add(1);
-                track.units = track.units.saturating_add(charge.units.into());
-                if let TrackKind::Queue { last } = &mut track.kind
-                    && charge.units > 0
-                {
-                    *last = Some(row);
-                }
-            }
-        }
+        count(&mut self.tracks, &hold, row);
         // Grown by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
@@ -184,14 +174,17 @@ impl Holds {
         let by_end = self.place_of_end(end_us, id).ok()?;
         self.by_id.remove(by_id);
         self.by_end.remove(by_end);
-        let queued_last = self.forget_last(row);
+        let queued_last = forget_last(&mut self.tracks, self.rows.get(usize::from(row))?, row);
         let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
         if row != last {
             self.renumber(last, row);
         }
         let hold = self.rows.swap_remove(usize::from(row));
-        for track in &mut self.tracks {
-            track.moved(last, row);
+        let moved = self.rows.get(usize::from(row)).into_iter().flat_map(Hold::charges);
+        for charge in moved {
+            if let Some(track) = self.tracks.get_mut(usize::from(charge.track)) {
+                track.moved(last, row);
+            }
         }
         self.refunding = self.refunding.saturating_sub(hold.refunds().into());
         self.shrink();
@@ -212,20 +205,6 @@ impl Holds {
             Some(TrackKind::Queue { last: None } | TrackKind::Plain | TrackKind::Bucket(_))
             | None => false,
         }
-    }
-
-    /// The tracks on which a hold queued last; they forget it.
-    fn forget_last(&mut self, row: Row) -> Vec<u16> {
-        let mut found = Vec::new();
-        for (track, number) in self.tracks.iter_mut().zip(0..) {
-            if let TrackKind::Queue { last } = &mut track.kind
-                && *last == Some(row)
-            {
-                *last = None;
-                found.push(number);
-            }
-        }
-        found
     }
 
     /// Lets both orders find a hold in another row.
@@ -330,37 +309,55 @@ impl Holds {
         }
     }
 
+    /// Keeps holds that were loaded, when there are none yet; their rows are in their order.
+    /// Returns whether they are in the order of their ids, each with another, as they must be.
+    pub fn fill(&mut self, loaded: Vec<Hold>) -> bool {
+        let in_order = |pair: &[Hold]| match pair {
+            [one, next] => one.id() < next.id(),
+            _ => true,
+        };
+        let (Ok(len), true) = (Row::try_from(loaded.len()), loaded.windows(2).all(in_order)) else {
+            return false;
+        };
+        self.rows = loaded;
+        self.by_id = (0..len).collect();
+        let mut by_end: Vec<Row> = (0..len).collect();
+        by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
+        self.by_end = by_end.into();
+        for (hold, row) in self.rows.iter().zip(0..) {
+            self.refunding = self.refunding.saturating_add(hold.refunds().into());
+            count(&mut self.tracks, hold, row);
+        }
+        true
+    }
+
     /// Sets the least debt of a hold that was loaded, after those of older holds in the
     /// track. Returns whether it fits: it is not less than theirs.
-    pub fn set_least(&mut self, track: u16, id: &[u8], owed: u128) -> bool {
-        let Some(row) = self.row_of(id) else { return false };
-        let charges = self.rows.get_mut(usize::from(row)).map(Hold::charges_mut);
-        let mut charges = charges.into_iter().flatten();
-        let charge = charges.find(|charge| charge.track == track && charge.units > 0);
-        let kind = self.tracks.get_mut(usize::from(track)).map(|track| &mut track.kind);
-        match (charge, kind) {
-            (Some(charge), Some(TrackKind::Bucket(leasts)))
-                if leasts.youngest() <= owed && charge.detail.position().is_none() =>
-            {
+    pub fn set_least(&mut self, of: PlaceOfCharge, owed: u128) -> bool {
+        let charges = self.rows.get_mut(usize::from(of.row)).map(Hold::charges_mut);
+        let charge = charges.and_then(|charges| charges.get_mut(usize::from(of.index)));
+        let Some(charge) = charge.filter(|charge| charge.units > 0) else { return false };
+        match self.tracks.get_mut(usize::from(charge.track)).map(|track| &mut track.kind) {
+            Some(TrackKind::Bucket(leasts)) if leasts.youngest() <= owed => {
                 charge.detail = Detail::least(leasts.push(owed));
                 true
             }
-            (_, _) => false,
+            _ => false,
         }
     }
 
-    /// Sets which holds queued last in the leaky buckets of tracks, after loading.
-    pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Box<[u8]>)]) {
+    /// Sets which holds queued last in the leaky buckets of tracks, after loading. Each was
+    /// charged there.
+    pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Row)]) {
         for track in &mut self.tracks {
             if let TrackKind::Queue { last } = &mut track.kind {
                 *last = None;
             }
         }
-        for (number, id) in last_ones {
-            let row = self.row_of(id);
-            let track = self.tracks.get_mut(usize::from(*number));
+        for &(number, row) in last_ones {
+            let track = self.tracks.get_mut(usize::from(number));
             if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind) {
-                *last = row;
+                *last = Some(row);
             }
         }
     }
@@ -386,6 +383,44 @@ impl Holds {
             track.visit_heap(to);
         }
     }
+}
+
+/// Where a charge of a hold that was loaded stands.
+#[derive(Clone, Copy, Debug)]
+pub struct PlaceOfCharge {
+    pub row: Row,
+    /// Among the charges of the hold.
+    pub index: u16,
+}
+
+/// Counts a hold's charges in their tracks.
+fn count(tracks: &mut [Track], hold: &Hold, row: Row) {
+    for charge in hold.charges() {
+        if let Some(track) = tracks.get_mut(usize::from(charge.track)) {
+            track.charges = track.charges.saturating_add(1);
+            track.units = track.units.saturating_add(charge.units.into());
+            if let TrackKind::Queue { last } = &mut track.kind
+                && charge.units > 0
+            {
+                *last = Some(row);
+            }
+        }
+    }
+}
+
+/// The tracks on which a hold queued last; they forget it.
+fn forget_last(tracks: &mut [Track], hold: &Hold, row: Row) -> Vec<u16> {
+    let mut found = Vec::new();
+    for number in hold.charges().iter().map(|charge| charge.track) {
+        let track = tracks.get_mut(usize::from(number));
+        if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind)
+            && *last == Some(row)
+        {
+            *last = None;
+            found.push(number);
+        }
+    }
+    found
 }
 
 /// A hold that has ended.

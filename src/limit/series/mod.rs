@@ -40,6 +40,7 @@ use self::entries::{Entries, Width, at_width, mask, position};
 pub use self::layout::{Extent, Series};
 use self::layout::{Extras, Head, Newest, ring_for};
 use self::needs::{PackedNeeds, PastNeeds};
+pub use self::take::Take;
 use self::weights::Weights;
 use crate::header_slice::HeaderSlice;
 use crate::limit::exact::{floor_div, product};

@@ -7,14 +7,85 @@
 //!
 //! Finding the entries takes O(log n). Removing them moves the entries on one side, at
 //! most half of all, by a few `memmove`s: one for each time that the source or the
-//! target wraps around the end of the ring, and one more.
+//! target wraps around the end of the ring, and one more. Units of many times are taken in one
+//! pass, which copies what stays.
 
 use super::entries::position;
-use super::layout::{Newest, Series};
+use super::layout::{Extent, Newest, Series};
 use super::weights::Cut;
 use std::ops::Range;
 
+/// Units to take off the entries of a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Take {
+    pub time_us: u64,
+    pub units: u64,
+}
+
+/// So many takes move entries one after the other; more make a new series.
+const FEW_TAKES: usize = 128;
+
 impl Series {
+    /// Takes units off the entries of many times; in one pass, for which it sorts them, if they
+    /// are many.
+    pub fn take_each(&mut self, takes: &mut [Take]) {
+        if takes.len() > FEW_TAKES
+            && let Some(kept) = self.without(takes)
+        {
+            *self = kept;
+            return;
+        }
+        for take in takes {
+            self.take_at(take.time_us, take.units);
+        }
+    }
+
+    /// A series without units of these times; `None` if there is no memory for it.
+    pub(super) fn without(&mut self, takes: &mut [Take]) -> Option<Self> {
+        takes.sort_unstable();
+        let entries = self.head().len;
+        let (oldest_us, newest_us) = (self.oldest_us()?, self.newest_us()?);
+        let weighted = self.weights().is_some();
+        let mut kept = Self::with_room(Extent { entries, oldest_us, newest_us, weighted })?;
+        let mut next = 0;
+        for of_time in takes.chunk_by(|one, other| one.time_us == other.time_us) {
+            let Some(&Take { time_us, .. }) = of_time.first() else { continue };
+            let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
+            let end = self.first_after(time_us);
+            kept.push_entries(self, next..start);
+            // The newest units go.
+            let units = of_time.iter().fold(0_u64, |sum, take| sum.saturating_add(take.units));
+            let mut left = u64::from(self.units_between(start..end)).saturating_sub(units);
+            for weight in (start..end).map(|index| self.weight(index)) {
+                let stays = u32::try_from(left).map_or(weight, |left| left.min(weight));
+                kept.push(time_us, stays);
+                left = left.saturating_sub(stays.into());
+            }
+            next = end;
+        }
+        kept.push_entries(self, next..entries);
+        if kept.is_empty() {
+            kept = Self::default();
+        }
+        kept.shrink();
+        kept.set_needs(self.needs());
+        if let Some(extras) = self.extras_mut() {
+            let (charged, past) = (extras.charged.take(), std::mem::take(&mut extras.past));
+            if charged.is_some() || !past.is_empty() {
+                let kept = kept.extras_or_new();
+                (kept.charged, kept.past) = (charged, past);
+            }
+        }
+        Some(kept)
+    }
+
+    /// Adds some of the entries of another series.
+    fn push_entries(&mut self, other: &Self, entries: Range<u32>) {
+        for index in entries {
+            self.push(other.time(index), other.weight(index));
+        }
+    }
+
     /// Takes up to `units` units off the entries of a time, and returns how many.
     pub fn take_at(&mut self, time_us: u64, units: u64) -> u64 {
         let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));

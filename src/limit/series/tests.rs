@@ -157,6 +157,40 @@ proptest! {
         prop_assert!(series.iter().map(|(time, _)| time).rev().take(100).eq(naive.into_iter().rev().take(100)));
     }
 
+    #[test]
+    fn units_taken_in_one_pass_are_those_taken_one_after_the_other(
+        gap_us in prop::sample::select(vec![0, 1_000u64, 200_000_000, 30_000_000_000, 1 << 44]),
+        weights in prop::collection::vec(prop_oneof![6 => Just(1u32), 1 => 1..9u32], 1..80),
+        dropped in 0..40u64,
+        takes in prop::collection::vec((0..80u64, 0..6u64), 1..80),
+        charged in any::<bool>(),
+    ) {
+        let mut series = Series::default();
+        for (entry, &weight) in (0..).zip(&weights) {
+            series.push(gap_us * (entry / 3), weight);
+        }
+        series.keep_newest(series.units().saturating_sub(dropped));
+        if charged {
+            series.charged_or_new().push(7, 1);
+        }
+        let take = |&(of, units): &(u64, u64)| Take { time_us: gap_us * (of / 3), units };
+        let mut takes: Vec<Take> = takes.iter().map(take).collect();
+        let mut expected = series.clone();
+        for Take { time_us, units } in &takes {
+            expected.take_at(*time_us, *units);
+        }
+        if let Some(kept) = series.without(&mut takes) {
+            series = kept;
+        }
+        for more in 0..100 {
+            prop_assert_eq!(&series, &expected);
+            prop_assert_eq!(series.newest_us(), expected.newest_us());
+            let now_us = gap_us * (more + 30);
+            series.push(now_us, 1);
+            expected.push(now_us, 1);
+        }
+    }
+
     /// A series is a list of units with their times.
     #[test]
     fn equals_a_list_of_units(steps in prop::collection::vec(step(), 1..120)) {

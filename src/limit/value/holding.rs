@@ -17,6 +17,7 @@ use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
 use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS};
+use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
 use std::borrow::Cow;
@@ -39,15 +40,18 @@ impl Limiter {
 
     /// Whether a check repeats a hold that lives.
     pub(crate) fn repeats(&self, check: &Check<'_>) -> bool {
-        check.hold().is_some_and(|hold| self.holds_id(hold.id, check.now_us))
+        self.repeats_until(check).is_some()
+    }
+
+    /// When the hold ends that a check repeats; `None` if none lives.
+    pub(crate) fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
+        Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
     }
 
     /// Whether a check that repeats a hold moves its end.
     pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
-        check.hold().is_some_and(|request| {
-            let hold = self.live_hold(request.id, check.now_us);
-            hold.is_some_and(|hold| hold.end_us() != request.end_us)
-        })
+        let end_us = self.repeats_until(check);
+        end_us.is_some() && end_us != check.hold().map(|request| request.end_us)
     }
 
     /// What a live hold was charged for a rule, if its state is still there.
@@ -182,7 +186,7 @@ impl Limiter {
         if lives {
             self.drop_ended(now_us);
             if let Some(ended) = self.holds_mut().and_then(|holds| holds.end(id)) {
-                self.close(&ended, settlement, now_us);
+                self.close(&ended, settlement, now_us, None);
             }
             self.drop_emptied();
             self.drop_empty_holds();
@@ -208,10 +212,18 @@ impl Limiter {
         if !self.has_lapsed(now_us) {
             return;
         }
+        // Thousands may lapse at once, and each return to a log moves its entries.
+        let mut to_log = Vec::new();
         while let Some(ended) = self.holds_mut().and_then(|holds| holds.end_lapsed(now_us)) {
             let refunds = ended.hold.refunds();
             let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
-            self.close(&ended, settlement, ended.hold.end_us());
+            self.close(&ended, settlement, ended.hold.end_us(), Some(&mut to_log));
+        }
+        if !to_log.is_empty()
+            && let Some((states, _)) = self.states_and_holds()
+            && let Some(log) = states.iter_mut().find_map(State::log_mut)
+        {
+            log.give_back_each(&mut to_log);
         }
         self.drop_emptied();
         self.drop_empty_holds();
@@ -224,10 +236,17 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of a hold that has ended.
-    fn close(&mut self, ended: &Ended<'_>, settlement: Settlement<'_>, now_us: u64) {
+    /// Corrects each charge of a hold that has ended; what comes back to a log later, if
+    /// `later` is given.
+    fn close(
+        &mut self,
+        ended: &Ended<'_>,
+        settlement: Settlement<'_>,
+        now_us: u64,
+        mut later: Option<&mut Vec<Take>>,
+    ) {
         for charge in ended.hold.charges() {
-            self.correct(ended, charge, settlement, now_us);
+            self.correct(ended, charge, settlement, now_us, later.as_deref_mut());
         }
     }
 
@@ -238,6 +257,7 @@ impl Limiter {
         charge: &Charge,
         settlement: Settlement<'_>,
         now_us: u64,
+        later: Option<&mut Vec<Take>>,
     ) {
         let Some((states, holds)) = self.states_and_holds() else { return };
         let state = states.iter_mut().find(|state| state.track() == Some(charge.track));
@@ -246,7 +266,7 @@ impl Limiter {
             return;
         };
         if let Some(track) = holds.track_mut(charge.track) {
-            state.correct(track, ended, charge, settlement, now_us);
+            state.correct(track, ended, charge, settlement, now_us, later);
         }
         if holds.release(charge) {
             state.set_track(None);

@@ -1,12 +1,13 @@
 //! Holds on replicas: synchronized in full and in part, lapsed without a write, settled on a replica
 //! that was promoted, and moved between the nodes of a cluster.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use redis::{Connection, Value};
 
-use crate::support::client::{START_US, ask, calls, command, digest, now_us, remaining};
+use crate::support::client::{START_US, allowed, ask, calls, command, digest, now_us, remaining};
 use crate::support::holders::{Held, Lasting, assert_known, work};
 use crate::support::holds::{COUNT, assert_settles, keys, settle, settled_at_once, take, taken};
 use crate::support::server::{
@@ -106,6 +107,67 @@ fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
             assert!(!ask::<bool>(c, &format!("RL.SETTLE k h REFUND {}", at(40))));
         }
         assert_eq!(digest(&mut p), digest(&mut r));
+    });
+}
+
+/// An evicted key takes its holds along: its slots are free, also on replicas.
+#[test]
+fn slots_of_evicted_keys_are_free() {
+    const KEYS: usize = 1_500;
+    let held = "COST 2 slots:2,cost=1 100/h window:100/h,res=60 bucket:100/h";
+    server::on_all_with(quiet, |primary| {
+        let replica = replica_of(primary);
+        let mut c = primary.connect();
+        for policy in ["allkeys-lru", "allkeys-random"] {
+            for line in ["CONFIG SET maxmemory 0", "FLUSHALL SYNC"] {
+                let () = ask(&mut c, line);
+            }
+            let () = ask(&mut c, &format!("CONFIG SET maxmemory-policy {policy}"));
+            let evicted = number(&mut c, "stats", "evicted_keys");
+            let room = number(&mut c, "memory", "used_memory") + 300_000;
+            let () = ask(&mut c, &format!("CONFIG SET maxmemory {room}"));
+            let names: Vec<String> = (0..KEYS).map(|n| format!("k{n}")).collect();
+            for names in names.chunks(50) {
+                let mut checks = redis::pipe();
+                for name in names {
+                    for id in ["a", "b"] {
+                        let check = format!("RL.CHECK {name} HOLD {id} EX 3600 REFUND {held}");
+                        checks.add_command(command(&check));
+                    }
+                }
+                // A key may go between its two checks.
+                let replies: Vec<[i64; 5]> = checks.query(&mut c).expect("replies");
+                assert!(replies.iter().all(|&[verdict, limit, ..]| [verdict, limit] == [0, 2]));
+            }
+            // From here on nothing is evicted.
+            let () = ask(&mut c, "CONFIG SET maxmemory 0");
+            let gone = number(&mut c, "stats", "evicted_keys") - evicted;
+            assert!(gone > 0, "{policy}: {KEYS} keys fit");
+            assert_alike(primary, &[&replica], policy);
+            let mut r = replica.connect();
+            let left: HashSet<String> = ask(&mut c, "KEYS *");
+            assert_eq!(ask::<HashSet<String>>(&mut r, "KEYS *"), left, "{policy}");
+            // One that went between its checks came back.
+            assert!((KEYS - gone as usize..KEYS).contains(&left.len()), "{policy}");
+            let (kept, gone): (Vec<&String>, Vec<&String>) =
+                names.iter().partition(|name| left.contains(*name));
+            for name in gone.iter().take(50) {
+                assert_eq!(remaining(&mut r, &format!("RL.PEEK {name} slots:2")), 2, "{policy}");
+                assert!(!ask::<bool>(&mut c, &format!("RL.SETTLE {name} a")), "{policy}");
+                assert!(allowed(&mut c, &format!("RL.CHECK {name} HOLD c EX 60 {held}")));
+            }
+            // Its second check found a key that was evicted before.
+            let torn = |c: &mut Connection, name: &str| {
+                remaining(c, &format!("RL.PEEK {name} slots:2")) == 1
+            };
+            for name in kept.iter().take(50) {
+                let free = torn(&mut c, name);
+                assert_eq!(torn(&mut r, name), free, "{policy}");
+                let check = format!("RL.CHECK {name} HOLD c EX 60 {held}");
+                assert_eq!(allowed(&mut c, &check), free, "{policy}");
+            }
+            assert_alike(primary, &[&replica], policy);
+        }
     });
 }
 

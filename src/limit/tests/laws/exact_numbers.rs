@@ -55,7 +55,7 @@ pub(super) fn reset_is_exact(
 }
 
 /// More remains at the next unit's time than now, and no more before.
-fn next_is_exact(
+pub(super) fn next_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
     decisions: &[Decision],

@@ -272,6 +272,16 @@ pub fn any_limits() -> impl Strategy<Value = Limits> {
 }
 
 impl Limits {
+    fn within(self, change: Change, rule: &Rule) -> Rule {
+        let limit = u64::from(rule.limit());
+        match (rule.kind(), change) {
+            (Kind::Log, _) => *rule,
+            (Kind::Bucket, Change::Room) => Self { limit, ..self }.of(rule),
+            (Kind::Window | Kind::Fixed | Kind::Leaky | Kind::Slots, _)
+            | (Kind::Bucket, Change::Rates) => self.of(rule),
+        }
+    }
+
     /// The rule with these limits: it reads the same state.
     pub fn of(self, rule: &Rule) -> Rule {
         let mut spec = spec_of(rule);
@@ -283,6 +293,31 @@ impl Limits {
         }
         spec.validate().expect("a valid rule")
     }
+}
+
+/// How much of a rule changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// What is consumed, and how long it counts, stays: the burst of a bucket, or the limit of
+    /// a counter.
+    Room,
+    /// Also the rate of a bucket. A log stays: it keeps no more than its limits need.
+    Rates,
+}
+
+/// Sets of rules for which settling a check is as if it had cost that much, with one identity
+/// in each place, under changing limits.
+pub fn settled_exactly_relimited(
+    most: usize,
+    change: Change,
+) -> impl Strategy<Value = Vec<Vec<Rule>>> {
+    let limits = prop::collection::vec(any_limits(), 2 * most);
+    (settled_exactly(most), limits).prop_map(move |(rules, limits)| {
+        let relimited = |limits: &[Limits]| -> Vec<Rule> {
+            rules.iter().zip(limits).map(|(rule, limits)| limits.within(change, rule)).collect()
+        };
+        vec![rules.clone(), relimited(&limits[..most]), relimited(&limits[most..])]
+    })
 }
 
 /// The spec that gives a rule; a cost by name becomes one of its text.

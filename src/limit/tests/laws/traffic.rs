@@ -124,7 +124,8 @@ fn start() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn of(
+/// Traffic under these sets of rules, mostly the first.
+pub fn under(
     rule_sets: impl Strategy<Value = Vec<Vec<Rule>>>,
     most: usize,
     clock: Clock,
@@ -141,7 +142,7 @@ pub fn steady(
     most: usize,
     clock: Clock,
 ) -> impl Strategy<Value = Traffic> {
-    of(rules.prop_map(|rules| vec![rules]), most, clock)
+    under(rules.prop_map(|rules| vec![rules]), most, clock)
 }
 
 /// Traffic under one rule at a time, each of them in turn.
@@ -150,7 +151,7 @@ pub fn one_at_a_time(
     most: usize,
 ) -> impl Strategy<Value = Traffic> {
     let singly = |rules: Vec<Rule>| rules.into_iter().map(|rule| vec![rule]).collect();
-    of(rules.prop_map(singly), most, Clock::StepsBack)
+    under(rules.prop_map(singly), most, Clock::StepsBack)
 }
 
 /// Traffic under rules that change: their limits mostly, sometimes everything.
@@ -170,7 +171,7 @@ pub fn changing_between(
         };
         vec![rules.clone(), relimited(&limits[..4]), relimited(&limits[4..]), others]
     });
-    of(rule_sets, most, Clock::StepsBack)
+    under(rule_sets, most, Clock::StepsBack)
 }
 
 /// A line for each call.

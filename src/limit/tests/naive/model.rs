@@ -228,13 +228,13 @@ impl Model {
         })
     }
 
-    /// Consumes what a settled hold cost beyond its charge, whether it fits or not. On a
-    /// clock that does not step back.
+    /// Consumes what a settled hold cost beyond its charge, whether it fits or not, at a time
+    /// not before those of the states.
     pub fn consume_excess(&mut self, rules: &[Rule], now: Micros) {
-        let logs: Vec<Rule> =
-            rules.iter().filter(|rule| rule.kind() == Kind::Log).cloned().collect();
+        let (logs, others): (Vec<Rule>, Vec<Rule>) =
+            rules.iter().partition(|rule| rule.kind() == Kind::Log);
         self.consume(&logs, 0, now, false);
-        for rule in rules.iter().filter(|rule| rule.kind() != Kind::Log) {
+        for rule in others.iter().filter(|rule| cost_of(rule, 0) > 0) {
             let identity = Identity::of(rule);
             if !self.states.iter().any(|state| state.identity == identity) {
                 self.states.push(Owned::new(rule, now));
@@ -244,6 +244,17 @@ impl Model {
             state.last = now;
         }
         self.states.retain(|state| !state.meter.is_empty());
+    }
+
+    /// Drains a rule's debt at its limit until a time not before that of the state.
+    pub fn drain(&mut self, rule: &Rule, now: Micros) {
+        let identity = Identity::of(rule);
+        for state in self.states.iter_mut().filter(|state| state.identity == identity) {
+            if let Meter::Debt(debt) = &mut state.meter {
+                debt.take_excess(rule, state.last, now, 0);
+                state.last = now;
+            }
+        }
     }
 
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {

@@ -26,7 +26,9 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(high)
 }
 
-/// `least` in milliseconds, as replied: -1 for never.
+/// `least` in milliseconds, as replied: -1 for never, which is longer than any other.
 pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
-    least(|ms| holds_after_us(ms * 1_000)).map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX))
+    const LONGEST: i64 = i64::MAX - 1;
+    least(|ms| holds_after_us(ms * 1_000))
+        .map_or(-1, |ms| i64::try_from(ms).unwrap_or(LONGEST).min(LONGEST))
 }

@@ -6,7 +6,7 @@ use super::load::{check_time, check_units};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
-use crate::limit::holds::{Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK};
+use crate::limit::holds::{Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK, PlaceOfCharge, Row};
 use crate::limit::value::charges::{ChargeView, ChargeViews, DetailView};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Name};
 
@@ -43,30 +43,33 @@ struct Least {
     track: u16,
     older: u32,
     owed: u128,
-    id: Box<[u8]>,
+    of: PlaceOfCharge,
 }
 
-/// The holds, if there are any, and a track for each state that they were charged on.
+/// The holds, if there are any, and a track for each state that they were charged on. Takes
+/// time and memory in proportion to the bytes, but for sorting.
 pub fn load_holds(saved: &[u8], states: &mut [State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
     let (mut leasts, mut last_in_queue) = (Vec::new(), Vec::new());
+    let mut row: Row = 0;
     let loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
         within((1..=MAX_ID).contains(&saved.id.len()), "the id of a hold")?;
         within(saved.end_us <= MAX_TIME_US.saturating_add(MAX_PERIOD_US), "a time")?;
+        let mut index: u16 = 0;
         let charges =
             load_items(&saved.charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
                 let track = track_of(&charge, states, &mut holds)?;
+                let of = PlaceOfCharge { row, index };
                 match charge.detail {
                     SavedDetail::Plain => {}
                     SavedDetail::Least { older, owed } => {
                         within(owed <= MOST_OWED, "a debt")?;
-                        leasts.push(Least { track, older, owed, id: saved.id.into() });
+                        leasts.push(Least { track, older, owed, of });
                     }
-                    SavedDetail::Turn { is_last: true, .. } => {
-                        last_in_queue.push((track, Box::<[u8]>::from(saved.id)));
-                    }
+                    SavedDetail::Turn { is_last: true, .. } => last_in_queue.push((track, row)),
                     SavedDetail::Turn { is_last: false, .. } => {}
                 }
+                index = index.saturating_add(1);
                 load_charge(&charge, track)
             })?;
         within(each_on_its_own_state(&charges), "a charge")?;
@@ -74,15 +77,13 @@ pub fn load_holds(saved: &[u8], states: &mut [State]) -> Result<Option<Holds>, D
             |text: &str| Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"));
         let log_names = load_items(&saved.log_names, MOST_CHARGES, "names", named)?;
         let request = HoldRequest { id: saved.id, end_us: saved.end_us, refund: saved.refund };
+        row = row.saturating_add(1);
         Ok(Hold::new(request, charges, log_names))
     })?;
-    for hold in loaded {
-        within(holds.find(hold.id()).is_none(), "the id of a hold")?;
-        holds.take(hold);
-    }
+    within(holds.fill(loaded), "the id of a hold")?;
     leasts.sort_by_key(|least| (least.track, least.older));
     for least in leasts {
-        within(holds.set_least(least.track, &least.id, least.owed), "a debt")?;
+        within(holds.set_least(least.of, least.owed), "a debt")?;
     }
     holds.set_last_in_queues(&last_in_queue);
     Ok((!holds.is_empty()).then_some(holds))

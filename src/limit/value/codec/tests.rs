@@ -1,3 +1,5 @@
+mod holds;
+
 use super::form::{
     SavedLimiter, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState, UNKNOWN_KIND, put, save_items,
 };

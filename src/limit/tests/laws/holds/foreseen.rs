@@ -1,15 +1,19 @@
 //! The honest wait foresees lapses: if nothing else happens, a denied request is allowed
-//! after its wait and not before, and a rule has reset after its reset and not before.
+//! after its wait and not before, a rule has reset after its reset and not before, and one
+//! more unit is free after `next_ms` and not before.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
-use crate::limit::tests::laws::exact_numbers::reset_is_exact;
+use crate::limit::tests::laws::exact_numbers::{next_is_exact, reset_is_exact};
 use crate::limit::tests::laws::honest_wait::is_honest;
 use crate::limit::tests::laws::refund::sees_all_states;
 use crate::limit::tests::laws::rules::{alike, rule_set};
 use crate::limit::tests::laws::traffic::{Clock, changing, steady};
-use crate::limit::tests::laws::{cases, later, peek, unblocked, would_pass};
-use crate::limit::{Bounds, Check, KeyCheck, Limiter, Verdict, check_keys};
-use crate::rule::Rule;
+use crate::limit::tests::laws::{cases, later, peek, unblocked};
+use crate::limit::{
+    Bounds, Change, Check, CheckOptions, Decision, HoldRequest, KeyCheck, Limiter, Verdict,
+    check_keys,
+};
+use crate::rule::{MAX_PERIOD_US, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -26,13 +30,13 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
                 continue;
             }
         };
-        // The wait beyond a state that is passed over foresees no lapses.
-        if !sees_all_states(&limiter, rules, now_us) {
-            step.act(&mut limiter);
-            continue;
-        }
         let (peeked, decisions) = peek(&limiter, rules, asked, now_us);
-        reset_is_exact(&limiter, rules, &decisions, now_us)?;
+        // Resets and next units are those of the states that are seen.
+        let sees_all = sees_all_states(&limiter, rules, now_us);
+        if sees_all {
+            reset_is_exact(&limiter, rules, &decisions, now_us)?;
+            next_is_exact(&limiter.as_of(now_us), rules, &decisions, now_us)?;
+        }
         if peeked.summary.verdict == Verdict::Limited {
             is_honest(&limiter, rules, asked, now_us, peeked.summary.wait_ms)?;
         }
@@ -44,8 +48,9 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
         let unbanned = unblocked(&limiter);
         if !outcome.repeated {
             prop_assert_eq!(outcome.summary.verdict, peeked.summary.verdict);
-            if !decisions.is_empty() {
+            if sees_all && !decisions.is_empty() {
                 reset_is_exact(&unbanned, rules, &decisions, now_us)?;
+                next_is_exact(&unbanned, rules, &decisions, now_us)?;
             }
         }
         if outcome.summary.verdict == Verdict::Limited && outcome.ban.is_none() {
@@ -55,39 +60,68 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
     Ok(())
 }
 
-/// Keys with holds that are checked at once, each with its own rules.
-fn waits_of_keys_are_honest(traffics: &[HoldTraffic; 2], cost: u32) -> TestCaseResult {
-    let mut keys: [(Limiter, Vec<Rule>, u64); 2] = Default::default();
-    for (traffic, (limiter, rules, now_us)) in traffics.iter().zip(&mut keys) {
-        for step in &traffic.steps() {
+type Keys = [(Limiter, Vec<Rule>); 2];
+
+/// Two keys with holds, after their traffic, and the time at which that of both has ended.
+fn played(traffics: &[HoldTraffic; 2]) -> (Keys, u64) {
+    let mut keys = Keys::default();
+    let steps = traffics.each_ref().map(HoldTraffic::steps);
+    let end_us = |steps: &Vec<Step<'_>>| steps.last().map_or(0, |step| step.now_us);
+    let ended_us = steps.iter().map(end_us).max().unwrap_or(0);
+    for (steps, (limiter, rules)) in steps.iter().zip(&mut keys) {
+        for step in steps {
             *limiter = unblocked(limiter);
-            step.act(limiter);
-            (*rules, *now_us) = (step.rules.to_vec(), step.now_us);
+            step.later_by(ended_us - end_us(steps)).act(limiter);
+            *rules = step.rules.to_vec();
         }
         *limiter = unblocked(limiter);
     }
-    // Both have the same time: that of the key whose traffic ended last.
-    let now_us = keys.iter().map(|&(_, _, now_us)| now_us).max().unwrap_or(0);
-    let mut checked = keys.clone();
-    let [(first, first_rules, _), (second, second_rules, _)] = &mut checked;
-    let mut parts = [
-        KeyCheck::new(first, Check::new(first_rules, cost, now_us)),
-        KeyCheck::new(second, Check::new(second_rules, cost, now_us)),
-    ];
-    let conclusion = check_keys(&mut parts, Bounds::ANY, &mut Vec::new()).unwrap();
-    let wait_ms = conclusion.summary.wait_ms;
-    let charged = parts
-        .iter()
-        .any(|part| part.ban().is_some() || part.check().rules.iter().any(Rule::counts_all));
-    if conclusion.summary.verdict != Verdict::Limited || wait_ms < 0 || charged {
+    (keys, ended_us)
+}
+
+/// The answer to a check of both keys; `None` if it is refused, bans, or charges a denial.
+fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> Option<Decision> {
+    let mut keys = keys.clone();
+    let options = CheckOptions { hold, ..CheckOptions::default() };
+    let mut parts = keys.each_mut().map(|(limiter, rules)| {
+        KeyCheck::new(limiter, Check::new(rules, cost, now_us).with(&options))
+    });
+    let conclusion = check_keys(&mut parts, Bounds::ANY, &mut Vec::new()).ok()?;
+    let charged = parts.iter().any(|part| part.ban().is_some() || part.change() == Change::Charged);
+    (!charged).then_some(conclusion.summary)
+}
+
+/// The law of the honest wait for keys that are checked at once, each with its own rules. A
+/// key where the check repeats a hold denies as soon as the hold has ended and not before.
+fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
+    let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
+    let repeated = keys.iter().find(|(limiter, _)| limiter.holds_id(id, now_us));
+    let cost = repeated.and_then(|(limiter, _)| limiter.held_by_default(id)).unwrap_or(cost);
+    let Some(denied) = asked(keys, cost, Some(hold), now_us) else { return Ok(()) };
+    if denied.verdict != Verdict::Limited {
         return Ok(());
     }
-    let pass = |at_us: u64| keys.iter().all(|(key, rules, _)| would_pass(key, rules, cost, at_us));
-    if let Some(then_us) = later(now_us, wait_ms) {
-        prop_assert!(pass(then_us), "denied after {wait_ms} ms");
-        prop_assert!(!pass(then_us - 1_000), "allowed before {wait_ms} ms");
+    let wait_ms = denied.wait_ms;
+    let passes = |at_us: u64| {
+        let answer = asked(keys, cost, Some(hold), at_us);
+        answer.is_some_and(|answer| answer.verdict == Verdict::Allowed)
+    };
+    if wait_ms < 0 {
+        for later_us in [1_000, MAX_PERIOD_US, 1_000 * MAX_PERIOD_US] {
+            prop_assert!(!passes(now_us + later_us), "passes, but should never");
+        }
+    } else if let Some(then_us) = later(now_us, wait_ms) {
+        prop_assert!(passes(then_us), "denied after {wait_ms} ms");
+        prop_assert!(!passes(then_us - 1_000), "allowed before {wait_ms} ms");
     }
     Ok(())
+}
+
+/// Back by a share of the longest window, in thousandths.
+fn back(keys: &Keys, now_us: u64, mille: u64) -> u64 {
+    let rules = keys.iter().flat_map(|(_, rules)| rules);
+    let longest_us = rules.map(Rule::period_us).max().unwrap_or(0);
+    now_us.saturating_sub(longest_us / 1_000 * mille)
 }
 
 proptest! {
@@ -117,7 +151,21 @@ proptest! {
         first in with_holds(steady(alike(2), 30, Clock::Forward)),
         second in with_holds(steady(alike(2), 30, Clock::Forward)),
         cost in 1..4u32,
+        mille in prop_oneof![4 => Just(0), 1 => 0..4_000u64],
     ) {
-        waits_of_keys_are_honest(&[first, second], cost)?;
+        let (keys, ended_us) = played(&[first, second]);
+        let now_us = back(&keys, ended_us, mille);
+        for id in [b"a", b"b", b"z"] {
+            waits_of_keys_are_honest(&keys, cost, id, now_us)?;
+        }
+    }
+
+    /// Windows of like length, on a clock that often brings back states that it left too
+    /// far in the future.
+    #[test]
+    fn waits_on_a_reeling_clock_foresee_lapses(
+        traffic in with_holds(steady(alike(3), CALLS, Clock::Reels))
+    ) {
+        waits_are_honest(&traffic)?;
     }
 }

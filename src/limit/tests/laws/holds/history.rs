@@ -8,19 +8,23 @@ use crate::limit::{Change, CheckOptions, Settlement};
 use crate::rule::{Kind, Rule};
 use std::collections::BTreeMap;
 
-/// The checks under rules that stay, on a clock that does not step back.
-#[derive(Clone, Debug)]
+/// The checks under rules that keep their identities.
+#[derive(Clone, Debug, Default)]
 pub struct History<'a> {
-    rules: &'a [Rule],
-    entries: Vec<Entry>,
+    entries: Vec<Entry<'a>>,
     holds: BTreeMap<&'a [u8], Hold>,
 }
 
 /// What was consumed at a time from each rule.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct Entry<'a> {
     pub now_us: u64,
+    rules: &'a [Rule],
     pub units: Vec<u32>,
+    /// What each rule was charged at first.
+    charged: Vec<u32>,
+    /// The time at which each rule's state counted it.
+    at_us: Vec<u64>,
     /// The excess of a settled hold, which no rule admitted.
     pub excess: bool,
 }
@@ -33,11 +37,7 @@ struct Hold {
 }
 
 impl<'a> History<'a> {
-    pub fn new(rules: &'a [Rule]) -> Self {
-        Self { rules, entries: Vec::new(), holds: BTreeMap::new() }
-    }
-
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Entry<'a>] {
         &self.entries
     }
 
@@ -59,11 +59,18 @@ impl<'a> History<'a> {
         });
     }
 
-    /// Notes what a step did, if the limiter did this to the key.
+    /// Notes what a step did, if the limiter did this to the key, on a clock that does not step
+    /// back.
     pub fn note(&mut self, step: &Step<'a>, change: Change) {
-        let now_us = step.now_us;
+        self.note_at(step, change, vec![step.now_us; step.rules.len()]);
+    }
+
+    /// Notes what a step did, if the limiter did this to the key, and the states of the step's
+    /// rules stood at these times.
+    pub fn note_at(&mut self, step: &Step<'a>, change: Change, at_us: Vec<u64>) {
+        let Step { rules, now_us, deed } = *step;
         self.lapse(now_us);
-        match step.deed {
+        match deed {
             Deed::Check { cost, options: CheckOptions { hold, .. } } => match (change, hold) {
                 (Change::Admitted, hold) => {
                     if let Some(hold) = hold {
@@ -72,13 +79,14 @@ impl<'a> History<'a> {
                         self.holds.insert(hold.id, Hold { entry, end_us, refund });
                     }
                     let own = |rule: &Rule| rule.cost().own().unwrap_or(cost);
-                    let units = self.rules.iter().map(own).collect();
-                    self.entries.push(Entry { now_us, units, excess: false });
+                    let units: Vec<u32> = rules.iter().map(own).collect();
+                    let (charged, excess) = (units.clone(), false);
+                    self.entries.push(Entry { now_us, rules, units, charged, at_us, excess });
                 }
                 (Change::Renewed, Some(hold)) => self.renew(hold.id, hold.end_us),
                 (_, _) => {}
             },
-            Deed::Settle { id, settlement } => self.settle(id, settlement, now_us),
+            Deed::Settle { id, settlement } => self.settle(id, settlement, now_us, at_us),
             Deed::Renew { id, end_us } => self.renew(id, end_us),
             Deed::Peek(_) => {}
             Deed::Refund(..) | Deed::Reset => unreachable!("they know no holds"),
@@ -91,17 +99,19 @@ impl<'a> History<'a> {
         }
     }
 
-    fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) {
+    fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64, at_us: Vec<u64>) {
         let Some(hold) = self.holds.remove(id) else { return };
         let entry = &mut self.entries[hold.entry];
+        let rules = entry.rules;
         let mut excess = Vec::new();
-        for (rule, units) in self.rules.iter().zip(&mut entry.units) {
-            let settled = settled_cost(self.rules, rule, *units, settlement);
+        for (rule, units) in rules.iter().zip(&mut entry.units) {
+            let settled = settled_cost(rules, rule, *units, settlement);
             excess.push(settled.saturating_sub(*units));
             *units = settled.min(*units);
         }
         if excess.iter().any(|&units| units > 0) {
-            self.entries.push(Entry { now_us, units: excess, excess: true });
+            let (units, charged, excess) = (excess.clone(), excess, true);
+            self.entries.push(Entry { now_us, rules, units, charged, at_us, excess });
         }
     }
 
@@ -109,18 +119,28 @@ impl<'a> History<'a> {
     pub fn played(&self) -> Model {
         let mut model = Model::default();
         model.log.keeps_all = true;
-        for Entry { now_us, units, excess } in &self.entries {
-            let costed = |(rule, &units): (&Rule, &u32)| {
-                let mut rule = *rule;
-                rule.set_named_cost(units);
-                rule
-            };
-            let rules: Vec<Rule> = self.rules.iter().zip(units).map(costed).collect();
-            let now = Micros::from(*now_us);
-            if *excess {
-                model.consume_excess(&rules, now);
-            } else {
-                model.consume(&rules, 0, now, false);
+        for Entry { rules, units, charged, at_us, excess, .. } in &self.entries {
+            // A debt drained at the limit of the check, though it cost nothing in the end.
+            let costs = units.iter().zip(charged);
+            for (i, _) in costs.enumerate().filter(|(_, (now, first))| **now == 0 && **first > 0) {
+                model.drain(&rules[i], at_us[i].into());
+            }
+            let mut times = at_us.clone();
+            times.sort_unstable();
+            times.dedup();
+            for time_us in times {
+                let costed = |((rule, &units), &at_us): ((&Rule, &u32), &u64)| {
+                    let mut rule = *rule;
+                    rule.set_named_cost(if at_us == time_us { units } else { 0 });
+                    rule
+                };
+                let rules: Vec<Rule> = rules.iter().zip(units).zip(at_us).map(costed).collect();
+                let now = Micros::from(time_us);
+                if *excess {
+                    model.consume_excess(&rules, now);
+                } else {
+                    model.consume(&rules, 0, now, false);
+                }
             }
         }
         model

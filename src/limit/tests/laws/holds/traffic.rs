@@ -100,6 +100,24 @@ pub enum Deed<'a> {
 }
 
 impl Step<'_> {
+    /// The step at a later time.
+    pub fn later_by(mut self, us: u64) -> Self {
+        self.now_us += us;
+        match &mut self.deed {
+            Deed::Check {
+                options: CheckOptions { hold: Some(HoldRequest { end_us, .. }), .. },
+                ..
+            }
+            | Deed::Renew { end_us, .. } => *end_us += us,
+            Deed::Check { options: CheckOptions { hold: None, .. }, .. }
+            | Deed::Peek(_)
+            | Deed::Refund(..)
+            | Deed::Reset
+            | Deed::Settle { .. } => {}
+        }
+        self
+    }
+
     /// The step's check, if it is one.
     pub fn check(&self) -> Option<Check<'_>> {
         let Self { rules, now_us, ref deed } = *self;

@@ -28,7 +28,7 @@ fn most(rule: &Rule, from_us: u64, to_us: u64) -> Option<i128> {
     }
 }
 
-fn obeys(rules: &[Rule], entries: &[Entry]) -> TestCaseResult {
+fn obeys(rules: &[Rule], entries: &[Entry<'_>]) -> TestCaseResult {
     for (i, rule) in rules.iter().enumerate() {
         for (first, from) in entries.iter().enumerate() {
             let mut used = 0;
@@ -46,7 +46,7 @@ fn obeys(rules: &[Rule], entries: &[Entry]) -> TestCaseResult {
 fn usage_obeys(traffic: &HoldTraffic) -> TestCaseResult {
     let steps = traffic.steps();
     let Some(&Step { rules, .. }) = steps.first() else { return Ok(()) };
-    let (mut limiter, mut history) = (Limiter::default(), History::new(rules));
+    let (mut limiter, mut history) = (Limiter::default(), History::default());
     for step in steps {
         let mut change = Change::Nothing;
         match step.deed {

@@ -1,0 +1,118 @@
+//! What only a hostile payload says of holds.
+
+use super::super::form::{
+    Bytes, SavedCharge, SavedDetail, SavedHold, SavedLimiter3, SavedLimiter4, SavedMeter,
+    SavedState, put, save_items,
+};
+use super::super::{DecodeError, WITH_HOLDS, decode};
+use crate::limit::Limiter;
+use crate::rule::SECOND_US;
+
+/// A debt, among others of other periods.
+fn debt(n: u32, leaky: bool) -> SavedState<'static> {
+    let period_us = (u64::from(n) + 1) * SECOND_US;
+    let meter = SavedMeter::Debt {
+        last_us: 1,
+        period_us,
+        rem: 0,
+        units: 9,
+        limit: 9,
+        burst_or_queue: 9,
+        leaky,
+    };
+    SavedState { name: None, meter }
+}
+
+fn charge(state: Option<u32>, detail: SavedDetail) -> SavedCharge {
+    let (by_default, shadow) = (true, false);
+    SavedCharge { state, stamp_us: 1, units: 1, limit: 9, by_default, shadow, detail }
+}
+
+fn least(older: u32) -> SavedDetail {
+    SavedDetail::Least { older, owed: 7 }
+}
+
+/// A hold to be saved.
+struct Held {
+    id: [u8; 4],
+    end_us: u64,
+    charges: Vec<SavedCharge>,
+}
+
+fn payload(states: impl Iterator<Item = SavedState<'static>>, holds: &[Held]) -> Vec<u8> {
+    let limiter =
+        SavedLimiter3 { states: save_items(states), access: None, ban_us: None, history: None };
+    let mut saved = Vec::new();
+    for Held { id, end_us, charges } in holds {
+        let charges = save_items(charges.iter());
+        let log_names = Bytes::default();
+        put(&mut saved, &SavedHold { id, end_us: *end_us, refund: true, charges, log_names });
+    }
+    let mut payload = vec![WITH_HOLDS];
+    put(&mut payload, &SavedLimiter4 { limiter, holds: saved.into() });
+    payload
+}
+
+/// So many holds, each charged on each of so many states.
+fn dense(holds: u32, states: u32, leaky: bool) -> Vec<u8> {
+    let held = |n: u32| Held {
+        id: n.to_be_bytes(),
+        end_us: u64::from(n.wrapping_mul(2_654_435_761)) + 1,
+        charges: (0..states)
+            .map(|state| {
+                let turn = SavedDetail::Turn { ms: 1, is_last: true };
+                charge(Some(state), if leaky { turn } else { least(n) })
+            })
+            .collect(),
+    };
+    let held: Vec<Held> = (0..holds).map(held).collect();
+    payload((0..states).map(|n| debt(n, leaky)), &held)
+}
+
+fn loaded(payload: &[u8]) -> Result<usize, DecodeError> {
+    decode(payload).map(|limiter: Limiter| limiter.live_holds(0))
+}
+
+#[test]
+fn holds_are_in_the_order_of_their_ids() {
+    let state = || std::iter::once(debt(0, false));
+    let held = |id: u32, older| {
+        let charges = vec![charge(Some(0), least(older))];
+        Held { id: id.to_be_bytes(), end_us: 5, charges }
+    };
+    assert_eq!(loaded(&payload(state(), &[held(1, 0), held(2, 1)])), Ok(2));
+    let refused = Err(DecodeError::OutOfRange("the id of a hold"));
+    assert_eq!(loaded(&payload(state(), &[held(2, 0), held(1, 1)])), refused);
+    assert_eq!(loaded(&payload(state(), &[held(1, 0), held(1, 1)])), refused);
+}
+
+#[test]
+fn a_hold_has_one_charge_for_a_state_and_a_thousand_at_most() {
+    let of = |states: &[Option<u32>]| {
+        let charges = states.iter().map(|&state| {
+            charge(state, if state.is_some() { least(0) } else { SavedDetail::Plain })
+        });
+        let held = Held { id: [1; 4], end_us: 5, charges: charges.collect() };
+        loaded(&payload((0..2).map(|n| debt(n, false)), &[held]))
+    };
+    let refused = |what| Err(DecodeError::OutOfRange(what));
+    assert_eq!(of(&[Some(0), Some(1), None, None]), Ok(1));
+    assert_eq!(of(&[Some(0), Some(0), Some(1)]), refused("a charge"));
+    assert_eq!(of(&[Some(0), Some(1), Some(2)]), refused("a state"));
+    let mut many = vec![None; 999];
+    many.push(Some(0));
+    assert_eq!(of(&many), Ok(1));
+    many.push(Some(1));
+    assert_eq!(of(&many), refused("charges"));
+}
+
+/// As many charges as a megabyte can say. No part of loading looks at all charges of a hold,
+/// or at all holds, for each charge.
+#[test]
+fn dense_payloads_load() {
+    for (holds, states) in [(90, 1_000), (9_000, 10), (50_000, 1)] {
+        for leaky in [false, true] {
+            assert_eq!(loaded(&dense(holds, states, leaky)), Ok(holds as usize));
+        }
+    }
+}
