@@ -12,6 +12,7 @@ use crate::parse::{Limits, MOST_RULES};
 use crate::rule::MAX_UNITS;
 use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
+use crate::waiting::Room;
 
 /// The settings, and the list of them.
 macro_rules! settings {
@@ -30,6 +31,10 @@ settings! {
     MAX_STATES = Setting::number(c"max-states", 256, 1, 10_000);
     /// The most holds of a key.
     MAX_HOLDS = Setting::number(c"max-holds", 10_000, 1, 50_000);
+    /// The most clients that wait; beyond, they are answered at once.
+    MAX_WAITERS = Setting::number(c"max-waiters", 10_000, 0, 1_000_000);
+    /// The most bytes that the arguments of all waiting clients take.
+    MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
     /// The most entries in the history of a key; 0: no history.
     LOG_ENTRIES = Setting::number(c"log-entries", 128, 0, 1_000_000);
     /// The most bytes of a `META` or a `REASON`.
@@ -85,6 +90,15 @@ pub fn bounds() -> Bounds {
     Bounds {
         max_states: number(&MAX_STATES).unwrap_or(usize::MAX),
         max_holds: number(&MAX_HOLDS).unwrap_or(usize::MAX),
+    }
+}
+
+/// How many clients may wait.
+#[must_use]
+pub fn room_for_waiters() -> Room {
+    Room {
+        waiters: number(&MAX_WAITERS).unwrap_or(usize::MAX),
+        bytes: number(&MAX_WAITER_BYTES).unwrap_or(usize::MAX),
     }
 }
 

@@ -28,6 +28,7 @@
 //! limit          five exact algorithms, to which the time is an argument
 //! parse          arguments to requests, a file a command
 //! effect         what a command did, as it is propagated to replicas and the AOF
+//! waiting        who waits for a key, in which order, and when to look again
 //! command        the table of commands, and a function for each
 //! datatype       how a limiter is a key's value
 //! server         the safe face of the module API
@@ -71,6 +72,7 @@ pub mod policy;
 pub mod rule;
 pub mod server;
 pub mod top;
+pub mod waiting;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::limit::{Access, Decision, Verdict};
 use crate::rule::{Kind, Rule};
@@ -46,6 +46,8 @@ static HOLDS_TAKEN: Counter = Counter::new();
 static HOLDS_REPEATED: Counter = Counter::new();
 static HOLDS_SETTLED: Counter = Counter::new();
 static HOLDS_RENEWED: Counter = Counter::new();
+static WAITS_ADMITTED: Counter = Counter::new();
+static WAITS_EXPIRED: Counter = Counter::new();
 static UNREADABLE: Counter = Counter::new();
 static CLOCK_STEPS: Counter = Counter::new();
 static LOG_RULES: Counter = Counter::new();
@@ -54,6 +56,9 @@ static FIXED_RULES: Counter = Counter::new();
 static BUCKET_RULES: Counter = Counter::new();
 static LEAKY_RULES: Counter = Counter::new();
 static SLOTS_RULES: Counter = Counter::new();
+
+/// How many clients wait.
+static WAITING_CLIENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// The clock at the last check, to notice when it steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
@@ -143,6 +148,21 @@ pub fn hold_renewed() {
     HOLDS_RENEWED.add(1);
 }
 
+/// Notes how many clients wait.
+pub fn clients_wait(clients: usize) {
+    WAITING_CLIENTS.store(clients, Ordering::Relaxed);
+}
+
+/// Counts a client that was admitted after it had waited.
+pub fn wait_admitted() {
+    WAITS_ADMITTED.add(1);
+}
+
+/// Counts a client that waited until its deadline.
+pub fn wait_expired() {
+    WAITS_EXPIRED.add(1);
+}
+
 /// Counts a skipped command that a newer version of the module wrote.
 pub fn unreadable() {
     UNREADABLE.add(1);
@@ -182,6 +202,9 @@ pub fn write_info(info: &Info) {
     fields.add(c"holds_settled", HOLDS_SETTLED.get());
     fields.add(c"holds_renewed", HOLDS_RENEWED.get());
     fields.add(c"holds_repeated", HOLDS_REPEATED.get());
+    fields.add(c"waiting_clients", WAITING_CLIENTS.load(Ordering::Relaxed) as u64);
+    fields.add(c"waits_admitted", WAITS_ADMITTED.get());
+    fields.add(c"waits_expired", WAITS_EXPIRED.get());
     for (name, rules) in Kind::ALL.map(rules_of) {
         fields.add(name, rules.get());
     }

@@ -41,6 +41,7 @@ use crate::metrics::Counter;
 use crate::parse::{self, ParseError, RuleArgError};
 use crate::rule::Name;
 use crate::rule::Rule;
+use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 
@@ -130,6 +131,7 @@ pub fn set(name: Name, rules: &[Rule]) {
         store.in_effect.insert(name.as_bytes().into(), Arc::new(policy))
     };
     drop(replaced);
+    changes::report(|| Changes::Everything);
 }
 
 /// Sets the policies of the arguments of `loadmodule`, each `name=rule[;rule ...]`.
@@ -184,6 +186,7 @@ pub fn get(name: &[u8]) -> Option<Arc<Policy>> {
 /// Deletes a policy, and returns whether it existed.
 pub fn delete(name: &Name) -> bool {
     let removed = store_to_change().in_effect.remove(name.as_bytes());
+    changes::report(|| Changes::Everything);
     removed.is_some()
 }
 

@@ -4,21 +4,46 @@ use super::answer;
 use super::changed::{self, Changed};
 use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
-use super::scratch::{self, Scratch};
+use super::scratch::{self, Resolver, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::limit::{Check, Decision, Limiter, Outcome};
-use crate::server::{Call, CommandError, WriteKey, clock};
+use crate::parse::{CheckRequest, Limits, ParseError};
+use crate::rule::Rule;
+use crate::server::{Args, Call, CommandError, WriteKey, clock};
 use crate::{config, metrics, parse};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
+    decide(call, |args, limits, resolver, rules| {
+        parse::check(args.bytes(), limits, resolver, rules)
+    })
+}
+
+/// Decides an `RL.WAIT` at once.
+pub fn of_wait(call: &Call<'_>) -> Result<(), CommandError> {
+    decide(call, |args, limits, resolver, rules| {
+        Ok(parse::wait(args.bytes(), limits, resolver, rules)?.check)
+    })
+}
+
+/// Decides a request, which one of the parsers reads from the arguments after the key.
+#[inline(always)]
+fn decide<'a>(
+    call: &Call<'a>,
+    parse: impl FnOnce(
+        Args<'a>,
+        &Limits,
+        &mut Resolver,
+        &mut Vec<Rule>,
+    ) -> Result<CheckRequest<'a>, ParseError>,
+) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
         let clock_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
         // The key's value comes from memory while the request is parsed.
-        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let request = parse(call.after_key(), &config::limits(), resolver, rules)?;
         let mut key = key?;
         let now_us = request.at_us.unwrap_or(clock_us);
         let options = request.options_at(now_us);

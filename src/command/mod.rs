@@ -5,7 +5,7 @@
 //! numbers of a reply.
 //!
 //! ```text
-//! check, peek, mcheck, throttle       decide         answer    the reply of a check
+//! check, wait, peek, mcheck, throttle decide         answer    the reply of a check
 //! refund, reset, access               change a key   checked   what follows a decision
 //! settle, renew                       end a hold, or move its end
 //! blocks, log, info, top, explain     show           changed   what follows a change
@@ -41,6 +41,7 @@ mod scratch;
 mod settle;
 mod throttle;
 mod top;
+mod wait;
 
 use std::ffi::CStr;
 
@@ -132,7 +133,7 @@ const fn throttle(name: &'static CStr) -> Command {
     }
 }
 
-static TABLE: [Command; 26] = [
+static TABLE: [Command; 27] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
@@ -143,6 +144,17 @@ static TABLE: [Command; 26] = [
         summary: c"Asks whether a request passes all rules and, if so, counts it.",
         complexity: c"O(R) with R rules; a log rule adds O(log N) with N requests in its window.",
         args: &[Param::key(), COST, META, HOLD, AT, FULL, RULES],
+    },
+    Command {
+        name: c"rl.wait",
+        handler: on_command(wait::wait),
+        flags: c"write deny-oom blocking",
+        audience: Audience::Client,
+        keys: Keys::First(KeyUse::Update),
+        tips: CLOCK,
+        summary: c"Waits in line until a request passes all rules, and counts it then.",
+        complexity: c"As RL.CHECK; waiting adds O(log W) with W waiters.",
+        args: &[Param::key(), Param::integer(c"milliseconds"), COST, META, HOLD, FULL, RULES],
     },
     Command {
         name: c"rl.peek",

@@ -44,7 +44,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     aux_save: Some(aux::save),
     aux_save_triggers: raw::REDISMODULE_AUX_BEFORE_RDB as i32,
     free_effort: Some(upkeep::free_effort),
-    unlink: None,
+    unlink: Some(upkeep::unlink),
     copy: Some(upkeep::copy),
     defrag: Some(defrag::defrag),
     mem_usage2: None,

@@ -9,7 +9,9 @@ use super::heap::EachBlock;
 use super::value::{NULL, borrow, from_raw, new_value};
 use crate::limit::{self, Limiter};
 use crate::metrics;
+use crate::server::args::name;
 use crate::server::callback::guarded;
+use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
@@ -69,6 +71,15 @@ pub(super) unsafe extern "C" fn free_effort(
         unsafe { each_block(value, |_| blocks = blocks.saturating_add(1)) };
         blocks
     })
+}
+
+/// A value leaves its key: the key was deleted, overwritten, renamed or moved, or it has
+/// expired or was evicted.
+pub(super) unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
+    guarded((), || {
+        // SAFETY: the server gave the key's name, which lives until this returns.
+        changes::report(|| Changes::Key(unsafe { name(key) }));
+    });
 }
 
 pub(super) unsafe extern "C" fn copy(

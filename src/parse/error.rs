@@ -75,6 +75,7 @@ pub enum ParseError {
         expected: &'static str,
     },
     HoldInPeek,
+    AtInWait,
     RefundWithCost,
     TooManyRules {
         given: Excerpt,
@@ -203,6 +204,10 @@ impl fmt::Display for ParseError {
             }
             Self::HoldInPeek => f.write_str(
                 "HOLD is refused here, expected it in RL.CHECK or RL.MCHECK: RL.PEEK takes no hold",
+            ),
+            Self::AtInWait => f.write_str(
+                "AT is refused here, expected it in RL.CHECK or RL.PEEK: RL.WAIT decides at the \
+                 time of its answer",
             ),
             Self::RefundWithCost => f.write_str("REFUND and COST are given, expected one of them"),
             Self::TooManyRules { given, max } => {

@@ -37,6 +37,7 @@ pub mod rules;
 pub mod settle;
 mod throttle;
 mod top;
+mod wait;
 
 pub use access::{AccessRequest, Ends, access};
 pub use blocks::{BlocksRequest, blocks};
@@ -55,6 +56,7 @@ pub use resolver::{NoPolicies, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, Settled, settle};
 pub use throttle::{BucketCache, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
+pub use wait::{WaitRequest, wait};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(test)]

@@ -40,6 +40,16 @@ impl<'a> Arg<'a> {
     }
 }
 
+/// The bytes of a key's name that the server gave to a callback.
+///
+/// # Safety
+/// The string lives, unchanged, for all of 'a.
+#[must_use]
+pub(crate) unsafe fn name<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe { Arg::new(string) }.bytes()
+}
+
 /// Consecutive arguments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Args<'a> {

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_int};
 use redis_module::raw;
 
 use super::args::{Arg, Args};
+use super::changes::{self, Changes};
 use super::log::c_string;
 use super::usage;
 
@@ -19,6 +20,10 @@ pub enum CommandError {
     WrongType,
     /// The error's text, without the leading `ERR`.
     Because(Cow<'static, str>),
+    /// Another node of the cluster serves the key.
+    NotServed,
+    /// The cluster is down.
+    ClusterDown,
     /// A panic, or a failed call of the module API that cannot fail.
     Internal,
 }
@@ -109,14 +114,23 @@ impl<'a> Call<'a> {
         self.counted.replace(counted)
     }
 
-    fn has_flag(&self, flag: u32) -> bool {
+    /// Whether one of these flags is set.
+    pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
         let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
         flags.is_some_and(|flags| flags.cast_unsigned() & flag != 0)
     }
 
-    /// Invalidates the key for `WATCH` and client-side caches.
+    /// The database of the call.
+    #[must_use]
+    pub fn db(&self) -> c_int {
+        // SAFETY: the context is alive.
+        unsafe { raw::RedisModule_GetSelectedDb.map_or(0, |selected| selected(self.ctx)) }
+    }
+
+    /// Invalidates the key for `WATCH` and client-side caches, and wakes who waits for it.
     pub fn signal_modified(&self, key: Arg<'_>) {
+        changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
         unsafe {
             if let Some(signal) = raw::RedisModule_SignalModifiedKey {
@@ -154,6 +168,10 @@ impl<'a> Call<'a> {
                 Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value")
             }
             CommandError::Because(why) => Cow::Owned(format!("ERR {why}")),
+            CommandError::NotServed => {
+                Cow::Borrowed("UNBLOCKED the key's slot has moved to another node of the cluster")
+            }
+            CommandError::ClusterDown => Cow::Borrowed("CLUSTERDOWN The cluster is down"),
             CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };
         self.begin_reply();

@@ -93,7 +93,16 @@ unsafe fn execute<H>(
 {
     // SAFETY: the caller's promise.
     let (call, handler) = unsafe { (Call::new(ctx, Args::new(argv, argc)), recreate::<H>()) };
-    let outcome = guarded(Err(CommandError::Internal), || handler(&call));
+    reply_or_fail(&call, handler);
+}
+
+/// Runs what replies to a call, and replies with its error if it fails.
+#[inline]
+pub(super) fn reply_or_fail(
+    call: &Call<'_>,
+    body: impl FnOnce(&Call<'_>) -> Result<(), CommandError>,
+) {
+    let outcome = guarded(Err(CommandError::Internal), || body(call));
     if let Err(error) = outcome {
         guarded((), || call.fail(&error));
     }

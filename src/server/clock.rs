@@ -20,13 +20,23 @@ pub fn now_us() -> u64 {
     }
 }
 
+/// Microseconds of a clock that never steps back and that nobody can set.
+#[must_use]
+pub fn steady_us() -> u64 {
+    read_us(libc::CLOCK_MONOTONIC)
+}
+
 /// Reads the kernel's clock, as `RedisModule_Microseconds` does, without the call
 /// into the server.
 fn kernel_us() -> u64 {
+    read_us(libc::CLOCK_REALTIME)
+}
+
+fn read_us(clock: libc::clockid_t) -> u64 {
     let mut now = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes a timespec to the address given.
     let now = unsafe {
-        if libc::clock_gettime(libc::CLOCK_REALTIME, now.as_mut_ptr()) != 0 {
+        if libc::clock_gettime(clock, now.as_mut_ptr()) != 0 {
             return 0;
         }
         now.assume_init()

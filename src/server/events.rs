@@ -13,7 +13,8 @@ use redis_module::{Context, raw};
 
 use super::args::Args;
 use super::callback::guarded;
-use super::propagation;
+use super::changes::{self, Changes};
+use super::propagation::{self, must_not_replicate};
 use super::server_info::ServerInfo;
 use super::status::OK;
 
@@ -84,6 +85,8 @@ pub fn register(ctx: &Context, handler: OnServerEvent) {
     };
     subscribe(raw::REDISMODULE_EVENT_CRON_LOOP);
     subscribe(raw::REDISMODULE_EVENT_PERSISTENCE);
+    subscribe(raw::REDISMODULE_EVENT_FLUSHDB);
+    subscribe(raw::REDISMODULE_EVENT_SWAPDB);
     // Each server has one of these two.
     subscribe(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD);
     subscribe(raw::REDISMODULE_EVENT_REPL_BACKUP);
@@ -120,6 +123,9 @@ unsafe extern "C" fn on_event(
                 if subevent == NOW_PRIMARY {
                     ctx.dispatch(ServerEvent::Promoted);
                 }
+            }
+            raw::REDISMODULE_EVENT_FLUSHDB | raw::REDISMODULE_EVENT_SWAPDB => {
+                changes::report(|| Changes::Everything);
             }
             raw::REDISMODULE_EVENT_PERSISTENCE => match subevent {
                 AOF_START | SYNC_AOF_START => ctx.dispatch(ServerEvent::AofWriteStarted),
@@ -193,14 +199,7 @@ unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_voi
 }
 
 /// How long to wait before checking whether a pause is over.
-const PAUSED_MS: i64 = 10;
-
-/// Whether the module must not replicate, not even to the AOF alone: while clients are
-/// paused, and while a server hands over to its replica. The server would abort.
-fn must_not_replicate() -> bool {
-    // SAFETY: it takes nothing and reads a flag.
-    unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
-}
+pub const PAUSED_MS: i64 = 10;
 
 impl EventContext {
     fn on_loading(&self, subevent: u64) {

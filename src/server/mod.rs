@@ -16,7 +16,8 @@
 //!             -> callback::guarded            every other callback
 //!
 //!  module  commands, registration, usage  settings  info     what is registered at load
-//!  events  propagation  server_info                          what happens to the server
+//!  events  propagation  server_info  changes                 what happens to the server
+//!  blocking  relay  alarm                                         what is done later
 //!  io      payloads in RDB files, the AOF and digests
 //!  alloc   clock  log  status  per_server
 //! ```
@@ -25,10 +26,13 @@
 //! crosses into C ends the server. And every function of the API is checked for
 //! before it is called: which ones exist depends on the server.
 
+pub mod alarm;
 pub mod alloc;
 pub mod args;
+pub mod blocking;
 pub mod call;
 pub mod callback;
+pub mod changes;
 pub mod clock;
 pub mod commands;
 pub mod events;
@@ -39,8 +43,9 @@ pub mod keys_request;
 pub mod log;
 mod module;
 mod per_server;
-mod propagation;
+pub mod propagation;
 mod registration;
+pub mod relay;
 pub mod replicate;
 pub mod reply;
 pub mod scan;
@@ -50,6 +55,7 @@ pub(crate) mod status;
 mod usage;
 
 pub use args::{Arg, Args, Joined, Texts};
+pub use blocking::{Blocked, BlockedId, WhileBlocked};
 pub use call::{Call, CommandError, KeyspaceEvent};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};

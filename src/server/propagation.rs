@@ -45,6 +45,14 @@ pub fn assume_needed() {
     NEEDED.store(true, Ordering::Relaxed);
 }
 
+/// Whether the module must not replicate, not even to the AOF alone: while clients are
+/// paused, and while a server hands over to its replica. The server would abort.
+#[must_use]
+pub fn must_not_replicate() -> bool {
+    // SAFETY: it takes nothing and reads a flag.
+    unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
+}
+
 /// Asks the server whether there is a receiver.
 ///
 /// # Safety

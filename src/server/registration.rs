@@ -72,6 +72,8 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // unless the command reports its keys itself.
     let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
+    // Before 7.0 servers refuse a command with a flag that they do not know.
+    let flags = if is_7_or_later { flags } else { flags.replace(" blocking", "").into() };
     let getkeys_api = if reports_keys { " getkeys-api" } else { "" };
     let flags = c_string(&format!("{flags}{getkeys_api}"));
     // SAFETY: the context is the one the module is being loaded with; the

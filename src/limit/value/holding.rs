@@ -39,7 +39,8 @@ impl Limiter {
     }
 
     /// Whether a check repeats a hold that lives.
-    pub(crate) fn repeats(&self, check: &Check<'_>) -> bool {
+    #[must_use]
+    pub fn repeats(&self, check: &Check<'_>) -> bool {
         self.repeats_until(check).is_some()
     }
 

@@ -16,3 +16,4 @@ mod refund;
 mod slots;
 mod throttle;
 mod top;
+mod wait;

@@ -68,6 +68,9 @@ fn each_outcome_is_counted() {
             ("holds_settled", 1.0),
             ("holds_renewed", 2.0),
             ("holds_repeated", 1.0),
+            ("waiting_clients", 0.0),
+            ("waits_admitted", 0.0),
+            ("waits_expired", 0.0),
             ("values", 3.0),
         ] {
             let found = info(&mut c, "ratelimit", &format!("ratelimit_{name}"));

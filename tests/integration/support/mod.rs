@@ -12,4 +12,5 @@ pub mod server;
 pub mod settings;
 pub mod traffic;
 pub mod users;
+pub mod waiters;
 pub mod workload;

@@ -27,7 +27,7 @@ pub enum Values {
 
 use Values::{Integer, Word, YesNo};
 
-pub const SETTINGS: [Setting; 9] = [
+pub const SETTINGS: [Setting; 11] = [
     Setting {
         name: "max-rules",
         default: "32",
@@ -71,6 +71,14 @@ pub const SETTINGS: [Setting; 9] = [
                 "int(0), int(9), int(7)",
             ),
         ],
+    },
+    // Who may wait is tested in `command/wait.rs`.
+    Setting { name: "max-waiters", default: "10000", values: Integer(0..=1_000_000), effects: &[] },
+    Setting {
+        name: "max-waiter-bytes",
+        default: "16777216",
+        values: Integer(0..=1_073_741_824),
+        effects: &[],
     },
     Setting {
         name: "log-entries",

@@ -7,7 +7,7 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 use crate::support::server::{Flavor, Server};
 
 /// The commands of the ACL category `ratelimit`: all that an application needs.
-pub const LIMITING: [&str; 12] = [
+pub const LIMITING: [&str; 13] = [
     "cl.throttle",
     "rl.check",
     "rl.explain",
@@ -20,6 +20,7 @@ pub const LIMITING: [&str; 12] = [
     "rl.reset",
     "rl.settle",
     "rl.throttle",
+    "rl.wait",
 ];
 
 /// The commands of operators: they block and exempt keys, or show more than one key.

@@ -22,7 +22,7 @@ pub struct Expected {
 const CLOCK: &str = "nondeterministic_output";
 const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
-const COMMANDS: [Expected; 26] = [
+const COMMANDS: [Expected; 27] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -31,6 +31,16 @@ const COMMANDS: [Expected; 26] = [
         syntax: "key:key [COST cost:integer | a..b:string | name=cost:string...] [META text:string] \
                  [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
                  [AT unix-time-microseconds:integer] [FULL] rule:string...",
+    },
+    Expected {
+        name: "rl.wait",
+        flags: "write denyoom blocking",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: "key:key milliseconds:integer [COST cost:integer | a..b:string | name=cost:string...] \
+                 [META text:string] \
+                 [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
+                 [FULL] rule:string...",
     },
     Expected {
         name: "rl.peek",

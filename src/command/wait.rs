@@ -1,0 +1,28 @@
+//! `RL.WAIT`: answer when this request may pass, first come, first served.
+
+mod look;
+mod waiters;
+
+use super::check;
+use crate::server::{Call, CommandError};
+use look::Look;
+use waiters::Joined;
+
+/// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
+/// rule [rule ...]`
+pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
+    if !call.may_block() {
+        return match waiters::denied() {
+            Some(wait_ms) => look::deny(call, wait_ms),
+            None => check::of_wait(call),
+        };
+    }
+    match look::look(call)? {
+        Look::Decided => check::of_wait(call),
+        look => match waiters::join(call, look)? {
+            Joined::Waits => Ok(()),
+            Joined::IsDecided => check::of_wait(call),
+            Joined::IsDenied { wait_ms } => look::deny(call, wait_ms),
+        },
+    }
+}

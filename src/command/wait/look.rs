@@ -1,0 +1,98 @@
+//! A look at what a request that may wait would be told now. It changes nothing.
+
+use crate::command::answer;
+use crate::command::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
+use crate::limit::{Check, Decision, Limiter, Outcome, Verdict};
+use crate::server::{Call, CommandError, ReadKey, clock};
+use crate::{config, parse};
+
+/// What would be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// An answer that no waiting changes, and that nobody in front can make worse.
+    Decided,
+    /// The request would pass.
+    Passes { patience_ms: u64 },
+    /// The request would pass after this time at the latest.
+    Later { patience_ms: u64, wait_ms: u64 },
+}
+
+/// What is looked at.
+struct Seen<'a> {
+    check: Check<'a>,
+    full: bool,
+    patience_ms: u64,
+    outcome: Outcome,
+    limiter: Option<&'a Limiter>,
+}
+
+/// Looks at the request.
+///
+/// # Errors
+/// The error that it would be told.
+pub fn look(call: &Call<'_>) -> Result<Look, CommandError> {
+    see(call, |seen, _| {
+        let Seen { check, patience_ms, outcome, limiter, .. } = seen;
+        let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
+        match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
+            // A repeated hold costs nobody anything.
+            _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Decided,
+            (Verdict::Allowed, _) => Look::Passes { patience_ms },
+            // Nothing but a settled hold can come earlier than the wait.
+            (Verdict::Limited, Ok(wait_ms)) if wait_ms <= patience_ms || holds > 0 => {
+                Look::Later { patience_ms, wait_ms }
+            }
+            (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
+        }
+    })
+}
+
+/// Denies a request because others are in front of it or because it can wait no longer.
+/// Rules are asked, but nothing is charged. If they would let it pass, the wait is the one
+/// given.
+///
+/// # Errors
+/// The error that the request is told.
+pub fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
+    see(call, |seen, decisions| {
+        let Seen { check, full, outcome, limiter, .. } = seen;
+        let mut summary = outcome.summary;
+        if summary.verdict == Verdict::Allowed {
+            summary.verdict = Verdict::Limited;
+            summary.wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+        }
+        if full {
+            answer::full_of_key(call, summary, &check, decisions, limiter);
+        } else {
+            answer::short(call, summary, check.granted(summary.verdict));
+        }
+    })
+}
+
+/// Reads the request and lets the rules decide.
+fn see<T>(
+    call: &Call<'_>,
+    body: impl FnOnce(Seen<'_>, &mut [Decision]) -> T,
+) -> Result<T, CommandError> {
+    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
+        let args = call.after_key().bytes();
+        let request = parse::wait(args, &config::limits(), resolver, rules)?;
+        let now_us = clock::now_us();
+        let options = request.check.options_at(now_us);
+        let check = Check { rules, cost: request.check.cost, now_us, options: options.as_ref() };
+
+        let key = call.open_read(call.key_name()?, &LIMITER)?;
+        let limiter = key.as_ref().and_then(ReadKey::value);
+        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
+        let limiter = limiter.map(|limiter| limiter.as_of(now_us));
+        let seen = Seen {
+            check: Check { cost: outcome.cost, ..check },
+            full: request.check.full,
+            patience_ms: request.ms,
+            outcome,
+            limiter: limiter.as_deref(),
+        };
+        Ok(body(seen, decisions))
+    })
+}

@@ -1,0 +1,279 @@
+//! The clients that wait, and what wakes them.
+//!
+//! ```text
+//!  a key or a policy changes  ->  note: the first is due at once   (changes)
+//!  time passes                ->  one timer, for what is due next   (alarm)
+//!
+//!  the timer   ->  look at the first in line: would it pass?
+//!                  no    look again when its wait has passed
+//!                  yes   it leaves the queue; call RL.WAIT in its place, which cannot wait
+//!                        there and so decides at once; its reply is the client's
+//! ```
+//!
+//! Noting does nothing else, because a change is reported in the middle of whatever command
+//! made it. The timer runs outside of commands, where the module may write. `RL.WAIT` is
+//! called through the server, which tests that the key's slot is still served here (its
+//! migration deletes the key), and propagates, counts and reports what it does.
+//!
+//! The lock is held briefly and never during a call of the server (except to allocate
+//! memory), so a change that is reported meanwhile finds it free.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::look::{self, Look};
+use crate::config;
+use crate::metrics;
+use crate::server::alarm::{self, AlarmContext};
+use crate::server::changes::{self, Changes};
+use crate::server::events::PAUSED_MS;
+use crate::server::propagation::must_not_replicate;
+use crate::server::{Blocked, BlockedId, Call, CommandError, Texts, WhileBlocked, clock};
+use crate::waiting::{Due, Place, Queues, Ticket};
+
+/// A client that waits.
+#[derive(Debug)]
+struct Waiter {
+    client: Blocked,
+    /// Its command, copied: the server may free a client's arguments at any time.
+    args: Arc<Texts>,
+}
+
+#[derive(Debug)]
+struct Waiters {
+    queues: Queues<Waiter>,
+    tickets: BTreeMap<BlockedId, Ticket>,
+}
+
+static WAITERS: Mutex<Waiters> =
+    Mutex::new(Waiters { queues: Queues::new(), tickets: BTreeMap::new() });
+
+/// The command that decides for a waiter: called by the module it cannot wait.
+const WAIT: &CStr = c"RL.WAIT";
+
+/// How many waiters a call of the timer decides at most, so that other clients are served in
+/// between when many are due.
+const AT_ONCE: usize = 256;
+
+/// What became of a client that asked to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    Waits,
+    /// Nobody is in front, and waiting is of no use: the rules decide at once.
+    IsDecided,
+    /// Others are in front, and the client does not wait.
+    IsDenied {
+        /// How long the first in line waits.
+        wait_ms: u64,
+    },
+}
+
+fn waiters() -> MutexGuard<'static, Waiters> {
+    // A call that panicked under the lock cannot have left a queue incomplete.
+    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiters {
+    /// Publishes how many wait, after that has changed.
+    fn counted(&self) {
+        let waiting = self.queues.len();
+        metrics::clients_wait(waiting);
+        if waiting == 0 {
+            changes::stop_listening();
+        }
+    }
+
+    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, waiter: Waiter) {
+        let (id, bytes) = (waiter.client.id(), bytes_of(place.key.len(), &waiter.args));
+        let ticket = self.queues.join(place, deadline_us, look_us, bytes, waiter);
+        self.tickets.insert(id, ticket);
+        changes::listen(note);
+        self.counted();
+    }
+
+    fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.queues.leave(ticket)?;
+        self.tickets.remove(&waiter.client.id());
+        self.counted();
+        Some(waiter)
+    }
+}
+
+/// Lets a client wait, if it has to, has time and there is room.
+pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
+    let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
+    let now_us = clock::steady_us();
+    let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
+    let (patience_ms, look_us) = match look {
+        Look::Decided => return Ok(Joined::IsDecided),
+        Look::Passes { patience_ms } => (patience_ms, now_us),
+        Look::Later { patience_ms, wait_ms } => (patience_ms, after(wait_ms)),
+    };
+    let bytes = bytes_of_args(place.key.len(), call.args().bytes());
+    let (is_first, in_front_us, has_room) = {
+        let Waiters { queues, .. } = &*waiters();
+        let in_front_us = queues.look_of(&place);
+        (in_front_us.is_none(), in_front_us, queues.has_room(config::room_for_waiters(), bytes))
+    };
+    if is_first && matches!(look, Look::Passes { .. }) {
+        return Ok(Joined::IsDecided);
+    }
+    if patience_ms == 0 || !has_room {
+        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
+        return Ok(if is_first { Joined::IsDecided } else { Joined::IsDenied { wait_ms } });
+    }
+    call.prepare_alarm(serve);
+    let client = call.block::<Waiters>().ok_or(CommandError::Internal)?;
+    let args = Arc::new(Texts::new(call.args().bytes()));
+    waiters().join(place, after(patience_ms), look_us, Waiter { client, args });
+    set_alarm();
+    Ok(Joined::Waits)
+}
+
+fn bytes_of(key: usize, args: &Texts) -> usize {
+    bytes_of_args(key, args.args().bytes())
+}
+
+/// The memory that a waiter takes for its key and its arguments.
+fn bytes_of_args<'a>(key: usize, args: impl Iterator<Item = &'a [u8]>) -> usize {
+    args.map(<[u8]>::len).fold(key, usize::saturating_add)
+}
+
+/// Milliseconds until a time, at least one.
+fn until(at_us: u64, now_us: u64) -> u64 {
+    at_us.saturating_sub(now_us).div_ceil(1_000).max(1)
+}
+
+/// Notes that a key or everything changed.
+fn note(changed: Changes<'_>) {
+    let queues = &mut waiters().queues;
+    match changed {
+        Changes::Key(key) => queues.key_changed(key),
+        Changes::Everything => queues.everything_changed(),
+    }
+    if let Some(next_us) = queues.next_us() {
+        alarm::set(next_us);
+    }
+}
+
+fn set_alarm() {
+    if let Some(next_us) = waiters().queues.next_us() {
+        alarm::set(next_us);
+    }
+}
+
+/// Decides who is due.
+fn serve(ctx: &AlarmContext) {
+    let now_us = clock::steady_us();
+    if must_not_replicate() {
+        alarm::set(now_us.saturating_add(PAUSED_MS.unsigned_abs().saturating_mul(1_000)));
+        return;
+    }
+    for _ in 0..AT_ONCE {
+        let due = waiters().queues.due(now_us);
+        match due {
+            Some(Due::First(ticket)) => decide_first(ctx, ticket),
+            Some(Due::Deadline(ticket)) => expire(ctx, ticket),
+            None => break,
+        }
+    }
+    set_alarm();
+}
+
+/// Answers the first in line if it would pass; else looks again after its wait.
+fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
+    match look_of(ctx, ticket) {
+        Some(Look::Later { wait_ms, .. }) => {
+            let at_us = clock::steady_us().saturating_add(wait_ms.saturating_mul(1_000));
+            waiters().queues.look_at(ticket, at_us);
+        }
+        Some(look) => {
+            if matches!(look, Look::Passes { .. }) {
+                metrics::wait_admitted();
+            }
+            decide(ticket);
+        }
+        None => {}
+    }
+}
+
+/// Answers a waiter whose deadline has come.
+fn expire(ctx: &AlarmContext, ticket: Ticket) {
+    let in_front_us = waiters().queues.behind(ticket);
+    let look = look_of(ctx, ticket);
+    match (in_front_us, look) {
+        (None, Some(Look::Passes { .. })) => metrics::wait_admitted(),
+        _ => metrics::wait_expired(),
+    }
+    match (in_front_us, look) {
+        (Some(at_us), Some(Look::Passes { .. })) => {
+            let wait_ms = until(at_us, clock::steady_us());
+            DENIED.store(wait_ms, Ordering::Relaxed);
+            decide(ticket);
+            DENIED.store(0, Ordering::Relaxed);
+        }
+        _ => decide(ticket),
+    }
+}
+
+/// What a waiter would be told; an error counts as an answer.
+fn look_of(ctx: &AlarmContext, ticket: Ticket) -> Option<Look> {
+    let (db, args) = {
+        let waiters = waiters();
+        let (place, waiter) = waiters.queues.waiter(ticket)?;
+        (place.db, Arc::clone(&waiter.args))
+    };
+    Some(ctx.call(db, args.args(), |call| look::look(call).unwrap_or(Look::Decided)))
+}
+
+/// Answers a waiter by calling `RL.WAIT` in its place.
+fn decide(ticket: Ticket) {
+    let waiter = waiters().leave(ticket);
+    if let Some(Waiter { client, args }) = waiter {
+        client.delegate(WAIT, args.args());
+    }
+}
+
+/// While `RL.WAIT` is called for a client that others deny, how long the first of them
+/// waits, in milliseconds; else 0.
+static DENIED: AtomicU64 = AtomicU64::new(0);
+
+/// How long to wait, if the call must be denied whatever the rules say.
+pub fn denied() -> Option<u64> {
+    Some(DENIED.swap(0, Ordering::Relaxed)).filter(|&wait_ms| wait_ms > 0)
+}
+
+impl WhileBlocked for Waiters {
+    fn unblocked(call: &Call<'_>, id: BlockedId) -> Result<(), CommandError> {
+        let (in_front_us, waiter) = {
+            let mut waiters = waiters();
+            let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
+            (waiters.queues.behind(ticket), waiters.leave(ticket))
+        };
+        metrics::wait_expired();
+        set_alarm();
+        let now_us = clock::steady_us();
+        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
+        // While clients are paused nothing may be written, not even a charged denial.
+        let passes_others =
+            in_front_us.is_some() && matches!(look::look(call), Ok(Look::Passes { .. }));
+        let answered = match must_not_replicate() || passes_others {
+            true => look::deny(call, wait_ms),
+            false => call.delegate(WAIT),
+        };
+        drop(waiter);
+        answered
+    }
+
+    fn gone(id: BlockedId) {
+        let waiter = {
+            let mut waiters = waiters();
+            let ticket = waiters.tickets.get(&id).copied();
+            ticket.and_then(|ticket| waiters.leave(ticket))
+        };
+        set_alarm();
+        drop(waiter);
+    }
+}

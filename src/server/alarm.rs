@@ -1,0 +1,106 @@
+//! One timer of the server's event loop, for the earliest instant at which the module has
+//! something to do.
+//!
+//! It may be set from anywhere under the server's lock, also from callbacks that have no
+//! context, such as those of a data type: the timer is made with a context of its own. A
+//! function that the timer calls runs outside of any command, so it may write.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use redis_module::raw;
+
+use super::args::Args;
+use super::call::Call;
+use super::callback::guarded;
+use super::clock;
+
+/// What the timer calls.
+pub type OnAlarm = fn(&AlarmContext);
+
+/// The context of a timer's callback.
+#[derive(Debug)]
+pub struct AlarmContext {
+    ctx: *mut raw::RedisModuleCtx,
+}
+
+/// The timer that is set.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    id: raw::RedisModuleTimerID,
+    at_us: u64,
+}
+
+/// A context that no command ends.
+static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
+static ON_ALARM: OnceLock<OnAlarm> = OnceLock::new();
+static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
+
+fn armed() -> MutexGuard<'static, Option<Armed>> {
+    ARMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Call<'_> {
+    /// Allows [`set`] from here on, and names what the timer calls.
+    pub fn prepare_alarm(&self, on_alarm: OnAlarm) {
+        ON_ALARM.get_or_init(|| on_alarm);
+        if DETACHED.load(Ordering::Relaxed).is_null() {
+            // SAFETY: the context is alive; the new one is never freed, as the module is
+            // never unloaded.
+            let detached = unsafe {
+                raw::RedisModule_GetDetachedThreadSafeContext
+                    .map_or(ptr::null_mut(), |detached| detached(self.ctx()))
+            };
+            DETACHED.store(detached, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sets the timer for a time of [`clock::steady_us`], unless it is set for an earlier one.
+pub fn set(at_us: u64) {
+    let mut armed = armed();
+    if armed.is_some_and(|armed| armed.at_us <= at_us) {
+        return;
+    }
+    let ctx = DETACHED.load(Ordering::Relaxed);
+    if ctx.is_null() {
+        return;
+    }
+    let left_us = at_us.saturating_sub(clock::steady_us());
+    let left_ms = i64::try_from(left_us.div_ceil(1_000)).unwrap_or(i64::MAX);
+    // SAFETY: the context lives for good, and nothing else uses it: this runs under the
+    // server's lock. The timer to be stopped has not been called.
+    unsafe {
+        if let (Some(stop), Some(before)) = (raw::RedisModule_StopTimer, *armed) {
+            stop(ctx, before.id, ptr::null_mut());
+        }
+        *armed = raw::RedisModule_CreateTimer.map(|create| {
+            let id = create(ctx, left_ms, Some(on_time), ptr::null_mut());
+            Armed { id, at_us }
+        });
+    }
+}
+
+unsafe extern "C" fn on_time(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    guarded((), || {
+        *armed() = None;
+        if let Some(on_alarm) = ON_ALARM.get() {
+            on_alarm(&AlarmContext { ctx });
+        }
+    });
+}
+
+impl AlarmContext {
+    /// Runs a body with these arguments in this database, as if they were a command.
+    pub fn call<T>(&self, db: c_int, args: Args<'_>, body: impl FnOnce(&Call<'_>) -> T) -> T {
+        // SAFETY: the context is that of a running callback, under the server's lock.
+        unsafe {
+            if let Some(select) = raw::RedisModule_SelectDb {
+                select(self.ctx, db);
+            }
+            body(&Call::new(self.ctx, args))
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Who waits for a key, in which order, and when to look at the first in line again.
+//!
+//! ```text
+//!  key  ->  queue    [ first | second | third ... ]    strictly in order of arrival
+//!                        |        |       |
+//!  look again at    <----+        +-------+------> only their deadlines count
+//!  deadline         <----+
+//! ```
+//!
+//! Only the first of a queue is decided: a later one, however small its request, does not
+//! overtake. The first is due when the wait that its last denial announced has passed, and
+//! at once when its key changed or when it has just become the first. When it is admitted,
+//! the next one becomes the first.
+//!
+//! One ordered set has every instant at which something is due, so one timer, set for the
+//! earliest, serves all queues, and nothing happens in between. All operations take
+//! O(log N) with N waiters, but for those that wake many queues.
+//!
+//! Nothing here decides a request, knows a client or reads a clock: time is an argument, in
+//! microseconds of any clock that never steps back.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A key of a database.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub key: Box<[u8]>,
+    pub db: i32,
+}
+
+/// Identifies a waiter. Later arrivals have greater tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// The first of a queue is to be decided: it leaves, or a later instant is set for it.
+    First(Ticket),
+    /// The deadline of a waiter has come: it leaves.
+    Deadline(Ticket),
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub waiters: usize,
+    /// What the arguments of all waiters may take.
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    place: Arc<Place>,
+    deadline_us: u64,
+    /// When it is to be decided; only of the first in a queue.
+    look_us: Option<u64>,
+    bytes: usize,
+    value: W,
+}
+
+/// All queues.
+#[derive(Debug)]
+pub struct Queues<W> {
+    queues: BTreeMap<Arc<Place>, BTreeSet<Ticket>>,
+    waiters: BTreeMap<Ticket, Waiter<W>>,
+    /// Every deadline, and when to look at the first of each queue.
+    instants: BTreeSet<(u64, Due)>,
+    bytes: usize,
+    arrivals: u64,
+}
+
+impl<W> Default for Queues<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An instant that has always passed.
+const AT_ONCE: u64 = 0;
+
+impl<W> Queues<W> {
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            instants: BTreeSet::new(),
+            bytes: 0,
+            arrivals: 0,
+        }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Whether anyone waits for a key.
+    #[must_use]
+    pub fn has_queue(&self, place: &Place) -> bool {
+        self.queues.contains_key(place)
+    }
+
+    /// Whether there is room for another waiter, whose arguments take so many bytes.
+    #[must_use]
+    pub fn has_room(&self, room: Room, bytes: usize) -> bool {
+        self.len() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
+    }
+
+    /// Appends a waiter to the queue of a key. If it is the first, it is due at `look_us`.
+    pub fn join(
+        &mut self,
+        place: Place,
+        deadline_us: u64,
+        look_us: u64,
+        bytes: usize,
+        value: W,
+    ) -> Ticket {
+        let ticket = Ticket(self.arrivals);
+        self.arrivals = self.arrivals.saturating_add(1);
+        let place = match self.queues.get_key_value(&place) {
+            Some((place, _)) => Arc::clone(place),
+            None => Arc::new(place),
+        };
+        let queue = self.queues.entry(Arc::clone(&place)).or_default();
+        queue.insert(ticket);
+        let is_first = queue.len() == 1;
+        self.instants.insert((deadline_us, Due::Deadline(ticket)));
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.waiters.insert(ticket, Waiter { place, deadline_us, look_us: None, bytes, value });
+        if is_first {
+            self.look_at(ticket, look_us);
+        }
+        ticket
+    }
+
+    /// Removes a waiter, wherever in its queue it is. If it was the first, the next one is
+    /// due at once.
+    pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
+        let waiter = self.waiters.remove(&ticket)?;
+        self.bytes = self.bytes.saturating_sub(waiter.bytes);
+        self.instants.remove(&(waiter.deadline_us, Due::Deadline(ticket)));
+        if let Some(look_us) = waiter.look_us {
+            self.instants.remove(&(look_us, Due::First(ticket)));
+        }
+        let Some(queue) = self.queues.get_mut(&waiter.place) else { return Some(waiter.value) };
+        let was_first = queue.first() == Some(&ticket);
+        queue.remove(&ticket);
+        match queue.first().copied() {
+            None => drop(self.queues.remove(&waiter.place)),
+            Some(next) if was_first => self.look_at(next, AT_ONCE),
+            Some(_) => {}
+        }
+        Some(waiter.value)
+    }
+
+    /// Sets when the first of a queue is to be decided, in place of any earlier plan. Of
+    /// other waiters nothing is planned.
+    pub fn look_at(&mut self, ticket: Ticket, at_us: u64) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        if self.queues.get(&waiter.place).and_then(BTreeSet::first) != Some(&ticket) {
+            return;
+        }
+        if let Some(planned) = waiter.look_us.replace(at_us) {
+            self.instants.remove(&(planned, Due::First(ticket)));
+        }
+        self.instants.insert((at_us, Due::First(ticket)));
+    }
+
+    /// The key of this name changed, in whichever database.
+    pub fn key_changed(&mut self, key: &[u8]) {
+        let from = Place { key: key.into(), db: i32::MIN };
+        let of_key = self.queues.range(from..).take_while(|(place, _)| *place.key == *key);
+        let firsts: Vec<_> = of_key.filter_map(|(_, queue)| queue.first().copied()).collect();
+        self.look_at_once(firsts);
+    }
+
+    /// Any key may have changed, or any policy.
+    pub fn everything_changed(&mut self) {
+        let firsts: Vec<_> = self.queues.values().filter_map(|q| q.first().copied()).collect();
+        self.look_at_once(firsts);
+    }
+
+    fn look_at_once(&mut self, firsts: Vec<Ticket>) {
+        for first in firsts {
+            self.look_at(first, AT_ONCE);
+        }
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next_us(&self) -> Option<u64> {
+        self.instants.first().map(|&(at_us, _)| at_us)
+    }
+
+    /// What is due at a time, the earliest first. The plan to look at the first of a queue
+    /// is dropped by that; a deadline stays until the waiter leaves.
+    pub fn due(&mut self, now_us: u64) -> Option<Due> {
+        let &(at_us, due) = self.instants.first().filter(|&&(at_us, _)| at_us <= now_us)?;
+        if let Due::First(ticket) = due {
+            self.instants.remove(&(at_us, due));
+            if let Some(waiter) = self.waiters.get_mut(&ticket) {
+                waiter.look_us = None;
+            }
+        }
+        Some(due)
+    }
+
+    /// What was kept of a waiter when it joined, and its place.
+    #[must_use]
+    pub fn waiter(&self, ticket: Ticket) -> Option<(&Place, &W)> {
+        self.waiters.get(&ticket).map(|waiter| (&*waiter.place, &waiter.value))
+    }
+
+    /// When the first in front of a waiter is to be decided; `None` if nobody is in front.
+    #[must_use]
+    pub fn behind(&self, ticket: Ticket) -> Option<u64> {
+        let waiter = self.waiters.get(&ticket)?;
+        self.first_look(&waiter.place).filter(|&(first, _)| first != ticket).map(|(_, at)| at)
+    }
+
+    /// When the first who waits for a key is to be decided.
+    #[must_use]
+    pub fn look_of(&self, place: &Place) -> Option<u64> {
+        self.first_look(place).map(|(_, at_us)| at_us)
+    }
+
+    fn first_look(&self, place: &Place) -> Option<(Ticket, u64)> {
+        let &first = self.queues.get(place)?.first()?;
+        Some((first, self.waiters.get(&first)?.look_us.unwrap_or(AT_ONCE)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! `RL.WAIT`: the worked examples, order, deadlines, and what ends a wait.
+
+mod many;
+mod wakes;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, ConnectionLike, Value, cmd, pipe};
+
+use crate::support::client::{ask, attempt, command, info, refusal, verdict};
+use crate::support::machine;
+use crate::support::server::{self, Builder, Flavor, Server, eventually};
+use crate::support::waiters::{wait_in_line, wait_on, wait_unread, waiting};
+
+/// A rule that nobody passes by waiting while a test runs, and a hold that frees it.
+const HELD: &str = "RL.CHECK k HOLD held EX 3000 slots:1";
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn counted(c: &mut Connection, name: &str) -> f64 {
+    info(c, "ratelimit", &format!("ratelimit_{name}"))
+}
+
+/// Example D1.
+#[test]
+fn a_wait_too_long_is_denied_at_once_and_another_waits() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for _ in 0..5 {
+            let () = ask(&mut c, "DEL k");
+            assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK k 1/s"), [0, 1, 0, 0, 1000]);
+            let start = Instant::now();
+            let denied = ask::<[i64; 5]>(&mut c, "RL.WAIT k 500 1/s");
+            let at_once = start.elapsed() < millis(100);
+            assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT k 2000 1/s"), [0, 1, 0, 0, 1000]);
+            assert!(start.elapsed() >= millis(900), "early: {:?}", start.elapsed());
+            if at_once && denied[3] >= 990 {
+                assert_eq!([denied[0], denied[1], denied[2]], [1, 1, 0]);
+                assert_eq!(denied[3], denied[4]);
+                return;
+            }
+        }
+        panic!("never denied at once");
+    });
+}
+
+/// Example D2, on all servers at the same time, as it takes ten seconds.
+#[test]
+fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
+    machine::alone();
+    let servers: Vec<Server> = server::all().into_iter().map(Flavor::start).collect();
+    thread::scope(|scope| {
+        for server in &servers {
+            scope.spawn(|| {
+                let mut c = server.connect();
+                // The history keeps when the server admitted whom.
+                let waiters: Vec<_> = (0..11)
+                    .map(|n| format!("RL.WAIT k 20000 META {n} 1/s"))
+                    .map(|line| match line.contains(" 0 1/s") {
+                        true => {
+                            assert_eq!(verdict(&mut c, &line), 0);
+                            None
+                        }
+                        false => Some(wait_in_line(server, &line)),
+                    })
+                    .collect();
+                for waiter in waiters.into_iter().flatten() {
+                    assert_eq!(waiter.answer::<[i64; 5]>(), [0, 1, 0, 0, 1000]);
+                }
+                let mut log: Vec<(i64, i64, i64, String)> =
+                    ask::<Vec<(i64, i64, i64, String)>>(&mut c, "RL.LOG k COUNT 20");
+                log.reverse();
+                let order: Vec<_> = log.iter().map(|entry| entry.3.clone()).collect();
+                assert_eq!(order, (0..11).map(|n| n.to_string()).collect::<Vec<_>>());
+                let late = log.windows(2).map(|pair| pair[1].0 - pair[0].0 - 1000);
+                let mut late: Vec<_> = late.collect();
+                late.sort_unstable();
+                let name = server.flavor().name;
+                assert!(late[0] >= 0, "{name}: early: {late:?} ms");
+                // A pause of the machine may delay some.
+                assert!(late[5] <= 5, "{name}: late: {late:?} ms");
+            });
+        }
+    });
+}
+
+/// Example D3.
+#[test]
+fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK s HOLD a EX 30 slots:1"), [0, 1, 0, 0, 30000]);
+        let b = wait_in_line(server, "RL.WAIT s 10000 HOLD b PX 1500 slots:1");
+        let other = wait_in_line(server, "RL.WAIT s 10000 HOLD c EX 20 slots:1");
+        thread::sleep(millis(300));
+        assert!(b.waits() && other.waits());
+        let start = Instant::now();
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE s a"), 1);
+        // The time of the hold begins with the admission.
+        assert_eq!(b.answer::<[i64; 5]>(), [0, 1, 0, 0, 1500]);
+        assert!(start.elapsed() < millis(1000), "at once: {:?}", start.elapsed());
+        assert!(other.waits());
+        let after = other.answered_after(start);
+        assert!(after >= millis(1400), "B had the slot for 1.5 s, C came after {after:?}");
+        assert!(after < millis(3000), "{after:?}");
+    });
+}
+
+/// Example D4.
+#[test]
+fn a_large_request_is_not_overtaken() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for id in ["x", "y", "z"] {
+            assert_eq!(verdict(&mut c, &format!("RL.CHECK k HOLD {id} EX 30 slots:4")), 0);
+        }
+        let b = wait_in_line(server, "RL.WAIT k 20000 HOLD b EX 30 COST 2 slots:4");
+        let other = wait_in_line(server, "RL.WAIT k 20000 HOLD c EX 30 COST 1 slots:4");
+        thread::sleep(millis(100));
+        assert!(b.waits() && other.waits(), "one slot is free, which is for B");
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k x"), 1);
+        assert_eq!(b.verdict(), 0);
+        thread::sleep(millis(100));
+        assert!(other.waits());
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k y"), 1);
+        assert_eq!(other.verdict(), 0);
+        assert_eq!(waiting(&mut c), 0);
+    });
+}
+
+#[test]
+fn what_no_waiting_changes_is_answered_at_once() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 5/m"), [0, 5, 4, 0, 60000]);
+        assert_eq!(ask::<[i64; 6]>(&mut c, "RL.WAIT new 60000 COST 2..9 5/m")[5], 4);
+        // Never, whether anybody waits or not.
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
+        let first = wait_in_line(server, "RL.WAIT new 60000 5/m");
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
+        // So are those in line, when the key is blocked.
+        assert_eq!(ask::<String>(&mut c, "RL.BLOCK new"), "OK");
+        assert_eq!(first.verdict(), 2);
+        assert_eq!(verdict(&mut c, "RL.WAIT new 60000 5/m"), 2);
+        assert_eq!(ask::<String>(&mut c, "RL.EXEMPT new"), "OK");
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 0/m"), [0, -1, -1, 0, 0]);
+        // A repeat of a hold that lives costs nobody anything.
+        assert_eq!(verdict(&mut c, HELD), 0);
+        let first = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 9 slots:1");
+        assert_eq!(verdict(&mut c, "RL.WAIT k 60000 HOLD held EX 3000 slots:1"), 0);
+        assert!(first.waits());
+        let () = ask(&mut c, "SET text x");
+        assert!(refusal(&mut c, "RL.WAIT text 60000 5/m").contains("WRONGTYPE"));
+        let () = ask(&mut c, "RL.RESET k");
+        assert_eq!(first.verdict(), 0);
+    });
+}
+
+#[test]
+fn a_deadline_counts_as_one_denied_check() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 slots:1 5/h,count=all"), 0);
+        let limited = counted(&mut c, "limited");
+        let start = Instant::now();
+        let waiter =
+            wait_in_line(server, "RL.WAIT k 400 META who HOLD b EX 9 slots:1 5/h,count=all");
+        let in_line: Value = ask(&mut c, "RL.PEEK k 5/h");
+        assert_eq!(redis::from_redis_value::<[i64; 5]>(in_line).unwrap()[2], 4, "not charged yet");
+        assert_eq!(counted(&mut c, "limited"), limited);
+        let reply: [i64; 5] = waiter.answer();
+        assert!(start.elapsed() >= millis(390), "{:?}", start.elapsed());
+        assert_eq!([reply[0], reply[1], reply[2]], [1, 1, 0]);
+        assert!(reply[3] > 2_900_000 && reply[3] <= 3_000_000, "an honest wait: {}", reply[3]);
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK k 5/h")[2], 3, "the denial is charged once");
+        assert_eq!(counted(&mut c, "limited"), limited + 1.0);
+        assert_eq!(counted(&mut c, "waits_expired"), 1.0);
+        assert_eq!(counted(&mut c, "waits_admitted"), 0.0);
+        let log: Vec<(i64, i64, i64, String)> = ask(&mut c, "RL.LOG k");
+        assert_eq!(log.len(), 1, "{log:?}");
+        let top: Vec<(String, i64, i64)> = ask(&mut c, "RL.TOP");
+        assert_eq!(top[0].1, 1, "{top:?}");
+    });
+}
+
+#[test]
+fn a_later_one_whom_the_rules_would_admit_is_denied_at_its_deadline() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 30 COST 3 slots:4"), 0);
+        let large = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 30 COST 2 slots:4");
+        let small = wait_in_line(server, "RL.WAIT k 300 HOLD c EX 30 slots:4");
+        let [code, limit, remaining, wait_ms, _] = small.answer::<[i64; 5]>();
+        assert_eq!([code, limit, remaining], [1, 4, 1]);
+        assert!(wait_ms > 25_000 && wait_ms <= 30_000, "as the first waits: {wait_ms}");
+        let now = ask::<[i64; 5]>(&mut c, "RL.WAIT k 0 HOLD c EX 30 slots:4");
+        assert_eq!(now[0], 1, "it waits for nothing, so it is denied at once");
+        assert!(large.waits());
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
+        assert_eq!(large.verdict(), 0);
+        assert_eq!(verdict(&mut c, "RL.WAIT k 0 HOLD c EX 30 slots:4"), 0);
+    });
+}
+
+#[test]
+fn client_unblock_ends_a_wait_as_its_deadline_or_with_an_error() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 slots:1 9/h,count=all"), 0);
+        let line = "RL.WAIT k 60000 HOLD b EX 9 slots:1 9/h,count=all";
+        for how in ["", " TIMEOUT"] {
+            let waiter = wait_in_line(server, line);
+            assert_eq!(ask::<i64>(&mut c, &format!("CLIENT UNBLOCK {}{how}", waiter.id)), 1);
+            assert_eq!(waiter.verdict(), 1);
+        }
+        let (first, second) = (wait_in_line(server, line), wait_in_line(server, line));
+        assert_eq!(ask::<i64>(&mut c, &format!("CLIENT UNBLOCK {} ERROR", first.id)), 1);
+        assert!(first.refusal().contains("UNBLOCKED"));
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK k 9/h")[2], 6, "an error charges nothing");
+        assert_eq!(counted(&mut c, "waits_expired"), 2.0);
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
+        assert_eq!(second.verdict(), 0);
+        assert_eq!(waiting(&mut c), 0);
+    });
+}
+
+#[test]
+fn who_hangs_up_leaves_the_line_and_is_charged_nothing() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, HELD), 0);
+        let first = wait_unread(server, "RL.WAIT k 60000 HOLD a EX 9000 slots:1");
+        let killed = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 9000 slots:1");
+        let last = wait_in_line(server, "RL.WAIT k 60000 HOLD c EX 9000 slots:1");
+        let () = ask(&mut c, &format!("CLIENT KILL ID {}", killed.id));
+        assert!(killed.is_cut_off());
+        drop(first);
+        eventually("one to be left", || waiting(&mut c) == 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
+        assert_eq!(last.verdict(), 0);
+        for id in ["a", "b"] {
+            assert_eq!(ask::<i64>(&mut c, &format!("RL.SETTLE k {id}")), 0, "{id} holds nothing");
+        }
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k c"), 1);
+        assert_eq!(counted(&mut c, "waits_admitted"), 1.0);
+    });
+}
+
+#[test]
+fn who_cannot_wait_is_answered_as_by_a_check() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
+        let first = wait_in_line(server, "RL.WAIT k 3600000 1/h");
+        let (denied,): ([i64; 5],) =
+            pipe().atomic().add_command(command("RL.WAIT k 3600000 1/h")).query(&mut c).unwrap();
+        assert_eq!(denied[0], 1);
+        let script = "return redis.call('RL.WAIT', KEYS[1], 3600000, '1/h')";
+        let denied: [i64; 5] = cmd("EVAL").arg(script).arg(1).arg("k").query(&mut c).unwrap();
+        assert_eq!(denied[0], 1);
+        let allowed: [i64; 5] = cmd("EVAL").arg(script).arg(1).arg("new").query(&mut c).unwrap();
+        assert_eq!(allowed, [0, 1, 0, 0, 3_600_000]);
+        if server.flavor().is_7_or_later() {
+            let library = "#!lua name=w\nredis.register_function('w', function(keys) \
+                           return redis.call('RL.WAIT', keys[1], 3600000, '1/h') end)";
+            let () = cmd("FUNCTION").arg("LOAD").arg(library).query(&mut c).unwrap();
+            assert_eq!(ask::<[i64; 5]>(&mut c, "FCALL w 1 k")[0], 1);
+        }
+        assert!(first.waits());
+        let () = ask(&mut c, "DEL k");
+        assert_eq!(first.verdict(), 0);
+    });
+}
+
+#[test]
+fn a_replica_lets_nobody_wait() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, HELD), 0);
+        let waiter = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 9 slots:1");
+        let () = ask(&mut c, "REPLICAOF 127.0.0.1 1");
+        assert!(waiter.refusal().contains("UNBLOCKED"));
+        assert_eq!(waiting(&mut c), 0);
+        assert!(refusal(&mut c, "RL.WAIT k 60000 HOLD b EX 9 slots:1").contains("READONLY"));
+        let () = ask(&mut c, "REPLICAOF NO ONE");
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k b"), 0, "nothing was charged");
+    });
+}
+
+#[test]
+fn nobody_is_admitted_while_clients_are_paused() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/s"), 0);
+        assert_eq!(verdict(&mut c, "RL.CHECK l HOLD held EX 3000 slots:1 9/h,count=all"), 0);
+        let soon = wait_in_line(server, "RL.WAIT k 60000 1/s");
+        let expired = wait_in_line(server, "RL.WAIT l 60000 HOLD b EX 9 slots:1 9/h,count=all");
+        let start = Instant::now();
+        let () = ask(&mut c, "CLIENT PAUSE 1700 WRITE");
+        assert_eq!(ask::<i64>(&mut c, &format!("CLIENT UNBLOCK {}", expired.id)), 1);
+        assert_eq!(expired.verdict(), 1);
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.PEEK l 9/h")[2], 8, "no write, so no charge");
+        let after = soon.answered_after(start);
+        assert!(after >= millis(1600), "admitted within the pause, after {after:?}");
+    });
+}
+
+#[test]
+fn a_bounded_number_waits() {
+    let denied = |c: &mut Connection| {
+        let start = Instant::now();
+        let verdict = verdict(c, "RL.WAIT k 20000 HOLD b EX 9 slots:1");
+        verdict == 1 && start.elapsed() < millis(10_000)
+    };
+    for (setting, value) in [("max-waiters", "1"), ("max-waiter-bytes", "80")] {
+        server::on_all_with(
+            |builder: Builder| builder.module_args(&[setting, value]),
+            |server| {
+                let mut c = server.connect();
+                assert_eq!(verdict(&mut c, HELD), 0);
+                let first = wait_in_line(server, "RL.WAIT k 20000 HOLD a EX 9 slots:1");
+                assert!(denied(&mut c), "no room for a second");
+                assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
+                assert_eq!(first.verdict(), 0);
+                wait_in_line(server, "RL.WAIT k 20000 HOLD a2 EX 9 slots:1").waits();
+            },
+        );
+    }
+}
+
+#[test]
+fn a_waiter_is_answered_in_its_database_and_protocol() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "SELECT 5");
+        assert_eq!(verdict(&mut c, HELD), 0);
+        let mut reference = server.connect_resp3();
+        let () = ask(&mut reference, "SELECT 5");
+        let expected = |reference: &mut Connection| {
+            let () = ask(reference, "RL.RESET like");
+            shape(&attempt(reference, "RL.CHECK like HOLD b EX 9 FULL slots:1").unwrap())
+        };
+        let mut client = server.connect_resp3();
+        let () = ask(&mut client, "SELECT 5");
+        let waiter = wait_on(server, client, "RL.WAIT k 60000 HOLD b EX 9 FULL slots:1");
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
+        assert_eq!(shape(&waiter.answer::<Value>()), expected(&mut reference));
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k b"), 1, "it was charged in database 5");
+    });
+}
+
+/// A reply without its numbers.
+fn shape(value: &Value) -> String {
+    format!("{value:?}").chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+#[test]
+fn a_connection_goes_on_after_a_wait() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 5/s"), 0);
+        let replies = c
+            .req_packed_commands(
+                &pipe()
+                    .add_command(command("RL.WAIT k 2000 COST 5 5/s"))
+                    .add_command(command("RL.WAIT k 2000 COST 5 5/s"))
+                    .add_command(command("PING"))
+                    .get_packed_pipeline(),
+                0,
+                3,
+            )
+            .unwrap();
+        let last = &replies[2];
+        assert!(format!("{last:?}").contains("PONG") || *last == Value::Okay, "{last:?}");
+        assert_eq!(counted(&mut c, "waits_admitted"), 2.0);
+    });
+}

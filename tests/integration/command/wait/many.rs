@@ -1,0 +1,91 @@
+//! Many waiters: they cost nothing while nothing happens, and leave nothing behind.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+
+use crate::support::client::{ask, info, verdict};
+use crate::support::machine;
+use crate::support::server::{self, Builder, Server, eventually};
+use crate::support::waiters::waiting;
+
+const KEYS: usize = 1_000;
+const CLIENTS: usize = 10_000;
+
+fn cpu_seconds(c: &mut Connection) -> f64 {
+    info(c, "cpu", "used_cpu_user") + info(c, "cpu", "used_cpu_sys")
+}
+
+fn connect_all(server: &Server) -> Vec<TcpStream> {
+    let connect = |_| TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    (0..CLIENTS).map(connect).collect()
+}
+
+fn memory(c: &mut Connection) -> f64 {
+    info(c, "memory", "used_memory")
+}
+
+#[test]
+fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
+    machine::alone();
+    server::on_all_with(
+        |builder: Builder| builder.config("maxclients", "10500"),
+        |server| {
+            let mut c = server.connect();
+            // The second round finds the memory that the server keeps for clients.
+            let mut before = 0.0;
+            for round in 0..2 {
+                for key in 0..KEYS {
+                    assert_eq!(
+                        verdict(&mut c, &format!("RL.CHECK k{key} HOLD h EX 3000 slots:1")),
+                        0
+                    );
+                }
+                let idle = cpu_in_two_seconds(&mut c);
+                let mut clients = connect_all(server);
+                for (n, client) in clients.iter_mut().enumerate() {
+                    let line =
+                        format!("RL.WAIT k{} 3600000 HOLD {n} EX 3000 slots:1\r\n", n % KEYS);
+                    client.write_all(line.as_bytes()).unwrap();
+                }
+                eventually("all to wait", || waiting(&mut c) == CLIENTS);
+                let busy = cpu_in_two_seconds(&mut c);
+                // The server itself goes through its clients ten times a second or more.
+                assert!(busy - idle < 0.6, "{busy:.3} s of 2 s, {idle:.3} s without waiters");
+                let start = Instant::now();
+                let () = ask(&mut c, "FLUSHALL");
+                let mut reply = [0; 64];
+                for client in clients.iter_mut().take(KEYS) {
+                    client.read(&mut reply).expect("a reply");
+                    assert!(reply.starts_with(b"*5\r\n:0\r\n"), "the first of each key");
+                }
+                let took = start.elapsed();
+                assert!(took < Duration::from_secs(5), "{took:?} for {KEYS}");
+                assert_eq!(waiting(&mut c), CLIENTS - KEYS);
+                drop(clients);
+                eventually("all to have left", || waiting(&mut c) == 0);
+                let () = ask(&mut c, "FLUSHALL");
+                eventually("only this client", || {
+                    info(&mut c, "clients", "connected_clients") == 1.0
+                });
+                thread::sleep(Duration::from_millis(500));
+                let after = memory(&mut c);
+                if round == 0 {
+                    before = after;
+                } else {
+                    let kept = after - before;
+                    assert!(kept < 500_000.0, "{kept} bytes are kept");
+                }
+            }
+        },
+    );
+}
+
+fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
+    let before = cpu_seconds(c);
+    thread::sleep(Duration::from_secs(2));
+    cpu_seconds(c) - before
+}

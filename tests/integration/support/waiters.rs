@@ -1,0 +1,99 @@
+//! Clients that wait in line.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use redis::{Connection, ErrorKind, FromRedisValue, RedisResult, Value, from_redis_value};
+
+use crate::support::client::{ask, attempt, info};
+use crate::support::server::{Server, eventually};
+
+/// A client that has sent a command and waits for the reply.
+pub struct Waiter {
+    pub id: i64,
+    line: String,
+    reply: JoinHandle<(RedisResult<Value>, Instant)>,
+}
+
+/// How many clients wait.
+pub fn waiting(c: &mut Connection) -> usize {
+    info(c, "ratelimit", "ratelimit_waiting_clients") as usize
+}
+
+/// Sends a command from a new connection, which must wait, and returns once it does.
+pub fn wait_in_line(server: &Server, line: &str) -> Waiter {
+    wait_on(server, server.connect(), line)
+}
+
+/// Sends a command that must wait from this connection.
+pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
+    let mut c = server.connect();
+    let before = waiting(&mut c);
+    let id = ask(&mut client, "CLIENT ID");
+    let sent = line.to_string();
+    let reply = thread::spawn(move || {
+        let reply = attempt(&mut client, &sent);
+        (reply, Instant::now())
+    });
+    let waiter = Waiter { id, line: line.to_string(), reply };
+    eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
+    waiter
+}
+
+/// A client that only sends, and hangs up when it is dropped.
+pub fn wait_unread(server: &Server, line: &str) -> TcpStream {
+    let mut c = server.connect();
+    let before = waiting(&mut c);
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    socket.write_all(format!("{line}\r\n").as_bytes()).expect("sent");
+    eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
+    socket
+}
+
+impl Waiter {
+    /// Whether the client still waits.
+    pub fn waits(&self) -> bool {
+        !self.reply.is_finished()
+    }
+
+    /// The reply, and when it came.
+    pub fn reply(self) -> (RedisResult<Value>, Instant) {
+        eventually(&format!("a reply to {}", self.line), || self.reply.is_finished());
+        self.reply.join().expect("no panic")
+    }
+
+    /// The reply, which must be no error.
+    pub fn answer<T: FromRedisValue>(self) -> T {
+        let line = self.line.clone();
+        let value = self.reply().0.unwrap_or_else(|error| panic!("{line}: {error}"));
+        from_redis_value(value).expect("of this type")
+    }
+
+    /// The verdict of a check.
+    pub fn verdict(self) -> i64 {
+        self.answer::<[i64; 5]>()[0]
+    }
+
+    /// How long the reply took since `start`.
+    pub fn answered_after(self, start: Instant) -> Duration {
+        let (reply, at) = self.reply();
+        assert!(reply.is_ok(), "{reply:?}");
+        at.duration_since(start)
+    }
+
+    /// The error that the client is told.
+    pub fn refusal(self) -> String {
+        let line = self.line.clone();
+        match self.reply().0 {
+            Err(error) => error.to_string(),
+            Ok(value) => panic!("{line}: answered with {value:?}"),
+        }
+    }
+
+    /// Whether the connection was closed without a reply.
+    pub fn is_cut_off(self) -> bool {
+        self.reply().0.is_err_and(|error| error.kind() == ErrorKind::Io)
+    }
+}
