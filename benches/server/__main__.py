@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from . import Failed, floors, growth, holds, machine, memory, plots, report, results, rounds, roundtrips, rows, servers
+from . import Failed, floors, growth, holds, machine, memory, plots, report, results, rounds, roundtrips, rows, servers, waiting
 from .load import Load
 from .rounds import Setting, say
 
@@ -65,7 +65,7 @@ def version(given):
         return info.get("valkey_version") or info["redis_version"]
 
 
-def measure(given, to_measure, methods, kinds, held):
+def measure(given, to_measure, methods, kinds, held, waits):
     cores, warning = machine.pick_cores()
     machine.pin(cores.client)
     before = machine.load_average()
@@ -92,6 +92,7 @@ def measure(given, to_measure, methods, kinds, held):
         bytes_a_hold = memory.measure_holds(given.server, cores.server, kind)
         found.append(results.hold_memory_result(kind, bytes_a_hold))
         say(f"  {kind.name:<48} {bytes_a_hold:>10,.1f} bytes a hold")
+    found += waiting.measure(given.server, cores.server, waits, given.rounds)
     return {
         "server": given.server,
         "version": running,
@@ -119,16 +120,17 @@ def run(given):
     methods = with_base(chosen(given, roundtrips.METHODS), roundtrips.BASE)
     kinds = chosen(given, memory.kinds())
     held = chosen(given, [*holds.WAYS, holds.GROWTH, *memory.hold_kinds()])
+    waits = chosen(given, [*waiting.WAYS, waiting.IDLE])
     if given.list:
-        for item in [*to_measure, *methods, *kinds, *held]:
+        for item in [*to_measure, *methods, *kinds, *held, *waits]:
             print(f"{item.part}: {item.name}")
         return
-    if not (given.source or to_measure or methods or kinds or held):
+    if not (given.source or to_measure or methods or kinds or held or waits):
         raise Failed(f"no row is named like {given.only}; --list shows them")
     if given.source:
         found = results.read(given.source)
     else:
-        found = measure(given, to_measure, methods, kinds, held)
+        found = measure(given, to_measure, methods, kinds, held, waits)
         file = OUTPUT / f"{result_name(given)}.json"
         results.write(file, found)
         say(f"written to {file.relative_to(servers.ROOT)}")

@@ -87,6 +87,26 @@ def show(report):
     of_holds = [[result["name"], f"{result['bytes_a_hold']:,.1f}"] for result in by_part.get("hold memory", [])]
     table("Memory of holds", ["", "bytes a hold"], of_holds)
 
+    pools = [
+        [
+            result["name"],
+            f"{result['jobs_a_second']:,.0f}",
+            f"{result['of_the_slots']:.0%}",
+            f"{result['cpu_us_a_job']:.1f}",
+            f"{result['calls_a_job']:.1f}",
+            f"{result['served']:.0f}",
+            f"{result['longest_wait_s']:.1f}",
+        ]
+        for result in by_part.get("waiting", [])
+    ]
+    columns = ["", "jobs a second", "of what the slots carry", "server's us a job", "calls a job", "workers served", "longest wait, s"]
+    table("A thousand workers behind ten slots", columns, pools)
+    idle = [
+        [result["name"], f"{result['connected']:.2f}", f"{result['waiting']:.2f}"]
+        for result in by_part.get("waiting idle", [])
+    ]
+    table("The server's core while nothing happens", ["", "ms a second, connected", "ms a second, waiting"], idle)
+
     print()
     for name, why in report["skipped"].items():
         print(f"Skipped: {name}: {why}")

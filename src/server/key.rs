@@ -304,6 +304,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`CommandError::WrongType`] if it holds a value of another type.
+    #[inline]
     pub fn open_read<'c, T: Value>(
         &'c self,
         name: Arg<'c>,

@@ -1,0 +1,230 @@
+"""Waiting in line: workers behind slots, who wait or ask again and again; and what waiting costs while nothing happens.
+
+**Workers.** A thousand, each with a connection, who need one of ten slots for a job of 20 ms: the slots can carry 500
+jobs a second. They wait with RL.WAIT, or ask with RL.CHECK every 100 ms. A worker that is done gives its slot back and
+at once asks for the next. What counts is how many jobs get done, what a job takes of the server, how many of the workers
+got any, and how long the unluckiest has stood in line: in a fair line that is the time of all others' jobs, two seconds.
+
+**Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. What the server's core
+does then, beside what it does for as many connections that do nothing.
+"""
+
+import heapq
+import resource
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from . import Failed
+from .load import cpu_s
+from .rows import OURS
+from .servers import LOAD_OURS, Server
+from .wire import encode, key
+
+WORKERS = 1000
+SLOTS = 10
+JOB_S = 0.02
+ASK_AGAIN_S = 0.1
+# The line has formed after the first, and is measured for the second.
+WARM_UP_S, MEASURED_S = 3, 6
+
+WAITERS, KEYS, IDLE_S = 10_000, 1_000, 5
+
+RULE = f"slots:{SLOTS}"
+POOL = key(0)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a worker of this id asks for a slot."""
+
+    name: str
+    ask: Callable
+
+    part = "waiting"
+    family = OURS
+
+
+WAYS = [
+    Way("RL.WAIT", lambda id: ("RL.WAIT", POOL, 600_000, "HOLD", id, "EX", 60, RULE)),
+    Way("RL.CHECK every 100 ms", lambda id: ("RL.CHECK", POOL, "HOLD", id, "EX", 60, RULE)),
+]
+
+
+@dataclass(frozen=True)
+class Idle:
+    name: str = "10,000 waiters on 1,000 keys"
+
+    part = "waiting idle"
+    family = OURS
+
+
+IDLE = Idle()
+
+
+class Worker:
+    """A connection that asks for a slot, works, gives the slot back, and asks again."""
+
+    def __init__(self, pool, way, number):
+        self.pool = pool
+        id = f"worker:{number:09}"
+        self.ask_again = encode(way.ask(id))
+        self.ask_next = encode(("RL.SETTLE", POOL, id)) + self.ask_again
+        self.socket = socket.create_connection(("127.0.0.1", pool.server.port))
+        self.socket.setblocking(False)
+        self.unread = b""
+        self.asked_at = None
+
+    def ask(self, now):
+        self.asked_at = now
+        self.socket.sendall(self.ask_again)
+
+    def settle_and_ask(self, now):
+        self.asked_at = now
+        self.socket.sendall(self.ask_next)
+
+    def poll(self, _):
+        self.socket.sendall(self.ask_again)
+
+    def read(self, now):
+        lines = (self.unread + self.socket.recv(4096)).split(b"\r\n")
+        self.unread = lines.pop()
+        # A decision is five integers after the line that says so; a settlement one.
+        for before, line in zip([b"", *lines], lines):
+            if line[:1] == b"-":
+                raise Failed(f"a worker was told {line.decode()}")
+            if before == b"*5":
+                self.decided(line == b":0", now)
+
+    def decided(self, admitted, now):
+        if admitted:
+            self.pool.admitted(self, now - self.asked_at)
+            self.asked_at = None
+            self.pool.later(now + JOB_S, self.settle_and_ask)
+        else:
+            self.pool.later(now + ASK_AGAIN_S, self.poll)
+
+
+class Pool:
+    """All workers, in one thread."""
+
+    def __init__(self, server, way):
+        self.server = server
+        self.due = []
+        self.planned = 0
+        self.waits = self.served = None
+        self.selector = selectors.DefaultSelector()
+        self.workers = [Worker(self, way, number) for number in range(WORKERS)]
+        for worker in self.workers:
+            self.selector.register(worker.socket, selectors.EVENT_READ, worker)
+
+    def later(self, at, act):
+        self.planned += 1
+        heapq.heappush(self.due, (at, self.planned, act))
+
+    def admitted(self, worker, waited_s):
+        self.waits.append(waited_s)
+        self.served.add(worker)
+
+    def run(self, seconds):
+        """Lets the workers work, and notes who got a slot and after which wait."""
+        self.waits, self.served = [], set()
+        now = time.monotonic()
+        end = now + seconds
+        while now < end:
+            until = min(self.due[0][0] if self.due else end, end)
+            for ready, _ in self.selector.select(max(until - now, 0)):
+                ready.data.read(time.monotonic())
+            now = time.monotonic()
+            while self.due and self.due[0][0] <= now:
+                heapq.heappop(self.due)[2](now)
+
+    def longest_wait_s(self):
+        """Of those who got a slot, and of those who have none yet."""
+        now = time.monotonic()
+        return max(self.waits + [now - worker.asked_at for worker in self.workers if worker.asked_at])
+
+    def start(self):
+        start = time.monotonic()
+        for number, worker in enumerate(self.workers):
+            # Those who ask again and again do so spread over their time.
+            self.later(start + ASK_AGAIN_S * number / WORKERS, worker.ask)
+
+
+def calls(server):
+    stats = server.client.info("commandstats")
+    return sum(stats[command]["calls"] for command in stats if command.startswith("cmdstat_rl."))
+
+
+def measure_workers(server, way):
+    """What a second of the pool brings and costs."""
+    pool = Pool(server, way)
+    pool.start()
+    pool.run(WARM_UP_S)
+    busy, called = cpu_s(server), calls(server)
+    pool.run(MEASURED_S)
+    busy, called = cpu_s(server) - busy, calls(server) - called
+    jobs = len(pool.waits)
+    if not jobs:
+        raise Failed(f"{way.name}: no job got done")
+    return {
+        "jobs_a_second": jobs / MEASURED_S,
+        "of_the_slots": jobs / MEASURED_S * JOB_S / SLOTS,
+        "cpu_us_a_job": busy * 1_000_000 / jobs,
+        "calls_a_job": called / jobs,
+        "served": len(pool.served),
+        "longest_wait_s": pool.longest_wait_s(),
+    }
+
+
+def cpu_ms_a_second(server):
+    before = cpu_s(server)
+    time.sleep(IDLE_S)
+    return (cpu_s(server) - before) * 1000 / IDLE_S
+
+
+def measure_idle(server):
+    """The server's milliseconds a second, with idle connections and then while all of them wait."""
+    for number in range(KEYS):
+        server.client.execute_command("RL.CHECK", key(number), "HOLD", "taken", "EX", 3600, "slots:1")
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(WAITERS)]
+    before = cpu_ms_a_second(server)
+    for number, client in enumerate(clients):
+        command = ("RL.WAIT", key(number % KEYS), 3_600_000, "HOLD", f"waits:{number:010}", "EX", 60, "slots:1")
+        client.sendall(encode(command))
+    deadline = time.monotonic() + 60
+    while server.client.info("ratelimit")["ratelimit_waiting_clients"] < WAITERS:
+        if time.monotonic() > deadline:
+            raise Failed("not all clients wait")
+        time.sleep(0.1)
+    waiting = cpu_ms_a_second(server)
+    for client in clients:
+        client.close()
+    return {"connected": before, "waiting": waiting}
+
+
+def allow_files(number):
+    """Raises the limit of open files, of this process and of the servers that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < number:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))
+
+
+def median_of(rounds):
+    return {what: median(once[what] for once in rounds) for what in rounds[0]}
+
+
+def measure(name, core, chosen, rounds):
+    """The results: medians over the rounds, each on a server of its own."""
+    allow_files(WAITERS + 1000)
+    results = []
+    for row in chosen:
+        measured = []
+        for _ in range(rounds):
+            with Server(name, core, [LOAD_OURS, f"maxclients {WAITERS + 100}"]) as server:
+                measured.append(measure_idle(server) if row == IDLE else measure_workers(server, row))
+        results.append({"part": row.part, "name": row.name, "family": row.family, **median_of(measured)})
+    return results
