@@ -22,12 +22,14 @@ pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNBLOCK key`
 pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
-    lift(call, Access::Block)
+    lift(call, Action::Unblock, Limiter::can_be_pardoned, Limiter::pardon)
 }
 
 /// `RL.UNEXEMPT key`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
-    lift(call, Access::Exempt)
+    let exempts = |access: &AccessEntry| access.kind == Access::Exempt;
+    let is_exempt = |limiter: &Limiter, now_us| limiter.access_at(now_us).is_some_and(exempts);
+    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_access(None))
 }
 
 /// Sets a block or an exemption in place of an earlier one. Counts stay.
@@ -50,27 +52,29 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| limiter.set_access(Some(access.clone())))?;
     call.reply_ok();
-    finish(call, key, name, now_us, Action::set(&access));
+    finish(call, key, name, now_us, Action::set(&access, None));
     Ok(())
 }
 
-/// Ends a block or an exemption that is in force, and nothing else.
-fn lift(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
+/// Lifts what is in force at the time, and nothing else.
+fn lift(
+    call: &Call<'_>,
+    action: Action<'_>,
+    in_force: impl Fn(&Limiter, u64) -> bool,
+    lift: impl FnOnce(&mut Limiter),
+) -> Result<(), CommandError> {
     let name = call.key_name()?;
     parse::no_arguments(call.after_key().bytes())?;
     let now_us = clock::now_us();
 
     let mut key = call.open_write(name, &LIMITER)?;
-    let in_force = |limiter: &&mut Limiter| {
-        limiter.access_at(now_us).is_some_and(|access| access.kind == kind)
-    };
-    let Some(limiter) = key.value().filter(in_force) else {
+    let Some(limiter) = key.value().filter(|limiter| in_force(limiter, now_us)) else {
         call.reply_integer(0);
         return Ok(());
     };
-    limiter.set_access(None);
+    lift(limiter);
     call.reply_integer(1);
-    finish(call, key, name, now_us, Action::lift(kind));
+    finish(call, key, name, now_us, action);
     Ok(())
 }
 

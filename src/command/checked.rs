@@ -97,9 +97,10 @@ impl<'a> Checked<'a> {
             Some((action, if renews { Args::default() } else { rules() }))
         });
         if self.ban_changed()
-            && let Some(ban) = key.value().and_then(|limiter| limiter.access())
+            && let Some(limiter) = key.value().map(|limiter| &*limiter)
+            && let Some(ban) = limiter.access()
         {
-            changed.propagate(expiry, || Some((Action::set(ban), Args::default())));
+            changed.propagate(expiry, || Some((Action::set(ban, limiter.bans()), Args::default())));
         }
         call.signal_modified(name);
     }

@@ -30,6 +30,7 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
         to.array(states.len());
         states.iter().for_each(|state| show_state(to, state));
     };
+    let bans = limiter.bans_at(now_us);
     let holds = limiter.live_holds(now_us);
     let next_holds = limiter.next_holds(now_us, NEXT_HOLDS);
     let next_holds = |to: &Writer<'_>| {
@@ -40,6 +41,8 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
         to.map([
             Some(("states", Nested(&states))),
             Some(("access", Nested(&|to| show_access(to, limiter, now_us)))),
+            Some(("bans", Count(bans.map_or(0, |count| count.bans.into())))),
+            Some(("forgiven_ms", Integer(bans.map_or(0, |count| count.left_ms(now_us))))),
             Some(("holds", Count(holds as u64))),
             Some(("next_holds", Nested(&next_holds))),
             Some(("history", Count(history as u64))),

@@ -250,7 +250,7 @@ static TABLE: [Command; 27] = [
         audience: Audience::Administrator,
         keys: Keys::First(KeyUse::Delete),
         tips: c"",
-        summary: c"Ends the block of a key.",
+        summary: c"Ends the block of a key, and forgets its bans.",
         complexity: c"O(1)",
         args: &[Param::key()],
     },

@@ -2,7 +2,7 @@
 //! the policies.
 //!
 //! ```text
-//! effects 3
+//! effects 4
 //! free=log:20/1m;log:800/1d
 //! ```
 //!

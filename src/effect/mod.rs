@@ -6,7 +6,7 @@
 //! ends up with the same bytes.
 //!
 //! ```text
-//! RL.APPLY key v3:at-us:expiry:WORD...    ...
+//! RL.APPLY key v4:at-us:expiry:WORD...    ...
 //!
 //! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
 //! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    history only
@@ -16,7 +16,8 @@
 //! renew                   :end-us                 id                        another end
 //! refund                  :units                  [rule [rule ...]]         none: every state
 //! block, exempt           :until-us               reason                    -1: no end
-//! ban                     :until-us:length-us     reason                    a block by a rule
+//! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
+//!                                                 reason                    a block by a rule
 //! lapse                                                                 holds that ended
 //! reset, unblock, unexempt
 //! ```
@@ -25,7 +26,7 @@
 //! that its expiry stays. `units` is the cost of rules without `cost=`; a rule whose cost
 //! the request gave by name is written with that cost. `refund` is 1 if the charges come
 //! back when the hold lapses, else 0. `keep` is how many checks the history keeps; where it is
-//! given, the text of `META` follows. The server makes, sends and frees each
+//! given, the text of `META` follows. `bans` is the key's count of bans, if it has one. The server makes, sends and frees each
 //! argument separately, so numbers and word are one argument, the head.
 //!
 //! # Versions
@@ -36,6 +37,7 @@
 //! version: an older module must stop at it, not misread it.
 //!
 //! ```text
+//! 4   v4:at-us:expiry:WORD...                                   `ban=` has rungs, a ban has its count
 //! 3   v3:at-us:expiry:WORD...                                   rules have `cost=`, keys have holds
 //! 2   v2:at-us:expiry:WORD...                                   a ban has its length
 //! 1   at-us:expiry:WORD...                                      a ban lacks it
@@ -58,15 +60,17 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use crate::limit::{
-    Access, AccessEntry, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Verdict,
+    Access, AccessEntry, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta,
+    Verdict,
 };
 use crate::parse::Settled;
 use crate::rule::{NamedCost, Rule, named};
 use std::ffi::CStr;
+use std::num::NonZeroU64;
 
 macro_rules! newest_version {
     () => {
-        3
+        4
     };
 }
 
@@ -129,6 +133,8 @@ pub enum Action<'a> {
     Ban {
         until_us: Option<u64>,
         length_us: Option<u64>,
+        /// The key's count of bans; `None`: it is unchanged.
+        count: Option<BanCount>,
         reason: &'a [u8],
     },
     Unblock,
@@ -197,23 +203,17 @@ impl<'a> Action<'a> {
         Some(Self::Check { recorded, cost, meta })
     }
 
-    /// The action that gives a key this block, ban or exemption.
+    /// The action that gives a key this block, ban or exemption; with a ban, the key's count
+    /// of bans.
     #[must_use]
-    pub fn set(access: &'a AccessEntry) -> Self {
+    pub fn set(access: &'a AccessEntry, count: Option<&BanCount>) -> Self {
         let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
-        match (kind, ban_us) {
+        match (kind, ban_us.map(NonZeroU64::get)) {
             (Access::Block, None) => Self::Block { until_us, reason },
-            (Access::Block, length_us) => Self::Ban { until_us, length_us, reason },
+            (Access::Block, length_us) => {
+                Self::Ban { until_us, length_us, count: count.copied(), reason }
+            }
             (Access::Exempt, _) => Self::Exempt { until_us, reason },
-        }
-    }
-
-    /// The action that ends a block or an exemption.
-    #[must_use]
-    pub const fn lift(kind: Access) -> Self {
-        match kind {
-            Access::Block => Self::Unblock,
-            Access::Exempt => Self::Unexempt,
         }
     }
 
@@ -286,8 +286,9 @@ impl Effect<'_> {
     /// Does to a limiter what was done on the primary, with the rules and the costs that
     /// lie beside the effect.
     pub fn perform(&self, rules: &[Rule], named: &[NamedCost], limiter: &mut Limiter) {
-        let set = |kind, until_us, ban_us, reason: &[u8]| {
-            Some(AccessEntry { kind, until_us, ban_us, reason: reason.into() })
+        let access = |kind, until_us, ban_us: Option<u64>, reason: &[u8]| {
+            let ban_us = ban_us.and_then(NonZeroU64::new);
+            AccessEntry { kind, until_us, ban_us, reason: reason.into() }
         };
         match self.action {
             Action::Check { recorded, cost, meta } => {
@@ -314,15 +315,16 @@ impl Effect<'_> {
                 limiter.reset(self.at_us);
             }
             Action::Block { until_us, reason } => {
-                limiter.set_access(set(Access::Block, until_us, None, reason));
+                limiter.set_access(Some(access(Access::Block, until_us, None, reason)));
             }
             Action::Exempt { until_us, reason } => {
-                limiter.set_access(set(Access::Exempt, until_us, None, reason));
+                limiter.set_access(Some(access(Access::Exempt, until_us, None, reason)));
             }
-            Action::Ban { until_us, length_us, reason } => {
-                limiter.set_access(set(Access::Block, until_us, length_us, reason));
+            Action::Ban { until_us, length_us, count, reason } => {
+                limiter.set_ban(access(Access::Block, until_us, length_us, reason), count);
             }
-            Action::Unblock | Action::Unexempt => limiter.set_access(None),
+            Action::Unblock => limiter.pardon(),
+            Action::Unexempt => limiter.set_access(None),
         }
     }
 }

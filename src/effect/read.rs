@@ -1,7 +1,7 @@
 //! Reading an effect of any version; `mod.rs` describes them.
 
 use super::{Action, Effect, Recorded, VERSION, Word};
-use crate::limit::{Expiry, HoldRequest, Meta, Verdict};
+use crate::limit::{BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict};
 use crate::parse::cursor::Cursor;
 use crate::parse::hold::{MAX_END_US, id};
 use crate::parse::options::{TIME_US, UNITS};
@@ -22,6 +22,12 @@ const REFUND: RangeInclusive<u64> = 0..=1;
 const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// How long a ban can be.
 const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
+/// How many bans a key can have had.
+const BANS: RangeInclusive<u64> = 1..=u32::MAX as u64;
+/// When bans are forgotten.
+const FORGOTTEN_US: RangeInclusive<u64> = 0..=MAX_FORGOTTEN_US;
+/// From when a ban is set until bans are forgotten.
+const SPAN_US: RangeInclusive<u64> = 0..=MAX_SPAN_US;
 /// What an effect that ends too early lacks.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What an effect with too many fields should do instead.
@@ -31,8 +37,10 @@ const NO_FIELD: &str = "the effect to end before it";
 const UNVERSIONED: u64 = 1;
 /// The first version that a head names.
 const FIRST_NAMED: u64 = 2;
+/// The first version in which a ban can have a count.
+const WITH_BAN_COUNTS: u64 = 4;
 /// What names a version that can be read.
-const VERSION_FIELDS: &str = "v2 or v3";
+const VERSION_FIELDS: &str = "v2, v3 or v4";
 
 /// Why an effect cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,7 +236,11 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
                 UNVERSIONED => None,
                 _ => Some(fields.integer("the length", LENGTH_US)?),
             };
-            Action::Ban { until_us, length_us, reason }
+            let count = match fields.peek() {
+                Some(_) if version >= WITH_BAN_COUNTS => Some(ban_count(fields)?),
+                _ => None,
+            };
+            Action::Ban { until_us, length_us, count, reason }
         }
         Word::Unblock => Action::Unblock,
         Word::Unexempt => Action::Unexempt,
@@ -243,6 +255,16 @@ fn check<'a, I: Iterator<Item = &'a [u8]>>(
 ) -> Result<Action<'a>, ParseError> {
     let cost = fields.integer("units", UNITS)?;
     Ok(Action::Check { recorded, cost, meta: meta(fields, has_meta)? })
+}
+
+fn ban_count<'a, I: Iterator<Item = &'a [u8]>>(
+    fields: &mut Cursor<'a, I>,
+) -> Result<BanCount, ParseError> {
+    Ok(BanCount {
+        bans: fields.integer("bans", BANS)?,
+        forgotten_us: fields.integer("the time of forgetting", FORGOTTEN_US)?,
+        span_us: fields.integer("the span", SPAN_US)?,
+    })
 }
 
 fn meta<'a, I: Iterator<Item = &'a [u8]>>(

@@ -2,11 +2,11 @@
 //! one argument.
 //!
 //! ```text
-//! v3:1700000000000000:1700000060000:admit:1
+//! v4:1700000000000000:1700000060000:admit:1
 //! ```
 
 use super::{Action, Effect, VERSION_FIELD};
-use crate::limit::Expiry;
+use crate::limit::{BanCount, Expiry};
 
 /// A head's text, in place.
 #[derive(Debug)]
@@ -16,10 +16,9 @@ pub struct Head {
 }
 
 impl Head {
-    /// The longest head is that of a hold: the version, four letters, a digit, three
-    /// numbers of 64 bits and two of 32, each with a colon, are 94 characters. That of a
-    /// ban is three letters and four numbers of 64 bits.
-    const ROOM: usize = 99;
+    /// The longest head is that of a ban: the version, three letters, six numbers of 64 bits
+    /// and one of 32, each with a colon, are 144 characters.
+    const ROOM: usize = 144;
 
     #[must_use]
     pub fn of(effect: &Effect<'_>) -> Self {
@@ -46,10 +45,15 @@ impl Head {
             Action::Renew { end_us, .. } => head.number(end_us),
             Action::Refund { units } => head.number(units),
             Action::Block { until_us, .. } | Action::Exempt { until_us, .. } => head.end(until_us),
-            Action::Ban { until_us, length_us, .. } => {
+            Action::Ban { until_us, length_us, count, .. } => {
                 head.end(until_us);
                 if let Some(length_us) = length_us {
                     head.number(length_us);
+                }
+                if let Some(BanCount { bans, forgotten_us, span_us }) = count {
+                    head.number(bans);
+                    head.number(forgotten_us);
+                    head.number(span_us);
                 }
             }
             Action::Settle { .. }

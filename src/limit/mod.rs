@@ -37,6 +37,7 @@ pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
 pub use value::access::{Access, AccessEntry};
+pub use value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 pub use value::check::{Change, Check, CheckOptions, Meta, Verdict};
 pub use value::codec::{DecodeError, decode, encode};
 pub use value::deadline::{Deadline, Expiry};

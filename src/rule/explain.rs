@@ -336,11 +336,17 @@ fn cost(rule: &Rule) -> String {
 }
 
 fn ban(rule: &Rule) -> String {
-    match rule.ban_us() {
-        None => String::new(),
-        Some(_) if rule.is_shadow() => " Its ban never sets in while it is on trial.".into(),
-        Some(ban_us) => format!(" A denial by it blocks the key for {}.", Span(ban_us)),
+    let Some(ladder) = rule.ban() else { return String::new() };
+    if rule.is_shadow() {
+        return " Its ban never sets in while it is on trial.".into();
     }
+    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Span(rung_us).to_string()).collect();
+    let denial = format!(" A denial by it blocks the key for {}", rungs.join(", then "));
+    if !ladder.counts_bans() {
+        return format!("{denial}.");
+    }
+    let longest = Span(ladder.longest_us());
+    format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
 }
 
 fn trial(rule: &Rule) -> String {

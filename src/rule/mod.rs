@@ -13,6 +13,8 @@
 mod cost;
 mod error;
 mod explain;
+mod ladder;
+mod lengths;
 pub(crate) mod memory;
 mod names;
 mod spec;
@@ -23,6 +25,9 @@ pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
+pub use ladder::{Ladder, MAX_RUNGS};
+pub use lengths::MAX_PERIOD_US;
+pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
 pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
 pub use spec::{RuleError, RuleSpec};
@@ -32,8 +37,6 @@ pub use text::{WithCost, digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
-/// The longest period: 366 days, in microseconds.
-pub const MAX_PERIOD_US: u64 = 366 * DAY_US;
 /// The latest time of a decision: the end of the year 9999, in Unix microseconds.
 pub const MAX_TIME_US: u64 = 253_402_300_799_999_999;
 /// The longest name, in bytes.
@@ -44,15 +47,6 @@ pub const MAX_RES: u8 = 60;
 pub const MAX_KEEP: u16 = 366;
 /// The time zones furthest from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
-
-pub(crate) const MS_US: u64 = 1_000;
-pub(crate) const SECOND_US: u64 = 1_000_000;
-pub(crate) const MINUTE_US: u64 = 60 * SECOND_US;
-pub(crate) const HOUR_US: u64 = 60 * MINUTE_US;
-pub(crate) const DAY_US: u64 = 24 * HOUR_US;
-pub(crate) const WEEK_US: u64 = 7 * DAY_US;
-/// The nominal length of a calendar month: 31 days.
-pub(crate) const MONTH_US: u64 = 31 * DAY_US;
 
 /// The unit a period was written in. Only `fixed` cares: its weeks start on
 /// Monday and its months follow the calendar.
@@ -318,7 +312,7 @@ pub struct Rule {
     name: Option<Name>,
     count_all: bool,
     cost: Cost,
-    ban_us: Option<u64>,
+    ban: Option<Ladder>,
     shadow: bool,
 }
 
@@ -327,8 +321,8 @@ impl Rule {
     /// algorithm takes.
     pub(crate) fn new(algorithm: Algorithm, limit: u32, period_us: u64) -> Self {
         let capacity = algorithm.capacity(limit);
-        let (name, count_all, cost, ban_us, shadow) = (None, false, Cost::new(None), None, false);
-        Self { algorithm, limit, capacity, period_us, name, count_all, cost, ban_us, shadow }
+        let (name, count_all, cost, ban, shadow) = (None, false, Cost::new(None), None, false);
+        Self { algorithm, limit, capacity, period_us, name, count_all, cost, ban, shadow }
     }
 
     pub(crate) fn named(self, name: Option<Name>) -> Self {
@@ -386,10 +380,10 @@ impl Rule {
         self.cost = self.cost.named(cost);
     }
 
-    /// How long a denial by this rule blocks the key, microseconds.
+    /// How long denials by this rule block the key.
     #[must_use]
-    pub const fn ban_us(&self) -> Option<u64> {
-        self.ban_us
+    pub const fn ban(&self) -> Option<&Ladder> {
+        self.ban.as_ref()
     }
 
     /// Whether the rule is a shadow, which is reported but never denies.
@@ -410,10 +404,10 @@ impl Rule {
             name: _,
             count_all,
             cost: _,
-            ban_us,
+            ban,
             shadow: _,
         } = self;
-        *count_all || ban_us.is_some()
+        *count_all || ban.is_some()
     }
 
     /// The most units the rule can ever let pass at once.

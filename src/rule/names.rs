@@ -97,7 +97,7 @@ impl RuleOption {
             Self::Name => Some("1 to 32 of A-Z a-z 0-9 _ . -"),
             Self::Count => Some("all or allowed"),
             Self::Cost => Some("an integer 0..1000000000"),
-            Self::Ban => Some("a period such as 10m"),
+            Self::Ban => Some("1 to 8 periods such as 10m or 1m:10m:1h"),
             Self::Shadow => None,
         }
     }

@@ -1,8 +1,8 @@
 //! From what was written to a [`Rule`]: every bound, and which algorithm owns an option.
 
 use super::{
-    Algorithm, Align, BucketParams, Cost, FixedParams, Kind, LeakyParams, MAX_KEEP, MAX_RES,
-    MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
+    Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,
+    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
 };
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct RuleSpec {
     pub name: Option<Name>,
     pub count_all: bool,
     pub cost: Option<u64>,
-    pub ban: Option<Period>,
+    pub ban: Option<Ladder>,
     pub shadow: bool,
 }
 
@@ -108,7 +108,6 @@ impl RuleSpec {
             return Err(RuleError::SlotsCountAll);
         }
         let cost = self.cost.map(|cost| bounded("cost", cost, 0, MAX_UNITS)).transpose()?;
-        let ban_us = self.ban.map(|ban| ban.plain_micros().ok_or(RuleError::Ban)).transpose()?;
         Ok(Rule {
             algorithm,
             limit,
@@ -117,7 +116,7 @@ impl RuleSpec {
             name: self.name,
             count_all: self.count_all,
             cost: Cost::new(cost),
-            ban_us,
+            ban: self.ban,
             shadow: self.shadow,
         })
     }
@@ -185,7 +184,6 @@ pub enum RuleError {
     Period,
     SlotsPeriod,
     SlotsCountAll,
-    Ban,
     MonthNeedsFixed,
     SeveralMonths,
     MonthAlignFirst,
@@ -204,7 +202,6 @@ impl fmt::Display for RuleError {
             Self::SlotsCountAll => f.write_str(
                 "slots with count=all, expected count=allowed: denied requests hold none",
             ),
-            Self::Ban => f.write_str("ban is out of range, expected a period of 1ms..366d"),
             Self::MonthNeedsFixed => {
                 f.write_str("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")
             }

@@ -7,6 +7,7 @@
 //! unit   = ms | s sec second | m min minute | h hour | d day | w week | month
 //!          the words also in the plural, but not month
 //! option = name | name "=" value
+//! ban    = period *(":" period)
 //! ```
 //!
 //! [`Rule::from_text`] reads in one pass from left to right into a [`RuleSpec`],
@@ -19,8 +20,8 @@
 
 use super::error::{Excerpt, PeriodOf, RuleTextError};
 use super::{
-    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, Name, Period, Refill,
-    Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams,
+    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, Name, Period,
+    Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -181,10 +182,23 @@ fn read_option(
             };
         }
         RuleOption::Cost => spec.cost = Some(digits(value).ok_or_else(wrong)?),
-        RuleOption::Ban => spec.ban = Some(period(PeriodOf::Option(option.name()), value)?),
+        RuleOption::Ban => spec.ban = Some(ladder(value)?),
         RuleOption::Shadow => spec.shadow = true,
     }
     Ok(())
+}
+
+/// Reads the rungs of a ladder.
+fn ladder(text: &[u8]) -> Result<Ladder, RuleTextError> {
+    let option = RuleOption::Ban;
+    let mut rungs = text.split(|&byte| byte == b':');
+    let mut next = || rungs.next().map(|rung| span_us(option.name(), rung)).transpose();
+    let too_many = || wrong(option.name(), text, option.value().unwrap_or_default());
+    let mut ladder = next()?.and_then(Ladder::new).ok_or_else(too_many)?;
+    while let Some(rung_us) = next()? {
+        ladder = ladder.and(rung_us).ok_or_else(too_many)?;
+    }
+    Ok(ladder)
 }
 
 #[cold]
@@ -262,7 +276,7 @@ impl Rule {
             period_us,
             name,
             count_all,
-            ban_us,
+            ref ban,
             shadow,
             capacity: _,
             cost: _,
@@ -314,8 +328,8 @@ impl Rule {
         if let Some(cost) = cost {
             write_option(f, RuleOption::Cost, Number(cost))?;
         }
-        if let Some(ban_us) = ban_us {
-            write_option(f, RuleOption::Ban, DisplayPeriod(ban_us))?;
+        if let Some(ladder) = ban {
+            write_option(f, RuleOption::Ban, ladder)?;
         }
         if shadow {
             f.write_str(",")?;
@@ -368,6 +382,16 @@ pub(crate) struct DisplayPeriod(pub u64);
 impl Display for DisplayPeriod {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write_period(f, self.0, true)
+    }
+}
+
+impl Display for Ladder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, rung_us) in self.rungs_us().enumerate() {
+            f.write_str(if index == 0 { "" } else { ":" })?;
+            write_period(f, rung_us, true)?;
+        }
+        Ok(())
     }
 }
 

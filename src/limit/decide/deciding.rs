@@ -2,11 +2,12 @@
 
 use super::decision::{Decision, longer};
 use super::evaluation::Evaluation;
-use super::outcome::Ban;
+use super::outcome::{Ban, NewBan};
 use crate::limit::series::needs::Needs;
+use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
-use crate::rule::Rule;
+use crate::rule::{Ladder, Rule};
 
 /// A decision that may be the answer, and the cost that it was made for.
 #[derive(Clone, Copy, Debug)]
@@ -71,20 +72,35 @@ impl<'a> Check<'a> {
         self.rules.iter().all(|rule| rule.is_shadow() || rule.can_ever_admit(self.cost_of(rule)))
     }
 
-    /// The longest ban of the rules that deny; the first of equals.
-    pub(crate) fn ban(&self, decisions: &[Decision]) -> Option<Ban> {
-        let mut longest: Option<Ban> = None;
-        for (rule, (index, decision)) in self.rules.iter().zip(decisions.iter().enumerate()) {
-            if decision.verdict != Verdict::Limited || rule.is_shadow() {
-                continue;
+    /// The longest ban of the rules that deny, on a key that remembers these bans; the first of
+    /// equals. If a ladder denies, the ban counts, and the ladder whose ban is the longest says
+    /// when it is forgotten.
+    pub(crate) fn ban(
+        &self,
+        decisions: &[Decision],
+        remembered: Option<&BanCount>,
+    ) -> Option<NewBan> {
+        let bans = remembered.map_or(0, |count| count.bans);
+        let rules = self.rules.iter().enumerate().zip(decisions);
+        let denials = rules.filter_map(|((index, rule), decision)| {
+            let denies = decision.verdict == Verdict::Limited && !rule.is_shadow();
+            let ladder = rule.ban().filter(|_| denies)?;
+            Some((ladder.rung_us(bans), index, ladder))
+        });
+        let longer = |one: (u64, usize, &'a Ladder), other: (u64, usize, &'a Ladder)| {
+            if other.0 > one.0 { other } else { one }
+        };
+        let (length_us, rule, _) = denials.clone().reduce(longer)?;
+        let ladder = denials.filter(|(_, _, ladder)| ladder.counts_bans()).reduce(longer);
+        let count = match ladder {
+            Some((_, _, ladder)) => {
+                let span_us = length_us.saturating_add(ladder.longest_us());
+                Some(BanCount::new(bans.saturating_add(1), self.now_us, span_us))
             }
-            let Some(ban_us) = rule.ban_us() else { continue };
-            let until_us = self.now_us.saturating_add(ban_us);
-            if longest.is_none_or(|longest| until_us > longest.until_us) {
-                longest = Some(Ban { rule: index, until_us });
-            }
-        }
-        longest
+            None => remembered.map(|count| count.as_of(self.now_us)),
+        };
+        let ban = Ban { rule, until_us: self.now_us.saturating_add(length_us) };
+        Some(NewBan { ban, length_us, count })
     }
 }
 

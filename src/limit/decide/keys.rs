@@ -21,7 +21,7 @@
 use super::deciding::Deciding;
 use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
-use super::outcome::{Ban, Conclusion};
+use super::outcome::{Ban, Conclusion, NewBan};
 use super::refusal::{Bounds, CheckError, Refusal};
 use super::wait::{Waiting, until_all_admit};
 use crate::limit::algorithm::reading::Moment;
@@ -45,7 +45,7 @@ pub struct KeyCheck<'a> {
     repeats: bool,
     /// It was allowed for that.
     repeated: bool,
-    ban: Option<Ban>,
+    ban: Option<NewBan>,
     ban_shortened: bool,
     decisions: Range<usize>,
 }
@@ -202,8 +202,8 @@ impl<'a> KeyCheck<'a> {
 
     /// The block that one of the key's rules set.
     #[must_use]
-    pub const fn ban(&self) -> Option<Ban> {
-        self.ban
+    pub fn ban(&self) -> Option<Ban> {
+        self.ban.map(|new| new.ban)
     }
 
     /// Whether the key's ban ends earlier from now on.
@@ -270,7 +270,8 @@ impl<'a> KeyCheck<'a> {
         // Before anything is charged: a rule that denies only because of the charge
         // does not ban.
         if self.denied {
-            self.ban = self.check.ban(decisions.get(start..).unwrap_or_default());
+            let remembered = self.limiter.bans_at(self.check.now_us);
+            self.ban = self.check.ban(decisions.get(start..).unwrap_or_default(), remembered);
         }
     }
 
@@ -377,7 +378,7 @@ impl<'a> KeyCheck<'a> {
         };
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         let mut own = self.limiter.summary(&self.check, evaluation, denied, decisions)?;
-        if let Some(ban) = self.ban {
+        if let Some(ban) = self.ban() {
             let ban_ms = Moment::At(ban.until_us).after(self.check.now_us).millis();
             own.decision.wait_ms = longer(own.decision.wait_ms, ban_ms);
             own.decision.reset_ms = longer(own.decision.reset_ms, ban_ms);
@@ -395,10 +396,10 @@ impl<'a> KeyCheck<'a> {
             self.change = Change::HistoryOnly(verdict);
             self.limiter.record(&self.check, self.change);
         }
-        if let Some(ban) = self.ban
-            && let Some(rule) = self.check.rules.get(ban.rule)
+        if let Some(NewBan { ban: Ban { rule, until_us }, length_us, count }) = self.ban
+            && let Some(rule) = self.check.rules.get(rule)
         {
-            self.limiter.set_access(Some(AccessEntry::ban(rule, ban.until_us)));
+            self.limiter.set_ban(AccessEntry::ban(rule, until_us, length_us), count);
         }
     }
 }

@@ -30,7 +30,8 @@ impl Limiter {
             return Ok(());
         }
         let held = self.states().len();
-        let mut copy = Self::from_parts(self.states().to_vec(), None, None, self.holds().cloned());
+        let mut copy =
+            Self::from_parts(self.states().to_vec(), None, None, None, self.holds().cloned());
         let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
         copy.record(&check.with(&options), change);
         let states = copy.states().len();

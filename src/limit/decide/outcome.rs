@@ -2,6 +2,7 @@
 
 use super::decision::Decision;
 use crate::limit::value::access::Access;
+use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::Change;
 
 /// A block set by a rule's `ban=`.
@@ -10,6 +11,15 @@ pub struct Ban {
     /// Which of the check's rules set it.
     pub rule: usize,
     pub until_us: u64,
+}
+
+/// What a denial by a rule with `ban=` sets in a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewBan {
+    pub ban: Ban,
+    pub length_us: u64,
+    /// The key's count of bans from now on, if it has one.
+    pub count: Option<BanCount>,
 }
 
 /// The answer to a check of one key.

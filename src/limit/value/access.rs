@@ -3,6 +3,7 @@
 use super::deadline::Deadline;
 use crate::limit::algorithm::reading::Moment;
 use crate::rule::Rule;
+use std::num::NonZeroU64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -19,13 +20,13 @@ pub struct AccessEntry {
     /// Unix microseconds; `None`: no end.
     pub until_us: Option<u64>,
     /// The length of a ban by a rule, in microseconds.
-    pub ban_us: Option<u64>,
+    pub ban_us: Option<NonZeroU64>,
     pub reason: Box<[u8]>,
 }
 
 impl AccessEntry {
     /// The block that a rule's `ban=` sets.
-    pub(crate) fn ban(rule: &Rule, until_us: u64) -> Self {
+    pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
         let reason = match rule.name() {
             Some(name) => format!("rule {}", name.as_str()),
             None => format!("rule {rule}"),
@@ -33,7 +34,7 @@ impl AccessEntry {
         Self {
             kind: Access::Block,
             until_us: Some(until_us),
-            ban_us: rule.ban_us(),
+            ban_us: NonZeroU64::new(length_us),
             reason: reason.into_bytes().into_boxed_slice(),
         }
     }
@@ -45,7 +46,7 @@ impl AccessEntry {
     /// When it ends, as seen at a time. A ban ends no later than its length after that time:
     /// a later end means that the clock stepped back since the ban was set.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
-        let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us));
+        let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
     }
 
@@ -91,10 +92,10 @@ mod tests {
 
     #[test]
     fn a_ban_lasts_no_longer_than_its_length() {
-        let ban = |until_us, ban_us| AccessEntry {
+        let ban = |until_us, ban_us: Option<u64>| AccessEntry {
             kind: Access::Block,
             until_us: Some(until_us),
-            ban_us,
+            ban_us: ban_us.and_then(NonZeroU64::new),
             reason: Box::default(),
         };
         let mut stepped = ban(10_000_000, Some(1_000_000));

@@ -10,6 +10,7 @@
 //! allocator with size classes puts it next to those of its key.
 
 use super::access::AccessEntry;
+use super::bans::BanCount;
 use super::charges;
 use super::check::{Change, Check, Verdict};
 use super::deadline::Deadline;
@@ -39,7 +40,9 @@ enum Contents {
 pub(super) struct Compound {
     /// In the order of their first consumption.
     pub states: Vec<State>,
-    access: Option<AccessEntry>,
+    pub access: Option<AccessEntry>,
+    /// Only if a ladder banned the key.
+    pub bans: Option<Box<BanCount>>,
     history: Option<Box<History>>,
     /// Lapsed ones included, until the key changes next.
     pub holds: Option<Box<Holds>>,
@@ -49,9 +52,10 @@ impl Eq for Compound {}
 
 impl PartialEq for Compound {
     fn eq(&self, other: &Self) -> bool {
-        let Self { states, access, history, holds } = self;
+        let Self { states, access, bans, history, holds } = self;
         *states == other.states
             && *access == other.access
+            && *bans == other.bans
             && *history == other.history
             && charges::equal((states, holds.as_deref()), (&other.states, other.holds.as_deref()))
     }
@@ -62,13 +66,14 @@ impl Limiter {
     pub(crate) fn from_parts(
         states: Vec<State>,
         access: Option<AccessEntry>,
+        bans: Option<BanCount>,
         history: Option<History>,
         holds: Option<Holds>,
     ) -> Self {
         let mut limiter = Self::default();
         limiter.change(|compound| {
-            let (history, holds) = (history.map(Box::new), holds.map(Box::new));
-            *compound = Compound { states, access, history, holds }
+            let (bans, history) = (bans.map(Box::new), history.map(Box::new));
+            *compound = Compound { states, access, bans, history, holds: holds.map(Box::new) }
         });
         limiter
     }
@@ -139,12 +144,24 @@ impl Limiter {
         })
     }
 
-    /// The holds, lapsed ones included.
-    pub(crate) fn holds(&self) -> Option<&Holds> {
+    /// What a limiter holds that is more than one state.
+    pub(super) fn compound(&self) -> Option<&Compound> {
         match &self.contents {
-            Contents::Compound(compound) => compound.holds.as_deref(),
+            Contents::Compound(compound) => Some(compound),
             Contents::Nothing | Contents::One(_) => None,
         }
+    }
+
+    pub(super) fn compound_mut(&mut self) -> Option<&mut Compound> {
+        match &mut self.contents {
+            Contents::Compound(compound) => Some(compound),
+            Contents::Nothing | Contents::One(_) => None,
+        }
+    }
+
+    /// The holds, lapsed ones included.
+    pub(crate) fn holds(&self) -> Option<&Holds> {
+        self.compound()?.holds.as_deref()
     }
 
     pub(super) fn holds_mut(&mut self) -> Option<&mut Holds> {
@@ -152,13 +169,8 @@ impl Limiter {
     }
 
     pub(super) fn states_and_holds(&mut self) -> Option<(&mut [State], &mut Holds)> {
-        match &mut self.contents {
-            Contents::Compound(compound) => {
-                let Compound { states, holds, .. } = &mut **compound;
-                Some((states, holds.as_deref_mut()?))
-            }
-            Contents::Nothing | Contents::One(_) => None,
-        }
+        let Compound { states, holds, .. } = self.compound_mut()?;
+        Some((states, holds.as_deref_mut()?))
     }
 
     /// Adds a state.
@@ -186,8 +198,8 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, access, history, holds } = &*compound;
-        let plain = access.is_none() && history.is_none() && holds.is_none();
+        let Compound { states: _, access, bans, history, holds } = &*compound;
+        let plain = access.is_none() && bans.is_none() && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
         } else {
@@ -287,9 +299,7 @@ impl Limiter {
         if let Some(meta) = check.meta() {
             self.change(|compound| compound.history.get_or_insert_default().keep = meta.keep);
         }
-        if let Contents::Compound(compound) = &mut self.contents
-            && let Some(history) = &mut compound.history
-        {
+        if let Some(history) = self.compound_mut().and_then(|compound| compound.history.as_mut()) {
             let meta = check.meta().map(|meta| meta.text.into());
             let entry = Entry { time_us: check.now_us, cost: check.cost, verdict, meta };
             history.add(entry, check.rules);
@@ -299,10 +309,7 @@ impl Limiter {
     /// The last checks, if a check with `META` started a history.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
-        match &self.contents {
-            Contents::Compound(compound) => compound.history.as_deref(),
-            _ => None,
-        }
+        self.compound()?.history.as_deref()
     }
 
     pub(super) fn drop_emptied(&mut self) {
@@ -331,8 +338,8 @@ impl Limiter {
         most
     }
 
-    /// Drops every state and every hold, but neither the history nor a block or an exemption
-    /// in effect. Returns whether there was any.
+    /// Drops every state and every hold, but neither the history nor the count of bans nor a
+    /// block or an exemption in effect. Returns whether there was any.
     pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
@@ -346,42 +353,14 @@ impl Limiter {
     }
 
     /// Drops a block or an exemption that has ended, which would keep the key large and
-    /// its checks off the fast path, and ends the holds that have lapsed. Called when the key
-    /// changes anyway, on replicas too.
+    /// its checks off the fast path, forgets bans, and ends the holds that have lapsed. Called
+    /// when the key changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.access().is_some_and(|access| !access.in_effect(now_us)) {
             self.set_access(None);
         }
+        self.forget_bans(now_us);
         self.lapse(now_us);
-    }
-
-    /// If the clock stepped back since a ban was set, ends the ban after its length from
-    /// now: otherwise it would last for the step as well. Returns whether it did.
-    pub fn shorten_ban(&mut self, now_us: u64) -> bool {
-        let Contents::Compound(compound) = &mut self.contents else { return false };
-        compound.access.as_mut().is_some_and(|access| access.shorten(now_us))
-    }
-
-    /// The block or exemption, in effect or ended.
-    #[must_use]
-    pub fn access(&self) -> Option<&AccessEntry> {
-        match &self.contents {
-            Contents::Compound(compound) => compound.access.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// The block or exemption in effect at a time.
-    #[must_use]
-    pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
-        self.access().filter(|access| access.in_effect(now_us))
-    }
-
-    /// Sets, replaces or lifts a block or an exemption.
-    pub fn set_access(&mut self, access: Option<AccessEntry>) {
-        if access.is_some() || self.access().is_some() {
-            self.change(|compound| compound.access = access);
-        }
     }
 
     /// Until when the value matters.
@@ -396,7 +375,8 @@ impl Limiter {
                 let of_states = compound.states.iter().map(deadline_of);
                 let of_holds = compound.holds.as_deref().map(Holds::last_end_us);
                 let of_holds = of_holds.map(|end_us| Deadline::new(Moment::At(end_us), 0));
-                let others = of_access.into_iter().chain(of_history).chain(of_holds);
+                let of_bans = compound.bans.as_deref().map(BanCount::deadline);
+                let others = of_access.into_iter().chain(of_bans).chain(of_history).chain(of_holds);
                 of_states.chain(others).fold(Deadline::PASSED, Deadline::or)
             }
         }
@@ -409,6 +389,9 @@ impl Limiter {
             to.vec(&mut compound.states);
             if let Some(access) = &mut compound.access {
                 to.slice(&mut access.reason);
+            }
+            if let Some(bans) = &mut compound.bans {
+                to.boxed(bans);
             }
             if let Some(history) = &mut compound.history {
                 to.boxed(history);
@@ -438,7 +421,6 @@ mod tests {
     use crate::limit::algorithm::interval::Interval;
     use crate::limit::algorithm::meter::Meter;
     use crate::limit::algorithm::state::Named;
-    use crate::limit::value::access::Access;
 
     #[test]
     fn a_limiter_with_one_state_is_two_small_blocks() {
@@ -449,19 +431,6 @@ mod tests {
         assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
-    }
-
-    #[test]
-    fn a_reset_drops_an_ended_block_and_keeps_one_in_effect() {
-        let rules = crate::parse::rules_of_line("5/m");
-        for (until_us, stays) in [(9, false), (10, false), (11, true)] {
-            let mut limiter = Limiter::default();
-            limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
-            let (kind, reason) = (Access::Block, Box::default());
-            let block = AccessEntry { kind, until_us: Some(until_us), ban_us: None, reason };
-            limiter.set_access(Some(block));
-            assert!(limiter.reset(10));
-            assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
-        }
+        assert_eq!(size_of::<Compound>(), 96);
     }
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! limiter    the value: states, and what else a key may hold
 //! access     a block or an exemption
+//! bans       how often the key was banned
+//! blocking   blocks, exemptions and bans of a key
 //! charges    what holds were charged, by the state
 //! check      a check's arguments, and what a check did
 //! holding    what holds do to states
@@ -14,6 +16,8 @@
 //! ```
 
 pub mod access;
+pub mod bans;
+mod blocking;
 mod charges;
 pub mod check;
 pub mod codec;

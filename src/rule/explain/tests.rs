@@ -121,6 +121,17 @@ fn options_bounds_and_plurals_are_explained() {
             " A check takes 20 units of it, whatever COST n says; COST in=n takes n.",
         ),
         ("5/m,ban=36h", " A denial by it blocks the key for 36 hours."),
+        (
+            "5/m,ban=1m:10m:1h",
+            " A denial by it blocks the key for 1 minute, then 10 minutes, then 1 hour each time; \
+             bans are forgotten once the last has ended 1 hour ago.",
+        ),
+        (
+            "5/m,ban=1h:1m",
+            " A denial by it blocks the key for 1 hour, then 1 minute each time; bans are \
+             forgotten once the last has ended 1 hour ago.",
+        ),
+        ("5/m,ban=1m:1h,shadow", " Its ban never sets in while it is on trial. On trial (shadow):"),
         ("5/m,ban=1h,shadow", " Its ban never sets in while it is on trial. On trial (shadow):"),
     ] {
         let explained = explain(&rule(text));

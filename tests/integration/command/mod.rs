@@ -9,6 +9,7 @@ mod grants;
 mod hammer;
 mod holds;
 mod info;
+mod ladders;
 mod log;
 mod mcheck;
 mod policy;

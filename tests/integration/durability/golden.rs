@@ -8,8 +8,10 @@
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
+//! bans N until UNIX-US span US                               its count of bans, if any: until they are forgotten
 //! hold "ID" until UNIX-MS units N [refund]                   its holds, the next to lapse first
 //! at UNIX-US cost N rule RULE [RULE ...] -> VERDICT LIMIT REMAINING WAIT_MS RESET_MS
+//! check UNIX-US cost N rule RULE [RULE ...] -> the same of a check, which consumes
 //! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
 //! ```
 //!
@@ -22,11 +24,12 @@
 //! Version 1 has no history. A value without a history is still saved as version 1, so that older
 //! modules can read it, and a value with a history as version 2. Version 3 adds what logs have to
 //! keep and how long a ban was to last: a value without either is saved as before. Version 4 adds
-//! holds, and only a value with holds is saved as version 4.
+//! holds, and only a value with holds is saved as version 4. Version 5 adds the count of bans by
+//! ladders, and only a value with such a count is saved as version 5.
 //!
 //! A program outside of this repository makes the files. It depends on this crate, makes a limiter
 //! with `Limiter::check_within`, `settle` and `set_access` at given times, and writes `encode` of it
-//! to the payload and the replies of `Limiter::peek` and `settle` after the arrows. Each line was then worked out from the
+//! to the payload and the replies of `Limiter::peek`, `check` and `settle` after the arrows. Each line was then worked out from the
 //! definition of its algorithm. No program in the repository writes these files, because it would
 //! one day overwrite them.
 
@@ -34,13 +37,14 @@ mod step;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use redis::cmd;
 use redis_ratelimit::limit::{
-    Access, AccessEntry, Change, Check, CheckOptions, Entry, History, HoldReport, HoldRequest,
-    Limiter, Meta, Verdict, decode, encode,
+    Access, AccessEntry, BanCount, Change, Check, CheckOptions, Entry, History, HoldReport,
+    HoldRequest, Limiter, Meta, Verdict, decode, encode,
 };
 use redis_ratelimit::rule::Rule;
 use step::Step;
@@ -49,10 +53,10 @@ use crate::support::dump::{Dump, uncompressed};
 use crate::support::server::{self, Builder};
 
 /// How many payloads each version has at least, so that none is lost unnoticed.
-const AT_LEAST: [(u8, usize); 4] = [(1, 29), (2, 12), (3, 8), (4, 33)];
+const AT_LEAST: [(u8, usize); 5] = [(1, 29), (2, 12), (3, 8), (4, 33), (5, 12)];
 
 /// The versions that are still written, each for values that need nothing newer.
-const WRITTEN: RangeInclusive<u8> = 1..=4;
+const WRITTEN: RangeInclusive<u8> = 1..=5;
 
 /// A payload and what its file expects.
 struct Golden {
@@ -62,6 +66,8 @@ struct Golden {
     payload: Vec<u8>,
     /// The line about a block or an exemption.
     access: Option<String>,
+    /// The line about a count of bans.
+    bans: Option<String>,
     /// The lines about a history.
     history: Vec<String>,
     /// The lines about holds.
@@ -80,6 +86,7 @@ impl Golden {
             version,
             payload: fs::read(payload).expect("a payload"),
             access: None,
+            bans: None,
             history: Vec::new(),
             holds: Vec::new(),
             steps: Vec::new(),
@@ -90,6 +97,7 @@ impl Golden {
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
                     golden.access = Some(line.to_string());
                 }
+                None if line.starts_with("bans ") => golden.bans = Some(line.to_string()),
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
                     golden.history.push(line.to_string());
                 }
@@ -118,6 +126,12 @@ fn access_line(access: &AccessEntry) -> String {
         return format!("{kind} {until}{ban}");
     }
     format!("{kind} {until}{ban} reason {}", access.reason.escape_ascii())
+}
+
+/// A count of bans as the files write it.
+fn bans_line(count: &BanCount) -> String {
+    let BanCount { bans, forgotten_us, span_us } = count;
+    format!("bans {bans} until {forgotten_us} span {span_us}")
 }
 
 /// A history as the files write it.
@@ -192,6 +206,9 @@ fn current() -> u8 {
     let mut limiter = Limiter::default();
     let options = CheckOptions { meta, hold, up_to: None };
     limiter.record(&Check::new(&rules, 1, 0).with(&options), Change::Admitted);
+    let (kind, reason) = (Access::Block, Box::default());
+    let ban = AccessEntry { kind, until_us: Some(1), ban_us: NonZeroU64::new(1), reason };
+    limiter.set_ban(ban, Some(BanCount { bans: 1, forgotten_us: 2, span_us: 2 }));
     encode(&limiter)[0]
 }
 
@@ -215,6 +232,7 @@ fn every_payload_decides_as_it_did() {
     for golden in all() {
         let mut limiter = golden.decoded();
         assert_eq!(limiter.access().map(access_line), golden.access, "{}", golden.name);
+        assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);
         assert_eq!(hold_lines(&limiter), golden.holds, "{}", golden.name);

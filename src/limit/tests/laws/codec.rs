@@ -5,11 +5,15 @@ use super::rules::cost;
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Traffic, changing};
 use super::{act, cases};
-use crate::limit::{Access, AccessEntry, DecodeError, Limiter, decode, encode};
+use crate::limit::{
+    Access, AccessEntry, BanCount, DecodeError, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, decode,
+    encode,
+};
 use crate::rule::{MAX_TIME_US, Rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+use std::num::NonZeroU64;
 
 /// A limiter after traffic.
 fn after(traffic: &Traffic) -> Limiter {
@@ -100,7 +104,8 @@ proptest! {
         traffic in changing(5, 60),
         exempt: bool,
         until_us in proptest::option::of(any::<u64>()),
-        ban_us in proptest::option::of(any::<u64>()),
+        ban_us in any::<u64>(),
+        count in proptest::option::of((1..=u32::MAX, 0..=MAX_FORGOTTEN_US, 0..=MAX_SPAN_US)),
         reason in vec(any::<u8>(), 0..20),
     ) {
         let mut limiter = Limiter::default();
@@ -112,7 +117,10 @@ proptest! {
             prop_assert_eq!(again.as_ref(), expected);
         }
         let kind = if exempt { Access::Exempt } else { Access::Block };
-        limiter.set_access(Some(AccessEntry { kind, until_us, ban_us, reason: reason.into() }));
+        let ban_us = NonZeroU64::new(ban_us).filter(|us| us.get() % 2 == 0);
+        let access = AccessEntry { kind, until_us, ban_us, reason: reason.into() };
+        let count = count.map(|(bans, forgotten_us, span_us)| BanCount { bans, forgotten_us, span_us });
+        limiter.set_ban(access, count);
         prop_assert_eq!(decode(&encode(&limiter)), Ok(limiter));
     }
 

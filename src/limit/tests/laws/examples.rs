@@ -231,7 +231,7 @@ fn a_named_log_rule_reads_the_keys_log() {
 fn a_charge_causes_no_ban() {
     let bans = RuleSpec {
         count_all: true,
-        ban: Some(crate::rule::Period { count: 1, unit: Unit::Hour }),
+        ban: Some(crate::rule::Ladder::of_ms(&[3_600_000])),
         ..spec(Kind::Fixed, 1, 1, Unit::Minute)
     };
     let rules = [rule(Kind::Log, 1, 1, Unit::Day), bans.validate().unwrap()];

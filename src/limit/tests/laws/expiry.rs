@@ -38,7 +38,7 @@ impl Key {
 }
 
 /// The key expires no later than an eighth of the longest window, or a second, after all
-/// of its rules have reset. Exceptions: `keep=N`; a block; a limit of 0, where nothing
+/// of its rules have reset. Exceptions: `keep=N`; a block; bans that count; a limit of 0, where nothing
 /// resets; and log rules of which only some count denials: a log lives for the longest
 /// window after its newest entry, even if that rule does not count the entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
@@ -47,7 +47,8 @@ fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
         Algorithm::Log if rule.counts_all() => true,
         _ => rule.limit() == 0,
     };
-    if key.limiter.access().is_some() || rules.iter().any(lives_longer) {
+    let is_banned = key.limiter.access().is_some() || key.limiter.bans().is_some();
+    if is_banned || rules.iter().any(lives_longer) {
         return Ok(());
     }
     let (_, decisions) = peek(&key.limiter, rules, 0, now_us);

@@ -272,7 +272,8 @@ proptest! {
                     limiter.record(&asked[part.key].unwrap(), part.change);
                 }
                 if part.ban.is_some() || part.ban_shortened {
-                    limiter.set_access(primary[part.key].access().cloned());
+                    let primary = &primary[part.key];
+                    limiter.set_ban(primary.access().unwrap().clone(), primary.bans().copied());
                 }
             }
             prop_assert_eq!(&primary, &replica, "{:?} {:?}", call, turn);

@@ -12,6 +12,7 @@
 //! refund           a refund restores what was consumed
 //! mcheck           the laws hold over several keys at once
 //! holds            holds change no decision, settle as if, and return no unit twice
+//! ladders          the count of a key's bans chooses the rung, and is forgotten in time
 //! fast_path        the fast path answers as the general one does
 //! replica          recording what was decided gives an equal limiter
 //! max_states       a key never holds more states than it may
@@ -30,6 +31,7 @@ mod expiry;
 mod fast_path;
 mod holds;
 mod honest_wait;
+mod ladders;
 mod leaky_turns;
 mod max_states;
 mod mcheck;

@@ -6,6 +6,7 @@ use crate::limit::{
     Access, AccessEntry, Change, Check, CheckOptions, Limiter, Meta, decode, encode,
 };
 use proptest::prelude::*;
+use std::num::NonZeroU64;
 
 /// What comes with a call now and then.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ proptest! {
             let Extra { keep, access } = extras[i];
             if let Some((kind, until_ms, ban_ms)) = access {
                 let until_us = until_ms.map(|ms| now_us + ms * 1_000);
-                let ban_us = ban_ms.map(|ms| ms * 1_000);
+                let ban_us = ban_ms.and_then(|ms| NonZeroU64::new(ms * 1_000));
                 let reason = || [7; 3].into();
                 let access = kind.map(|kind| AccessEntry { kind, until_us, ban_us, reason: reason() });
                 primary.set_access(access.clone());
@@ -54,7 +55,8 @@ proptest! {
                     replica.record(&check, outcome.change);
                     prop_assert!(keep.is_none() || outcome.change != Change::Nothing);
                     if outcome.ban.is_some() || outcome.ban_shortened {
-                        replica.set_access(primary.access().cloned());
+                        let ban = primary.access().expect("a ban").clone();
+                        replica.set_ban(ban, primary.bans().copied());
                     }
                 }
                 Action::Peek(_) => {}

@@ -1,8 +1,8 @@
 //! Rules to try: every algorithm, every option.
 
 use crate::rule::{
-    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MAX_UNITS, Name,
-    Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
+    Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, MAX_UNITS,
+    Name, Period, Refill, Rule, RuleOption, RuleSpec, THROTTLE, Unit, WEEK_US, WindowParams,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ fn rarely(one_in: u32) -> impl Strategy<Value = bool> {
 
 /// A rule of one algorithm, with a name or without.
 fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strategy<Value = Rule> {
-    let ban = (1..=5u64).prop_map(|count| Period { count, unit: Unit::Second });
+    let ban = prop::collection::vec(1..=5_000u64, 1..=3).prop_map(|rungs| Ladder::of_ms(&rungs));
     let common =
         (limit(), period(), name, rarely(4), costs(), option::weighted(0.1, ban), rarely(6));
     let own = (
@@ -337,7 +337,7 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
         name: rule.name().copied(),
         count_all: rule.counts_all(),
         cost: rule.cost().own().map(u64::from),
-        ban: rule.ban_us().map(ms),
+        ban: rule.ban().copied(),
         shadow: rule.is_shadow(),
     };
     match rule.algorithm() {

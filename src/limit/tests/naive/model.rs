@@ -12,6 +12,16 @@ pub struct Model {
     pub log: Log,
     /// When a rule's ban ends, and its length.
     pub ban: Option<(Micros, Micros)>,
+    bans: Option<Bans>,
+}
+
+/// Bans by ladders that are not forgotten.
+#[derive(Clone, Debug)]
+struct Bans {
+    count: u32,
+    forgotten: Micros,
+    /// From when the last was set.
+    span: Micros,
 }
 
 /// The answer to a check.
@@ -22,8 +32,8 @@ pub struct Answer {
     pub cost: i128,
     pub decisions: Vec<Decision>,
     pub change: Change,
-    /// The rule that set off a ban.
-    pub ban: Option<usize>,
+    /// The rule that set off a ban, and how long that is.
+    pub ban: Option<(usize, u64)>,
     /// The ban ends earlier from now on.
     pub ban_shortened: bool,
     /// Whether a state too far ahead of the clock was passed over: it counts again once
@@ -132,6 +142,9 @@ impl Model {
             if let (true, Some((until, length))) = (consume, &mut self.ban) {
                 blocked.ban_shortened = *until > now + *length;
                 *until = (*until).min(now + *length);
+                if let (true, Some(bans)) = (blocked.ban_shortened, &mut self.bans) {
+                    bans.forgotten = bans.forgotten.min(now + bans.span);
+                }
             }
             return blocked;
         }
@@ -167,14 +180,20 @@ impl Model {
                 decision.wait_ms = 0;
             }
         }
+        let before = self.bans.as_ref().filter(|bans| bans.forgotten > now);
+        let before = before.map_or(0, |bans| bans.count);
         if change != Change::Nothing {
             self.drop_ended_ban(now);
         }
         let (mut summary, deciding_cost) = summarize(rules, cost, &decisions, !denials.is_empty());
         let passed_over = self.passes_over(rules, now);
-        let ban_us = |&i: &usize| rules[i].ban_us();
+        let ban_us = |&i: &usize| {
+            let rungs: Vec<u64> = rules[i].ban()?.rungs_us().collect();
+            Some(rungs[rungs.len().min(before as usize + 1) - 1])
+        };
         let longest = denials.iter().filter_map(ban_us).max();
         let ban = denials.iter().copied().find(|i| longest.is_some() && ban_us(i) == longest);
+        let ban = ban.zip(longest);
         if !consume {
             return Answer {
                 summary,
@@ -188,6 +207,15 @@ impl Model {
         }
         if let Some(longest) = longest {
             self.ban = Some((now + i128::from(longest), longest.into()));
+            let is_ladder =
+                |i: &&usize| rules[**i].ban().is_some_and(|ban| ban.rungs_us().count() > 1);
+            let ladders: Vec<&usize> = denials.iter().filter(is_ladder).collect();
+            let longest_ladder = ladders.iter().rev().max_by_key(|i| ban_us(i));
+            if let Some(&&i) = longest_ladder {
+                let quiet = rules[i].ban().and_then(|ban| ban.rungs_us().max()).unwrap();
+                let span = i128::from(longest) + i128::from(quiet);
+                self.bans = Some(Bans { count: before + 1, forgotten: now + span, span });
+            }
             let ban_ms = i64::try_from(longest.div_ceil(1_000)).unwrap();
             for ms in [&mut summary.wait_ms, &mut summary.reset_ms] {
                 if *ms >= 0 {
@@ -199,9 +227,14 @@ impl Model {
         Answer { summary, cost, decisions, change, ban, ban_shortened: false, passed_over }
     }
 
-    /// A change of the key drops a ban that has ended, even if the clock then steps back.
+    /// A change of the key drops a ban that has ended, and bans that are forgotten, even if the
+    /// clock then steps back.
     fn drop_ended_ban(&mut self, now: Micros) {
         self.ban = self.ban.filter(|&(until, _)| until > now);
+        self.bans = self.bans.take().filter(|bans| bans.forgotten > now);
+        if let Some(bans) = &mut self.bans {
+            bans.forgotten = bans.forgotten.min(now + bans.span);
+        }
     }
 
     fn blocked(&self, now: Micros) -> Option<Answer> {

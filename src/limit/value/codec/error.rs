@@ -10,7 +10,9 @@ pub const WITH_HISTORY: u8 = 2;
 pub const WITH_NEEDS: u8 = 3;
 /// Holds as well.
 pub const WITH_HOLDS: u8 = 4;
-const LATEST: u8 = WITH_HOLDS;
+/// A count of bans as well.
+pub const WITH_BANS: u8 = 5;
+const LATEST: u8 = WITH_BANS;
 
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

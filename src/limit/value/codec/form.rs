@@ -38,6 +38,20 @@ pub struct SavedLimiter4<'a> {
     pub holds: Bytes<'a>,
 }
 
+/// Version 5. There may be no holds.
+#[derive(Encode, BorrowDecode)]
+pub struct SavedLimiter5<'a> {
+    pub limiter: SavedLimiter4<'a>,
+    pub bans: SavedBans,
+}
+
+#[derive(Encode, BorrowDecode)]
+pub struct SavedBans {
+    pub bans: u32,
+    pub forgotten_us: u64,
+    pub span_us: u64,
+}
+
 #[derive(Encode, BorrowDecode)]
 pub struct SavedHold<'a> {
     pub id: &'a [u8],

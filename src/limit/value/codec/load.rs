@@ -2,8 +2,8 @@
 
 use super::error::DecodeError;
 use super::form::{
-    SavedAccess, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState,
-    UNKNOWN_KIND, each_item, load_items, load_text, within,
+    SavedAccess, SavedBans, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds,
+    SavedState, UNKNOWN_KIND, each_item, load_items, load_text, within,
 };
 use crate::limit::algorithm::debt::{BurstOrQueue, Debt};
 use crate::limit::algorithm::fixed::{Anchor, Fixed, FixedWithPast, Past};
@@ -17,6 +17,7 @@ use crate::limit::algorithm::window::Window;
 use crate::limit::series::needs::{MOST_PAST, Needs, PastNeeds};
 use crate::limit::series::{Extent, Series};
 use crate::limit::value::access::{Access, AccessEntry};
+use crate::limit::value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::limit::value::check::Verdict;
 use crate::limit::value::history::{Entry, History};
 use crate::rule::{
@@ -24,6 +25,7 @@ use crate::rule::{
     SECOND_US,
 };
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 pub fn check_time(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_TIME_US, "a time")
@@ -85,9 +87,17 @@ pub fn load_access(
     Ok(AccessEntry {
         kind: if saved.exempt { Access::Exempt } else { Access::Block },
         until_us: saved.until_us,
-        ban_us,
+        ban_us: ban_us.and_then(NonZeroU64::new),
         reason: load_text(saved.reason)?,
     })
+}
+
+pub fn load_bans(saved: SavedBans) -> Result<BanCount, DecodeError> {
+    let SavedBans { bans, forgotten_us, span_us } = saved;
+    within(bans > 0, "a number of bans")?;
+    within(forgotten_us <= MAX_FORGOTTEN_US, "a time")?;
+    within(span_us <= MAX_SPAN_US, "the span of bans")?;
+    Ok(BanCount { bans, forgotten_us, span_us })
 }
 
 fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {

@@ -26,16 +26,19 @@ mod load;
 mod save;
 
 pub use self::error::DecodeError;
-use self::error::{FIRST, WITH_HISTORY, WITH_HOLDS, WITH_NEEDS};
+use self::error::{FIRST, WITH_BANS, WITH_HISTORY, WITH_HOLDS, WITH_NEEDS};
 use self::form::{
-    Bytes, SavedAccess, SavedLimiter, SavedLimiter3, SavedLimiter4, SavedState, put, take,
+    Bytes, SavedAccess, SavedBans, SavedLimiter, SavedLimiter3, SavedLimiter4, SavedLimiter5,
+    SavedState, put, take,
 };
 use self::holds::{load_holds, save_holds};
-use self::load::{load_access, load_history, load_states};
+use self::load::{load_access, load_bans, load_history, load_states};
 use self::save::{save_history, save_meter};
 use super::access::Access;
+use super::bans::BanCount;
 use super::limiter::Limiter;
 use crate::rule::Name;
+use std::num::NonZeroU64;
 
 /// The saved form, in the lowest version that can hold the value, so that older
 /// modules can read as many values as possible.
@@ -54,7 +57,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
         until_us: access.until_us,
         reason: &access.reason,
     });
-    let ban_us = limiter.access().and_then(|access| access.ban_us);
+    let ban_us = limiter.access().and_then(|access| access.ban_us).map(NonZeroU64::get);
     let history = limiter.history().map(save_history);
     let states = Bytes::from(states);
     if history.is_some() {
@@ -67,21 +70,28 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     if holds.is_some() {
         version = version.max(WITH_HOLDS);
     }
+    let bans = limiter.bans().map(|&BanCount { bans, forgotten_us, span_us }| {
+        version = WITH_BANS;
+        SavedBans { bans, forgotten_us, span_us }
+    });
     let mut payload = vec![version];
-    if version >= WITH_NEEDS {
-        let saved = SavedLimiter3 { states, access, ban_us, history };
-        match holds {
-            Some(holds) => {
-                let holds = save_holds(limiter.states(), holds);
-                put(&mut payload, &SavedLimiter4 { limiter: saved, holds });
-            }
-            None => put(&mut payload, &saved),
-        }
-    } else {
+    if version < WITH_NEEDS {
         put(&mut payload, &SavedLimiter { states, access });
         if let Some(history) = history {
             put(&mut payload, &history);
         }
+        return payload;
+    }
+    let saved = SavedLimiter3 { states, access, ban_us, history };
+    if version < WITH_HOLDS {
+        put(&mut payload, &saved);
+        return payload;
+    }
+    let holds = holds.map(|holds| save_holds(limiter.states(), holds)).unwrap_or_default();
+    let limiter = SavedLimiter4 { limiter: saved, holds };
+    match bans {
+        Some(bans) => put(&mut payload, &SavedLimiter5 { limiter, bans }),
+        None => put(&mut payload, &limiter),
     }
     payload
 }
@@ -92,7 +102,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
-    let mut holds = Bytes::default();
+    let (mut holds, mut bans) = (Bytes::default(), None);
     let (saved, left) = match version {
         FIRST | WITH_HISTORY => {
             let (SavedLimiter { states, access }, left) = take(body)?;
@@ -108,6 +118,11 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
             holds = saved.holds;
             (saved.limiter, left)
         }
+        WITH_BANS => {
+            let (saved, left): (SavedLimiter5<'_>, _) = take(body)?;
+            (holds, bans) = (saved.limiter.holds, Some(saved.bans));
+            (saved.limiter.limiter, left)
+        }
         version => return Err(DecodeError::Version(version)),
     };
     let history = saved.history.map(|history| load_history(&history)).transpose()?;
@@ -121,7 +136,8 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     }
     let ban_us = saved.ban_us;
     let access = saved.access.map(|access| load_access(access, ban_us)).transpose()?;
-    let limiter = Limiter::from_parts(states, access, history, holds);
+    let bans = bans.map(load_bans).transpose()?;
+    let limiter = Limiter::from_parts(states, access, bans, history, holds);
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 

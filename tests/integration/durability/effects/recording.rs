@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use redis::{Connection, Value};
 
+use crate::support::bans::info_of;
 use crate::support::client::{ask, blocks, expires_ms};
 use crate::support::server::Flavor;
 
@@ -17,7 +18,7 @@ pub struct Recording {
 }
 
 /// How many forms each version has, so that none is lost unnoticed.
-const FORMS: [(&str, usize); 3] = [("v1", 3), ("v2", 1), ("v3", 1)];
+const FORMS: [(&str, usize); 4] = [("v1", 3), ("v2", 1), ("v3", 1), ("v4", 1)];
 
 impl Recording {
     pub fn newest() -> Self {
@@ -57,6 +58,10 @@ impl Recording {
             match words[..] {
                 ["expires", key, ms] => {
                     assert_eq!(expires_ms(c, flavor, key).to_string(), ms, "{name}: {line}");
+                }
+                ["bans", key, count] => {
+                    let bans = info_of(c, key).map_or("none".into(), |info| info.bans.to_string());
+                    assert_eq!(bans, count, "{name}: {line}");
                 }
                 ["overruled", key, kind, reason] => {
                     assert_eq!(access(c, key), (kind.into(), reason.into()), "{name}: {line}");

@@ -1,7 +1,7 @@
-//! What a golden file asks of a limiter, in turn: questions, and holds that are settled.
+//! What a golden file asks of a limiter, in turn: questions, checks, and holds that are settled.
 
 use redis::{Cmd, Connection, FromRedisValue, cmd};
-use redis_ratelimit::limit::{Check, Limiter, Settlement};
+use redis_ratelimit::limit::{Bounds, Check, Limiter, Settlement};
 use redis_ratelimit::rule::{Name, NamedCost, Rule};
 
 /// A line and its answer.
@@ -12,8 +12,18 @@ pub struct Step {
 }
 
 enum What {
-    Ask { at_us: u64, cost: u32, rules: Vec<String> },
-    Settle { at_us: u64, id: String, words: Vec<String> },
+    /// `consumes`: a check, not a peek.
+    Ask {
+        consumes: bool,
+        at_us: u64,
+        cost: u32,
+        rules: Vec<String>,
+    },
+    Settle {
+        at_us: u64,
+        id: String,
+        words: Vec<String>,
+    },
 }
 
 impl Step {
@@ -23,7 +33,8 @@ impl Step {
         let words: Vec<&str> = question.split(' ').collect();
         let texts = |words: &[&str]| words.iter().map(ToString::to_string).collect();
         let what = match words[..] {
-            ["at", at_us, "cost", cost, "rule", ref rules @ ..] => What::Ask {
+            [word @ ("at" | "check"), at_us, "cost", cost, "rule", ref rules @ ..] => What::Ask {
+                consumes: word == "check",
                 at_us: at_us.parse().ok()?,
                 cost: cost.parse().ok()?,
                 rules: texts(rules),
@@ -40,11 +51,17 @@ impl Step {
     /// The answer of a limiter.
     pub fn of(&self, limiter: &mut Limiter) -> Vec<i64> {
         match &self.what {
-            What::Ask { at_us, cost, rules } => {
+            What::Ask { consumes, at_us, cost, rules } => {
                 let rule = |text: &String| Rule::from_text(text.as_bytes()).expect("a rule");
                 let rules: Vec<Rule> = rules.iter().map(rule).collect();
                 let check = Check::new(&rules, *cost, *at_us);
-                let summary = limiter.peek(&check, &mut Vec::new()).summary;
+                let bounds = Bounds { max_states: 100, max_holds: 100 };
+                let mut decisions = Vec::new();
+                let outcome = match consumes {
+                    true => limiter.check_within(bounds, &check, &mut decisions).expect("room"),
+                    false => limiter.peek(&check, &mut decisions),
+                };
+                let summary = outcome.summary;
                 let verdict = summary.verdict.code();
                 vec![verdict, summary.limit, summary.remaining, summary.wait_ms, summary.reset_ms]
             }
@@ -63,9 +80,9 @@ impl Step {
     /// The answer of a server that has the limiter in a key.
     pub fn of_key(&self, c: &mut Connection, key: &str) -> Vec<i64> {
         match &self.what {
-            What::Ask { at_us, cost, rules } => {
-                let mut peek = cmd("RL.PEEK");
-                reply(c, peek.arg(key).arg("COST").arg(cost).arg("AT").arg(at_us).arg(rules))
+            What::Ask { consumes, at_us, cost, rules } => {
+                let mut ask = cmd(if *consumes { "RL.CHECK" } else { "RL.PEEK" });
+                reply(c, ask.arg(key).arg("COST").arg(cost).arg("AT").arg(at_us).arg(rules))
             }
             What::Settle { at_us, id, words } => {
                 let mut settle = cmd("RL.SETTLE");

@@ -97,6 +97,10 @@ impl Rule {
         if rng.u32(0..8) == 0 {
             option(",ban=");
             option(rng.choice(bans).expect("some"));
+            for _ in 0..rng.usize(0..3) {
+                option(":");
+                option(rng.choice(bans).expect("some"));
+            }
         }
         if rng.u32(0..6) == 0 {
             option(",shadow");

@@ -26,7 +26,8 @@ fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> T
             let Ok(outcome) = outcome else { return Ok(()) };
             replica.record(&check, outcome.change);
             if outcome.ban.is_some() || outcome.ban_shortened {
-                replica.set_access(primary.access().cloned());
+                let ban = primary.access().unwrap().clone();
+                replica.set_ban(ban, primary.bans().copied());
             }
         }
         Deed::Peek(_) => {}

@@ -5,8 +5,11 @@ use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access};
 use crate::limit::tests::laws::rules::spec_of;
 use crate::limit::tests::laws::{hopeless, peek};
 use crate::limit::tests::naive::model::{Answer, Model, Voice};
-use crate::limit::{Access, AccessEntry, Ban, Change, Check, Conclusion, Decision, Verdict};
+use crate::limit::{
+    Access, AccessEntry, Ban, BanCount, Change, Check, Conclusion, Decision, Limiter, Verdict,
+};
 use crate::rule::{Rule, RuleSpec};
+use std::num::NonZeroU64;
 
 fn length(ms: i64) -> i64 {
     if ms < 0 { i64::MAX } else { ms }
@@ -16,23 +19,47 @@ fn longer(a_ms: i64, b_ms: i64) -> i64 {
     if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
 }
 
-/// The ban that a key's denial causes: the longest, the first of equals.
-fn ban(check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
+/// The ban that a denial of a key with this value causes: the longest, the first of equals.
+fn ban(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
+    let rule = banning_rules(limiter, check, decisions).first()?.0;
+    let length_us = ban_us(limiter, check, rule);
+    Some(Ban { rule, until_us: check.now_us + length_us })
+}
+
+/// The rules that deny and ban, the longest ban first, each with whether it counts.
+fn banning_rules(
+    limiter: &Limiter,
+    check: &Check<'_>,
+    decisions: &[Decision],
+) -> Vec<(usize, bool)> {
     let denies = |(rule, decision): &(usize, &Decision)| {
         decision.verdict == Verdict::Limited && !check.rules[*rule].is_shadow()
     };
-    let ban = |(rule, _): (usize, &Decision)| {
-        let ban_us = check.rules[rule].ban_us()?;
-        Some(Ban { rule, until_us: check.now_us + ban_us })
-    };
-    let bans = decisions.iter().enumerate().filter(denies).filter_map(ban);
-    bans.rev().max_by_key(|ban| ban.until_us)
+    let bans = |(rule, _): (usize, _)| Some((rule, check.rules[rule].ban()?.counts_bans()));
+    let mut rules: Vec<_> = decisions.iter().enumerate().filter(denies).filter_map(bans).collect();
+    rules.sort_by_key(|&(rule, _)| std::cmp::Reverse(ban_us(limiter, check, rule)));
+    rules
 }
 
-fn banned(rule: &Rule, until_us: u64) -> AccessEntry {
+fn ban_us(limiter: &Limiter, check: &Check<'_>, rule: usize) -> u64 {
+    let bans = limiter.bans_at(check.now_us).map_or(0, |count| count.bans);
+    check.rules[rule].ban().expect("a ban").rung_us(bans)
+}
+
+/// The count after a denial of a key, if a ladder denies.
+fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<BanCount> {
+    let banning = banning_rules(limiter, check, decisions);
+    let length_us = ban_us(limiter, check, banning.first()?.0);
+    let (counting, _) = banning.iter().find(|(_, counts)| *counts)?;
+    let span_us = length_us + check.rules[*counting].ban().expect("a ladder").longest_us();
+    let bans = limiter.bans_at(check.now_us).map_or(0, |count| count.bans) + 1;
+    Some(BanCount { bans, forgotten_us: check.now_us + span_us, span_us })
+}
+
+fn banned(rule: &Rule, now_us: u64, until_us: u64) -> AccessEntry {
     let label = rule.name().map_or_else(|| rule.to_string(), |name| name.as_str().to_string());
     let reason = format!("rule {label}").into_bytes().into();
-    let (until_us, ban_us) = (Some(until_us), rule.ban_us());
+    let (until_us, ban_us) = (Some(until_us), NonZeroU64::new(until_us - now_us));
     AccessEntry { kind: Access::Block, until_us, ban_us, reason }
 }
 
@@ -117,13 +144,16 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         parts.push(KeyAnswer {
             key: *key,
             change,
-            ban: ban(check, decisions),
+            ban: ban(&keys[*key], check, decisions),
             ban_shortened: false,
             denied: outcome.summary.verdict != Verdict::Allowed,
             access: outcome.access,
             decisions: decisions.clone(),
         });
     }
+    let counts: Vec<_> = (asked.iter().zip(&before))
+        .map(|((key, check), (_, decisions))| count(&keys[*key], check, decisions))
+        .collect();
     // The history shows the answer, which is known when all keys have consumed.
     let mut consumed = keys.clone();
     for ((key, check), part) in asked.iter().zip(&parts) {
@@ -155,7 +185,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     }
     let (mut conclusion, _) = compose(&voices, denied);
     conclusion.cost = asked.first().map_or(0, |(_, check)| check.cost);
-    for ((key, check), part) in asked.iter().zip(&mut parts) {
+    for (((key, check), part), count) in asked.iter().zip(&mut parts).zip(counts) {
         if part.change == Change::Nothing && check.meta().is_some() {
             part.change = Change::HistoryOnly(conclusion.summary.verdict);
         }
@@ -164,7 +194,8 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         }
         keys[*key].record(check, part.change);
         if let Some(Ban { rule, until_us }) = part.ban {
-            keys[*key].set_access(Some(banned(&check.rules[rule], until_us)));
+            let ban = banned(&check.rules[rule], check.now_us, until_us);
+            keys[*key].set_ban(ban, count);
         }
     }
     Answered { conclusion, keys: parts }
@@ -190,9 +221,8 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
         passed_over |= says.passed_over;
         let waits = says.decisions.iter_mut().filter(|_| denied);
         waits.filter(|decision| decision.verdict == Verdict::Allowed).for_each(|r| r.wait_ms = 0);
-        let ban = says
-            .ban
-            .map(|rule| Ban { rule, until_us: check.now_us + check.rules[rule].ban_us().unwrap() });
+        let ban =
+            says.ban.map(|(rule, length_us)| Ban { rule, until_us: check.now_us + length_us });
         let blocked = says.summary.verdict == Verdict::Blocked;
         parts.push(KeyAnswer {
             key,

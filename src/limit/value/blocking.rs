@@ -1,0 +1,105 @@
+//! Blocks, exemptions and bans of a key.
+
+use super::access::{Access, AccessEntry};
+use super::bans::BanCount;
+use super::limiter::Limiter;
+
+impl Limiter {
+    /// The block or exemption, in effect or ended.
+    #[must_use]
+    pub fn access(&self) -> Option<&AccessEntry> {
+        self.compound()?.access.as_ref()
+    }
+
+    /// The block or exemption in effect at a time.
+    #[must_use]
+    pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
+        self.access().filter(|access| access.in_effect(now_us))
+    }
+
+    /// Sets, replaces or lifts a block or an exemption.
+    pub fn set_access(&mut self, access: Option<AccessEntry>) {
+        if access.is_some() || self.access().is_some() {
+            self.change(|compound| compound.access = access);
+        }
+    }
+
+    /// The count of bans, forgotten or not.
+    #[must_use]
+    pub fn bans(&self) -> Option<&BanCount> {
+        self.compound()?.bans.as_deref()
+    }
+
+    /// The count of bans that is remembered at a time.
+    #[must_use]
+    pub fn bans_at(&self, now_us: u64) -> Option<&BanCount> {
+        self.bans().filter(|count| count.is_remembered(now_us))
+    }
+
+    /// Blocks the key by the ban of a rule. Without a count the key keeps the one that it has.
+    pub fn set_ban(&mut self, ban: AccessEntry, count: Option<BanCount>) {
+        self.change(|compound| {
+            compound.access = Some(ban);
+            if let Some(count) = count {
+                compound.bans = Some(Box::new(count));
+            }
+        });
+    }
+
+    /// If the clock stepped back since a ban was set, ends the ban after its length from
+    /// now: otherwise it would last for the step as well. Returns whether it did.
+    pub fn shorten_ban(&mut self, now_us: u64) -> bool {
+        let Some(compound) = self.compound_mut() else { return false };
+        let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));
+        if shortened && let Some(count) = &mut compound.bans {
+            **count = count.as_of(now_us);
+        }
+        shortened
+    }
+
+    /// Forgets the bans whose time has come. If the clock stepped back, the others are
+    /// forgotten after their span from now.
+    pub(super) fn forget_bans(&mut self, now_us: u64) {
+        let Some(count) = self.bans().copied() else { return };
+        let left = Some(count.as_of(now_us)).filter(|count| count.is_remembered(now_us));
+        if left != Some(count) {
+            self.change(|compound| compound.bans = left.map(Box::new));
+        }
+    }
+
+    /// Whether there is anything to pardon at a time: the key is blocked, or its bans are
+    /// remembered.
+    #[must_use]
+    pub fn can_be_pardoned(&self, now_us: u64) -> bool {
+        let blocks = |access: &AccessEntry| access.kind == Access::Block;
+        self.access_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
+    }
+
+    /// Lifts a block or a ban, and forgets all bans.
+    pub fn pardon(&mut self) {
+        self.change(|compound| {
+            compound.access.take_if(|access| access.kind == Access::Block);
+            compound.bans = None;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Check;
+
+    #[test]
+    fn a_reset_drops_an_ended_block_and_keeps_one_in_effect() {
+        let rules = crate::parse::rules_of_line("5/m");
+        for (until_us, stays) in [(9, false), (10, false), (11, true)] {
+            let mut limiter = Limiter::default();
+            limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
+            let (kind, reason) = (Access::Block, Box::default());
+            let block = AccessEntry { kind, until_us: Some(until_us), ban_us: None, reason };
+            limiter.set_access(Some(block));
+            assert!(limiter.reset(10));
+            assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
+        }
+    }
+}

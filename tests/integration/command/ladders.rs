@@ -1,0 +1,285 @@
+//! Ladders of bans, `ban=1m:10m:1h`: the rungs, the count in a key, what forgets it, and what keeps
+//! it: replicas, restarts, copies.
+
+use redis::{Connection, Value, cmd};
+
+use super::holds::{Example, command_at, play_each};
+use crate::support::bans::{Bans, info_of};
+use crate::support::client::{
+    ask, digest, digest_of, exists, expires_ms, now_us, refusal, replica_of, replicated, verdict,
+};
+use crate::support::files::{restart_from_aof, with_synced_aof};
+use crate::support::server::{self, Builder, Server};
+use crate::support::workload::link::quiet;
+
+const EXAMPLES: &[Example] = &[
+    (
+        "each ban takes the next rung, and the last again",
+        &[
+            ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
+            ("60.999", "CHECK k 3/m,ban=1m:10m:1h", "2 0 0 1 1"),
+            ("61", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("62", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 600000 600000"),
+            ("662", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("663", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
+            ("4262.999", "CHECK k 3/m,ban=1m:10m:1h", "2 0 0 1 1"),
+            ("4263", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("4264", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
+            ("7864", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("11463.999", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("11463.999", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 3600000 3600000"),
+        ],
+    ),
+    (
+        "bans are forgotten when the longest rung has passed",
+        &[
+            ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("1", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
+            ("3660.999", "PEEK k 3/m,ban=1m:10m:1h", "0 3 3 0 0"),
+            ("3661", "CHECK k COST 3 3/m,ban=1m:10m:1h", "0 3 0 0 60000"),
+            ("3661", "CHECK k 3/m,ban=1m:10m:1h", "1 3 0 60000 60000"),
+        ],
+    ),
+    (
+        "a plain ban counts nothing",
+        &[
+            ("0", "CHECK k COST 2 1/m,ban=1m", "1 1 1 -1 60000"),
+            ("60", "CHECK k COST 2 1/m,ban=1m:5m", "1 1 1 -1 60000"),
+            ("120", "CHECK k COST 2 1/m,ban=1m", "1 1 1 -1 60000"),
+            ("180", "CHECK k COST 2 1/m,ban=1m:5m", "1 1 1 -1 300000"),
+        ],
+    ),
+    (
+        "of two ladders the longest ban stands, and the count rises by one",
+        &[
+            ("0", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 120000"),
+            ("120", "CHECK k COST 9 5/m,ban=1m:1h,name=a fixed:5/h,ban=2m:3m", "1 5 5 -1 3600000"),
+        ],
+    ),
+    (
+        "a shadow bans nobody",
+        &[
+            ("0", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 91 0 3600000"),
+            ("1", "CHECK k COST 9 5/m,ban=1m:1h,shadow 100/h", "0 100 82 0 3600000"),
+        ],
+    ),
+    (
+        "each key has its count, and a peek looks only",
+        &[
+            ("0", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h NEXT 100/m", "1 5 5 -1 60000"),
+            ("60", "MCHECK 2 {m}a {m}b COST 9 5/m,ban=1m:1h", "1 5 5 -1 3600000"),
+            ("120", "CHECK {m}b COST 9 5/m,ban=1m:1h", "1 5 5 -1 3600000"),
+            ("120", "PEEK {m}c COST 9 5/m,ban=1m:1h", "1 5 5 -1 0"),
+            ("120", "CHECK {m}c COST 9 5/m,ban=1m:1h", "1 5 5 -1 60000"),
+        ],
+    ),
+    (
+        "holds and slots know ladders",
+        &[
+            ("0", "CHECK k HOLD a EX 3000 slots:1,ban=1m:10m", "0 1 0 0 3000000"),
+            ("1", "CHECK k HOLD b EX 30 slots:1,ban=1m:10m", "1 1 0 2999000 2999000"),
+            ("61", "CHECK k HOLD b EX 30 slots:1,ban=1m:10m", "1 1 0 2939000 2939000"),
+            ("62", "PEEK k slots:9", "2 0 0 599000 599000"),
+        ],
+    ),
+];
+
+#[test]
+fn ladders_come_out_as_documented() {
+    server::on_all_with(Builder::allow_at, |server| play_each(&mut server.connect(), EXAMPLES));
+}
+
+/// A check of a key at a time of the server's clock: its verdict and its wait.
+fn check(c: &mut Connection, key: &str, at_us: u64, rule: &str) -> (i64, i64) {
+    let reply: [i64; 5] = ask(c, &format!("RL.CHECK {key} AT {at_us} {rule}"));
+    (reply[0], reply[3])
+}
+
+const LADDER: &str = "fixed:0/h,ban=1h:2h:3h";
+const HOUR_MS: i64 = 3_600_000;
+
+/// Bans a key now, and after the ban.
+fn ban_twice(c: &mut Connection, key: &str) -> u64 {
+    let start_us = now_us(c);
+    let bans = |c: &mut Connection| info_of(c, key).expect("a key").bans;
+    assert_eq!(check(c, key, start_us - 3_600_000_000, LADDER).0, 1);
+    assert_eq!((verdict(c, &format!("RL.CHECK {key} {LADDER}")), bans(c)), (1, 2));
+    start_us
+}
+
+#[test]
+fn info_shows_the_count_and_when_it_is_forgotten() {
+    server::on_all_with(Builder::allow_at, |server| {
+        for mut c in [server.connect(), server.connect_resp3()] {
+            let () = ask(&mut c, "FLUSHALL");
+            let _: Value = ask(&mut c, "RL.CHECK k 5/s");
+            assert_eq!(info_of(&mut c, "k"), Some(Bans { bans: 0, forgiven_ms: 0 }));
+            let before_us = ban_twice(&mut c, "k");
+            let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
+            let passed_ms = (now_us(&mut c) - before_us).div_ceil(1_000).cast_signed() + 1;
+            assert_eq!(bans, 2);
+            // The ban of two hours, and the longest rung.
+            let expected = 5 * HOUR_MS - passed_ms..=5 * HOUR_MS;
+            assert!(expected.contains(&forgiven_ms), "{forgiven_ms}, not {expected:?}");
+            // The key lives as long, and no more than a second longer.
+            let expires_ms = expires_ms(&mut c, server.flavor(), "k");
+            let late_ms = expires_ms - before_us.cast_signed() / 1_000 - 5 * HOUR_MS;
+            assert!((0..1_001 + passed_ms).contains(&late_ms), "{late_ms}");
+        }
+    });
+}
+
+#[test]
+fn only_a_pardon_forgets_bans_before_their_time() {
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        ban_twice(&mut c, "k");
+        let bans = |c: &mut Connection| info_of(c, "k").map_or(0, |info| info.bans);
+        assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 0, "there was no state");
+        assert_eq!(ask::<String>(&mut c, "RL.BLOCK k EX 100"), "OK");
+        assert_eq!(bans(&mut c), 2, "a block by hand does not count");
+        assert_eq!(ask::<String>(&mut c, "RL.EXEMPT k"), "OK");
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
+        assert_eq!(ask::<i64>(&mut c, "RL.UNEXEMPT k"), 1);
+        assert_eq!(bans(&mut c), 2);
+        assert_eq!(verdict(&mut c, "RL.CHECK k 9/h"), 0);
+        assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
+        assert_eq!(bans(&mut c), 2, "a reset keeps the count");
+        // Nothing blocks the key: the pardon forgets its bans, once.
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
+        assert!(!exists(&mut c, "k"), "the key was empty");
+        // A ban and its count go together, and an exemption stays.
+        ban_twice(&mut c, "k");
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
+        assert!(!exists(&mut c, "k"));
+        ban_twice(&mut c, "k");
+        let _: String = ask(&mut c, "RL.EXEMPT k");
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
+        assert_eq!((bans(&mut c), verdict(&mut c, "RL.CHECK k 0/h")), (0, 0));
+        assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
+    });
+}
+
+#[test]
+fn a_step_of_the_clock_shortens_ban_and_count() {
+    server::on_all_with(
+        |builder| quiet(builder).allow_at(),
+        |server| {
+            let replica = replica_of(server);
+            let mut c = server.connect();
+            let now_us = now_us(&mut c);
+            let year_us = 365 * 86_400_000_000;
+            assert_eq!(check(&mut c, "k", now_us + year_us, LADDER), (1, -1));
+            assert_eq!(check(&mut c, "k", now_us, LADDER), (2, HOUR_MS));
+            let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
+            assert!(bans == 1 && forgiven_ms <= 4 * HOUR_MS, "{bans} {forgiven_ms}");
+            // A change of the key shortens the count of a key that nothing blocks.
+            assert_eq!(check(&mut c, "free", now_us + year_us, LADDER), (1, -1));
+            let _: String = ask(&mut c, "RL.EXEMPT free");
+            let _: i64 = ask(&mut c, "RL.UNEXEMPT free");
+            assert_eq!(check(&mut c, "free", now_us, "9/h").0, 0);
+            let forgiven_ms = info_of(&mut c, "free").expect("a key").forgiven_ms;
+            assert!(forgiven_ms <= 4 * HOUR_MS, "{forgiven_ms}");
+            let expires_ms = expires_ms(&mut c, server.flavor(), "free");
+            assert!(expires_ms < now_us.cast_signed() / 1_000 + 5 * HOUR_MS, "{expires_ms}");
+            replicated(&mut c);
+            let mut r = replica.connect();
+            assert_eq!(digest(&mut r), digest(&mut c));
+        },
+    );
+}
+
+#[test]
+fn wrong_ladders_are_refused_with_what_was_expected() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        for (line, error) in [
+            ("RL.CHECK k 5/m,ban=1m:0s", "ban is '0s', expected a period of 1ms..366d"),
+            ("RL.CHECK k 5/m,ban=1m:367d", "ban is '367d', expected a period of 1ms..366d"),
+            ("RL.CHECK k 5/m,ban=1m::1h", "ban '' cannot be read"),
+            (
+                "RL.POLICY SET p 5/m,ban=1m:2m:3m:4m:5m:6m:7m:8m:9m",
+                "expected 1 to 8 periods such as 10m or 1m:10m:1h",
+            ),
+        ] {
+            let given = refusal(&mut c, line);
+            assert!(given.contains(error), "{line}: {given}");
+        }
+        assert!(!exists(&mut c, "k"));
+        let text: Vec<String> = ask(&mut c, "RL.EXPLAIN 5/m,ban=60s:10m:1h");
+        let ladder = "for 1 minute, then 10 minutes, then 1 hour each time; bans are forgotten";
+        assert!(text[0].contains(ladder) && text[0].contains("ban=1m:10m:1h"), "{text:?}");
+        let _: String =
+            ask(&mut c, "RL.POLICY SET login 5/m fixed:20/10m,count=all,ban=60s:10m:1h");
+        let texts: Vec<String> = ask(&mut c, "RL.POLICY GET login");
+        assert_eq!(texts, ["log:5/1m", "fixed:20/10m,count=all,ban=1m:10m:1h"]);
+    });
+}
+
+/// What is done to some keys, in turn.
+const SEQUENCE: &[(&str, &str)] = &[
+    ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h"),
+    ("1", "CHECK k META who 3/m,ban=1m:10m:1h"),
+    ("61", "CHECK k COST 9 3/m,ban=1m:10m:1h fixed:2/h,count=all,ban=7m:8m,name=f"),
+    ("62", "CHECK k META who 3/m"),
+    ("10", "CHECK k 3/m"),
+    ("661", "CHECK k COST 2 3/m,ban=1m:10m:1h"),
+    ("0", "MCHECK 2 l m COST 9 5/m,ban=1s:2s NEXT 5/m,ban=1m"),
+    ("3", "CHECK l 9/m"),
+    ("60", "CHECK m COST 9 5/m,ban=1m:5m"),
+    ("120", "CHECK m COST 9 5/m,ban=1h"),
+    ("0", "CHECK n COST 9 5/m,ban=1d:2d"),
+    ("-86400", "CHECK n COST 9 5/m,ban=1d:2d"),
+    ("0", "CHECK h HOLD a EX 600 REFUND COST 4 bucket:9/h slots:8"),
+    ("1", "CHECK h COST 8 bucket:9/h,ban=1s:2s"),
+    ("2", "CHECK h COST 8 bucket:9/h,ban=1s:2s"),
+    ("3", "SETTLE h a COST 1"),
+];
+
+#[test]
+fn replicas_restarts_and_copies_have_the_same_counts() {
+    server::on_all_with(
+        |builder| quiet(with_synced_aof(builder)).allow_at(),
+        |server: &mut Server| {
+            let replica = replica_of(server);
+            let (mut p, mut r) = (server.connect(), replica.connect());
+            for &(seconds, line) in SEQUENCE {
+                let _: Value = ask(&mut p, &command_at(seconds, line));
+                replicated(&mut p);
+                assert_eq!(digest(&mut r), digest(&mut p), "at {seconds}: {line}");
+            }
+            let keys = ["k", "m", "n", "h"];
+            let counts = |c: &mut Connection| keys.map(|key| info_of(c, key).expect(key).bans);
+            assert_eq!(counts(&mut p), [2, 1, 1, 2]);
+            assert_eq!(counts(&mut r), [2, 1, 1, 2]);
+            for key in keys {
+                let _: i64 = ask(&mut p, &format!("COPY {key} copy"));
+                let () = ask(&mut p, "RENAME copy renamed");
+                let saved: Vec<u8> = ask(&mut p, "DUMP renamed");
+                let () =
+                    cmd("RESTORE").arg("restored").arg(1_000_000).arg(saved).query(&mut p).unwrap();
+                for copy in ["renamed", "restored"] {
+                    assert_eq!(digest_of(&mut p, copy), digest_of(&mut p, key), "{key} {copy}");
+                    let bytes =
+                        |c: &mut Connection, key| -> u64 { ask(c, &format!("MEMORY USAGE {key}")) };
+                    assert!(bytes(&mut p, copy).abs_diff(bytes(&mut p, key)) < 200);
+                }
+                let _: i64 = ask(&mut p, "DEL renamed restored");
+            }
+            let _: i64 = ask(&mut p, "RL.UNBLOCK m");
+            replicated(&mut p);
+            assert_eq!(digest(&mut r), digest(&mut p), "pardoned");
+            let before = digest(&mut p);
+            drop(replica);
+            restart_from_aof(server);
+            let mut p = server.connect();
+            assert_eq!(digest(&mut p), before, "after the effects");
+            let () = ask(&mut p, "DEBUG RELOAD");
+            assert_eq!(digest(&mut p), before, "after the RDB file");
+            let later = command_at("662", "CHECK k COST 2 3/m,ban=1m:10m:1h");
+            assert_eq!(ask::<[i64; 5]>(&mut p, &later)[3], HOUR_MS, "the third rung");
+        },
+    );
+}
