@@ -4,10 +4,11 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Where the integration tests look for the module, for the servers, and for the module they compare it with.
+# Where the integration tests look for the module, for the servers, for a client, and for the module they compare it with.
 export RATELIMIT_MODULE ?= $(CURDIR)/target/release/libredis_ratelimit.so
 export RATELIMIT_FAULTY_MODULE ?= $(CURDIR)/target/faulty/libredis_ratelimit.so
 export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
+export RATELIMIT_IOREDIS ?= $(CURDIR)/.cache/ioredis
 export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
@@ -20,7 +21,7 @@ LINKED := target/release/deps/libredis_ratelimit.so
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway test lint doc fmt unit faulty integration cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +45,11 @@ gateway: build ## show a gateway that keeps to requests, tokens and slots of a m
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@examples/gateway/demo.py
+
+pool: build ## show workers that keep to the limits of a service by waiting in line, one of them killed
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@examples/pool/demo.py
 
 test: lint unit integration ## everything that CI runs
 
@@ -72,6 +78,10 @@ integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test integration
 
+soak: export RATELIMIT_SOAK_S ?= 600
+soak: build faulty fetch ## minutes of load on all servers at once: waiters, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
+	$(CARGO) test --profile checked --test integration -- --nocapture soak::
+
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost
 
@@ -95,9 +105,10 @@ accuracy: build ## draw what each algorithm lets through of the same requests: d
 	@scripts/fetch.py plots
 	@benches/accuracy/accuracy.py
 
-fetch: ## fetch the test servers, the Python client, and redis-cell to compare with
+fetch: ## fetch the test servers, clients of Python and Node.js, and redis-cell to compare with
 	@scripts/fetch.py servers
 	@scripts/fetch.py redis-py
+	@scripts/fetch.py ioredis
 	@scripts/fetch.py redis-cell
 
 clean: ## remove what was built and fetched

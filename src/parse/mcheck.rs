@@ -19,7 +19,8 @@ use crate::rule::{Excerpt, Rule};
 use std::ops::{Range, RangeInclusive};
 
 /// How many keys one check can have.
-const KEYS: RangeInclusive<u64> = 1..=64;
+const KEYS: RangeInclusive<u64> = 1..=MOST_KEYS as u64;
+const MOST_KEYS: usize = 64;
 
 /// A check of several keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,12 @@ pub fn mcheck<'a>(
     let mut args = Cursor::new(args);
     rules.clear();
     let keys: usize = args.integer("numkeys", KEYS)?;
-    require_different((0..keys).map(|_| args.required()).collect::<Result<_, _>>()?)?;
+    let mut names = [None; MOST_KEYS];
+    let names = names.get_mut(..keys).unwrap_or_default();
+    for name in &mut *names {
+        *name = Some(args.required()?);
+    }
+    require_different(names)?;
     let (mut check, named_costs) = options(&mut args, limits)?;
     let mut groups = Vec::with_capacity(1);
     loop {
@@ -83,11 +89,11 @@ pub fn mcheck<'a>(
 /// What errors expect after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
-fn require_different(mut keys: Vec<&[u8]>) -> Result<(), ParseError> {
+fn require_different(keys: &mut [Option<&[u8]>]) -> Result<(), ParseError> {
     keys.sort_unstable();
     match keys.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
         Some(pair) => Err(ParseError::SameKey {
-            key: Excerpt::new(pair.first().copied().unwrap_or_default()),
+            key: Excerpt::new(pair.first().copied().flatten().unwrap_or_default()),
         }),
         None => Ok(()),
     }

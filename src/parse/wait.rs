@@ -76,8 +76,8 @@ mod tests {
             ("20/m", "ms is '20/m', expected an integer 0..3600000"),
             ("3600001 20/m", "ms is '3600001', expected an integer 0..3600000"),
             ("-1 20/m", "ms is '-1', expected an integer 0..3600000"),
-            ("5 20/x", "rule 20/x"),
-            ("5 slots:3", "rule slots:3: slots are held, give HOLD id EX seconds"),
+            ("5 20/x", "rule '20/x': the period 'x' has no known unit"),
+            ("5 slots:3", "rule 'slots:3': slots are held, give HOLD id EX seconds"),
             (
                 "5 AT 7 20/m",
                 "AT is refused here, expected it in RL.CHECK or RL.PEEK: RL.WAIT decides at the \

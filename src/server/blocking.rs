@@ -129,10 +129,12 @@ impl Call<'_> {
     }
 
     /// Calls a command in this call's place: it gets this call's arguments, and its reply is
-    /// this call's.
+    /// this call's. The server tests that the key is served here, and propagates what the
+    /// command replicates.
     ///
     /// # Errors
-    /// As [`Self::call`].
+    /// [`CommandError::NotServed`] if the key's slot is served by another node,
+    /// [`CommandError::ClusterDown`] if the cluster is down.
     pub fn delegate(&self, command: &CStr) -> Result<(), CommandError> {
         if let Some(relay) = self.call(command)? {
             self.relay(&relay);
@@ -140,13 +142,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Calls a command with this call's arguments and replies what it replies, or, before
-    /// 7.0, returns that. The server tests that the key is served here, and propagates what the
-    /// command replicates.
-    ///
-    /// # Errors
-    /// [`CommandError::NotServed`] if the key's slot is served by another node,
-    /// [`CommandError::ClusterDown`] if the cluster is down.
+    /// Calls a command with this call's arguments, and replies what it replies or, before 7.0,
+    /// returns that.
     fn call(&self, command: &CStr) -> Result<Option<Relay>, CommandError> {
         let args = self.args().from(1).raw();
         // SAFETY: the format describes the arguments after it: a vector of strings with its

@@ -1,5 +1,5 @@
 //! The laws of the queue, against a model with a simulated clock: one list of everybody in
-//! order of arrival, looked through from the start at every microsecond-step that matters.
+//! order of arrival, looked through from its start every millisecond.
 
 use super::*;
 use crate::limit::{Check, Limiter};
@@ -227,24 +227,24 @@ fn naive(steps: &[(u64, Step)], rules: &[Rule]) -> Vec<Answer> {
     let (mut keys, mut line, mut answers) = (Keys::new(rules), Vec::<Asker>::new(), Vec::new());
     let mut now_us = START_US;
     let mut settle = |keys: &mut Keys<'_>, line: &mut Vec<Asker>, now_us: u64| {
-        for key in 0..3 {
-            while let Some(index) = line.iter().position(|asker| asker.key == key) {
-                let Asker { number, cost, .. } = line[index];
-                if keys.wait_ms(key, cost, now_us) != Some(0) {
-                    break;
+        loop {
+            for key in 0..3 {
+                while let Some(index) = line.iter().position(|asker| asker.key == key) {
+                    let Asker { number, cost, .. } = line[index];
+                    if keys.wait_ms(key, cost, now_us) != Some(0) {
+                        break;
+                    }
+                    assert!(keys.take(key, cost, now_us));
+                    answers.push((number, now_us, true));
+                    line.remove(index);
                 }
-                assert!(keys.take(key, cost, now_us));
-                answers.push((number, now_us, true));
-                line.remove(index);
             }
+            // Who leaves at the deadline may let the next one pass, whose deadline it is too.
+            let expired = line.iter().filter(|asker| asker.deadline_us <= now_us);
+            let Some(number) = expired.map(|asker| asker.number).min() else { break };
+            line.retain(|asker| asker.number != number);
+            answers.push((number, now_us, false));
         }
-        line.retain(|asker| {
-            let expired = asker.deadline_us <= now_us;
-            if expired {
-                answers.push((asker.number, now_us, false));
-            }
-            !expired
-        });
     };
     for (number, (after_ms, step)) in (0..).zip(steps) {
         for _ in 0..*after_ms {

@@ -21,6 +21,7 @@ const CONCURRENCY: &str = include_str!("../../docs/concurrency.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 const POLICIES: &str = include_str!("../../docs/policies.md");
+const WAITING: &str = include_str!("../../docs/waiting.md");
 
 #[test]
 fn transcripts_of_the_readme_are_true() {
@@ -48,10 +49,15 @@ fn transcripts_of_the_guide_to_concurrency_are_true() {
 }
 
 #[test]
+fn transcripts_of_the_guide_to_waiting_are_true() {
+    replay(WAITING);
+}
+
+#[test]
 fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
-    for guide in [BUDGETS, CONCURRENCY, POLICIES] {
+    for guide in [BUDGETS, CONCURRENCY, POLICIES, WAITING] {
         assert!(blocks(guide).iter().all(|block| block.typed().is_some() == plain(block)));
     }
     let in_readme = blocks(README).iter().filter(is_transcript).count();

@@ -8,12 +8,15 @@
 //! replication/   replicas, promotion, clusters, failover
 //! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
 //! docs.rs        the transcripts of the README and the guides
+//! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
+//! soak/          long runs under load; seconds here, minutes in `make soak`
 //! examples/      the programs of examples/, run by clients that count what passes
 //! support/       starts and stops servers, talks to them, generates commands
 //! ```
 //!
 //! `make integration` runs everything; CONTRIBUTING.md says how to run one room or one test.
 
+mod clients;
 mod command;
 mod docs;
 mod durability;
@@ -21,4 +24,5 @@ mod examples;
 mod policy;
 mod replication;
 mod server;
+mod soak;
 mod support;

@@ -44,6 +44,9 @@ use std::collections::VecDeque;
 /// The most holds that a key can have, whatever the setting says.
 pub const MOST_HOLDS: usize = 50_000;
 
+/// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
+const MANY: usize = 64;
+
 /// The track of a charge whose state is gone.
 pub const NO_TRACK: u16 = u16::MAX;
 
@@ -191,11 +194,55 @@ impl Holds {
         Some(Ended { hold: Cow::Owned(hold), queued_last })
     }
 
-    /// Ends the hold that lapses first, if it has lapsed at a time.
-    pub fn end_lapsed(&mut self, now_us: u64) -> Option<Ended<'static>> {
-        let first = self.in_order_of_ends().next().filter(|hold| !hold.lives(now_us))?;
-        let id: Box<[u8]> = first.id().into();
+    /// Ends the holds that have lapsed at a time, in the order in which they lapse. Their
+    /// charges still count in their tracks until each is [released](Self::release).
+    pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Ended<'static>> {
+        let lapsed = self.lapsed(now_us);
+        if lapsed.saturating_mul(MANY) < self.len() {
+            return (0..lapsed).filter_map(|_| self.end_first()).collect();
+        }
+        let lapsed: Vec<Row> = self.by_end.drain(..lapsed).collect();
+        let rows = lapsed.iter().filter_map(|&row| Some((self.rows.get(usize::from(row))?, row)));
+        let queued_last: Vec<Vec<u16>> =
+            rows.map(|(hold, row)| forget_last(&mut self.tracks, hold, row)).collect();
+        let holds = self.remove(&lapsed);
+        let refunding = holds.iter().filter(|hold| hold.refunds()).count();
+        let refunding = u32::try_from(refunding).unwrap_or(u32::MAX);
+        self.refunding = self.refunding.saturating_sub(refunding);
+        let ended = holds.into_iter().zip(queued_last);
+        ended.map(|(hold, queued_last)| Ended { hold: Cow::Owned(hold), queued_last }).collect()
+    }
+
+    fn end_first(&mut self) -> Option<Ended<'static>> {
+        let id: Box<[u8]> = self.in_order_of_ends().next()?.id().into();
         self.end(&id)
+    }
+
+    /// Takes rows out, which the order of lapses has no more. The others move together.
+    fn remove(&mut self, gone: &[Row]) -> Vec<Hold> {
+        let mut holds: Vec<Option<Hold>> =
+            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let mut taken = |&row: &Row| holds.get_mut(usize::from(row))?.take();
+        let removed = gone.iter().filter_map(&mut taken).collect();
+        let mut next: Row = 0;
+        let mut moved: Vec<Option<Row>> = Vec::with_capacity(holds.len());
+        for hold in &holds {
+            moved.push(hold.as_ref().map(|_| next));
+            next = next.saturating_add(hold.is_some().into());
+        }
+        self.rows = holds.into_iter().flatten().collect();
+        let to = |row: Row| moved.get(usize::from(row)).copied().flatten();
+        self.by_id = self.by_id.iter().filter_map(|&row| to(row)).collect();
+        self.by_end = self.by_end.iter().filter_map(|&row| to(row)).collect();
+        for track in &mut self.tracks {
+            if let TrackKind::Queue { last } = &mut track.kind {
+                *last = last.and_then(to);
+            }
+        }
+        self.rows.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+        self.by_end.shrink_to_fit();
+        removed
     }
 
     /// Whether nothing queued after a hold in the leaky bucket of a track.
@@ -277,17 +324,25 @@ impl Holds {
         let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return true };
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
-        let (empty, sparse) = (track.charges == 0, track.is_sparse());
+        let empty = track.charges == 0;
         if empty {
             *track = Track::UNUSED;
             self.unused = self.unused.saturating_add(1);
             while self.tracks.pop_if(|track| !track.in_use).is_some() {
                 self.unused = self.unused.saturating_sub(1);
             }
-        } else if sparse {
-            self.compact(charge.track);
         }
         empty
+    }
+
+    /// Drops what tracks keep for holds that have ended, if it is most of what they keep. No
+    /// charge of an ended hold may be left to be released.
+    pub fn compact_sparse(&mut self) {
+        for number in 0..u16::try_from(self.tracks.len()).unwrap_or(NO_TRACK) {
+            if self.track(number).is_some_and(Track::is_sparse) {
+                self.compact(number);
+            }
+        }
     }
 
     /// Drops what a track of a bucket keeps for holds that have ended.

@@ -215,7 +215,8 @@ impl Limiter {
         }
         // Thousands may lapse at once, and each return to a log moves its entries.
         let mut to_log = Vec::new();
-        while let Some(ended) = self.holds_mut().and_then(|holds| holds.end_lapsed(now_us)) {
+        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
+        for ended in ended.into_iter().flatten() {
             let refunds = ended.hold.refunds();
             let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
             self.close(&ended, settlement, ended.hold.end_us(), Some(&mut to_log));
@@ -232,6 +233,9 @@ impl Limiter {
 
     /// Brings a key whose last hold has ended back to the form of one without holds.
     fn drop_empty_holds(&mut self) {
+        if let Some(holds) = self.holds_mut() {
+            holds.compact_sparse();
+        }
         if self.holds().is_some_and(Holds::is_empty) {
             self.change(|compound| compound.holds = None);
         }

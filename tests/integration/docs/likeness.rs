@@ -116,7 +116,8 @@ impl<'a> Reader<'a> {
 
     fn is_time_or_size(&self, name: &str) -> bool {
         let has = |word: &str| self.command.contains(word);
-        let is_short = (has("RL.CHECK ") || has("RL.PEEK ")) && !has(" FULL ");
+        let is_check = ["RL.CHECK ", "RL.PEEK ", "RL.WAIT"].into_iter().any(has);
+        let is_short = is_check && !has(" FULL ");
         // Wait and reset are the last two of five integers.
         let is_wait = is_short && (self.values - 1) % 5 >= 3;
         let is_named = name.ends_with("_ms") || ["bytes", "blocked", "exempt"].contains(&name);

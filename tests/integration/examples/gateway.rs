@@ -6,7 +6,6 @@
 
 mod call;
 mod ledger;
-mod program;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,10 +15,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use call::{Answer, Asked};
 use ledger::{Charge, Ledger, Served, within};
-use program::Program;
 use redis::Connection;
 use tempfile::TempDir;
 
+use super::program::Program;
 use crate::support::client::{ask, remaining};
 use crate::support::machine;
 use crate::support::server::{self, Server, eventually};
@@ -75,7 +74,10 @@ fn two_gateways_never_exceed_slots_requests_and_tokens() {
     let server = flavor.expect("of the matrix").start();
     let dir = TempDir::new().expect("a temporary folder");
     let log = dir.path().join("model.log");
-    let model = Program::model(PAUSE_MS, &log);
+    let model = Program::start(
+        "gateway/model.py",
+        &["--pause-ms".as_ref(), PAUSE_MS.to_string().as_ref(), "--log".as_ref(), log.as_os_str()],
+    );
     let trial = Trial {
         server: &server,
         log,
@@ -91,7 +93,7 @@ fn two_gateways_never_exceed_slots_requests_and_tokens() {
 impl Trial<'_> {
     fn run(&self) {
         let [first, second] = ["first", "second"].map(|name| self.gateway(name));
-        self.rush(&[first.port, second.port]);
+        self.rush(&[first.port(), second.port()]);
         self.eventually_idle();
         let ledger = Ledger::read(&self.log);
         assert_eq!(ledger.most_at_once, SLOTS, "the clients took all slots");
@@ -101,7 +103,7 @@ impl Trial<'_> {
         self.keeps_a_long_stream(&first);
 
         let lost = self.kill(&first, second);
-        self.rush(&[first.port]);
+        self.rush(&[first.port()]);
         self.eventually_idle();
         let ledger = Ledger::read(&self.log);
         assert!(ledger.most_at_once <= SLOTS, "{} at once", ledger.most_at_once);
@@ -112,7 +114,10 @@ impl Trial<'_> {
     }
 
     fn gateway(&self, name: &str) -> Program {
-        Program::gateway(name, self.server.port(), self.model.port, LEASE_MS, &RULES)
+        let redis = format!("redis://127.0.0.1:{}", self.server.port());
+        let (model, lease_ms) = (self.model.port().to_string(), LEASE_MS.to_string());
+        let line = ["--redis", &redis, "--model", &model, "--lease-ms", &lease_ms, "--name", name];
+        Program::start("gateway/gateway.py", &[&line[..], &RULES].concat())
     }
 
     fn asked(&self, length: u64, streams: bool) -> Asked {
@@ -180,14 +185,14 @@ impl Trial<'_> {
             left(REQUEST_RULE) == REQUESTS as i64 && left(TOKEN_RULE) == BURST as i64
         });
         let calls = [self.asked(150, true), self.asked(150, true)];
-        let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port));
+        let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port()));
         assert_eq!(self.free_slots(&mut c), 2);
         drop(second);
         assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "both were cut off");
         // The streams have ended, and what they took is held until their leases end.
         eventually("the model notices", || Ledger::read(&self.log).running() == 0);
         assert_eq!(self.free_slots(&mut c), 2);
-        let again = self.send(&calls[0], first.port).expect("an answer");
+        let again = self.send(&calls[0], first.port()).expect("an answer");
         assert_eq!(again.status, 200);
         assert_eq!(self.free_slots(&mut c), 2, "the same call holds the same slot");
         again.rest().expect("a whole answer");
@@ -200,7 +205,7 @@ impl Trial<'_> {
     fn keeps_a_long_stream(&self, gateway: &Program) {
         let asked = self.asked(300, true);
         assert!(asked.length * PAUSE_MS > LEASE_MS);
-        let rest = self.stream(&asked, gateway.port).rest().expect("a whole answer");
+        let rest = self.stream(&asked, gateway.port()).rest().expect("a whole answer");
         assert!(rest.contains("token-300"));
     }
 

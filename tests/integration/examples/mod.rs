@@ -1,4 +1,6 @@
 //! The examples at work, on real servers.
 
 mod gateway;
+mod pool;
+mod program;
 mod replay;

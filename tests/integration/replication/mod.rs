@@ -6,3 +6,4 @@ mod holds;
 mod joining;
 mod replicas;
 mod stream;
+mod waits;

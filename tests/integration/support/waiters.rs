@@ -93,7 +93,7 @@ impl Waiter {
     }
 
     /// Whether the connection was closed without a reply.
-    pub fn is_cut_off(self) -> bool {
+    pub fn lost_its_connection(self) -> bool {
         self.reply().0.is_err_and(|error| error.kind() == ErrorKind::Io)
     }
 }

@@ -1,14 +1,15 @@
 mod holds;
 
 use super::form::{
-    SavedLimiter, SavedMeter, SavedNeeds, SavedPastNeeds, SavedState, UNKNOWN_KIND, put, save_items,
+    Bytes, SavedBans, SavedLimiter, SavedLimiter3, SavedLimiter4, SavedLimiter5, SavedMeter,
+    SavedNeeds, SavedPastNeeds, SavedState, UNKNOWN_KIND, put, save_items,
 };
 use super::load::load_meter;
 use super::save::save_meter;
-use super::{DecodeError, FIRST, decode, encode};
+use super::{DecodeError, FIRST, WITH_BANS, decode, encode};
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::series::needs::{MOST_PAST, Needs};
-use crate::limit::{Check, Limiter, Verdict};
+use crate::limit::{Check, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, Verdict};
 use crate::parse::rules_of_line;
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
 use proptest::prelude::*;
@@ -245,4 +246,34 @@ fn a_log_of_version_3_is_refused_in_an_older_version() {
     put(&mut body, &SavedLimiter { states: states.into(), access: None });
     let read = decode(&[&[FIRST], &body[..]].concat());
     assert_eq!(read, Err(DecodeError::Malformed(UNKNOWN_KIND)));
+}
+
+/// A payload of version 5 that holds nothing but a count of bans.
+fn count_of_bans(bans: SavedBans) -> Vec<u8> {
+    let limiter =
+        SavedLimiter3 { states: Bytes::default(), access: None, ban_us: None, history: None };
+    let mut payload = vec![WITH_BANS];
+    let limiter = SavedLimiter4 { limiter, holds: Bytes::default() };
+    put(&mut payload, &SavedLimiter5 { limiter, bans });
+    payload
+}
+
+#[test]
+fn a_count_of_bans_out_of_bounds_is_refused() {
+    let saved = |bans, forgotten_us, span_us| {
+        decode(&count_of_bans(SavedBans { bans, forgotten_us, span_us })).map(|read| encode(&read))
+    };
+    for (bans, forgotten_us, span_us) in [(1, 0, 0), (u32::MAX, MAX_FORGOTTEN_US, MAX_SPAN_US)] {
+        let payload = count_of_bans(SavedBans { bans, forgotten_us, span_us });
+        assert_eq!(saved(bans, forgotten_us, span_us), Ok(payload));
+    }
+    for (bans, forgotten_us, span_us, what) in [
+        (0, 1, 1, "a number of bans"),
+        (1, MAX_FORGOTTEN_US + 1, 1, "a time"),
+        (1, u64::MAX, 1, "a time"),
+        (1, 1, MAX_SPAN_US + 1, "the span of bans"),
+    ] {
+        let refused = saved(bans, forgotten_us, span_us);
+        assert_eq!(refused, Err(DecodeError::OutOfRange(what)), "{bans} {forgotten_us} {span_us}");
+    }
 }

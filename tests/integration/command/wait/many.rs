@@ -35,9 +35,9 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
         |builder: Builder| builder.config("maxclients", "10500"),
         |server| {
             let mut c = server.connect();
-            // The second round finds the memory that the server keeps for clients.
-            let mut before = 0.0;
-            for round in 0..2 {
+            // The first round finds the memory that the server keeps for clients.
+            let mut left = Vec::new();
+            for _ in 0..3 {
                 for key in 0..KEYS {
                     assert_eq!(
                         verdict(&mut c, &format!("RL.CHECK k{key} HOLD h EX 3000 slots:1")),
@@ -57,10 +57,10 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                 assert!(busy - idle < 0.6, "{busy:.3} s of 2 s, {idle:.3} s without waiters");
                 let start = Instant::now();
                 let () = ask(&mut c, "FLUSHALL");
-                let mut reply = [0; 64];
+                let mut reply = [0; 8];
                 for client in clients.iter_mut().take(KEYS) {
-                    client.read(&mut reply).expect("a reply");
-                    assert!(reply.starts_with(b"*5\r\n:0\r\n"), "the first of each key");
+                    client.read_exact(&mut reply).expect("a reply");
+                    assert_eq!(&reply, b"*5\r\n:0\r\n", "the first of each key");
                 }
                 let took = start.elapsed();
                 assert!(took < Duration::from_secs(5), "{took:?} for {KEYS}");
@@ -72,14 +72,11 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                     info(&mut c, "clients", "connected_clients") == 1.0
                 });
                 thread::sleep(Duration::from_millis(500));
-                let after = memory(&mut c);
-                if round == 0 {
-                    before = after;
-                } else {
-                    let kept = after - before;
-                    assert!(kept < 500_000.0, "{kept} bytes are kept");
-                }
+                left.push(memory(&mut c));
             }
+            // The server's table of clients is halved and doubled meanwhile.
+            let kept = left[1].min(left[2]) - left[0];
+            assert!(kept < 900_000.0, "{kept} bytes are kept: {left:?}");
         },
     );
 }

@@ -41,7 +41,7 @@ fn each_change_of_the_key_wakes_the_first() {
             let () = ask(&mut c, "FLUSHALL");
             let () = ask(&mut c, "RL.POLICY SET one 1/h");
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD receipt EX 3000 @one"), 0);
-            assert_eq!(verdict(&mut c, "RL.CHECK fresh COST 1 9/h,name=other"), 0);
+            assert_eq!(verdict(&mut c, "RL.CHECK fresh bucket:9/h"), 0);
             let waiter = wait_in_line(server, "RL.WAIT k 3600000 @one");
             let start = Instant::now();
             attempt(&mut c, line).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -135,7 +135,8 @@ impl Workload {
     fn command(&mut self) -> Cmd {
         let key = self.rng.usize(0..KEYS);
         match self.rng.u32(0..1_000) {
-            0..500 => self.check("RL.CHECK", key),
+            0..490 => self.check("RL.CHECK", key),
+            490..500 => self.wait(key),
             500..530 => self.settle(key),
             530..550 => self.renew(key),
             550..600 => self.check("RL.PEEK", key),
@@ -178,6 +179,15 @@ impl Workload {
         let rules = self.rules(key);
         let options = self.check_options(name != "RL.PEEK", &rules);
         on(name, key).arg(options).arg(rules).to_owned()
+    }
+
+    /// A check that waits for a few milliseconds at most, always by the server's clock.
+    fn wait(&mut self, key: usize) -> Cmd {
+        let with_at = std::mem::replace(&mut self.with_at, false);
+        let rules = self.rules(key);
+        let options = self.check_options(true, &rules);
+        self.with_at = with_at;
+        on("RL.WAIT", key).arg(self.rng.u32(0..4)).arg(options).arg(rules).to_owned()
     }
 
     /// A check of several keys: keys of one sort with common rules, or any keys with rules for each.

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""A worker of a pool: takes a job, waits in line, asks the upstream, settles.
+
+    worker.py --redis URL --upstream PORT --name NAME [--key KEY] [--lease-ms MS] rule [rule ...]
+
+Jobs are in the list KEY:jobs. A worker moves one to its own list KEY:doing:NAME, and when it is done to KEY:done, so a job
+outlives its worker: a worker of the same name begins with what it finds in its list. It ends when its pool does.
+"""
+
+import argparse
+import http.client
+import os
+import time
+
+from line import Line, connect
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+# How long to wait for a job before looking whether the pool still runs.
+IDLE_S = 1
+
+
+class Jobs:
+    def __init__(self, server, key, name):
+        self.server = server
+        self.waiting = f"{key}:jobs"
+        self.doing = f"{key}:doing:{name}"
+        self.done = f"{key}:done"
+
+    def next(self):
+        """The job that was left behind here, or else the next; None if there is none for a while."""
+        left = self.server.lindex(self.doing, 0)
+        return left or self.server.blmove(self.waiting, self.doing, IDLE_S, "LEFT", "RIGHT")
+
+    def finish(self, job):
+        self.server.pipeline().lrem(self.doing, 1, job).rpush(self.done, job).execute()
+
+
+def ask(upstream, job, timeout_s):
+    """The status of the upstream's answer, and the seconds after which it may be asked again."""
+    line = http.client.HTTPConnection("127.0.0.1", upstream, timeout=timeout_s)
+    try:
+        line.request("POST", f"/{job}")
+        answer = line.getresponse()
+        answer.read()
+        return answer.status, float(answer.headers.get("Retry-After", 0))
+    finally:
+        line.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--upstream", type=int, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--key", default="upstream")
+    parser.add_argument("--lease-ms", type=int, default=30_000)
+    parser.add_argument("rules", nargs="+")
+    options = parser.parse_args()
+    pool = os.getppid()
+    server = connect(options.redis)
+    jobs = Jobs(server, options.key, options.name)
+    line = Line(server, options.key, options.rules, options.lease_ms, options.name)
+    # The request must be over before the hold ends: then the slot may be another's.
+    timeout_s = options.lease_ms / 1000 / 2
+    while os.getppid() == pool:
+        try:
+            job = jobs.next()
+            if job is None:
+                continue
+            with line.place():
+                status, later_s = ask(options.upstream, job, timeout_s)
+            if status == 200:
+                jobs.finish(job)
+                continue
+        except (RedisConnectionError, OSError):
+            later_s = 1  # No server, or no answer from the upstream.
+        time.sleep(later_s)  # The job is still in our list.
+
+
+if __name__ == "__main__":
+    main()

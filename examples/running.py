@@ -1,0 +1,20 @@
+"""Programs of the examples, each a process for a `with` block."""
+
+import contextlib
+import subprocess
+import sys
+
+
+@contextlib.contextmanager
+def running(program, *options):
+    """Runs a program, and yields its process and the line that it prints first."""
+    command = [sys.executable, str(program), *map(str, options)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        line = process.stdout.readline()
+        if not line:
+            sys.exit(f"{program} did not start")
+        yield process, line.strip()
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,101 @@
+//! The crate `redis`: blocking connections, which have no time-out by default, and asynchronous ones, which
+//! wait for half a second.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
+use tokio::runtime::Builder;
+
+use super::{eventually_waiting, hold, is_forgotten, server};
+use crate::support::client::{ask, attempt, command, verdict};
+use crate::support::server::Server;
+
+const WAIT: &str = "RL.WAIT k 20000 HOLD k EX 100 slots:1";
+const SHORT: Duration = Duration::from_millis(400);
+
+/// Runs an asynchronous test.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(test)
+}
+
+fn client(server: &Server) -> Client {
+    Client::open(format!("redis://127.0.0.1:{}", server.port())).expect("an address")
+}
+
+#[test]
+fn a_blocking_connection_waits_as_long_as_it_may() {
+    let server = server();
+    let mut c = server.connect();
+    for time_out in [None, Some(Duration::from_secs(25))] {
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held PX 1200 slots:1"), 0);
+        let mut client = server.connect();
+        client.set_read_timeout(time_out).unwrap();
+        let start = Instant::now();
+        assert_eq!(verdict(&mut client, WAIT), 0);
+        assert!(start.elapsed() > Duration::from_millis(1_000));
+        assert_eq!(ask::<i64>(&mut client, "RL.SETTLE k k"), 1);
+    }
+}
+
+#[test]
+fn a_blocking_connection_that_gives_up_is_forgotten_and_charged_nothing() {
+    let server = server();
+    let mut c = server.connect();
+    hold(&mut c, "k");
+    let mut client = server.connect();
+    client.set_read_timeout(Some(SHORT)).unwrap();
+    let error = attempt(&mut client, WAIT).expect_err("it takes too long");
+    assert!(error.is_timeout(), "{error}");
+    drop(client);
+    is_forgotten(&mut c, "k");
+}
+
+#[test]
+fn an_asynchronous_connection_waits_as_long_as_it_is_told() {
+    let server = server();
+    let mut c = server.connect();
+    assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held PX 1200 slots:1"), 0);
+    run(async {
+        let time_out = Some(Duration::from_secs(25));
+        let config = AsyncConnectionConfig::new().set_response_timeout(time_out);
+        let mut line =
+            client(&server).get_multiplexed_async_connection_with_config(&config).await.unwrap();
+        let mut other = line.clone();
+        let start = Instant::now();
+        let waits = async {
+            let admitted: RedisResult<[i64; 5]> = command(WAIT).query_async(&mut line).await;
+            (admitted.unwrap()[0], start.elapsed())
+        };
+        let pings = async {
+            tokio::task::yield_now().await;
+            let () = cmd("PING").query_async(&mut other).await.unwrap();
+            start.elapsed()
+        };
+        let ((admitted, waited), answered) = tokio::join!(waits, pings);
+        assert_eq!(admitted, 0);
+        assert!(waited > Duration::from_millis(1_000));
+        // What shares the connection is answered after the wait.
+        assert!(answered > Duration::from_millis(1_000), "{answered:?}");
+    });
+}
+
+#[test]
+fn an_asynchronous_command_that_timed_out_waits_on_until_its_connection_is_dropped() {
+    let server = server();
+    let mut c = server.connect();
+    hold(&mut c, "k");
+    run(async {
+        let mut line = client(&server).get_multiplexed_async_connection().await.unwrap();
+        let start = Instant::now();
+        let reply: RedisResult<[i64; 5]> = command(WAIT).query_async(&mut line).await;
+        let error = reply.expect_err("the default is half a second");
+        assert!(error.is_timeout(), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+        eventually_waiting(&mut c, 1);
+        drop(line);
+        // Lets the task of the connection end.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        is_forgotten(&mut c, "k");
+    });
+}

@@ -1,0 +1,179 @@
+//! `examples/pool/`: workers wait in line for an upstream, one is killed, and the upstream counts.
+//!
+//! The upstream would refuse what exceeds its limits; its log says what it saw. On its way a request may
+//! be late, so the workers' period is longer than the upstream's: 5 a second for 5 in half of one.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, FromRedisValue, Value};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::program::Program;
+use crate::support::client::{ask, info, remaining};
+use crate::support::machine;
+use crate::support::server::{self, eventually};
+
+const SLOTS: usize = 3;
+const REQUESTS: usize = 5;
+const PERIOD_MS: u64 = 500;
+const RULES: [&str; 2] = ["slots:3", "5/s"];
+const WORKERS: usize = 6;
+const JOBS: usize = 40;
+/// The upstream's time for a request: so long that all slots are taken, and so short that without a rate
+/// more requests would begin than it allows.
+const PAUSE_MS: u64 = 150;
+const LEASE_MS: u64 = 3_000;
+
+/// What the upstream saw, by its own log.
+#[derive(Default)]
+struct Seen {
+    /// Unix microseconds, in order.
+    begun_us: Vec<u64>,
+    ended: HashSet<String>,
+    running: usize,
+    most_at_once: usize,
+    refused: usize,
+}
+
+impl Seen {
+    /// Reads lines `TIME begin|end|refused JOB`, in the order in which they happened.
+    fn read(log: &Path) -> Self {
+        let mut seen = Self::default();
+        for line in fs::read_to_string(log).expect("a log").lines() {
+            let [time_us, event, job] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}");
+            };
+            match event {
+                "begin" => {
+                    seen.begun_us.push(time_us.parse().expect("a time"));
+                    seen.running += 1;
+                    seen.most_at_once = seen.most_at_once.max(seen.running);
+                }
+                "end" => {
+                    seen.running -= 1;
+                    seen.ended.insert(job.to_string());
+                }
+                _ => seen.refused += 1,
+            }
+        }
+        seen
+    }
+
+    /// The most requests that began within any period.
+    fn most_in_a_period(&self) -> usize {
+        let within = |first_us: &u64| {
+            let end_us = first_us + PERIOD_MS * 1_000;
+            self.begun_us.iter().filter(|&at| (*first_us..end_us).contains(at)).count()
+        };
+        self.begun_us.iter().map(within).max().unwrap_or(0)
+    }
+}
+
+/// The hold that a killed worker left behind.
+struct Orphan {
+    id: String,
+    left: Duration,
+    since: Instant,
+}
+
+#[test]
+fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
+    // A worker that stands still on its way to the upstream is late.
+    machine::alone();
+    let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
+    let server = flavor.expect("of the matrix").start();
+    let mut c = server.connect();
+    let dir = TempDir::new().expect("a temporary folder");
+    let log = dir.path().join("upstream.log");
+    let jobs: Vec<String> = (0..JOBS).map(|job| format!("job-{job}")).collect();
+    let () = ask(&mut c, &format!("RPUSH upstream:jobs {}", jobs.join(" ")));
+
+    let upstream = upstream(&log);
+    let redis = format!("redis://127.0.0.1:{}", server.port());
+    let [port, workers] = [upstream.port().to_string(), WORKERS.to_string()];
+    let lease_ms = LEASE_MS.to_string();
+    let line = ["--redis", &redis, "--upstream", &port, "--workers", &workers];
+    let lease = ["--lease-ms", &lease_ms];
+    let pool = Program::start("pool/pool.py", &[&line[..], &lease, &RULES].concat());
+    eventually("some jobs to be done", || done(&mut c).len() >= JOBS / 6);
+
+    let orphan = kill_a_worker(&mut c);
+    eventually("its slot to come back", || holds(&mut c).iter().all(|(id, _)| *id != orphan.id));
+    let after = orphan.since.elapsed();
+    assert!(after + Duration::from_millis(50) >= orphan.left, "{after:?} of {:?}", orphan.left);
+
+    eventually("all jobs to be done", || done(&mut c).len() >= JOBS);
+    eventually("all slots to be free", || {
+        remaining(&mut c, "RL.PEEK upstream slots:3") == SLOTS as i64
+    });
+    pool.stop();
+    let mut finished = done(&mut c);
+    finished.sort();
+    let mut wanted = jobs.clone();
+    wanted.sort();
+    assert_eq!(finished, wanted, "each job once");
+    assert_eq!(ask::<i64>(&mut c, "EXISTS upstream:jobs"), 0);
+
+    let seen = Seen::read(&log);
+    assert!(jobs.iter().all(|job| seen.ended.contains(job)), "the upstream did each job");
+    assert_eq!(seen.refused, 0, "more than the upstream allows");
+    assert_eq!(seen.most_at_once, SLOTS, "all slots are used, and no more");
+    assert!(seen.most_in_a_period() <= REQUESTS, "{} in a period", seen.most_in_a_period());
+    let mut counted = |name| info(&mut c, "ratelimit", &format!("ratelimit_{name}")) as usize;
+    assert_eq!(counted("holds_taken") - counted("holds_settled"), 1, "one hold lapsed");
+    // The worker may have died on its way to the upstream.
+    assert!(counted("holds_taken") - seen.begun_us.len() <= 1, "each request has its hold");
+    assert!(counted("waits_admitted") > JOBS / 2, "the workers waited in line");
+}
+
+fn upstream(log: &Path) -> Program {
+    let limits = [
+        ("--at-once", SLOTS as u64),
+        ("--requests", REQUESTS as u64),
+        ("--period-ms", PERIOD_MS),
+        ("--pause-ms", PAUSE_MS),
+    ];
+    let mut options = vec!["--log".to_string(), log.to_str().expect("text").to_string()];
+    options.extend(limits.into_iter().flat_map(|(name, value)| [name.into(), value.to_string()]));
+    Program::start("pool/upstream.py", &options)
+}
+
+fn done(c: &mut Connection) -> Vec<String> {
+    ask(c, "LRANGE upstream:done 0 -1")
+}
+
+/// The ids of the live holds and how long each lives, the next to end first.
+fn holds(c: &mut Connection) -> Vec<(String, Duration)> {
+    let info: Option<HashMap<String, Value>> = ask(c, "RL.INFO upstream");
+    let Some(next) = info.and_then(|mut info| info.remove("next_holds")) else { return Vec::new() };
+    let next: Vec<HashMap<String, Value>> = Vec::from_redis_value(next).expect("maps");
+    let read = |mut hold: HashMap<String, Value>| {
+        let (id, ttl_ms) =
+            (hold.remove("id").expect("an id"), hold.remove("ttl_ms").expect("a time"));
+        let ttl_ms = u64::from_redis_value(ttl_ms).expect("milliseconds");
+        (String::from_redis_value(id).expect("text"), Duration::from_millis(ttl_ms))
+    };
+    next.into_iter().map(read).collect()
+}
+
+/// Kills a worker that has a slot; the hold's id names the process.
+fn kill_a_worker(c: &mut Connection) -> Orphan {
+    let mut orphan = None;
+    eventually("a worker to die with a slot", || {
+        // The last to end was taken last, so its job lasts longest.
+        let Some((id, _)) = holds(c).pop() else { return false };
+        let pid = id.split('.').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid = pid.expect("a process");
+        kill_process(pid, Signal::KILL).expect("it lived");
+        eventually("it to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
+        let since = Instant::now();
+        let left = holds(c).into_iter().find(|(held, _)| *held == id);
+        orphan = left.map(|(id, left)| Orphan { id, left, since });
+        orphan.is_some()
+    });
+    orphan.expect("a hold")
+}

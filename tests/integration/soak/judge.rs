@@ -1,0 +1,171 @@
+//! Judges admissions from what clients saw: none too many.
+//!
+//! The server forgets what was consumed when keys are deleted and, in part, when a replica takes
+//! over. So time is cut into periods. In a period the keys only fill as the rules let them. A
+//! request counts if it was sent and answered in the same period: those that do not count can
+//! only make the others fewer.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Slots of a key at once.
+pub const SLOTS: usize = 3;
+/// How long a client may keep a slot.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// Units a second of a key, and at once.
+pub const RATE: f64 = 50.0;
+pub const BURST: f64 = 5.0;
+
+/// Identifies a period. Between two periods there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(u64);
+
+/// Identifies an admission.
+pub type Ticket = u64;
+
+#[derive(Debug)]
+pub struct Judge(Mutex<Ledger>);
+
+#[derive(Debug)]
+struct Ledger {
+    /// Odd between two periods.
+    number: u64,
+    /// Before the period.
+    began: Instant,
+    /// Who surely holds a slot, and until when, by key.
+    holders: BTreeMap<String, Vec<(Ticket, Instant)>>,
+    /// How many units were consumed, by key.
+    consumed: BTreeMap<String, f64>,
+    admitted: u64,
+    faults: Vec<String>,
+}
+
+impl Judge {
+    pub fn new() -> Self {
+        Self(Mutex::new(Ledger {
+            number: 0,
+            began: Instant::now(),
+            holders: BTreeMap::new(),
+            consumed: BTreeMap::new(),
+            admitted: 0,
+            faults: Vec::new(),
+        }))
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The period that a request is about to be sent in.
+    pub fn period(&self) -> Period {
+        Period(self.ledger().number)
+    }
+
+    /// Does what makes the server forget, between two periods.
+    pub fn between_periods<T>(&self, forget: impl FnOnce() -> T) -> T {
+        self.ledger().number += 1;
+        let began = Instant::now();
+        let done = forget();
+        let mut ledger = self.ledger();
+        ledger.number += 1;
+        ledger.began = began;
+        ledger.holders.clear();
+        ledger.consumed.clear();
+        done
+    }
+
+    /// A request that was sent in this period and at this time got a slot. Its lease began
+    /// later, when it was admitted.
+    pub fn took_slot(&self, key: &str, sent: Period, at: Instant) -> Ticket {
+        let mut ledger = self.ledger();
+        ledger.admitted += 1;
+        let (ticket, now) = (ledger.admitted, Instant::now());
+        if ledger.counts(sent) {
+            let holders = ledger.holders.entry(key.into()).or_default();
+            holders.push((ticket, at + LEASE));
+            holders.retain(|(_, until)| *until > now);
+            let held = holders.len();
+            if held > SLOTS {
+                ledger.faults.push(format!("{held} clients hold {SLOTS} slots of {key}"));
+            }
+        }
+        ticket
+    }
+
+    /// A client is about to give back its slot.
+    pub fn gives_slot_back(&self, key: &str, slot: Ticket) {
+        if let Some(holders) = self.ledger().holders.get_mut(key) {
+            holders.retain(|(ticket, _)| *ticket != slot);
+        }
+    }
+
+    /// A request that was sent in this period consumed a unit.
+    pub fn consumed(&self, key: &str, sent: Period) {
+        let mut ledger = self.ledger();
+        ledger.admitted += 1;
+        if !ledger.counts(sent) {
+            return;
+        }
+        let most = BURST + RATE * ledger.began.elapsed().as_secs_f64();
+        let units = ledger.consumed.entry(key.into()).or_default();
+        *units += 1.0;
+        let units = *units;
+        if units > most {
+            ledger.faults.push(format!("{units} units of {key}, of which {most} could pass"));
+        }
+    }
+
+    /// Something is wrong.
+    pub fn fault(&self, what: String) {
+        self.ledger().faults.push(what);
+    }
+
+    pub fn faults(&self) -> Vec<String> {
+        self.ledger().faults.clone()
+    }
+
+    pub fn admitted(&self) -> u64 {
+        self.ledger().admitted
+    }
+}
+
+impl Ledger {
+    fn counts(&self, period: Period) -> bool {
+        self.number.is_multiple_of(2) && period == Period(self.number)
+    }
+}
+
+#[test]
+fn a_slot_too_many_is_a_fault_only_within_a_period() {
+    let judge = Judge::new();
+    let take = |period| judge.took_slot("k", period, Instant::now());
+    let first = judge.period();
+    let slots: Vec<_> = (0..SLOTS).map(|_| take(first)).collect();
+    judge.gives_slot_back("k", slots[0]);
+    take(first);
+    judge.between_periods(|| take(judge.period()));
+    take(first);
+    assert_eq!(judge.faults(), [""; 0]);
+    let second = judge.period();
+    for _ in 0..SLOTS {
+        take(second);
+    }
+    judge.took_slot("k", second, Instant::now() - LEASE);
+    assert_eq!(judge.faults(), [""; 0]);
+    take(second);
+    assert_eq!(judge.faults().len(), 1);
+}
+
+#[test]
+fn a_unit_too_many_is_a_fault() {
+    let judge = Judge::new();
+    for _ in 0..5 {
+        judge.consumed("k", judge.period());
+    }
+    assert!(judge.faults().is_empty());
+    for _ in 0..1_000 {
+        judge.consumed("k", judge.period());
+    }
+    assert!(!judge.faults().is_empty());
+}

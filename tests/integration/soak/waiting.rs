@@ -1,0 +1,254 @@
+//! Clients wait in line, settle, hang up, are killed and unblocked, while the server forgets keys
+//! and hands over to its replica. None is admitted too many, and each gets its answer.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, RedisError, RedisResult, Value, from_redis_value};
+
+use super::judge::{BURST, Judge, LEASE, RATE, SLOTS};
+use crate::support::client::{ask, attempt, digest, eventually_linked, replica_of, replicated};
+use crate::support::server::{self, Flavor, Server, eventually};
+use crate::support::waiters::waiting;
+
+const CLIENTS: usize = 12;
+const KEYS: usize = 3;
+/// The longest that a client waits.
+const PATIENCE_MS: u64 = 1_500;
+/// What an answer may be late by, on a machine that has much else to do.
+const LATE: Duration = Duration::from_secs(10);
+/// How often something happens to clients and servers.
+const TURN: Duration = Duration::from_millis(120);
+
+/// What clients and the one that disturbs them share.
+struct Stage {
+    judge: Judge,
+    /// The port of the primary.
+    primary: AtomicU16,
+    over: AtomicBool,
+}
+
+/// How often each thing happened.
+type Tally = BTreeMap<&'static str, u64>;
+
+#[test]
+fn waiters_are_neither_lost_nor_admitted_too_many() {
+    let seed = super::seed();
+    let failed: Vec<_> = thread::scope(|scope| {
+        let runs = server::all()
+            .into_iter()
+            .map(|flavor| (flavor.name, scope.spawn(move || run(flavor, super::length(), seed))));
+        let runs: Vec<_> = runs.collect();
+        runs.into_iter().filter_map(|(name, run)| run.join().is_err().then_some(name)).collect()
+    });
+    assert!(failed.is_empty(), "RATELIMIT_SOAK_SEED={seed} failed on {}", failed.join(", "));
+}
+
+fn run(flavor: Flavor, length: Duration, seed: u64) {
+    let first = flavor.start();
+    let second = replica_of(&first);
+    let stage = Stage {
+        judge: Judge::new(),
+        primary: AtomicU16::new(first.port()),
+        over: AtomicBool::new(false),
+    };
+    let tally = thread::scope(|scope| {
+        let stage = &stage;
+        let clients = (0..CLIENTS).map(|number| {
+            let random = fastrand::Rng::with_seed(seed.wrapping_add(1 + number as u64));
+            scope.spawn(move || Client { stage, number, random, requests: 0 }.run())
+        });
+        let clients: Vec<_> = clients.collect();
+        let servers = [&first, &second];
+        let tally = disturb(stage, servers, length, fastrand::Rng::with_seed(seed));
+        stage.over.store(true, Ordering::Relaxed);
+        let requests: u64 = clients.into_iter().map(|client| client.join().expect("ended")).sum();
+        println!(
+            "{}: {requests} requests, {} admitted, {tally:?}",
+            flavor.name,
+            stage.judge.admitted()
+        );
+        tally
+    });
+    assert_eq!(stage.judge.faults(), [""; 0]);
+    assert!(stage.judge.admitted() as f64 > 20.0 * length.as_secs_f64(), "hardly any admitted");
+    assert!(["take over", "flush", "kill"].iter().all(|what| tally[what] > 0), "{tally:?}");
+    for server in [&first, &second] {
+        let mut c = server.connect();
+        eventually("nobody to wait", || waiting(&mut c) == 0);
+    }
+    let [primary, replica] = in_order(&stage, [&first, &second]);
+    let mut c = primary.connect();
+    let () = ask(&mut c, "SET last write");
+    replicated(&mut c);
+    assert_eq!(digest(&mut c), digest(&mut replica.connect()));
+}
+
+/// A client that asks for slots and units, and is not always polite.
+struct Client<'a> {
+    stage: &'a Stage,
+    number: usize,
+    random: fastrand::Rng,
+    requests: u64,
+}
+
+impl Client<'_> {
+    /// Runs until the end, and returns how many requests were sent.
+    fn run(mut self) -> u64 {
+        while !self.stage.over.load(Ordering::Relaxed) {
+            // Each error ends the connection, which the server or the client may have closed.
+            let asked = self.connect().and_then(|mut c| {
+                loop {
+                    self.ask(&mut c)?;
+                    if self.stage.over.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                }
+            });
+            if asked.is_err() {
+                thread::sleep(Duration::from_millis(self.random.u64(1..20)));
+            }
+        }
+        self.requests
+    }
+
+    fn connect(&self) -> RedisResult<Connection> {
+        let port = self.stage.primary.load(Ordering::Relaxed);
+        redis::Client::open(("127.0.0.1", port))?.get_connection()
+    }
+
+    /// One request, and what follows it.
+    fn ask(&mut self, c: &mut Connection) -> RedisResult<()> {
+        let judge = &self.stage.judge;
+        let patience_ms = self.random.u64(..PATIENCE_MS);
+        let key = self.random.usize(..KEYS);
+        let period = judge.period();
+        self.requests += 1;
+        if self.random.u8(..3) == 0 {
+            let key = format!("rate{key}");
+            let line = format!("RL.WAIT {key} {patience_ms} bucket:{RATE}/s,burst={BURST}");
+            if self.answer(c, &line, patience_ms)? == 0 {
+                judge.consumed(&key, period);
+            }
+            return Ok(());
+        }
+        let (key, id) = (format!("slots{key}"), format!("{}-{}", self.number, self.requests));
+        let lease_s = LEASE.as_secs();
+        let line = format!("RL.WAIT {key} {patience_ms} HOLD {id} EX {lease_s} slots:{SLOTS}");
+        if self.random.u8(..20) == 0 {
+            return self.hang_up(c, &line);
+        }
+        let sent = Instant::now();
+        if self.answer(c, &line, patience_ms)? != 0 {
+            return Ok(());
+        }
+        let slot = judge.took_slot(&key, period, sent);
+        thread::sleep(Duration::from_millis(self.random.u64(..10)));
+        judge.gives_slot_back(&key, slot);
+        // A client that dies leaves its slot to the end of its hold.
+        if self.random.u8(..10) > 0 {
+            attempt(c, &format!("RL.SETTLE {key} {id}"))?;
+        }
+        Ok(())
+    }
+
+    /// The verdict of a request, which must come in time.
+    fn answer(&self, c: &mut Connection, line: &str, patience_ms: u64) -> RedisResult<i64> {
+        let start = Instant::now();
+        c.set_read_timeout(Some(Duration::from_millis(patience_ms) + LATE))?;
+        let reply = attempt(c, line);
+        if let Err(error) = &reply
+            && error.is_timeout()
+        {
+            self.stage.judge.fault(format!("{line}: no answer in {:?}", start.elapsed()));
+        }
+        let integers: Vec<i64> = from_redis_value(reply?)?;
+        integers.first().copied().ok_or_else(|| RedisError::from((redis::ErrorKind::Parse, "none")))
+    }
+
+    /// Sends a request, and leaves before it is answered or just then.
+    fn hang_up(&mut self, c: &mut Connection, line: &str) -> RedisResult<()> {
+        c.set_read_timeout(Some(Duration::from_millis(self.random.u64(1..200))))?;
+        attempt(c, line).map(drop)?;
+        Err(RedisError::from((redis::ErrorKind::Io, "hung up")))
+    }
+}
+
+/// Disturbs clients and servers until the end.
+fn disturb(
+    stage: &Stage,
+    servers: [&Server; 2],
+    length: Duration,
+    mut random: fastrand::Rng,
+) -> Tally {
+    let start = Instant::now();
+    let mut tally = Tally::new();
+    while start.elapsed() < length {
+        thread::sleep(TURN);
+        let [primary, replica] = in_order(stage, servers);
+        let mut c = primary.connect();
+        // Each of a run's first turns is another thing, so that a short run has all of them.
+        let done: u64 = tally.values().sum();
+        let what = match if done < 6 { done } else { random.u64(..24) } {
+            0 => {
+                take_over(stage, primary, replica);
+                "take over"
+            }
+            1 | 6 => {
+                let () = stage.judge.between_periods(|| ask(&mut c, "FLUSHALL"));
+                "flush"
+            }
+            2 | 7..=9 => {
+                let key = format!("slots{}", random.usize(..KEYS));
+                let () = stage.judge.between_periods(|| ask(&mut c, &format!("DEL {key}")));
+                "delete"
+            }
+            3 | 10..=14 => {
+                on_a_waiter(&mut c, &mut random, |id| format!("CLIENT KILL ID {id}"));
+                "kill"
+            }
+            4 | 15..=19 => {
+                let how = *random.choice(["", "TIMEOUT", "ERROR"].iter()).expect("one");
+                on_a_waiter(&mut c, &mut random, |id| format!("CLIENT UNBLOCK {id} {how}"));
+                "unblock"
+            }
+            _ => {
+                let limit = random.u32(1..9);
+                let () = ask(&mut c, &format!("RL.POLICY SET other {limit}/s"));
+                "policy"
+            }
+        };
+        *tally.entry(what).or_default() += 1;
+    }
+    tally
+}
+
+/// The primary, then its replica.
+fn in_order<'a>(stage: &Stage, [first, second]: [&'a Server; 2]) -> [&'a Server; 2] {
+    let is_first = first.port() == stage.primary.load(Ordering::Relaxed);
+    if is_first { [first, second] } else { [second, first] }
+}
+
+/// The replica becomes the primary, and the primary its replica.
+fn take_over(stage: &Stage, primary: &Server, replica: &Server) {
+    stage.judge.between_periods(|| {
+        let () = ask(&mut replica.connect(), "REPLICAOF NO ONE");
+        stage.primary.store(replica.port(), Ordering::Relaxed);
+        let line = format!("REPLICAOF 127.0.0.1 {}", replica.port());
+        let () = ask(&mut primary.connect(), &line);
+    });
+    eventually_linked(primary);
+}
+
+/// Does something to one of the clients that wait.
+fn on_a_waiter(c: &mut Connection, random: &mut fastrand::Rng, line: impl Fn(&str) -> String) {
+    let clients: String = ask(c, "CLIENT LIST");
+    let waiters: Vec<_> = clients.lines().filter(|client| client.contains("cmd=rl.wait")).collect();
+    if let Some(waiter) = random.choice(waiters.iter()) {
+        let id = waiter.split(' ').find_map(|field| field.strip_prefix("id=")).expect("an id");
+        // It may have left meanwhile.
+        let _: RedisResult<Value> = attempt(c, line(id).trim_end());
+    }
+}
