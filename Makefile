@@ -93,7 +93,7 @@ bench: build fetch ## throughput and memory beside what one would use instead an
 bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
 	$(CARGO) bench --bench core
 
-bench-instructions: build ## count the instructions of each command, and fail where one became more than 3 % dearer
+bench-instructions: build ## count the instructions of each command, and fail where the module became more than 1 % dearer
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@scripts/fetch.py valgrind
