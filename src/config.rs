@@ -70,10 +70,10 @@ pub fn load<'a>(ctx: &Context, args: &'a [RedisString]) -> Result<Vec<&'a [u8]>,
 pub fn limits() -> Limits {
     Limits {
         max_rules: number(&MAX_RULES).unwrap_or(usize::MAX),
-        max_log_entries: number(&MAX_LOG_ENTRIES).unwrap_or(MAX_UNITS),
+        max_log_entries: MAX_LOG_ENTRIES.get().cast_unsigned(),
         allow_at: ALLOW_AT.is_on(),
         max_meta: number(&MAX_META).unwrap_or(usize::MAX),
-        log_entries: number(&LOG_ENTRIES).unwrap_or(u32::MAX),
+        log_entries: LOG_ENTRIES.get().cast_unsigned(),
     }
 }
 

@@ -101,6 +101,11 @@ def show(report):
     ]
     columns = ["", "jobs a second", "of what the slots carry", "server's us a job", "calls a job", "workers served", "longest wait, s"]
     table("A thousand workers behind ten slots", columns, pools)
+    handed = [
+        [result["name"], f"{result['median_ms']:.2f}", f"{result['p99_ms']:.2f}"]
+        for result in by_part.get("waiting handover", [])
+    ]
+    table("From RL.SETTLE to the reply of who waited", ["", "ms, median", "ms, 99 of 100 within"], handed)
     idle = [
         [result["name"], f"{result['connected']:.2f}", f"{result['waiting']:.2f}"]
         for result in by_part.get("waiting idle", [])

@@ -1,9 +1,13 @@
-"""Waiting in line: workers behind slots, who wait or ask again and again; and what waiting costs while nothing happens.
+"""Waiting in line: workers behind slots, who wait or ask again and again; how soon a slot that is given back is taken; and
+what waiting costs while nothing happens.
 
 **Workers.** A thousand, each with a connection, who need one of ten slots for a job of 20 ms: the slots can carry 500
 jobs a second. They wait with RL.WAIT, or ask with RL.CHECK every 100 ms. A worker that is done gives its slot back and
 at once asks for the next. What counts is how many jobs get done, what a job takes of the server, how many of the workers
 got any, and how long the unluckiest has stood in line: in a fair line that is the time of all others' jobs, two seconds.
+
+**Handover.** Two clients hand a slot to and fro: from the moment in which one sends RL.SETTLE until the other has the reply
+to its RL.WAIT, with both ways over the loopback.
 
 **Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. What the server's core
 does then, beside what it does for as many connections that do nothing.
@@ -16,7 +20,9 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
+
+import redis
 
 from . import Failed
 from .load import cpu_s
@@ -55,14 +61,18 @@ WAYS = [
 
 
 @dataclass(frozen=True)
-class Idle:
-    name: str = "10,000 waiters on 1,000 keys"
+class Other:
+    """What is measured beside the ways of workers."""
 
-    part = "waiting idle"
+    name: str
+    part: str
+
     family = OURS
 
 
-IDLE = Idle()
+HANDOVER = Other("handing a slot over", "waiting handover")
+HANDOVERS = 2_000
+IDLE = Other("10,000 waiters on 1,000 keys", "waiting idle")
 
 
 class Worker:
@@ -180,6 +190,28 @@ def measure_workers(server, way):
     }
 
 
+def measure_handover(server):
+    """Milliseconds until a slot that was given back is somebody else's."""
+    clients = [redis.Redis(port=server.port, protocol=2, socket_timeout=60).connection_pool.get_connection() for _ in range(2)]
+    holder, waiter = clients
+    holder.send_command("RL.CHECK", POOL, "HOLD", "0", "EX", 60, "slots:1")
+    holder.read_response()
+    taken = []
+    for number in range(1, HANDOVERS + 1):
+        waiter.send_command("RL.WAIT", POOL, 60_000, "HOLD", number, "EX", 60, "slots:1")
+        while server.client.info("ratelimit")["ratelimit_waiting_clients"] == 0:
+            pass
+        start = time.monotonic()
+        holder.send_command("RL.SETTLE", POOL, number - 1)
+        if waiter.read_response()[0] != 0:
+            raise Failed("the slot was not handed over")
+        taken.append((time.monotonic() - start) * 1000)
+        holder.read_response()
+        holder, waiter = waiter, holder
+    hundredths = quantiles(taken, n=100)
+    return {"median_ms": hundredths[49], "p99_ms": hundredths[98]}
+
+
 def cpu_ms_a_second(server):
     before = cpu_s(server)
     time.sleep(IDLE_S)
@@ -220,11 +252,12 @@ def median_of(rounds):
 def measure(name, core, chosen, rounds):
     """The results: medians over the rounds, each on a server of its own."""
     allow_files(WAITERS + 1000)
+    others = {HANDOVER: measure_handover, IDLE: measure_idle}
     results = []
     for row in chosen:
         measured = []
         for _ in range(rounds):
             with Server(name, core, [LOAD_OURS, f"maxclients {WAITERS + 100}"]) as server:
-                measured.append(measure_idle(server) if row == IDLE else measure_workers(server, row))
+                measured.append(others[row](server) if row in others else measure_workers(server, row))
         results.append({"part": row.part, "name": row.name, "family": row.family, **median_of(measured)})
     return results

@@ -42,11 +42,17 @@ impl<'a> RuleArgs<'a> {
     }
 
     /// The arguments of a check of these rules, which are in the same order.
+    #[inline]
     pub fn of_check(written: Args<'a>, named: &'a UsedPolicies, rules: &[Rule]) -> Self {
-        let args = Self::of(written, named);
-        if !rules.iter().any(|rule| rule.cost().is_named()) {
-            return args;
+        match rules.iter().any(|rule| rule.cost().is_named()) {
+            true => Self::with_costs(written, named, rules),
+            false => Self::of(written, named),
         }
+    }
+
+    #[cold]
+    fn with_costs(written: Args<'a>, named: &'a UsedPolicies, rules: &[Rule]) -> Self {
+        let args = Self::of(written, named);
         let texts = args.args().iter().zip(rules).map(|(arg, rule)| match rule.cost().is_named() {
             true => Cow::Owned(WithCost(rule).to_string().into_bytes()),
             false => Cow::Borrowed(arg.bytes()),

@@ -194,7 +194,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
             break;
         }
     }
-    let keep = limits.log_entries;
+    let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
     let (cost, up_to) = (costs.default_cost(), costs.up_to());
     let given = RequestOptions { up_to, meta, hold: held };

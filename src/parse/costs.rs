@@ -179,12 +179,15 @@ pub(super) fn test_costs(
     default: DefaultCost,
     may_have_slots: bool,
 ) -> Result<(), ParseError> {
-    match rules {
-        [rule] if rule.kind() != Kind::Slots => Ok(()),
-        _ => test_costs_of_any(rules, default, may_have_slots),
+    let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
+    if rules.iter().all(is_plain) {
+        Ok(())
+    } else {
+        test_costs_of_any(rules, default, may_have_slots)
     }
 }
 
+#[inline(never)]
 fn test_costs_of_any(
     rules: &[Rule],
     default: DefaultCost,

@@ -102,7 +102,7 @@ pub enum RuleArgError {
     PolicyInPolicy,
     LongLog {
         limit: u32,
-        max: u32,
+        max: u64,
     },
     SameIdentity {
         other: Excerpt,

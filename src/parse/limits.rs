@@ -6,13 +6,13 @@ pub struct Limits {
     /// The most rules of one key in a request.
     pub max_rules: usize,
     /// The most entries of a key's log, and so the largest limit of a `log` rule.
-    pub max_log_entries: u32,
+    pub max_log_entries: u64,
     /// Whether a request may give the time.
     pub allow_at: bool,
     /// How many bytes of a `META` are kept, and the most bytes of a `REASON`.
     pub max_meta: usize,
     /// How many entries a key's history keeps; 0: a `META` is ignored.
-    pub log_entries: u32,
+    pub log_entries: u64,
 }
 
 impl Limits {
@@ -20,7 +20,7 @@ impl Limits {
     #[cfg(test)]
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
-        max_log_entries: crate::rule::MAX_UNITS,
+        max_log_entries: crate::rule::MAX_UNITS as u64,
         allow_at: true,
         max_meta: usize::MAX,
         log_entries: 128,

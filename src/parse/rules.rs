@@ -78,7 +78,7 @@ fn test_bounds(
 }
 
 fn is_too_long(rule: &Rule, limits: &Limits) -> bool {
-    rule.kind() == Kind::Log && rule.limit() > limits.max_log_entries
+    rule.kind() == Kind::Log && u64::from(rule.limit()) > limits.max_log_entries
 }
 
 #[cold]

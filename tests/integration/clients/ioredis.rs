@@ -5,9 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::script::Script;
-use super::{eventually_waiting, free, hold, is_forgotten, server};
-use crate::support::client::{ask, calls, verdict};
-use crate::support::server::{Server, eventually, from_env};
+use super::{eventually_again, eventually_waiting, free, hold, is_forgotten, server};
+use crate::support::client::{ask, verdict};
+use crate::support::server::{Server, from_env};
 use crate::support::waiters::{wait_in_line, waiting};
 
 fn client(server: &Server, key: &str, options: &str) -> Script {
@@ -46,8 +46,7 @@ fn a_shorter_socket_time_out_sends_the_command_again_to_the_end_of_the_line() {
     let first = client(&server, "k", r#"{"socketTimeout": 1000}"#);
     eventually_waiting(&mut c, 1);
     let second = wait_in_line(&server, "RL.WAIT k 60000 HOLD later EX 100 slots:1");
-    eventually("the time-out to end", || calls(&mut c, "rl.wait") == 3);
-    eventually_waiting(&mut c, 2);
+    eventually_again(&mut c, 2);
     free(&mut c, "k");
     assert_eq!(second.verdict(), 0);
     assert!(first.waits());

@@ -9,7 +9,7 @@ mod script;
 
 use redis::Connection;
 
-use crate::support::client::{ask, verdict};
+use crate::support::client::{ask, info, verdict};
 use crate::support::server::{self, Server, eventually};
 use crate::support::waiters::waiting;
 
@@ -31,6 +31,14 @@ fn free(c: &mut Connection, key: &str) {
 
 fn eventually_waiting(c: &mut Connection, clients: usize) {
     eventually(&format!("{clients} to wait"), || waiting(c) == clients);
+}
+
+/// Waits until a client connects once more, and joins the line again.
+fn eventually_again(c: &mut Connection, clients: usize) {
+    let mut connections = || info(c, "stats", "total_connections_received");
+    let before = connections();
+    eventually("a new connection", || connections() > before);
+    eventually_waiting(c, clients);
 }
 
 /// Nobody waits for the key and nobody was charged: its only slot is free once `held` has ended.

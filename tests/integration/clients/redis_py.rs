@@ -3,9 +3,8 @@
 use std::process::Command;
 
 use super::script::Script;
-use super::{eventually_waiting, free, hold, is_forgotten, server};
-use crate::support::client::calls;
-use crate::support::server::{Server, eventually};
+use super::{eventually_again, eventually_waiting, free, hold, is_forgotten, server};
+use crate::support::server::Server;
 use crate::support::waiters::{Waiter, wait_in_line};
 
 fn client(server: &Server, key: &str, options: &str) -> Script {
@@ -27,8 +26,7 @@ fn a_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
     };
     let (right, after_right) = wait("right", r#"{"socket_timeout": 25}"#, 1);
     let (default, after_default) = wait("default", "{}", 3);
-    eventually("the default time-out to end", || calls(&mut c, "rl.wait") == 5);
-    eventually_waiting(&mut c, 4);
+    eventually_again(&mut c, 4);
     free(&mut c, "right");
     free(&mut c, "default");
     assert_eq!(right.outcome(), "0");
