@@ -36,6 +36,10 @@ pub(super) fn same_answer(
     if answer.passed_over && expected.verdict == Verdict::Limited {
         expected.wait_ms = outcome.summary.wait_ms;
     }
+    // Of waits beyond the clock's numbers any may be the longest.
+    if [&outcome.summary, &expected].iter().all(|answer| answer.wait_ms >= AGES_MS) {
+        expected = Decision { verdict: expected.verdict, ..outcome.summary };
+    }
     prop_assert!(
         same_decision(&outcome.summary, &expected),
         "{:?}\nmodel {expected:?}\n{call:?}",
