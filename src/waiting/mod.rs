@@ -105,12 +105,6 @@ impl<W> Queues<W> {
         self.waiters.is_empty()
     }
 
-    /// Whether anyone waits for a key.
-    #[must_use]
-    pub fn has_queue(&self, place: &Place) -> bool {
-        self.queues.contains_key(place)
-    }
-
     /// Whether there is room for another waiter, whose arguments take so many bytes.
     #[must_use]
     pub fn has_room(&self, room: Room, bytes: usize) -> bool {
@@ -216,7 +210,7 @@ impl<W> Queues<W> {
         Some(due)
     }
 
-    /// What was kept of a waiter when it joined, and its place.
+    /// The place of a waiter, and the value that it joined with.
     #[must_use]
     pub fn waiter(&self, ticket: Ticket) -> Option<(&Place, &W)> {
         self.waiters.get(&ticket).map(|waiter| (&*waiter.place, &waiter.value))

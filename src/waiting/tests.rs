@@ -54,7 +54,7 @@ fn the_next_is_due_at_once_when_the_first_leaves() {
     assert_eq!(queues.leave(Ticket(0)), None);
     assert_eq!(queues.due(0), first(1));
     assert_eq!(queues.leave(Ticket(1)), Some('y'));
-    assert!(!queues.has_queue(&place("a", 0)) && queues.has_queue(&place("b", 0)));
+    assert!(queues.look_of(&place("a", 0)).is_none() && queues.look_of(&place("b", 0)).is_some());
     assert_eq!(queues.next_us(), Some(60));
     assert_eq!((queues.leave(Ticket(2)), queues.next_us()), (Some('z'), None));
     assert!(queues.is_empty());

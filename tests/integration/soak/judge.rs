@@ -17,7 +17,7 @@ pub const LEASE: Duration = Duration::from_secs(2);
 pub const RATE: f64 = 50.0;
 pub const BURST: f64 = 5.0;
 
-/// Identifies a period. Between two periods there is none.
+/// Identifies a period, or the time between two periods, in which nothing counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(u64);
 
