@@ -45,12 +45,17 @@ impl<'a> Check<'a> {
         denied: bool,
         decisions: &mut [Decision],
     ) -> Option<(&'a Rule, Decision)> {
-        let mut turn_ms = 0;
-        let mut least: Option<(&Rule, Deciding)> = None;
-        for (rule, decision) in self.rules.iter().zip(decisions.iter_mut()) {
-            if denied && decision.verdict == Verdict::Allowed {
+        if denied {
+            for decision in decisions.iter_mut().filter(|one| one.verdict == Verdict::Allowed) {
                 decision.wait_ms = 0;
             }
+        }
+        if let Some(denial) = evaluation.longest_denial {
+            return Some((self.rules.get(denial.rule)?, *decisions.get(denial.rule)?));
+        }
+        let mut turn_ms = 0;
+        let mut least: Option<(&Rule, Deciding)> = None;
+        for (rule, decision) in self.rules.iter().zip(decisions) {
             if !rule.is_shadow() {
                 turn_ms = longer(turn_ms, decision.wait_ms);
                 let own = Deciding { cost: self.cost_of(rule), decision: *decision };
@@ -59,12 +64,7 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        match evaluation.longest_denial {
-            Some(denial) => Some((self.rules.get(denial.rule)?, *decisions.get(denial.rule)?)),
-            None => {
-                least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..least.decision }))
-            }
-        }
+        least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..least.decision }))
     }
 
     /// Whether there is a time at which the check could pass.

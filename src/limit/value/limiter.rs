@@ -356,6 +356,9 @@ impl Limiter {
     /// its checks off the fast path, forgets bans, and ends the holds that have lapsed. Called
     /// when the key changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
+        if self.compound().is_none() {
+            return;
+        }
         if self.access().is_some_and(|access| !access.in_effect(now_us)) {
             self.set_access(None);
         }
