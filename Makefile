@@ -21,7 +21,7 @@ LINKED := target/release/deps/libredis_ratelimit.so
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,15 @@ integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 
 soak: export RATELIMIT_SOAK_S ?= 600
 soak: build faulty fetch ## minutes of load on all servers at once: waiters, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(CARGO) test --profile checked --test integration -- --nocapture soak::
+
+fuzz: export RATELIMIT_FUZZ_S ?= 600
+fuzz: ## fuzz each target of src/fuzz, or one (TARGET=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
+	@scripts/fetch.py cargo fuzz
+	@scripts/fuzz run $(TARGET)
+
+fuzz-keep: ## take the fewest inputs that reach what `make fuzz` reached into fuzz/corpus (TARGET=)
+	@scripts/fetch.py cargo fuzz
+	@scripts/fuzz keep $(TARGET)
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost

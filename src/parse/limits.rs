@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Limits {
     /// Everything that the parsers can read.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: crate::rule::MAX_UNITS as u64,

@@ -59,7 +59,7 @@ pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
 
 /// The rules of a line, for the tests of other layers.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     let mut rules = Vec::new();
     explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut NoPolicies, &mut rules).unwrap();

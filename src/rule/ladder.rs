@@ -99,7 +99,7 @@ impl fmt::Debug for Ladder {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Ladder {
     /// The ladder of these rungs, in milliseconds.
     pub fn of_ms(rungs_ms: &[u64]) -> Self {

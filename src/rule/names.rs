@@ -58,7 +58,7 @@ named! {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Kind {
     /// The algorithms whose checks need no hold.
     pub const RATES: [Self; 5] = [Self::Log, Self::Window, Self::Fixed, Self::Bucket, Self::Leaky];

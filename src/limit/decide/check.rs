@@ -55,7 +55,7 @@ impl Limiter {
     }
 
     /// Checks a key that may hold any number of states.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn check(&mut self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
         self.check_within(Bounds::ANY, check, decisions).expect("room for any number")
     }

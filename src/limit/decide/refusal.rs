@@ -16,7 +16,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Any number.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
 }
 

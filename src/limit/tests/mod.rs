@@ -1,7 +1,9 @@
 //! The laws, the naive models that they compare with, how settled holds correct meters,
 //! and what `RL.EXPLAIN` promises.
 
+#[cfg(test)]
 mod explained;
-mod laws;
-mod naive;
+pub mod laws;
+pub mod naive;
+#[cfg(test)]
 mod settled;

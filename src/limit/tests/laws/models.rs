@@ -52,7 +52,7 @@ pub(super) fn same_answer(
     Ok(())
 }
 
-fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
+pub fn equals(mut model: Model, traffic: &Traffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for call in traffic.calls() {
         let Call { rules, now_us, action } = call;

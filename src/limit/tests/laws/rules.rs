@@ -7,7 +7,7 @@ use crate::rule::{
 use proptest::option;
 use proptest::prelude::*;
 
-const NAMES: [&str; 3] = ["free", "x", THROTTLE];
+pub const NAMES: [&str; 3] = ["free", "x", THROTTLE];
 
 pub fn limit() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -20,23 +20,26 @@ pub fn limit() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Periods that people choose, the shortest and the longest.
+pub const PERIODS: [(u64, Unit); 13] = [
+    (1, Unit::Millisecond),
+    (7, Unit::Millisecond),
+    (1, Unit::Second),
+    (2, Unit::Second),
+    (13, Unit::Second),
+    (1, Unit::Minute),
+    (1, Unit::Hour),
+    (1, Unit::Day),
+    (7, Unit::Day),
+    (1, Unit::Week),
+    (2, Unit::Week),
+    (366, Unit::Day),
+    (1, Unit::Month),
+];
+
 fn period() -> impl Strategy<Value = Period> {
     let odd_ms = (1..=100_000u64).prop_map(|count| Period { count, unit: Unit::Millisecond });
-    let plain = prop::sample::select(vec![
-        (1, Unit::Millisecond),
-        (7, Unit::Millisecond),
-        (1, Unit::Second),
-        (2, Unit::Second),
-        (13, Unit::Second),
-        (1, Unit::Minute),
-        (1, Unit::Hour),
-        (1, Unit::Day),
-        (7, Unit::Day),
-        (1, Unit::Week),
-        (2, Unit::Week),
-        (366, Unit::Day),
-        (1, Unit::Month),
-    ]);
+    let plain = prop::sample::select(&PERIODS[..]);
     prop_oneof![
         1 => odd_ms,
         3 => plain.prop_map(|(count, unit)| Period { count, unit }),
@@ -86,32 +89,49 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
     (common, own).prop_map(move |(common, own)| {
         let (limit, period, name, count_all, (written, named), ban, shadow) = common;
         let (res, align, tz_min, keep, burst, refill, queue) = own;
-        let of = |option: RuleOption| option.suits(kind);
-        let is_month = period.unit == Unit::Month;
-        let days = Period { count: 30, unit: Unit::Day };
+        let (period, cost) = (Some(period), written.map(u64::from));
         let spec = RuleSpec {
             kind,
             limit,
-            period: Some(if is_month && kind != Kind::Fixed { days } else { period }),
-            res: res.filter(|_| of(RuleOption::Res)),
-            align: align.filter(|_| of(RuleOption::Align) && !is_month),
-            tz_min: tz_min.filter(|_| of(RuleOption::Tz)),
-            keep: keep.filter(|_| of(RuleOption::Keep)),
-            burst: burst.filter(|_| of(RuleOption::Burst)),
-            refill: refill.filter(|_| of(RuleOption::Refill)),
-            queue: queue.filter(|_| of(RuleOption::Queue)),
+            period,
+            res,
+            align,
+            tz_min,
+            keep,
+            burst,
+            refill,
+            queue,
             name,
             count_all,
-            cost: written.map(u64::from),
+            cost,
             ban,
             shadow,
         };
-        let mut rule = spec.validate().expect("a valid rule");
-        if let Some(cost) = named {
-            rule.set_named_cost(cost);
-        }
-        rule
+        suited(spec, named)
     })
+}
+
+/// The rule of a spec, without the options of other algorithms, and with a cost by name.
+pub fn suited(spec: RuleSpec, named: Option<u32>) -> Rule {
+    let of = |option: RuleOption| option.suits(spec.kind);
+    let is_month = spec.period.is_some_and(|period| period.unit == Unit::Month);
+    let days = Period { count: 30, unit: Unit::Day };
+    let spec = RuleSpec {
+        period: if is_month && spec.kind != Kind::Fixed { Some(days) } else { spec.period },
+        res: spec.res.filter(|_| of(RuleOption::Res)),
+        align: spec.align.filter(|_| of(RuleOption::Align) && !is_month),
+        tz_min: spec.tz_min.filter(|_| of(RuleOption::Tz)),
+        keep: spec.keep.filter(|_| of(RuleOption::Keep)),
+        burst: spec.burst.filter(|_| of(RuleOption::Burst)),
+        refill: spec.refill.filter(|_| of(RuleOption::Refill)),
+        queue: spec.queue.filter(|_| of(RuleOption::Queue)),
+        ..spec
+    };
+    let mut rule = spec.validate().expect("a valid rule");
+    if let Some(cost) = named {
+        rule.set_named_cost(cost);
+    }
+    rule
 }
 
 pub fn kind() -> impl Strategy<Value = Kind> {
@@ -197,24 +217,31 @@ pub fn with_slots(
 /// Rules that do not charge denials, and for which settling a check is as if it had cost
 /// that much: no window opens with its first request.
 pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
-    let kind = prop::sample::select(&[Kind::Log, Kind::Window, Kind::Fixed, Kind::Bucket][..]);
+    let kind = prop::sample::select(&SETTLED_EXACTLY[..]);
     let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
-    let rule = rule.prop_map(|rule| {
-        let mut spec = spec_of(&plain(&rule));
-        if spec.align == Some(Align::First) {
-            spec.align = Some(Align::Epoch);
-        }
-        if spec.kind == Kind::Bucket {
-            spec.refill = Some(Refill::Even);
-        }
-        if spec.kind == Kind::Log {
-            // A log holds no more units than the largest limit, so a log of that limit has no
-            // room for an excess.
-            spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
-        }
-        spec.validate().expect("a valid rule")
-    });
+    let rule = rule.prop_map(|rule| made_exact(&rule));
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
+}
+
+/// The algorithms of [`settled_exactly`].
+pub const SETTLED_EXACTLY: [Kind; 4] = [Kind::Log, Kind::Window, Kind::Fixed, Kind::Bucket];
+
+/// A rule of one of [`SETTLED_EXACTLY`], so that settling a check is as if it had cost that
+/// much.
+pub fn made_exact(rule: &Rule) -> Rule {
+    let mut spec = spec_of(&plain(rule));
+    if spec.align == Some(Align::First) {
+        spec.align = Some(Align::Epoch);
+    }
+    if spec.kind == Kind::Bucket {
+        spec.refill = Some(Refill::Even);
+    }
+    if spec.kind == Kind::Log {
+        // A log holds no more units than the largest limit, so a log of that limit has no
+        // room for an excess.
+        spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
+    }
+    spec.validate().expect("a valid rule")
 }
 
 /// A leaky bucket that leaks, and denies.

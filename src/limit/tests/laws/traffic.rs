@@ -17,28 +17,28 @@ pub enum Action {
 
 /// How much time passes: a share of one rule's window, and a jitter.
 #[derive(Clone, Copy, Debug)]
-struct Gap {
+pub struct Gap {
     /// Thousandths of a window; negative: the clock steps back.
-    mille: i64,
+    pub mille: i64,
     /// Which rule's window.
-    of: usize,
-    jitter_us: i64,
+    pub of: usize,
+    pub jitter_us: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    gap: Gap,
+pub struct Step {
+    pub gap: Gap,
     /// Which of the rule sets.
-    rules: usize,
-    action: Action,
+    pub rules: usize,
+    pub action: Action,
 }
 
 /// Rule sets, and calls made under them.
 #[derive(Clone)]
 pub struct Traffic {
-    start_us: u64,
-    rule_sets: Vec<Vec<Rule>>,
-    steps: Vec<Step>,
+    pub start_us: u64,
+    pub rule_sets: Vec<Vec<Rule>>,
+    pub steps: Vec<Step>,
 }
 
 /// One call.

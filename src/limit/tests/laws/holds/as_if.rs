@@ -24,7 +24,7 @@ use proptest::test_runner::TestCaseResult;
 
 /// How the answers compare with those of the naive states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answers {
+pub enum Answers {
     Equal,
     /// No rule admits more.
     NotLooser,
@@ -76,7 +76,7 @@ fn periods_us(rules: &[Rule]) -> impl Iterator<Item = u64> {
     rules.iter().map(Rule::period_us)
 }
 
-fn is_as_if(traffic: &HoldTraffic, answers: Answers) -> TestCaseResult {
+pub fn is_as_if(traffic: &HoldTraffic, answers: Answers) -> TestCaseResult {
     let (mut limiter, mut history) = (Limiter::default(), History::default());
     let (mut latest_us, mut last_rules): (u64, &[Rule]) = (0, &[]);
     let steps = traffic.steps();

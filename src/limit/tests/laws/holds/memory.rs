@@ -7,12 +7,19 @@ use crate::rule::Rule;
 
 /// The bytes of all blocks, and those of them that are in use.
 #[derive(Clone, Copy, Default)]
-struct Bytes {
-    all: usize,
-    used: usize,
+pub struct Bytes {
+    pub all: usize,
+    pub used: usize,
 }
 
 impl Bytes {
+    /// The bytes of a limiter's blocks.
+    pub fn of(limiter: &mut Limiter) -> Self {
+        let mut bytes = Self::default();
+        limiter.visit_heap(&mut bytes);
+        bytes
+    }
+
     fn add(&mut self, bytes: usize) {
         self.all += bytes;
         self.used += bytes;
@@ -52,9 +59,7 @@ fn bytes(rules: &[Rule], takes_holds: bool) -> Bytes {
         limiter.check(&Check { options, ..Check::new(rules, 1, NOW_US) }, &mut Vec::new());
     }
     assert_eq!(limiter.live_holds(NOW_US), if takes_holds { HOLDS as usize } else { 0 });
-    let mut bytes = Bytes::default();
-    limiter.visit_heap(&mut bytes);
-    bytes
+    Bytes::of(&mut limiter)
 }
 
 /// The bytes a hold adds: used, and all.

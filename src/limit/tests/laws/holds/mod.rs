@@ -18,16 +18,16 @@
 //! expiry       a key expires no earlier than its holds, and then nothing is left
 //! ```
 
-mod as_if;
+pub mod as_if;
 mod decisions;
 mod examples;
 mod expiry;
 mod foreseen;
 mod grants;
 mod history;
-mod memory;
-mod replica;
-mod returned;
+pub mod memory;
+pub mod replica;
+pub mod returned;
 mod saved;
 mod slots;
 pub mod traffic;

@@ -60,7 +60,7 @@ fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> T
     Ok(())
 }
 
-fn stay_equal(traffic: &HoldTraffic, resync: usize, restart: usize) -> TestCaseResult {
+pub fn stay_equal(traffic: &HoldTraffic, resync: usize, restart: usize) -> TestCaseResult {
     let (mut primary, mut replica) = (Limiter::default(), Limiter::default());
     for (i, step) in traffic.steps().iter().enumerate() {
         replicate(step, &mut primary, &mut replica)?;

@@ -20,7 +20,7 @@ fn used(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<u64> {
     rules.iter().map(|rule| of_rule(rule).unwrap_or(0)).collect()
 }
 
-fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
+pub fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for step in &traffic.steps() {
         let Step { rules, now_us, deed } = *step;

@@ -13,7 +13,7 @@ use std::fmt;
 
 /// Few ids, so that they are often alive: of one byte, just in place and just not, the
 /// longest.
-const IDS: [&[u8]; 6] = [b"a", b"b", b"c", &[b'p'; 22], &[b'q'; 23], &[0xFF; 64]];
+pub const IDS: [&[u8]; 6] = [b"a", b"b", b"c", &[b'p'; 22], &[b'q'; 23], &[0xFF; 64]];
 
 /// The most calls of traffic with holds.
 pub const CALLS: usize = 60;
@@ -21,41 +21,41 @@ pub const CALLS: usize = 60;
 /// Calls, and what holds do besides.
 #[derive(Clone)]
 pub struct HoldTraffic {
-    traffic: Traffic,
-    extras: Vec<Extra>,
+    pub traffic: Traffic,
+    pub extras: Vec<Extra>,
 }
 
 #[derive(Clone, Debug)]
-struct Extra {
+pub struct Extra {
     /// Before the call.
-    ending: Option<Ending>,
+    pub ending: Option<Ending>,
     /// Of the call, if it is a check.
-    hold: Option<Ask>,
+    pub hold: Option<Ask>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ask {
-    id: usize,
-    length: Length,
-    refund: bool,
+pub struct Ask {
+    pub id: usize,
+    pub length: Length,
+    pub refund: bool,
 }
 
 /// Thousandths of the first rule's window, and a jitter.
 #[derive(Clone, Copy, Debug)]
-struct Length {
-    mille: u64,
-    jitter_us: u64,
+pub struct Length {
+    pub mille: u64,
+    pub jitter_us: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Ending {
+pub enum Ending {
     Settle(usize, Terms),
     Renew(usize, Length),
 }
 
 /// A settlement.
 #[derive(Clone, Debug)]
-enum Terms {
+pub enum Terms {
     AsCharged,
     Refund,
     Costs { default: Option<u32>, named: Vec<NamedCost> },

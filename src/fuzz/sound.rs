@@ -1,0 +1,25 @@
+//! What must hold of every limiter, whatever came before.
+
+use crate::limit::{Check, DecodeError, Limiter, decode, encode};
+use crate::rule::Rule;
+
+/// Tests that a limiter is saved and loaded as it is, and can be asked and shown.
+pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
+    let payload = encode(limiter);
+    let loaded = decode(&payload);
+    // A key that holds nothing is never saved.
+    let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(limiter) };
+    assert_eq!(loaded.as_ref(), expected);
+    if let Ok(loaded) = loaded {
+        assert_eq!(encode(&loaded), payload);
+        assert_eq!(loaded.deadline(), limiter.deadline());
+    }
+    let seen = limiter.as_of(now_us);
+    let _ = (seen.report(now_us), seen.next_holds(now_us, usize::MAX), seen.last_checks().count());
+    let _ = seen.deadline().expiry(now_us, now_us, Some(1));
+    for cost in [0, 1] {
+        let (mut decisions, check) = (Vec::new(), Check::new(rules, cost, now_us));
+        seen.peek(&check, &mut decisions);
+        seen.fill_resets(&check, &mut decisions);
+    }
+}
