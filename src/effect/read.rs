@@ -7,7 +7,7 @@ use crate::parse::hold::{MAX_END_US, id};
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{NoPolicies, ParseError, Settled};
+use crate::parse::{NoPolicies, ParseError, RuleArgError, Settled};
 use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -116,7 +116,7 @@ pub fn read<'a>(
         }
         Action::Renew { id: hold, .. } => *hold = id(&mut args)?,
         Action::Refund { .. } => {
-            take_rules(&mut args, None, &mut NoPolicies, rules)?;
+            distinct_rules(&mut args, rules)?;
         }
         Action::Block { reason, .. }
         | Action::Exempt { reason, .. }
@@ -136,8 +136,26 @@ fn rest_of_check<'a, I: Iterator<Item = &'a [u8]>>(
     if let Some(meta) = meta {
         meta.text = args.required()?;
     }
-    take_rules(args, None, &mut NoPolicies, rules)?;
+    distinct_rules(args, rules)?;
     if args.peek().is_some() { Ok(()) } else { require_rule(rules) }
+}
+
+/// Reads rules. No primary decides by two rules of one identity: both would charge one state,
+/// and a hold that charges a state twice could be saved, but not loaded.
+fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
+    args: &mut Cursor<'a, I>,
+    rules: &mut Vec<Rule>,
+) -> Result<(), ParseError> {
+    take_rules(args, None, &mut NoPolicies, rules)?;
+    let mut others = rules.as_slice();
+    while let Some((rule, before)) = others.split_last() {
+        if let Some(other) = before.iter().find(|other| other.same_identity(rule)) {
+            let error = RuleArgError::same_identity(other);
+            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
+        }
+        others = before;
+    }
+    Ok(())
 }
 
 /// Reads a head. The texts of its action are read later.

@@ -141,3 +141,16 @@ proptest! {
         prop_assert_eq!(named, by_name.collect::<Vec<_>>());
     }
 }
+
+/// A key in which a hold has two charges on one state could be saved, but not loaded.
+#[test]
+fn two_rules_of_one_identity_are_refused() {
+    for rules in ["slots:8 20/m slots:9", "bucket:5/s,name=x 20/m bucket:6/s,name=x"] {
+        for line in [format!("5:0:hold:1:77:0 req {rules}"), format!("5:0:refund:1 {rules}")] {
+            let line = newest(&line);
+            let read = read(words(&line), &mut Vec::new(), &mut Vec::new());
+            let error = read.expect_err(&line).to_string();
+            assert!(error.contains("same identity as rule"), "{error}");
+        }
+    }
+}
