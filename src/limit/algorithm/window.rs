@@ -64,17 +64,21 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The units that count in full and those that are weighted, a number of
-    /// sub-intervals later if nothing is consumed.
-    fn later(&self, later: usize) -> (u64, u64) {
+    /// The units that count in full, and those that are weighted.
+    fn counted(&self) -> (u64, u64) {
+        let full = self.weighted_place(0).and_then(|place| self.counts.get(..place));
+        (full.map_or(0, sum), self.weighted(0))
+    }
+
+    /// The units that are weighted a number of sub-intervals later, if nothing is consumed.
+    fn weighted(&self, later: usize) -> u64 {
+        let count = self.weighted_place(later).and_then(|place| self.counts.get(place));
+        count.map_or(0, |count| count.get())
+    }
+
+    fn weighted_place(&self, later: usize) -> Option<usize> {
         let res = self.counts.len().saturating_sub(1);
-        match res.checked_sub(self.shift.saturating_add(later)) {
-            None => (0, 0),
-            Some(cur) => (
-                sum(self.counts.get(..cur).unwrap_or_default()),
-                self.counts.get(cur).map_or(0, |count| count.get()),
-            ),
-        }
+        res.checked_sub(self.shift.saturating_add(later))
     }
 }
 
@@ -179,12 +183,12 @@ impl Window {
     /// What still counts at a time, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
         let sight = self.sight(at_us);
-        ceil_div(self.load(sight.at, sight.later(0)), self.period_us())
+        ceil_div(self.load(sight.at, sight.counted()), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let sight = self.sight(at_us);
-        let counts = sight.later(0);
+        let counts = sight.counted();
         let limit = product(u64::from(rule.limit()), self.period_us());
         let load = self.load(sight.at, counts);
         let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
@@ -218,14 +222,16 @@ impl Window {
                 let index = sight.at.index.saturating_add(later as u64);
                 return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
             }
-            (cur, old) = sight.later(later.saturating_add(1));
+            // The oldest of those that count in full is next to be weighted.
+            old = sight.weighted(later.saturating_add(1));
+            cur = cur.saturating_sub(old);
         }
         0
     }
 
     /// For `RL.INFO`.
     pub fn report(&self, at_us: u64) -> WindowReport {
-        let (current, previous) = self.sight(at_us).later(0);
+        let (current, previous) = self.sight(at_us).counted();
         WindowReport { current, previous }
     }
 

@@ -40,10 +40,16 @@ impl Denial<'_> {
     }
 
     /// Takes account of what has come back at a time.
-    fn look_again(&mut self, states: &mut Foreseen<'_>, needs: Needs, check: &Check<'_>) {
+    fn look_again(
+        &mut self,
+        states: &mut Foreseen<'_>,
+        place: Option<usize>,
+        needs: Needs,
+        check: &Check<'_>,
+    ) {
         let cost = check.cost_of(self.rule);
         let window_us = needs.window_us_of(self.rule);
-        let state = states.state_of(self.rule);
+        let state = place.and_then(|place| states.state_at(place));
         let reading = state.and_then(|state| state.read(self.rule, window_us, check.now_us, cost));
         let reading = reading.unwrap_or_else(|| Reading::untouched(self.rule, check.now_us));
         let admits = Decision::admits(self.rule, reading, check);
@@ -123,6 +129,7 @@ impl Limiter {
         }
         let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
         let mut states = Foreseen::new(self.states(), holds, is_read);
+        let places: Vec<_> = denials.iter().map(|denial| states.place_of(denial.rule)).collect();
         while let Some((row, end_us)) = lapses.next() {
             states.lapse(row);
             // Of holds that lapse at once, all come back before the rules look again.
@@ -131,10 +138,13 @@ impl Limiter {
                 continue;
             }
             let check = Check { now_us: end_us, ..*check };
-            for denial in denials.iter_mut().filter(|denial| denial.denies_at(end_us)) {
+            for (denial, &place) in denials.iter_mut().zip(&places) {
+                if !denial.denies_at(end_us) {
+                    continue;
+                }
                 let (rule, cost) = (denial.rule, check.cost_of(denial.rule));
-                if next_us.is_none_or(|next_us| states.may_admit(rule, cost, next_us)) {
-                    denial.look_again(&mut states, needs, &check);
+                if next_us.is_none_or(|next_us| states.may_admit(rule, place, cost, next_us)) {
+                    denial.look_again(&mut states, place, needs, &check);
                 }
             }
             if !denials.iter().any(|denial| denial.denies_at(end_us)) {
@@ -192,7 +202,8 @@ impl Limiter {
                 Foreseen::new(self.states(), holds, |state| state.belongs_to(rule))
             });
             states.lapse(row);
-            let state = states.state_of(rule);
+            let place = states.place_of(rule);
+            let state = place.and_then(|place| states.state_at(place));
             let window_us = needs.window_us_of(rule);
             let clears_then =
                 state.map_or(Moment::At(0), |state| state.clears(rule, window_us, end_us));

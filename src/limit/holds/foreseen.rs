@@ -5,7 +5,7 @@
 //! and what each has of its holds. The holds themselves, by far the most, are not copied.
 
 use super::request::Settlement;
-use super::{Ended, Holds, Row, forget_last};
+use super::{Ended, Holds, Places, Row, forget_last};
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;
@@ -16,6 +16,7 @@ use std::borrow::Cow;
 pub struct Foreseen<'h> {
     holds: &'h Holds,
     states: Vec<State>,
+    places: Places,
     /// A copy of the tracks, without holds.
     tracks: Holds,
     /// What comes back to the log, but was not given back yet: each return moves entries.
@@ -27,13 +28,19 @@ pub struct Foreseen<'h> {
 impl<'h> Foreseen<'h> {
     /// The states of a key that these rules read.
     pub fn new(states: &[State], holds: &'h Holds, mut reads: impl FnMut(&State) -> bool) -> Self {
-        let states = states.iter().filter(|state| reads(state)).cloned().collect();
-        Self { holds, states, tracks: holds.tracks_alone(), to_log: Vec::new(), units_to_log: 0 }
+        let states: Vec<State> = states.iter().filter(|state| reads(state)).cloned().collect();
+        let (places, tracks) = (Places::of(&states), holds.tracks_alone());
+        Self { holds, states, places, tracks, to_log: Vec::new(), units_to_log: 0 }
     }
 
-    /// The state that a rule reads.
-    pub fn state_of(&mut self, rule: &Rule) -> Option<&State> {
-        let state = self.states.iter_mut().find(|state| state.belongs_to(rule))?;
+    /// Which of the states a rule reads. It stays the same, whatever lapses.
+    pub fn place_of(&self, rule: &Rule) -> Option<usize> {
+        self.states.iter().position(|state| state.belongs_to(rule))
+    }
+
+    /// The state at a place.
+    pub fn state_at(&mut self, place: usize) -> Option<&State> {
+        let state = self.states.get_mut(place)?;
         if let Some(log) = state.log_mut().filter(|_| !self.to_log.is_empty()) {
             log.give_back_each(&mut self.to_log);
             self.to_log.clear();
@@ -42,10 +49,10 @@ impl<'h> Foreseen<'h> {
         Some(state)
     }
 
-    /// Whether a rule may admit a cost until a time: a quick look at the log, which can be
-    /// wrong only if it says so.
-    pub fn may_admit(&self, rule: &Rule, cost: u32, until_us: u64) -> bool {
-        let state = self.states.iter().find(|state| state.belongs_to(rule));
+    /// Whether a rule, whose state is at this place, may admit a cost until a time: a quick look
+    /// at the log, which can be wrong only if it says so.
+    pub fn may_admit(&self, rule: &Rule, place: Option<usize>, cost: u32, until_us: u64) -> bool {
+        let state = place.and_then(|place| self.states.get(place));
         state.and_then(State::log).is_none_or(|log| {
             let at_us = until_us.max(log.last_us());
             let used = log.admitted().units_after(at_us.checked_sub(rule.period_us()));
@@ -60,7 +67,8 @@ impl<'h> Foreseen<'h> {
         let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
         let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
         for charge in hold.charges() {
-            let state = self.states.iter_mut().find(|state| state.track() == Some(charge.track));
+            let place = self.places.get(charge.track);
+            let state = place.and_then(|place| self.states.get_mut(place));
             if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
                 let (before, to_log) = (self.to_log.len(), Some(&mut self.to_log));
                 state.correct(track, &ended, charge, Settlement::Refund, hold.end_us(), to_log);

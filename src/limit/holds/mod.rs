@@ -18,6 +18,7 @@
 //! least    the least debt of a token bucket since each of its holds
 //! level    how much of a state is consumed
 //! foreseen states as they will be once holds have lapsed
+//! places   which of a key's states has a track
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
 
@@ -26,6 +27,7 @@ mod foreseen;
 mod hold;
 mod least;
 mod level;
+mod places;
 pub mod request;
 mod track;
 
@@ -33,6 +35,7 @@ pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
 pub use level::Level;
+pub use places::Places;
 pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
@@ -248,7 +251,9 @@ impl Holds {
     /// Whether nothing queued after a hold in the leaky bucket of a track.
     pub fn queued_last(&self, track: u16, id: &[u8]) -> bool {
         match self.track(track).map(|track| &track.kind) {
-            Some(TrackKind::Queue { last: Some(row) }) => self.row_of(id) == Some(*row),
+            Some(TrackKind::Queue { last: Some(row) }) => {
+                self.hold(*row).is_some_and(|hold| hold.id() == id)
+            }
             Some(TrackKind::Queue { last: None } | TrackKind::Plain | TrackKind::Bucket(_))
             | None => false,
         }

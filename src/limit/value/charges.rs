@@ -2,7 +2,7 @@
 //! the numbers of rows, tracks and positions, which differ from server to server.
 
 use crate::limit::algorithm::state::State;
-use crate::limit::holds::{Charge, Hold, Holds, Position, TrackKind};
+use crate::limit::holds::{Charge, Hold, Holds, Places, Position, TrackKind};
 
 /// A charge of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,23 +38,16 @@ pub enum DetailView {
 /// Sees charges by the states of their key.
 pub struct ChargeViews<'a> {
     holds: &'a Holds,
-    /// Which state has a track, by the track's number.
-    states: Vec<Option<usize>>,
+    places: Places,
     /// The positions of live holds in each track, in order.
     positions: Vec<Vec<Position>>,
 }
 
 impl<'a> ChargeViews<'a> {
     pub fn new(states: &[State], holds: &'a Holds) -> Self {
-        let tracks = states.iter().filter_map(State::track).max();
-        let tracks = tracks.map_or(0, |most| usize::from(most).saturating_add(1));
-        let mut views = Self { holds, states: vec![None; tracks], positions: vec![vec![]; tracks] };
-        for (index, state) in states.iter().enumerate() {
-            let track = state.track().and_then(|number| views.states.get_mut(usize::from(number)));
-            if let Some(track) = track {
-                *track = Some(index);
-            }
-        }
+        let places = Places::of(states);
+        let positions = vec![vec![]; places.tracks()];
+        let mut views = Self { holds, places, positions };
         for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
             let positions = views.positions.get_mut(usize::from(charge.track));
             if let (Some(positions), Some(position)) = (positions, charge.detail.position())
@@ -73,7 +66,7 @@ impl<'a> ChargeViews<'a> {
     }
 
     fn view(&self, hold: &Hold, charge: &Charge) -> ChargeView {
-        let state = self.states.get(usize::from(charge.track)).copied().flatten();
+        let state = self.places.get(charge.track);
         let Charge { stamp_us, units, limit, by_default, shadow, detail: _, track: _ } = *charge;
         let detail = state.map_or(DetailView::Plain, |_| self.detail(hold, charge));
         ChargeView { state, stamp_us, units, limit, by_default, shadow, detail }

@@ -16,7 +16,7 @@ use super::limiter::{Compound, Limiter};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
-use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS};
+use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS, Places};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
@@ -187,7 +187,7 @@ impl Limiter {
         if lives {
             self.drop_ended(now_us);
             if let Some(ended) = self.holds_mut().and_then(|holds| holds.end(id)) {
-                self.close(&ended, settlement, now_us, None);
+                self.close(&ended, settlement, now_us, None, None);
             }
             self.drop_emptied();
             self.drop_empty_holds();
@@ -215,11 +215,12 @@ impl Limiter {
         }
         // Thousands may lapse at once, and each return to a log moves its entries.
         let mut to_log = Vec::new();
+        let places = Places::of(self.states());
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
         for ended in ended.into_iter().flatten() {
             let refunds = ended.hold.refunds();
             let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
-            self.close(&ended, settlement, ended.hold.end_us(), Some(&mut to_log));
+            self.close(&ended, settlement, ended.hold.end_us(), Some(&places), Some(&mut to_log));
         }
         if !to_log.is_empty()
             && let Some((states, _)) = self.states_and_holds()
@@ -242,16 +243,17 @@ impl Limiter {
     }
 
     /// Corrects each charge of a hold that has ended; what comes back to a log later, if
-    /// `later` is given.
+    /// `later` is given. For a single hold, listing the places of states is not worth it.
     fn close(
         &mut self,
         ended: &Ended<'_>,
         settlement: Settlement<'_>,
         now_us: u64,
+        places: Option<&Places>,
         mut later: Option<&mut Vec<Take>>,
     ) {
         for charge in ended.hold.charges() {
-            self.correct(ended, charge, settlement, now_us, later.as_deref_mut());
+            self.correct(ended, charge, settlement, now_us, places, later.as_deref_mut());
         }
     }
 
@@ -262,11 +264,15 @@ impl Limiter {
         charge: &Charge,
         settlement: Settlement<'_>,
         now_us: u64,
+        places: Option<&Places>,
         later: Option<&mut Vec<Take>>,
     ) {
         let Some((states, holds)) = self.states_and_holds() else { return };
-        let state = states.iter_mut().find(|state| state.track() == Some(charge.track));
-        let Some(state) = state else {
+        let place = match places {
+            Some(places) => places.get(charge.track),
+            None => states.iter().position(|state| state.track() == Some(charge.track)),
+        };
+        let Some(state) = place.and_then(|place| states.get_mut(place)) else {
             holds.release(charge);
             return;
         };
