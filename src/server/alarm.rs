@@ -4,6 +4,9 @@
 //! Any code that runs under the server's lock may set it, also a callback of a data type, which
 //! gets no context: this file keeps a context and makes the timer with that. The server calls
 //! the timer outside of any command, so what it calls may write.
+//!
+//! The server's timers go by the wall clock: after a step back each is late by the step. Times here
+//! never step, so the server's cron, ten times a second, finds a timer that is late and sets it anew.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -61,9 +64,22 @@ impl Call<'_> {
 /// Sets the timer for a time of [`clock::steady_us`], unless it is set for an earlier one.
 pub fn set(at_us: u64) {
     let mut armed = armed();
-    if armed.is_some_and(|armed| armed.at_us <= at_us) {
-        return;
+    if armed.is_none_or(|armed| armed.at_us > at_us) {
+        arm(&mut armed, at_us);
     }
+}
+
+/// Sets the timer anew if it is late.
+pub fn catch_up() {
+    let mut armed = armed();
+    let late = armed.filter(|armed| armed.at_us < clock::steady_us());
+    if let Some(late) = late {
+        arm(&mut armed, late.at_us);
+    }
+}
+
+/// Sets the timer in place of the one that is set.
+fn arm(armed: &mut Option<Armed>, at_us: u64) {
     let ctx = DETACHED.load(Ordering::Relaxed);
     if ctx.is_null() {
         return;

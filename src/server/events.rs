@@ -11,6 +11,7 @@ use std::{ptr, slice};
 
 use redis_module::{Context, raw};
 
+use super::alarm;
 use super::args::Args;
 use super::callback::guarded;
 use super::changes::{self, Changes};
@@ -113,8 +114,11 @@ unsafe extern "C" fn on_event(
         match event.id {
             // No event reports that the module was loaded. The first turn of the server's
             // cron comes after that.
-            raw::REDISMODULE_EVENT_CRON_LOOP if !WAS_READY.load(Ordering::Relaxed) => {
-                ctx.dispatch_ready_soon();
+            raw::REDISMODULE_EVENT_CRON_LOOP => {
+                alarm::catch_up();
+                if !WAS_READY.load(Ordering::Relaxed) {
+                    ctx.dispatch_ready_soon();
+                }
             }
             raw::REDISMODULE_EVENT_LOADING => ctx.on_loading(subevent),
             raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),

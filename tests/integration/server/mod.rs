@@ -2,6 +2,7 @@
 
 mod acl;
 mod clock;
+mod clock_steps;
 mod configuration;
 mod counters;
 mod defrag;

@@ -2,6 +2,7 @@
 
 pub mod bans;
 pub mod client;
+pub mod clock;
 pub mod dump;
 pub mod files;
 pub mod holders;

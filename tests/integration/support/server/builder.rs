@@ -15,6 +15,7 @@ pub struct Builder {
     flavor: Flavor,
     module_args: Vec<String>,
     directives: Vec<String>,
+    env: Vec<(&'static str, PathBuf)>,
     dir: Option<PathBuf>,
     module: PathBuf,
     pick_port: fn() -> u16,
@@ -26,7 +27,8 @@ impl Builder {
         let (module_args, directives) = (Vec::new(), Vec::new());
         let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
         assert!(module.exists(), "no module at {}: run `make build`", module.display());
-        Self { flavor, module_args, directives, dir: None, module, pick_port: free_port }
+        let (env, dir) = (Vec::new(), None);
+        Self { flavor, module_args, directives, env, dir, module, pick_port: free_port }
     }
 
     /// The server to start, for settings that only some servers have.
@@ -77,6 +79,12 @@ impl Builder {
         self.config("cluster-enabled", "yes")
     }
 
+    /// A path in the environment of the process.
+    pub fn env(mut self, name: &'static str, path: &Path) -> Self {
+        self.env.push((name, path.to_path_buf()));
+        self
+    }
+
     /// Runs in this folder, which stays, instead of in one that is removed after the server.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.dir = Some(dir.as_ref().to_path_buf());
@@ -100,7 +108,7 @@ impl Builder {
     /// Another process may take the port between the search for it and the start of the server:
     /// then the next port is tried.
     fn try_start(self) -> Result<Server, String> {
-        let mut server = Server::new(self.flavor, self.dir.as_deref());
+        let mut server = Server::new(self.flavor, self.dir.as_deref(), self.env.clone());
         let mut tries = 5;
         loop {
             let port = (self.pick_port)();

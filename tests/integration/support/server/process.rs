@@ -21,6 +21,7 @@ pub struct Server {
     flavor: Flavor,
     dir: PathBuf,
     port: u16,
+    env: Vec<(&'static str, PathBuf)>,
     process: Option<Child>,
     /// A temporary folder, removed after the process has ended.
     _temp_dir: Option<TempDir>,
@@ -28,12 +29,16 @@ pub struct Server {
 
 impl Server {
     /// A server that does not run yet, and the folder it will run in.
-    pub(super) fn new(flavor: Flavor, dir: Option<&Path>) -> Self {
+    pub(super) fn new(
+        flavor: Flavor,
+        dir: Option<&Path>,
+        env: Vec<(&'static str, PathBuf)>,
+    ) -> Self {
         let temp_dir =
             dir.is_none().then(|| TempDir::with_prefix("ratelimit-").expect("a temporary folder"));
         let dir =
             dir.or(temp_dir.as_ref().map(TempDir::path)).expect("given or temporary").to_path_buf();
-        Self { flavor, dir, port: 0, process: None, _temp_dir: temp_dir }
+        Self { flavor, dir, port: 0, env, process: None, _temp_dir: temp_dir }
     }
 
     pub fn flavor(&self) -> Flavor {
@@ -158,6 +163,7 @@ impl Server {
         let process = Command::new(self.flavor.program())
             .arg(self.config_file())
             .current_dir(&self.dir)
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a second handle to the log"))
             .stdout(log)
