@@ -14,5 +14,6 @@ mod loading;
 mod max_states;
 mod memory;
 mod metadata;
+mod security;
 mod transactions;
 mod watching;

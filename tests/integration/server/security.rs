@@ -1,0 +1,181 @@
+//! The recipes of SECURITY.md: who may do what, on every server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use redis::{Connection, RedisResult, Value, cmd};
+
+use crate::support::client::{ask, command};
+use crate::support::server::{self, Server};
+use crate::support::users::{connect_as, has_categories, has_ratelimit_category, run};
+
+/// A call of each command in the document, on a key that the recipes allow.
+const CALLS: &[&str] = &[
+    "RL.CHECK rl:1 5/m",
+    "RL.MCHECK 2 rl:1 rl:2 5/m",
+    "RL.WAIT rl:1 5 5/m",
+    "RL.THROTTLE rl:t 5 5 5",
+    "CL.THROTTLE rl:t 5 5 5",
+    "RL.SETTLE rl:1 r",
+    "RL.RENEW rl:1 r EX 9",
+    "RL.REFUND rl:1 1",
+    "RL.RESET rl:1",
+    "RL.PEEK rl:1 5/m",
+    "RL.LOG rl:1",
+    "RL.INFO rl:1",
+    "RL.EXPLAIN 5/m",
+    "RL.BLOCK rl:1",
+    "RL.UNBLOCK rl:1",
+    "RL.EXEMPT rl:1",
+    "RL.UNEXEMPT rl:1",
+    "RL.BLOCKS 0",
+    "RL.TOP",
+    "RL.POLICY LIST",
+    "RL.APPLY rl:1 v4:1:0:admit:1 5/m",
+    "RL.LOAD rl:1 payload",
+    "INFO ratelimit",
+    "GET rl:s",
+    "SET rl:s x",
+    "DEL rl:s",
+    "DUMP rl:s",
+    "RESTORE rl:r 0 payload",
+    "KEYS rl:*",
+    "FLUSHALL",
+    "CONFIG GET maxmemory",
+    "DEBUG SLEEP 0",
+    "MODULE LIST",
+    "MONITOR",
+    "EVAL return(1) 0",
+];
+
+/// The users of the document, and the titles of their recipes.
+const USERS: [(&str, &str); 3] =
+    [("app", "An application"), ("oncall", "An operator"), ("monitor", "A monitor")];
+
+fn document() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md");
+    fs::read_to_string(path).expect("the document")
+}
+
+/// The two forms of the recipe under a title: by category, and by name.
+fn recipes(document: &str, title: &str) -> [String; 2] {
+    let (_, rest) = document.split_once(&format!("\n### {title}\n")).expect(title);
+    let section = rest.split("\n### ").next().expect("it begins");
+    let lines = section.lines().filter(|line| line.starts_with("ACL SETUSER "));
+    let lines: Vec<_> = lines.map(ToString::to_string).collect();
+    lines.try_into().expect("two forms")
+}
+
+/// What each command's row says of each user.
+fn table(document: &str) -> BTreeMap<String, [bool; 3]> {
+    let (_, rest) = document.split_once("\n### Who may do what\n").expect("the table");
+    let section = rest.split("\n## ").next().expect("it begins");
+    let rows = section.lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
+        let [names, who @ ..] = &cells[..] else { return None };
+        let who: [bool; 3] = who
+            .iter()
+            .map(|cell| match *cell {
+                "yes" => true,
+                "no" => false,
+                other => panic!("{line}: {other}"),
+            })
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("three users");
+        let names = names.split('`').filter(|name| name.starts_with(char::is_uppercase));
+        Some(names.map(|name| (name.to_string(), who)).collect::<Vec<_>>())
+    });
+    rows.flatten().collect()
+}
+
+fn is_denied(reply: RedisResult<Value>) -> bool {
+    reply.is_err_and(|error| error.code() == Some("NOPERM"))
+}
+
+/// The commands that this user may call.
+fn allowed(server: &Server, user: &str) -> BTreeSet<&'static str> {
+    let mut c = server.connect();
+    let () =
+        cmd("AUTH").arg(user).arg("secret").query(&mut c).expect("the recipe has the password");
+    let mut allowed = BTreeSet::new();
+    for call in CALLS {
+        if !is_denied(command(call).query(&mut c)) {
+            allowed.insert(call.split(' ').next().expect("a name"));
+        }
+    }
+    allowed
+}
+
+fn module_commands(c: &mut Connection) -> BTreeSet<String> {
+    let all: Vec<Vec<Value>> = ask(c, "COMMAND");
+    let names = all.into_iter().map(|mut info| -> String {
+        redis::from_redis_value(info.swap_remove(0)).expect("a name")
+    });
+    names.filter(|name| name.starts_with("rl.") || name.starts_with("cl.")).collect()
+}
+
+#[test]
+fn each_recipe_allows_what_the_document_says() {
+    let document = document();
+    let table = table(&document);
+    let called: BTreeSet<_> = CALLS.iter().filter_map(|call| call.split(' ').next()).collect();
+    assert_eq!(table.keys().map(String::as_str).collect::<BTreeSet<_>>(), called);
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let of_module: BTreeSet<String> = called
+            .iter()
+            .map(|name| name.to_lowercase())
+            .filter(|name| name.contains('.'))
+            .collect();
+        assert_eq!(module_commands(&mut c), of_module, "the document names each command");
+        for (place, (user, title)) in USERS.into_iter().enumerate() {
+            let [by_category, by_name] = recipes(&document, title);
+            let mut forms = vec![by_name];
+            if has_ratelimit_category(server.flavor()) {
+                forms.push(by_category);
+            }
+            for form in forms {
+                let () = ask(&mut c, &form);
+                let expected = table.iter().filter(|(_, who)| who[place]);
+                let expected: BTreeSet<_> = expected.map(|(name, _)| name.as_str()).collect();
+                assert_eq!(allowed(server, user), expected, "{form}");
+                let mut user_c = server.connect();
+                let () = cmd("AUTH").arg(user).arg("secret").query(&mut user_c).unwrap();
+                assert!(is_denied(command("RL.PEEK other 5/m").query(&mut user_c)), "{form}");
+                let _: i64 = ask(&mut c, &format!("ACL DELUSER {user}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn all_but_dangerous_includes_commands_of_operators_before_7_2() {
+    server::on_all(|server| {
+        let mut c = connect_as(server, "broad", &["~*", "+@all", "-@admin", "-@dangerous"]);
+        for call in ["RL.BLOCK rl:1", "RL.EXEMPT rl:1", "RL.POLICY LIST"] {
+            let denied = is_denied(command(call).query(&mut c));
+            assert_eq!(denied, has_categories(server.flavor()), "{call}");
+        }
+        let mut c = connect_as(server, "writer", &["~*", "+@write"]);
+        let denied = is_denied(run(&mut c, &["RL.CHECK", "rl:1", "5/m"]));
+        assert_eq!(denied, !has_categories(server.flavor()));
+        // What the document takes away by name there.
+        let rights = "-rl.block -rl.unblock -rl.exempt -rl.unexempt -rl.blocks -rl.top -rl.policy";
+        assert!(document().replace('\n', " ").contains(rights));
+        let rights: Vec<_> = ["~*", "+@all"].into_iter().chain(rights.split(' ')).collect();
+        let mut c = connect_as(server, "careful", &rights);
+        for call in [
+            "RL.BLOCK rl:1",
+            "RL.UNBLOCK rl:1",
+            "RL.EXEMPT rl:1",
+            "RL.UNEXEMPT rl:1",
+            "RL.BLOCKS 0",
+            "RL.TOP",
+            "RL.POLICY LIST",
+        ] {
+            assert!(is_denied(command(call).query(&mut c)), "{call}");
+        }
+        assert!(!is_denied(command("RL.CHECK rl:1 5/m").query(&mut c)));
+    });
+}
