@@ -25,6 +25,8 @@ mod blocks;
 mod changed;
 mod check;
 mod checked;
+#[cfg(test)]
+mod documented_errors;
 mod explain;
 mod info;
 mod load;

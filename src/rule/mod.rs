@@ -21,6 +21,8 @@ mod spec;
 mod text;
 
 pub use cost::Cost;
+#[cfg(test)]
+pub(crate) use error::PeriodOf;
 pub use error::{Excerpt, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The README and the guides, replayed: each transcript shows what a user at a terminal gets.
 
+mod errors;
 mod likeness;
 mod replay;
 mod transcript;

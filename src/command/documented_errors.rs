@@ -1,0 +1,240 @@
+//! Each error that a handler can reply has a row in docs/errors.md.
+//!
+//! A new variant stops the compiler at one of the `place_of_*` functions below. Give it the next
+//! number and an example, and the document a row.
+
+use crate::limit::Refusal;
+use crate::parse::{ParseError, RuleArgError};
+use crate::rule::{Excerpt, Kind, Name, PeriodOf, RuleError, RuleOption, RuleTextError};
+use std::collections::BTreeSet;
+
+const ERRORS: &str = include_str!("../../docs/errors.md");
+
+/// The texts in the first cells of the tables.
+fn documented() -> Vec<&'static str> {
+    let cells = ERRORS.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    cells.map(|(text, _)| text).collect()
+}
+
+/// Whether a text is of a form in which `…` stands for any text.
+fn fits(form: &str, text: &str) -> bool {
+    let mut parts = form.split('…');
+    let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
+        return false;
+    };
+    let parts: Vec<_> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
+}
+
+#[track_caller]
+fn assert_documented(error: &impl ToString) {
+    let text = format!("ERR {}", error.to_string());
+    assert!(documented().iter().any(|form| fits(form, &text)), "docs/errors.md lacks «{text}»");
+}
+
+/// Checks that there is an example of each variant, and that the document has each example.
+fn assert_all_documented<E: ToString>(examples: &[E], place: impl Fn(&E) -> u8, variants: u8) {
+    examples.iter().for_each(assert_documented);
+    let places: BTreeSet<u8> = examples.iter().map(place).collect();
+    assert_eq!(places, (0..variants).collect(), "an example for each variant");
+}
+
+fn text() -> Excerpt {
+    Excerpt::new(b"text")
+}
+
+fn name() -> Name {
+    Name::new(b"name").unwrap()
+}
+
+const fn place_of_parse_error(error: &ParseError) -> u8 {
+    match error {
+        ParseError::Arity => 0,
+        ParseError::Unexpected { .. } => 1,
+        ParseError::Repeated { .. } => 2,
+        ParseError::NoValue { .. } => 3,
+        ParseError::Number { .. } => 4,
+        ParseError::Word { .. } => 5,
+        ParseError::Missing { .. } => 6,
+        ParseError::NoText { .. } => 7,
+        ParseError::NoPeriod { .. } => 8,
+        ParseError::Period(_) => 9,
+        ParseError::LongText { .. } => 10,
+        ParseError::AtRefused => 11,
+        ParseError::RepeatedCost { .. } => 12,
+        ParseError::UnknownCost { .. } => 13,
+        ParseError::TooManyCosts { .. } => 14,
+        ParseError::NoHoldId => 15,
+        ParseError::HoldId { .. } => 16,
+        ParseError::NoHoldTime { .. } => 17,
+        ParseError::HoldInPeek => 18,
+        ParseError::AtInWait => 19,
+        ParseError::RefundWithCost => 20,
+        ParseError::TooManyRules { .. } => 21,
+        ParseError::SameKey { .. } => 22,
+        ParseError::Groups { .. } => 23,
+        ParseError::Rule { .. } => 24,
+    }
+}
+
+#[test]
+fn each_error_of_arguments_is_documented() {
+    let (option, expected) = ("COST", "an integer");
+    let period = RuleTextError::PeriodUnit { of: PeriodOf::Option("FOR"), given: text() };
+    let examples = [
+        ParseError::Unexpected { given: text(), expected },
+        ParseError::Repeated { option },
+        ParseError::NoValue { option, min: 0, max: 9 },
+        ParseError::Number { what: option, given: text(), min: 0, max: 9 },
+        ParseError::Word { what: option, given: text(), expected },
+        ParseError::Missing { option, expected },
+        ParseError::NoText { option },
+        ParseError::NoPeriod { option },
+        ParseError::Period(period),
+        ParseError::Period(RuleTextError::Period { of: PeriodOf::Option("FOR"), given: text() }),
+        ParseError::LongText { option, bytes: 9, max: 5 },
+        ParseError::AtRefused,
+        ParseError::RepeatedCost { name: name() },
+        ParseError::UnknownCost { name: name() },
+        ParseError::TooManyCosts { name: name(), max: 5 },
+        ParseError::NoHoldId,
+        ParseError::HoldId { bytes: 65 },
+        ParseError::NoHoldTime { expected },
+        ParseError::HoldInPeek,
+        ParseError::AtInWait,
+        ParseError::RefundWithCost,
+        ParseError::TooManyRules { given: text(), max: 5 },
+        ParseError::SameKey { key: text() },
+        ParseError::Groups { groups: 2, keys: 3 },
+        ParseError::rule(b"5/m", RuleArgError::Unheld),
+    ];
+    // The reply adds the usage to the first.
+    assert_documented(&format!("{}, usage: RL.RESET key", ParseError::Arity));
+    let places: BTreeSet<u8> = examples.iter().map(place_of_parse_error).collect();
+    assert_eq!(places, (1..25).collect(), "an example for each variant");
+    examples.iter().for_each(assert_documented);
+}
+
+const fn place_of_rule_arg_error(error: &RuleArgError) -> u8 {
+    match error {
+        RuleArgError::UnknownPolicy => 0,
+        RuleArgError::PolicyInPolicy => 1,
+        RuleArgError::LongLog { .. } => 2,
+        RuleArgError::SameIdentity { .. } => 3,
+        RuleArgError::UnlikeCosts { .. } => 4,
+        RuleArgError::Unheld => 5,
+        RuleArgError::Text(_) => 6,
+    }
+}
+
+const fn place_of_rule_text_error(error: &RuleTextError) -> u8 {
+    match error {
+        RuleTextError::NoPeriod => 0,
+        RuleTextError::UnknownAlgorithm { .. } => 1,
+        RuleTextError::UnknownOption { .. } => 2,
+        RuleTextError::RepeatedOption(_) => 3,
+        RuleTextError::NoValue { .. } => 4,
+        RuleTextError::Value { .. } => 5,
+        RuleTextError::Period { .. } => 6,
+        RuleTextError::PeriodUnit { .. } => 7,
+        RuleTextError::Invalid(_) => 8,
+    }
+}
+
+/// The error of a rule, in a row of its own and not only in that of any fault in a rule's text.
+fn has_its_own_row(error: &RuleArgError) -> bool {
+    let text = format!("ERR {}", ParseError::rule(b"5/m", error.clone()));
+    documented().iter().any(|form| *form != "ERR rule '…': …" && fits(form, &text))
+}
+
+#[test]
+fn each_error_of_a_rule_is_documented() {
+    let (other, cost) = (text(), "1".to_string());
+    let examples = [
+        RuleArgError::UnknownPolicy,
+        RuleArgError::PolicyInPolicy,
+        RuleArgError::LongLog { limit: 9, max: 5 },
+        RuleArgError::SameIdentity { other: other.clone(), by_name: true },
+        RuleArgError::UnlikeCosts { cost: cost.clone(), other, other_cost: cost },
+        RuleArgError::Unheld,
+        RuleArgError::Text(RuleTextError::NoPeriod),
+    ];
+    for error in &examples {
+        let is_of_text = matches!(error, RuleArgError::Text(_));
+        assert!(is_of_text || has_its_own_row(error), "{error}");
+    }
+    let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
+    assert_eq!(places, (0..7).collect(), "an example for each variant");
+
+    let (option, expected) = (RuleOption::Burst, "an integer");
+    let of_texts = [
+        RuleTextError::NoPeriod,
+        RuleTextError::UnknownAlgorithm { given: text() },
+        RuleTextError::UnknownOption { given: text(), kind: Kind::Log },
+        RuleTextError::RepeatedOption(option),
+        RuleTextError::NoValue { option, expected },
+        RuleTextError::Value { what: "limit", given: text(), expected },
+        RuleTextError::Period { of: PeriodOf::Rule, given: text() },
+        RuleTextError::PeriodUnit { of: PeriodOf::Rule, given: text() },
+        RuleTextError::Invalid(RuleError::Period),
+    ];
+    assert_all_documented(
+        &of_texts.map(|error| Shown(error)),
+        |shown| place_of_rule_text_error(&shown.0),
+        9,
+    );
+}
+
+/// A fault in the text of a rule, as the reply shows it.
+struct Shown(RuleTextError);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", ParseError::rule(b"5/m", self.0.clone()))
+    }
+}
+
+const fn place_of_refusal(refusal: &Refusal) -> u8 {
+    match refusal {
+        Refusal::TooManyStates { .. } => 0,
+        Refusal::TooManyHolds { .. } => 1,
+        Refusal::OtherCost { .. } => 2,
+    }
+}
+
+#[test]
+fn each_refusal_of_a_check_is_documented() {
+    let refusals = [
+        Refusal::TooManyStates { states: 9, max: 5 },
+        Refusal::TooManyHolds { max: 5 },
+        Refusal::OtherCost { id: text(), rule: "log:5/1m".to_string(), held: 5, given: 9 },
+    ];
+    for refusal in &refusals {
+        let keyed = matches!(refusal, Refusal::TooManyStates { .. });
+        assert_documented(&if keyed {
+            format!("key 'k' would hold {refusal}")
+        } else {
+            refusal.to_string()
+        });
+    }
+    let places: BTreeSet<u8> = refusals.iter().map(place_of_refusal).collect();
+    assert_eq!(places, (0..3).collect(), "an example for each variant");
+}
+
+#[test]
+fn an_error_that_is_not_documented_is_noticed() {
+    for (form, text, expected) in [
+        ("ERR … has no …", "ERR COST has no value", true),
+        ("ERR … has no …", "ERR COST is 5", false),
+        ("ERR rule '…': slots", "ERR rule 'x': slots", true),
+        ("ERR rule '…': slots", "ERR rule 'x': slots are", false),
+        ("LOADING …", "OOM x", false),
+    ] {
+        assert_eq!(fits(form, text), expected, "{form}: {text}");
+    }
+}
