@@ -1,6 +1,7 @@
 //! The server's features on the module and its keys.
 
 mod acl;
+mod bounds;
 mod clock;
 mod clock_steps;
 mod configuration;

@@ -1,0 +1,69 @@
+//! The memory of a key: `MEMORY USAGE` at the extremes.
+
+use redis::Connection;
+
+use super::Table;
+use super::filled::{self, HOLDS, RULES, STATES};
+use crate::support::client::ask;
+use crate::support::server::{self, Builder};
+
+/// Makes a key hold an extreme.
+type Fill = fn(&mut Connection, &str);
+
+const YEAR_US: u64 = 366 * 86_400_000_000;
+
+const EXTREMES: &[(&str, Fill)] = &[
+    ("256 states of `bucket`", |c, key| filled::states(c, key, STATES, "bucket:5/m", 1, 1)),
+    ("256 states of `window` with `res=60`", |c, key| {
+        filled::states(c, key, STATES, "window:5/m,res=60", 60, 1_000_000);
+    }),
+    ("256 states of `fixed` with `keep=366`", |c, key| {
+        filled::states(c, key, STATES, "fixed:5/ms,keep=366", 370, 1_000);
+    }),
+    ("a log of 100,000 requests within an hour", |c, key| filled::log(c, key, 1, 30_000)),
+    ("a log of 100,000 requests within a year", |c, key| {
+        filled::log(c, key, 1, YEAR_US / 100_001);
+    }),
+    ("a log of 50,000 requests of cost 2 within a year", |c, key| {
+        filled::log(c, key, 2, YEAR_US / 50_001);
+    }),
+    ("a log of 100,000 requests, one of cost 2, and charged denials within a year", |c, key| {
+        filled::log_with_denials(c, key);
+    }),
+    ("128 entries of history, and a block, with texts of 256 bytes", |c, key| {
+        filled::history(c, key, "5/m");
+    }),
+    ("10,000 holds on one `bucket`, with ids of 64 bytes", |c, key| {
+        filled::holds(c, key, HOLDS, &["bucket:1000000/d,burst=1000000".to_string()]);
+    }),
+    ("10,000 holds on 32 of 256 `bucket`s, with ids of 64 bytes", |c, key| {
+        let rules = filled::rules_of_holds(c, key, "bucket:1000000/d,burst=1000000");
+        filled::holds(c, key, HOLDS, &rules);
+    }),
+    (
+        "all of these: holds, states with `keep=366`, the log with denials, history and a block",
+        |c, key| {
+            let rules = filled::named("bucket:1000000/d,burst=1000000", 1_000, RULES - 1);
+            filled::log_with_denials(c, key);
+            filled::states(c, key, STATES - RULES, "fixed:5/ms,keep=366", 370, 1_000);
+            filled::holds(c, key, HOLDS, &rules);
+            filled::history(c, key, "100000/366d");
+        },
+    ),
+];
+
+#[test]
+fn no_key_takes_more_memory_than_documented() {
+    let table = Table::under("Memory of a key");
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut c = server.connect();
+        for (extreme, fill) in EXTREMES {
+            fill(&mut c, "k");
+            let bytes: f64 = ask(&mut c, "MEMORY USAGE k SAMPLES 0");
+            table.judge(server.flavor().name, extreme, bytes);
+            table.judge_nearness(server.flavor().name, extreme, bytes);
+            let () = ask(&mut c, "DEL k");
+        }
+    });
+    table.assert_all_hold();
+}

@@ -1,0 +1,86 @@
+//! The bounds that docs/limits.md promises: what a key can be made to take, how long a command can
+//! take, and what the module keeps outside of keys.
+//!
+//! Each row of a table of the document names an extreme. A test builds the extreme on real servers,
+//! measures it, and fails if the row's bound is passed or a row is not measured.
+
+mod filled;
+mod memory;
+mod outside;
+mod time;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// A table of the document.
+struct Table {
+    heading: &'static str,
+    rows: Vec<Row>,
+    /// The names of the rows that were measured.
+    measured: RefCell<BTreeSet<String>>,
+    /// What was measured beyond a bound, or too far below it.
+    passed: RefCell<Vec<String>>,
+}
+
+/// A row of a table: what its first cell names, and the number in its last.
+struct Row {
+    name: String,
+    bound: f64,
+}
+
+impl Table {
+    /// The table under a heading.
+    fn under(heading: &'static str) -> Self {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.md");
+        let text = fs::read_to_string(path).expect("the document");
+        let (_, rest) = text.split_once(&format!("\n## {heading}\n")).expect(heading);
+        let section = rest.split("\n## ").next().expect("it begins");
+        let rows = section.lines().filter_map(|line| {
+            let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
+            let (name, _) = line.split_once(" | ")?;
+            let (_, bound) = line.rsplit_once(" | ")?;
+            Some(Row { name: name.to_string(), bound: bound.replace(',', "").parse().ok()? })
+        });
+        let rows: Vec<Row> = rows.collect();
+        assert!(!rows.is_empty(), "{heading}");
+        Self { heading, rows, measured: RefCell::default(), passed: RefCell::default() }
+    }
+
+    /// The bound of a row.
+    fn bound(&self, name: &str) -> f64 {
+        let row = self.rows.iter().find(|row| row.name == name);
+        row.unwrap_or_else(|| panic!("no row '{name}' in {}", self.heading)).bound
+    }
+
+    /// Compares what was measured with the bound of a row.
+    fn judge(&self, server: &str, name: &str, measured: f64) {
+        eprintln!("{server} | {name} | {measured}");
+        let bound = self.bound(name);
+        if measured > bound {
+            let passed = format!("{server}: {name}: {measured}, documented is {bound}");
+            self.passed.borrow_mut().push(passed);
+        }
+        self.measured.borrow_mut().insert(name.to_string());
+    }
+
+    /// Compares what was measured with half of the bound of a row: a bound that is far away says
+    /// little, and may be that of another extreme.
+    fn judge_nearness(&self, server: &str, name: &str, measured: f64) {
+        let half = self.bound(name) / 2.0;
+        if measured < half {
+            let far = format!("{server}: {name}: {measured}, less than half of what is documented");
+            self.passed.borrow_mut().push(far);
+        }
+    }
+
+    /// Checks that each row was measured, and none passed its bound.
+    fn assert_all_hold(&self) {
+        let measured = self.measured.borrow();
+        for row in &self.rows {
+            assert!(measured.contains(&row.name), "no test measures '{}'", row.name);
+        }
+        let passed = self.passed.borrow();
+        assert!(passed.is_empty(), "{}:\n{}", self.heading, passed.join("\n"));
+    }
+}

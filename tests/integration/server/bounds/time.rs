@@ -1,0 +1,240 @@
+//! How long commands take the server: the CPU time of its main thread, at the extremes. Unlike the
+//! time that passes, it is the same on a machine that does other work too, or nearly.
+
+use std::fs;
+
+use redis::{Cmd, Connection, RedisResult, Value, cmd};
+
+use super::Table;
+use super::filled::{self, HOLDS, LAPSED_US, RULES, STATES, on};
+use crate::support::client::{START_US, ask, command};
+use crate::support::server::{self, Builder, Server};
+
+/// A bucket on which holds of one unit never add up to the burst.
+const BUCKET: &str = "bucket:1000000/d,burst=1000000";
+const WINDOW: &str = "window:1000000/d,res=60";
+
+/// Measures commands on one server.
+struct Stopwatch<'a> {
+    c: Connection,
+    server: &'a Server,
+    table: &'a Table,
+}
+
+impl Stopwatch<'_> {
+    /// How long the server's main thread has run, in milliseconds.
+    fn cpu_ms(&self) -> f64 {
+        let pid = self.server.pid();
+        let stat =
+            fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).expect("a thread");
+        let ns = stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
+        ns.expect("nanoseconds") / 1_000_000.0
+    }
+
+    /// Sends a command, and returns the reply and how long the server took, in milliseconds.
+    fn time(&mut self, asked: &Cmd) -> (RedisResult<Value>, f64) {
+        let before = self.cpu_ms();
+        let reply = asked.query(&mut self.c);
+        (reply, self.cpu_ms() - before)
+    }
+
+    /// Checks that a command takes no longer than a row of the document says: the least of several
+    /// times, because the machine does other work too. Before each, `before` is run.
+    fn holds_after(&mut self, row: &str, asked: &Cmd, before: impl Fn(&mut Connection)) {
+        let bound = self.table.bound(row);
+        let mut least = f64::INFINITY;
+        for _ in 0..5 {
+            before(&mut self.c);
+            let (reply, ms) = self.time(asked);
+            reply.unwrap_or_else(|error| panic!("{row}: {error}"));
+            least = least.min(ms);
+            if least <= bound / 3.0 {
+                break;
+            }
+        }
+        self.table.judge(self.server.flavor().name, row, least);
+    }
+
+    fn holds(&mut self, row: &str, asked: &Cmd) {
+        self.holds_after(row, asked, |_| ());
+    }
+}
+
+/// A command at a time after the start.
+fn at(line: &str, at_us: u64, rules: &[String]) -> Cmd {
+    on(&line.replace("@", &format!("AT {at_us}")), rules)
+}
+
+/// A copy of a key, for a command that changes it.
+fn copied(from: &'static str, to: &'static str) -> impl Fn(&mut Connection) {
+    move |c| {
+        let () = ask(c, &format!("DEL {to}"));
+        // COPY came with 6.2.
+        let _: bool = ask(c, &format!("COPY {from} {to}"));
+    }
+}
+
+fn on_small_keys(watch: &mut Stopwatch<'_>) {
+    let rules = filled::named(WINDOW, 0, RULES);
+    filled::states(&mut watch.c, "states", STATES, WINDOW, 60, 1_000_000);
+    let later = START_US + 61_000_000;
+    watch.holds("`RL.CHECK`, 32 rules, 256 states", &at("RL.CHECK states @", later, &rules));
+    let denied = at("RL.CHECK states @ COST 1000000 FULL", later, &rules);
+    watch.holds("`RL.CHECK` `FULL`, denied, 32 rules, 256 states", &denied);
+    watch.holds("`RL.EXPLAIN`, 32 rules", &on("RL.EXPLAIN", &rules));
+    watch.holds("`RL.POLICY SET`, 32 rules", &on("RL.POLICY SET p", &rules));
+    watch.holds("`RL.POLICY GET`, 32 rules", &command("RL.POLICY GET p"));
+    watch.holds("`RL.THROTTLE`", &command("RL.THROTTLE throttled 15 30 60"));
+
+    filled::states(&mut watch.c, "keep", STATES, "fixed:5/ms,keep=366", 370, 1_000);
+    watch.holds("`RL.INFO`, 256 states with `keep=366`", &command("RL.INFO keep"));
+
+    let reason = "x".repeat(256);
+    for (row, line) in
+        [("`RL.BLOCK`", "RL.BLOCK blocked REASON"), ("`RL.EXEMPT`", "RL.EXEMPT blocked REASON")]
+    {
+        watch.holds(row, command(line).arg(&reason));
+    }
+    watch.holds("`RL.UNBLOCK`, `RL.UNEXEMPT`", &command("RL.UNEXEMPT blocked"));
+
+    let fill = "for n = 1, 5000 do redis.call('RL.BLOCK', string.rep('x', 190) .. string.format('%010d', n), 'REASON', ARGV[1]) end";
+    let () = cmd("EVAL").arg(fill).arg(0).arg(&reason).query(&mut watch.c).expect("OK");
+    watch.holds("`RL.BLOCKS`, 4096 keys, all blocked", &command("RL.BLOCKS 0"));
+    let deny = "for n = 1, 5000 do redis.call('RL.CHECK', string.rep('x', 290) .. string.format('%010d', n), '0/m') end";
+    let () = cmd("EVAL").arg(deny).arg(0).query(&mut watch.c).expect("OK");
+    watch.holds("`RL.TOP`, 128 keys", &command("RL.TOP COUNT 1000"));
+    let () = ask(&mut watch.c, "FLUSHALL");
+}
+
+fn on_several_keys(watch: &mut Stopwatch<'_>) {
+    let mut mcheck = command("RL.MCHECK 64");
+    mcheck.arg((0..64).map(|n| format!("key{n}")).collect::<Vec<_>>());
+    let mut denied = mcheck.clone();
+    denied.arg(&["COST", "1000000", "FULL"]);
+    for key in 0..64 {
+        for asked in [&mut mcheck, &mut denied] {
+            if key > 0 {
+                asked.arg("NEXT");
+            }
+            asked.arg(filled::named(WINDOW, 0, RULES));
+        }
+    }
+    watch.holds("`RL.MCHECK`, 64 keys, 32 rules each", &mcheck);
+    watch.holds("`RL.MCHECK` `FULL`, denied, 64 keys, 32 rules each", &denied);
+    let () = ask(&mut watch.c, "FLUSHALL");
+}
+
+fn on_logs(watch: &mut Stopwatch<'_>) {
+    filled::log_with_denials(&mut watch.c, "log");
+    let rules = ["100000/366d".to_string(), "100000/365d,name=a,count=all".to_string()];
+    let now_us = START_US + 100_000 * 100_000_000;
+    watch.holds("`RL.CHECK`, a log of 200,000 entries", &at("RL.CHECK log @", now_us, &rules));
+    watch.holds("`RL.LOG`, 200,000 entries", &command("RL.LOG log COUNT 1000000"));
+    let refund = at("RL.REFUND copy 1000000 @", now_us, &[]);
+    watch.holds_after("`RL.REFUND` of a log of 200,000 entries", &refund, copied("log", "copy"));
+    let () = ask(&mut watch.c, "FLUSHALL");
+}
+
+fn on_holds(watch: &mut Stopwatch<'_>) {
+    let one = [BUCKET.to_string()];
+    filled::holds(&mut watch.c, "one", HOLDS, &one);
+    let now_us = START_US + 1_000_000;
+    let denied =
+        |key: &str, rules: &[String]| at(&format!("RL.CHECK {key} @ COST 1000000"), now_us, rules);
+    watch.holds("`RL.CHECK`, denied, 10,000 holds on one rule with `REFUND`", &denied("one", &one));
+    let mut several = command("RL.MCHECK 64");
+    for n in 0..64 {
+        let key = format!("one{n}");
+        let _: bool = ask(&mut watch.c, &format!("COPY one {key}"));
+        several.arg(key);
+    }
+    several.arg(&["AT", &now_us.to_string(), "COST", "1000000"]).arg(&one);
+    watch.holds("`RL.MCHECK`, denied, 64 such keys", &several);
+    let () = ask(&mut watch.c, "FLUSHALL");
+
+    for (kind, rule) in [("bucket", BUCKET), ("window", WINDOW)] {
+        let rules = filled::rules_of_holds(&mut watch.c, "k", rule);
+        filled::holds(&mut watch.c, "k", HOLDS, &rules);
+        let row = |what: &str| format!("{what}, 10,000 holds on 32 rules of `{kind}`");
+        watch.holds(&row("`RL.CHECK`, denied"), &denied("k", &rules));
+        let lapsed = at("RL.CHECK copy @", LAPSED_US, &rules);
+        watch.holds_after(&row("`RL.CHECK` after all have lapsed"), &lapsed, copied("k", "copy"));
+        watch.holds(&row("`RL.PEEK` after all have lapsed"), &at("RL.PEEK k @", LAPSED_US, &rules));
+        watch.holds(&row("`DUMP`"), &command("DUMP k"));
+        watch.holds(&row("`DEBUG DIGEST-VALUE`"), &command("DEBUG DIGEST-VALUE k"));
+        let dump: Vec<u8> = ask(&mut watch.c, "DUMP k");
+        let mut restore = command("RESTORE copy 0");
+        restore.arg(dump).arg("REPLACE");
+        watch.holds(&row("`RESTORE`"), &restore);
+        watch.holds(&row("`COPY`"), &command("COPY k copy REPLACE"));
+        for (name, line) in [
+            ("`RL.SETTLE`", format!("RL.SETTLE copy {:064} AT {now_us} COST 5", HOLDS / 2)),
+            ("`RL.RENEW`", format!("RL.RENEW copy {:064} EX 9999 AT {now_us}", HOLDS / 2)),
+            ("`RL.INFO`", "RL.INFO copy".to_string()),
+            ("`RL.RESET`", "RL.RESET copy".to_string()),
+            ("`DEL`", "DEL copy".to_string()),
+        ] {
+            watch.holds_after(&row(name), &command(&line), copied("k", "copy"));
+        }
+        let () = ask(&mut watch.c, "FLUSHALL");
+    }
+}
+
+/// Arguments of megabytes: refused, or taken as a key's name.
+fn with_long_arguments(watch: &mut Stopwatch<'_>) {
+    let row = "any command with an argument of 4 MB";
+    let long = "9".repeat(4 << 20);
+    let calls: [&[&str]; 12] = [
+        &["RL.CHECK", &long, "0/m"],
+        &["RL.CHECK", "k", &long],
+        &["RL.CHECK", "k", "COST", &long, "5/m"],
+        &["RL.CHECK", "k", "META", &long, "5/m"],
+        &["RL.CHECK", "k", "HOLD", &long, "EX", "5", "5/m"],
+        &["RL.WAIT", "k", &long, "5/m"],
+        &["RL.SETTLE", "k", &long],
+        &["RL.EXPLAIN", &long],
+        &["RL.BLOCK", "k", "REASON", &long],
+        &["RL.BLOCKS", "0", "MATCH", &long],
+        &["RL.POLICY", "SET", &long, "5/m"],
+        &["RL.THROTTLE", "k", &long, "5", "5"],
+    ];
+    for call in calls {
+        let mut asked = cmd(call[0]);
+        asked.arg(&call[1..]);
+        let least = (0..5).map(|_| watch.time(&asked).1).fold(f64::INFINITY, f64::min);
+        watch.table.judge(watch.server.flavor().name, row, least);
+    }
+}
+
+/// A payload as no client could make it by commands, at the default settings.
+fn with_a_hostile_payload(watch: &mut Stopwatch<'_>) {
+    let generous = ["allow-at", "yes", "max-states", "10000", "max-rules", "1000"];
+    let maker = watch.server.flavor().builder().module_args(&generous).start();
+    let mut c = maker.connect();
+    filled::states(&mut c, "k", 9_984, BUCKET, 1, 1);
+    let rules = filled::named(BUCKET, 9_952, RULES);
+    filled::holds(&mut c, "k", 100, &rules);
+    let dump: Vec<u8> = ask(&mut c, "DUMP k");
+    let mut restore = command("RESTORE k 0");
+    restore.arg(dump).arg("REPLACE");
+    watch.holds("`RESTORE`, 9,984 states, 100 holds on 32 of them", &restore);
+    let denied = at("RL.CHECK k @ COST 1000000", START_US + 1_000_000, &rules);
+    watch.holds("`RL.CHECK`, denied, after that `RESTORE`", &denied);
+    let lapsed = at("RL.PEEK k @", LAPSED_US, &rules);
+    watch.holds("`RL.PEEK` after that `RESTORE`, when all have lapsed", &lapsed);
+}
+
+#[test]
+fn no_command_takes_longer_than_documented() {
+    let table = Table::under("Time of a command");
+    server::on_all_with(Builder::allow_at, |server| {
+        let mut watch = Stopwatch { c: server.connect(), server, table: &table };
+        on_small_keys(&mut watch);
+        on_several_keys(&mut watch);
+        on_logs(&mut watch);
+        on_holds(&mut watch);
+        with_long_arguments(&mut watch);
+        with_a_hostile_payload(&mut watch);
+    });
+    table.assert_all_hold();
+}
