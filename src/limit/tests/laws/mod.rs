@@ -18,11 +18,13 @@
 //! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
+//! clock            steps of the clock neither lock out nor let a flood through
 //! drift            nothing drifts in ten million requests
 //! examples         the worked examples of the documentation
 //! ```
 
 mod all_or_nothing;
+mod clock;
 mod codec;
 mod drift;
 mod exact_numbers;
