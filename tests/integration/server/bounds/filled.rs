@@ -19,16 +19,16 @@ pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 /// How many checks a script makes: few enough to be done in time on a busy machine.
 const AT_ONCE: usize = 2_000;
 
-/// Runs a check again and again, each step of time later. In the arguments after the key, `{n}` is the
-/// number of the check.
+/// Runs a check again and again, each step of time later. The argument `{n}` is the number of the
+/// check.
 fn repeat(c: &mut Connection, key: &str, times: usize, step_us: u64, args: &[String]) {
     let script = "local start, step = tonumber(ARGV[3]), tonumber(ARGV[4])
-        local args = {unpack(ARGV, 5)}
+        local args, number = {unpack(ARGV, 5)}, nil
+        for i, arg in ipairs(args) do if arg == '{n}' then number = i end end
         for n = ARGV[1], ARGV[2] - 1 do
-            local sent = {}
-            for i, arg in ipairs(args) do sent[i] = arg:gsub('{n}', string.format('%064d', n)) end
+            if number then args[number] = string.format('%064d', n) end
             local at = string.format('%d', start + n * step)
-            redis.call('RL.CHECK', KEYS[1], 'AT', at, unpack(sent))
+            redis.call('RL.CHECK', KEYS[1], 'AT', at, unpack(args))
         end";
     for first in (0..times).step_by(AT_ONCE) {
         let (last, mut eval) = (times.min(first + AT_ONCE), command("EVAL"));
