@@ -74,7 +74,7 @@ fmt: ## format the code
 unit: ## tests of the pure layers; no server needed
 	$(CARGO) test --profile checked --lib
 
-faulty: ## build the module with a fault that tests of saving ask for: target/faulty/libredis_ratelimit.so
+faulty: ## build the module with panics that tests ask for: target/faulty/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib --features fault-injection
 	mkdir -p target/faulty
 	cp target/checked/libredis_ratelimit.so target/faulty/

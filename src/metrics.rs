@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::limit::{Access, Decision, Verdict};
 use crate::rule::{Kind, Rule};
 use crate::server::info::Info;
+use crate::server::log;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -210,6 +211,7 @@ pub fn write_info(info: &Info) {
     }
     fields.add(c"clock_steps_back", CLOCK_STEPS.get());
     fields.add(c"unreadable_effects", UNREADABLE.get());
+    fields.add(c"internal_errors", log::panics());
     fields.add(c"values", values());
 }
 

@@ -5,9 +5,9 @@ use std::ffi::c_void;
 
 use redis_module::raw;
 
-use super::value::{borrow, payload};
-use crate::policy;
+use super::value::borrow;
 use crate::server::io;
+use crate::{limit, policy};
 
 pub(super) unsafe extern "C" fn rewrite(
     aof: *mut raw::RedisModuleIO,
@@ -22,7 +22,7 @@ pub(super) unsafe extern "C" fn rewrite(
                 io::emit_texts(aof, c"RL.POLICY", c"SET", name, policy.texts().args());
             }
             if let Some(limiter) = borrow(value) {
-                io::emit_payload(aof, c"RL.LOAD", key, &payload(limiter));
+                io::emit_payload(aof, c"RL.LOAD", key, &limit::encode(limiter));
             }
         });
     }

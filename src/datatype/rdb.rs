@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::value::{ENCODING, NULL, borrow, new_value, payload};
+use super::value::{ENCODING, NULL, borrow, new_value};
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::{limit, newer};
@@ -34,7 +34,7 @@ pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c
     unsafe {
         io::guarded_save(rdb, || {
             if let Some(limiter) = borrow(value) {
-                io::save(rdb, &payload(limiter));
+                io::save(rdb, &limit::encode(limiter));
             }
         });
     }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::limit::{self, Limiter};
+use crate::limit::Limiter;
 use crate::metrics;
 
 /// The encoding version of values in an RDB file. 1: one payload.
@@ -39,14 +39,4 @@ pub(super) unsafe fn from_raw(value: *mut c_void) -> Option<Box<Limiter>> {
 pub(super) const unsafe fn borrow<'a>(value: *const c_void) -> Option<&'a Limiter> {
     // SAFETY: the caller's promise.
     unsafe { value.cast::<Limiter>().as_ref() }
-}
-
-/// The saved form of a value.
-pub(super) fn payload(limiter: &Limiter) -> Vec<u8> {
-    #[cfg(feature = "fault-injection")]
-    assert!(
-        limiter.access().is_none_or(|access| &*access.reason != b"panic-while-saved"),
-        "the panic that a test asked for"
-    );
-    limit::encode(limiter)
 }

@@ -99,13 +99,20 @@ fn arm(armed: &mut Option<Armed>, at_us: u64) {
     }
 }
 
+/// How long to wait before a handler that panicked is called again.
+const RETRY_US: u64 = 100_000;
+
 unsafe extern "C" fn on_time(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    guarded((), || {
-        *armed() = None;
+    *armed() = None;
+    let handled = guarded(false, || {
         if let Some(on_alarm) = ON_ALARM.get() {
             on_alarm(&AlarmContext { ctx });
         }
+        true
     });
+    if !handled {
+        set(clock::steady_us().saturating_add(RETRY_US));
+    }
 }
 
 impl AlarmContext {

@@ -186,17 +186,29 @@ unsafe extern "C" fn unblocked<H: WhileBlocked>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guarded((), || {
-        // SAFETY: the server calls with the context of a blocked client and the arguments
-        // of its command, which live until this returns.
-        unsafe {
-            let call = Call::new(ctx, Args::new(argv, argc));
-            let handle = raw::RedisModule_GetBlockedClientHandle.map(|handle| handle(ctx));
-            let id = BlockedId(handle.map_or(0, |handle| handle as usize));
-            reply_or_fail(&call, |call| H::unblocked(call, id));
+    // SAFETY: the server calls with the context of a blocked client and the arguments of its
+    // command, which live until this returns.
+    unsafe {
+        let call = Call::new(ctx, Args::new(argv, argc));
+        let handle = raw::RedisModule_GetBlockedClientHandle.map(|handle| handle(ctx));
+        let id = BlockedId(handle.map_or(0, |handle| handle as usize));
+        let mut handled = false;
+        reply_or_fail(&call, |call| {
+            let outcome = H::unblocked(call, id);
+            handled = true;
+            outcome
+        });
+        if !handled {
+            let_go::<H>(id);
         }
-    });
+    }
     OK
+}
+
+/// Lets go of a client that the server forgets, after the function that should have done
+/// so panicked: its handle must not be used again.
+fn let_go<H: WhileBlocked>(id: BlockedId) {
+    guarded((), || H::gone(id));
 }
 
 /// Replies what [`Blocked::delegate`] could not.
@@ -205,16 +217,17 @@ unsafe extern "C" fn relayed(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guarded((), || {
-        // SAFETY: the server calls with the context of a client that is unblocked, and with
-        // the private data that unblocked it.
-        unsafe {
-            let data = raw::RedisModule_GetBlockedClientPrivateData.map(|data| data(ctx));
-            if let Some(relay) = data.and_then(|data| Relay::borrow(data)) {
-                Call::new(ctx, Args::new(argv, argc)).relay(relay);
-            }
+    // SAFETY: the server calls with the context of a client that is unblocked, and with the
+    // private data that unblocked it.
+    unsafe {
+        let data = raw::RedisModule_GetBlockedClientPrivateData.map(|data| data(ctx));
+        if let Some(relay) = data.and_then(|data| Relay::borrow(data)) {
+            reply_or_fail(&Call::new(ctx, Args::new(argv, argc)), |call| {
+                call.relay(relay);
+                Ok(())
+            });
         }
-    });
+    }
     OK
 }
 
@@ -227,5 +240,12 @@ unsafe extern "C" fn gone<H: WhileBlocked>(
     _ctx: *mut raw::RedisModuleCtx,
     handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    guarded((), || H::gone(BlockedId(handle as usize)));
+    let id = BlockedId(handle as usize);
+    let handled = guarded(false, || {
+        H::gone(id);
+        true
+    });
+    if !handled {
+        let_go::<H>(id);
+    }
 }

@@ -14,6 +14,8 @@ use super::status::OK;
 
 /// Runs the body of a callback, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    #[cfg(feature = "fault-injection")]
+    let body = super::fault::around(body);
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // Dropping a payload may panic in its turn.
         std::mem::forget(payload);
@@ -74,10 +76,26 @@ where
     unsafe {
         match KeysRequest::of(ctx, Args::new(argv, argc)) {
             None => execute::<H>(ctx, argv, argc),
-            Some(request) => guarded((), || recreate::<K>()(&request)),
+            Some(request) => report_keys(&request, recreate::<K>()),
         }
     }
     OK
+}
+
+/// Reports the keys of a command or, if that panics, every argument as a key: the server
+/// would let a user pass who may touch some keys only, if there were none.
+fn report_keys(request: &KeysRequest<'_>, keys: impl Fn(&KeysRequest<'_>)) {
+    let reported = guarded(false, || {
+        keys(request);
+        true
+    });
+    if !reported {
+        report_all(request);
+    }
+}
+
+fn report_all(request: &KeysRequest<'_>) {
+    guarded((), || request.add_all());
 }
 
 /// # Safety
@@ -104,8 +122,12 @@ pub(super) fn reply_or_fail(
 ) {
     let outcome = guarded(Err(CommandError::Internal), || body(call));
     if let Err(error) = outcome {
-        guarded((), || call.fail(&error));
+        fail(call, &error);
     }
+}
+
+fn fail(call: &Call<'_>, error: &CommandError) {
+    guarded((), || call.fail(error));
 }
 
 /// Recreates a function from its type, which is all that a C callback can carry.

@@ -15,6 +15,7 @@ use super::alarm;
 use super::args::Args;
 use super::callback::guarded;
 use super::changes::{self, Changes};
+use super::module::end_if_child;
 use super::propagation::{self, must_not_replicate};
 use super::server_info::ServerInfo;
 use super::status::OK;
@@ -109,7 +110,7 @@ unsafe extern "C" fn on_event(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    guarded((), || {
+    let handled = guarded(false, || {
         let ctx = EventContext { ctx };
         match event.id {
             // No event reports that the module was loaded. The first turn of the server's
@@ -148,7 +149,13 @@ unsafe extern "C" fn on_event(
             }
             _ => {}
         }
+        true
     });
+    if !handled {
+        // A file of this child could lack the policies, as could the AOF of the server.
+        end_if_child();
+        EventContext { ctx }.dispatch_rewrite_soon();
+    }
 }
 
 /// Subevents of `LOADING`.
@@ -177,7 +184,7 @@ static WAS_READY: AtomicBool = AtomicBool::new(false);
 static READY_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    guarded((), || {
+    let handled = guarded(false, || {
         // SAFETY: the context is that of this callback.
         unsafe { propagation::refresh(ctx) };
         let ctx = EventContext { ctx };
@@ -188,22 +195,32 @@ unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void)
             WAS_READY.store(true, Ordering::Relaxed);
             ctx.dispatch(ServerEvent::Ready);
         }
+        true
     });
+    if !handled {
+        EventContext { ctx }.set_timer(RETRY_MS, on_ready);
+    }
 }
 
 unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    guarded((), || {
+    let handled = guarded(false, || {
         let ctx = EventContext { ctx };
         if must_not_replicate() {
             ctx.set_timer(PAUSED_MS, on_rewrite);
         } else {
             ctx.dispatch(ServerEvent::AofRewriteStarted);
         }
+        true
     });
+    if !handled {
+        EventContext { ctx }.set_timer(RETRY_MS, on_rewrite);
+    }
 }
 
 /// How long to wait before checking whether a pause is over.
 pub const PAUSED_MS: i64 = 10;
+/// How long to wait before a timer that panicked is called again.
+const RETRY_MS: i64 = 100;
 
 impl EventContext {
     fn on_loading(&self, subevent: u64) {

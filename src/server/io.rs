@@ -1,13 +1,14 @@
 //! Payloads: saved to RDB files, loaded from them, written to the AOF, digested.
 
 use std::ffi::{CStr, c_char};
-use std::{ptr, slice};
+use std::slice;
 
 use redis_module::raw;
 
 use super::args::Args;
 use super::callback::guarded;
 use super::log::{c_string, warning};
+use super::module::end_if_child;
 
 /// A payload read from an RDB file, a `DUMP` or a full synchronization, freed by
 /// Drop.
@@ -76,24 +77,25 @@ pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
 /// The API has no function for that. But a load from a file that is being written
 /// fails, and as the module handles load errors itself (`declare_options`), the
 /// server only notes the error. It then gives up the file, in a child as well as in
-/// `SAVE`.
+/// `SAVE`. A server from 7.2 on forgets the error if the callback has written nothing, as
+/// auxiliary data may, so a number is written first.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.
 unsafe fn fail(io: *mut raw::RedisModuleIO) {
     // SAFETY: the caller's promise; a null context is allowed.
     unsafe {
-        if let Some(load) = raw::RedisModule_LoadUnsigned {
+        if let (Some(save), Some(load)) =
+            (raw::RedisModule_SaveUnsigned, raw::RedisModule_LoadUnsigned)
+        {
+            save(io, 0);
             load(io);
         }
         if raw::RedisModule_IsIOError.is_some_and(|is_error| is_error(io) != 0) {
             return;
         }
         warning("the server took no notice that saving failed: save again before it ends");
-        let flags = raw::RedisModule_GetContextFlags.map_or(0, |flags| flags(ptr::null_mut()));
-        if flags.cast_unsigned() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0 {
-            libc::_exit(1);
-        }
+        end_if_child();
     }
 }
 

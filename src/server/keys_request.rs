@@ -33,6 +33,13 @@ impl<'a> KeysRequest<'a> {
         self.args
     }
 
+    /// Reports every argument but the command's name as a key.
+    pub(super) fn add_all(&self) {
+        for position in 1..self.args.len() {
+            self.add(position);
+        }
+    }
+
     /// Reports the argument at this position as a key.
     pub fn add(&self, position: usize) {
         // SAFETY: the context is alive, and asks for keys.

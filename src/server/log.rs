@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::panic;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
@@ -27,8 +28,20 @@ pub(super) fn c_string(text: &str) -> CString {
     CString::new(clean).unwrap_or_default()
 }
 
-/// Writes panics, with their place in the code, to the server's log instead of
-/// standard error, which a daemon has closed.
+/// How many panics this process has seen.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts panics, and writes them, with their place in the code, to the server's log
+/// instead of standard error, which a daemon has closed.
 pub fn log_panics() {
-    panic::set_hook(Box::new(|info| warning(&format!("internal error, please report it: {info}"))));
+    panic::set_hook(Box::new(|info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        warning(&format!("internal error, please report it: {info}"));
+    }));
+}
+
+/// How many panics this process has seen since the module was loaded.
+#[must_use]
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
 }

@@ -36,6 +36,8 @@ pub mod changes;
 pub mod clock;
 pub mod commands;
 pub mod events;
+#[cfg(feature = "fault-injection")]
+mod fault;
 pub mod info;
 pub mod io;
 pub mod key;

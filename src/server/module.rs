@@ -33,6 +33,18 @@ pub fn end(why: &str) -> ! {
     process::exit(1)
 }
 
+/// Ends this process if it is a child that writes a file, before it writes one that lacks
+/// data. The server keeps the old file.
+pub(super) fn end_if_child() {
+    // SAFETY: a null context is allowed; a child has nothing to clean up.
+    unsafe {
+        let flags = raw::RedisModule_GetContextFlags.map_or(0, |flags| flags(ptr::null_mut()));
+        if flags.cast_unsigned() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0 {
+            libc::_exit(1);
+        }
+    }
+}
+
 /// The version as the module API has it: 0.1.0 is 100, 1.2.3 is 10203.
 #[must_use]
 pub const fn version(text: &str) -> c_int {

@@ -14,7 +14,7 @@ use redis_module::{Context, raw};
 use super::args::Args;
 use super::call::Call;
 use super::callback::guarded;
-use super::status::OK;
+use super::status::{ERROR, OK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -296,9 +296,11 @@ unsafe extern "C" fn set_number(
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: `register` gave this `privdata`.
-    guarded((), || unsafe { setting(privdata) }.set(value));
-    OK
+    guarded(ERROR, || {
+        // SAFETY: `register` gave this `privdata`.
+        unsafe { setting(privdata) }.set(value);
+        OK
+    })
 }
 
 unsafe extern "C" fn get_index(_name: *const c_char, privdata: *mut c_void) -> c_int {
@@ -312,26 +314,29 @@ unsafe extern "C" fn set_index(
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    // SAFETY: `register` gave this `privdata`.
-    guarded((), || unsafe { setting(privdata) }.set(i64::from(value)));
-    OK
+    guarded(ERROR, || {
+        // SAFETY: `register` gave this `privdata`.
+        unsafe { setting(privdata) }.set(i64::from(value));
+        OK
+    })
 }
 
-/// The server calls this after `CONFIG SET` has set everything it was given.
+/// The server calls this after `CONFIG SET` has set everything it was given. If it fails,
+/// the server sets everything back and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
     privdata: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    guarded((), || {
+    guarded(ERROR, || {
         // SAFETY: `register` gave this `privdata`; the server executes `CONFIG SET`,
         // and the context is alive until we return.
         let (setting, call) = unsafe { (setting(privdata), Call::new(ctx, Args::default())) };
         if let Some(changed) = setting.changed {
             changed(&call, setting.get());
         }
-    });
-    OK
+        OK
+    })
 }
 
 #[cfg(test)]

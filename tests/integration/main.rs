@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! command/       what each command replies and changes, a file a command; wrong input
+//! panics/        panics in the functions that the server calls
 //! policy/        policies: who sets them, where they are saved, how they reach replicas
 //! durability/    RDB and append-only files: restarts, crashes, old versions, damaged data
 //! replication/   replicas, promotion, clusters, failover
@@ -21,6 +22,7 @@ mod command;
 mod docs;
 mod durability;
 mod examples;
+mod panics;
 mod policy;
 mod replication;
 mod server;

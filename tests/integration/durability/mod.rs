@@ -7,4 +7,3 @@ mod effects;
 mod golden;
 mod holds;
 mod persistence;
-mod saving;

@@ -4,6 +4,7 @@ pub mod bans;
 pub mod client;
 pub mod clock;
 pub mod dump;
+pub mod faults;
 pub mod files;
 pub mod holders;
 pub mod holds;

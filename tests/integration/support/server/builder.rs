@@ -61,8 +61,7 @@ impl Builder {
         self
     }
 
-    /// Loads a build of the module that panics while it saves a value whose block has the reason
-    /// `panic-while-saved`.
+    /// Loads a build of the module that panics where a test asks for it: `support/faults.rs`.
     pub fn faulty(mut self) -> Self {
         self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
         assert!(self.module.exists(), "no {}: run `make faulty`", self.module.display());

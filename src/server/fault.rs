@@ -1,0 +1,36 @@
+//! Panics that a test asks for, in the build with the feature `fault-injection` alone
+//! (`make faulty`).
+//!
+//! ```text
+//! panic-before   a file in the server's folder that names a callback: it panics before
+//!                its body has run
+//! panic-after    likewise, after its body has run
+//! ```
+//!
+//! A callback is named by the path of its function, such as `datatype::rdb::save`. The file
+//! is read each time, so a test chooses and ends a fault whenever it likes, and faults
+//! reach what runs before the first command, and in children.
+
+use std::any::type_name;
+use std::fs;
+
+/// A callback's body that panics if a test asks for it.
+pub fn around<T, F: FnOnce() -> T>(body: F) -> impl FnOnce() -> T {
+    || {
+        panic_if_asked::<F>("panic-before");
+        let result = body();
+        panic_if_asked::<F>("panic-after");
+        result
+    }
+}
+
+/// Panics if the file names the function whose body, or whose handler, `F` is.
+#[expect(clippy::panic, reason = "a test asks for it")]
+fn panic_if_asked<F>(file: &str) {
+    let Ok(name) = fs::read_to_string(file) else { return };
+    let is_in_word = |next: char| next.is_alphanumeric() || next == '_';
+    let mut ends = type_name::<F>().split(&name).skip(1);
+    if !name.is_empty() && ends.any(|rest| !rest.starts_with(is_in_word)) {
+        panic!("the panic that a test asked for, in {name}");
+    }
+}

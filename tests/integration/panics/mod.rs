@@ -1,0 +1,82 @@
+//! Panics in the functions that the server calls. The server survives each, logs and counts it.
+//! What cannot be done is answered with an error, and a file that would lack data is not written.
+//!
+//! ```text
+//! saving    RDB files, the append-only file, DUMP, full synchronizations
+//! loading   the same the other way round, and loading the module
+//! serving   commands, INFO, settings, the server's upkeep of values
+//! waiting   clients that are answered later
+//! ```
+//!
+//! A build for these tests panics where a test asks for it: `support/faults.rs`.
+
+mod loading;
+mod saving;
+mod serving;
+mod waiting;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The callbacks that the tests of this room make panic, each by the function that is `extern "C"`.
+const TESTED: [&str; 29] = [
+    "command::check::check",
+    "command::mcheck::keys",
+    "datatype::aof::rewrite",
+    "datatype::aux::load",
+    "datatype::aux::save",
+    "datatype::aux::save_if_any",
+    "datatype::defrag::defrag",
+    "datatype::rdb::load",
+    "datatype::rdb::save",
+    "datatype::upkeep::copy",
+    "datatype::upkeep::digest",
+    "datatype::upkeep::free",
+    "datatype::upkeep::free_effort",
+    "datatype::upkeep::mem_usage",
+    "datatype::upkeep::unlink",
+    "server::alarm::on_time",
+    "server::blocking::free_relay",
+    "server::blocking::gone",
+    "server::blocking::relayed",
+    "server::blocking::unblocked",
+    "server::events::on_event",
+    "server::events::on_ready",
+    "server::events::on_rewrite",
+    "server::info::write",
+    "server::settings::apply_change",
+    "server::settings::get_index",
+    "server::settings::get_number",
+    "server::settings::set_index",
+    "server::settings::set_number",
+];
+
+/// The functions of the source that the server can call, as `room::file::function`.
+fn callbacks(folder: &Path, path: &str, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let file = entry.expect("a file").path();
+        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        if file.is_dir() {
+            callbacks(&file, &format!("{path}{name}::"), found);
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("text");
+        for rest in text.split("extern \"C\" fn ").skip(1) {
+            let function = rest.split(['(', '<']).next().expect("a name");
+            found.insert(format!("{path}{name}::{function}"));
+        }
+    }
+}
+
+#[test]
+fn each_callback_of_the_source_is_tested() {
+    let mut found = BTreeSet::new();
+    callbacks(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut found);
+    // These call a command's handler, and what finds its keys.
+    for trampoline in ["trampoline", "trampoline_or_keys"] {
+        assert!(found.remove(&format!("server::callback::{trampoline}")));
+    }
+    let tested = TESTED.iter().filter(|name| !name.starts_with("command::"));
+    assert_eq!(found, tested.map(ToString::to_string).collect());
+}

@@ -1,0 +1,208 @@
+//! A panic while the server serves: an error where there is somebody to tell it to, and no effect
+//! on anything else.
+
+use redis::{RedisResult, Value, cmd};
+
+use crate::support::client::{ask, attempt, digest, exists, info, raw_reply, refusal, remaining};
+use crate::support::faults::{Fault, MOMENTS, Moment, counted, while_panicking};
+use crate::support::policies::{known_by_replica, policies, set};
+use crate::support::server::{self, Builder, eventually};
+
+const ERROR: &str = "internal error, see the server's log";
+
+#[test]
+fn a_command_that_panics_replies_once_and_each_panic_is_counted() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        let callback = "command::check::check";
+        while_panicking(server, Moment::BeforeItsBody, callback, || {
+            for line in ["RL.CHECK k 5/h", "EVAL return(redis.call('RL.CHECK','k','5/h')) 0"] {
+                let why = refusal(&mut c, line);
+                assert!(why.contains(ERROR), "{line}: {why}");
+            }
+            assert!(!exists(&mut c, "k"));
+        });
+        while_panicking(server, Moment::AfterItsBody, callback, || {
+            assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
+            assert_eq!(raw_reply(&mut c, "PING"), Value::SimpleString("PONG".into()));
+        });
+        assert_eq!(counted(server), 3);
+        assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 3);
+    });
+}
+
+#[test]
+fn a_command_whose_keys_cannot_be_found_is_refused_to_whom_some_keys_are_forbidden() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");
+        let mut app = server.connect();
+        let () = ask(&mut app, "AUTH app any");
+        let [own, other] = ["app:a", "other"].map(|key| format!("RL.MCHECK 1 {key} 5/h"));
+        let _: Value = ask(&mut app, &own);
+        // Servers from 7.0 on know the keys without it.
+        let fault = Fault::begin(server.dir(), Moment::BeforeItsBody, "command::mcheck::keys");
+        assert!(attempt(&mut app, &other).is_err());
+        drop(fault);
+        assert!(!exists(&mut c, "other"));
+        let _: Value = ask(&mut app, &own);
+        assert!(attempt(&mut app, &other).is_err());
+    });
+}
+
+#[test]
+fn upkeep_that_panics_leaves_values_as_they_are() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        for moment in MOMENTS {
+            let _: Value = ask(&mut c, "RL.CHECK k 5/h");
+            let before = ask::<Value>(&mut c, "RL.INFO k");
+            let during = |callback: &str, line: &str| {
+                let mut c = server.connect();
+                while_panicking(server, moment, callback, || raw_reply(&mut c, line))
+            };
+            let usage = during("datatype::upkeep::mem_usage", "MEMORY USAGE k");
+            assert!(matches!(usage, Value::Int(1..)), "{usage:?}");
+            assert!(matches!(
+                during("datatype::upkeep::digest", "DEBUG DIGEST-VALUE k"),
+                Value::Array(_)
+            ));
+            let copied = during("datatype::upkeep::copy", "COPY k copy");
+            assert!(matches!(copied, Value::ServerError(_)), "{copied:?}");
+            assert!(!exists(&mut c, "copy"));
+            let after = ask::<Value>(&mut c, "RL.INFO k");
+            assert_eq!(without_times(&before), without_times(&after), "{moment:?}");
+            // A value that is not freed is a leak, and no more.
+            for callback in ["unlink", "free_effort", "free"] {
+                let _: Value = ask(&mut c, "RL.CHECK gone 5/h");
+                let line = if callback == "free_effort" { "UNLINK gone" } else { "DEL gone" };
+                let removed = during(&format!("datatype::upkeep::{callback}"), line);
+                assert_eq!((removed, exists(&mut c, "gone")), (Value::Int(1), false), "{callback}");
+            }
+            assert_eq!(remaining(&mut c, "RL.CHECK gone 5/h"), 4);
+            let () = ask(&mut c, "FLUSHALL");
+        }
+    });
+}
+
+/// A reply without its integers, which the clock moves.
+fn without_times(reply: &Value) -> Value {
+    match reply {
+        Value::Array(parts) => Value::Array(parts.iter().map(without_times).collect()),
+        Value::Int(_) => Value::Nil,
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn defragmentation_that_panics_changes_no_value() {
+    server::on_all_with(
+        |builder| builder.faulty().config("hz", "100"),
+        |server| {
+            if server.flavor().name != "redis-8.2" {
+                return; // The others cannot defragment.
+            }
+            let mut c = server.connect();
+            for setting in ["ignore-bytes 1", "threshold-lower 0", "threshold-upper 1"] {
+                let () = ask(&mut c, &format!("CONFIG SET active-defrag-{setting}"));
+            }
+            let script = "for i = 1, 20000 do redis.call('RL.CHECK', i, '5/h') end
+                for i = 1, 20000 do if i % 3 ~= 0 then redis.call('DEL', i) end end";
+            let () = cmd("EVAL").arg(script).arg(0).query(&mut c).expect("keys");
+            let before = digest(&mut c);
+            for moment in MOMENTS {
+                let callback = "datatype::defrag::defrag";
+                while_panicking(server, moment, callback, || {
+                    let () = ask(&mut c, "CONFIG SET activedefrag yes");
+                });
+                let () = ask(&mut c, "CONFIG SET activedefrag no");
+                assert_eq!(digest(&mut c), before, "{moment:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn info_that_panics_shows_the_other_sections() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        for moment in MOMENTS {
+            while_panicking(server, moment, "server::info::write", || {
+                assert_eq!(info(&mut c, "everything", "connected_clients"), 1.0, "{moment:?}");
+            });
+        }
+        assert_eq!(counted(server), 2);
+    });
+}
+
+#[test]
+fn a_setting_whose_change_panics_is_an_error() {
+    server::on_all_with(Builder::faulty, |server| {
+        if !server.flavor().is_7_or_later() {
+            return; // 6.2 has no settings of modules.
+        }
+        let mut c = server.connect();
+        for (callback, change, name) in [
+            ("set_number", "max-rules 7", "max-rules"),
+            ("set_index", "allow-at yes", "allow-at"),
+            ("set_index", "policies config", "policies"),
+            ("apply_change", "top-size 7", "top-size"),
+        ] {
+            let get = format!("CONFIG GET ratelimit.{name}");
+            let before: Value = ask(&mut c, &get);
+            let callback = format!("server::settings::{callback}");
+            while_panicking(server, Moment::BeforeItsBody, &callback, || {
+                let reply = attempt(&mut c, &format!("CONFIG SET ratelimit.{change}"));
+                assert!(reply.is_err(), "{change}: {reply:?}");
+            });
+            assert_eq!(ask::<Value>(&mut c, &get), before, "{change}");
+            let () = ask(&mut c, &format!("CONFIG SET ratelimit.{change}"));
+            assert_ne!(ask::<Value>(&mut c, &get), before, "{change}");
+        }
+        for (callback, name) in [("get_number", "max-rules"), ("get_index", "allow-at")] {
+            while_panicking(
+                server,
+                Moment::AfterItsBody,
+                &format!("server::settings::{callback}"),
+                || {
+                    let _: Value = ask(&mut c, &format!("CONFIG GET ratelimit.{name}"));
+                },
+            );
+        }
+    });
+}
+
+#[test]
+fn events_that_panic_stop_no_command() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        let _: Value = ask(&mut c, "RL.CHECK k 5/h");
+        for moment in MOMENTS {
+            while_panicking(server, moment, "server::events::on_event", || {
+                let () = ask(&mut c, "SWAPDB 0 1");
+                let () = ask(&mut c, "SWAPDB 0 1");
+                assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 3);
+                let () = ask(&mut c, "FLUSHALL");
+            });
+            let _: Value = ask(&mut c, "RL.CHECK k 5/h");
+        }
+    });
+}
+
+#[test]
+fn configured_policies_reach_replicas_although_the_first_attempt_panicked() {
+    server::on_all_with(Builder::faulty, |server| {
+        let replica = server.flavor().builder().replica_of(server).start();
+        for moment in MOMENTS {
+            let mut c = server.connect();
+            set(&mut c, &["free 9/h"]);
+            while_panicking(server, moment, "server::events::on_ready", || {
+                let reply: RedisResult<()> = cmd("DEBUG").arg("RELOAD").query(&mut c);
+                reply.expect("reloaded");
+            });
+            eventually("the policies", || {
+                known_by_replica(&replica) == policies(&["free log:9/1h"])
+            });
+        }
+    });
+}

@@ -1,0 +1,77 @@
+//! Panics in callbacks of the build for tests (`make faulty`), which looks for files that name
+//! them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::client::{ask, info};
+use crate::support::server::{Server, eventually};
+
+/// When a callback panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    BeforeItsBody,
+    AfterItsBody,
+}
+
+pub const MOMENTS: [Moment; 2] = [Moment::BeforeItsBody, Moment::AfterItsBody];
+
+/// While it lives, each call of a callback panics in the server that runs in a folder.
+pub struct Fault {
+    file: PathBuf,
+}
+
+impl Fault {
+    /// The callback is named by the path of its function, such as `datatype::rdb::save`.
+    pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
+        let file = dir.join(match moment {
+            Moment::BeforeItsBody => "panic-before",
+            Moment::AfterItsBody => "panic-after",
+        });
+        // Renamed, because the server may read it at any time.
+        let unfinished = dir.join("panic-unfinished");
+        fs::write(&unfinished, callback).expect("a file");
+        fs::rename(&unfinished, &file).expect("a file");
+        Self { file }
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        // The folder may be gone already.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+/// How many panics the server's log has in this callback, in children as well.
+pub fn logged(server: &Server, callback: &str) -> usize {
+    let of_callback = format!("the panic that a test asked for, in {callback}");
+    let is_logged = |line: &&str| line.contains("internal error, please report it");
+    server.log().lines().filter(is_logged).filter(|line| line.ends_with(&of_callback)).count()
+}
+
+/// Runs a body while a callback panics, which the server must log.
+pub fn while_panicking<T>(
+    server: &Server,
+    moment: Moment,
+    callback: &str,
+    body: impl FnOnce() -> T,
+) -> T {
+    let _fault = Fault::begin(server.dir(), moment, callback);
+    until_panic(server, callback, body)
+}
+
+/// Runs a body, and waits until it has made a callback panic.
+pub fn until_panic<T>(server: &Server, callback: &str, body: impl FnOnce() -> T) -> T {
+    let before = logged(server, callback);
+    let result = body();
+    eventually(&format!("a panic in {callback}"), || logged(server, callback) > before);
+    result
+}
+
+/// How many panics the server has counted: those of its children are only logged.
+pub fn counted(server: &Server) -> usize {
+    let mut c = server.connect();
+    let () = ask(&mut c, "PING");
+    info(&mut c, "ratelimit", "ratelimit_internal_errors") as usize
+}
