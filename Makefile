@@ -24,7 +24,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +83,13 @@ faulty: ## build the module with panics that tests ask for: target/faulty/libred
 integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test integration
+
+# What memcheck runs under valgrind: some minutes. Other words are other tests.
+MEMCHECK ?= command::check:: command::holds:: command::mcheck:: command::wait:: durability::persistence:: server::events::
+memcheck: export RUST_TEST_THREADS ?= 2
+memcheck: build faulty fetch ## run tests with their servers under valgrind's memcheck (MEMCHECK='words of their names')
+	@scripts/fetch.py valgrind
+	scripts/memcheck $(MEMCHECK)
 
 soak: export RATELIMIT_SOAK_S ?= 600
 soak: build faulty fetch ## minutes of load on all servers at once: waiters, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)

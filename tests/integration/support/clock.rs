@@ -32,7 +32,7 @@ impl Clock {
 
     /// Makes a server go by this clock.
     pub fn of(&self, builder: Builder) -> Builder {
-        builder.env("LD_PRELOAD", library()).env("RATELIMIT_CLOCK", &self.file())
+        builder.env("LD_PRELOAD", library()).env("RATELIMIT_CLOCK", self.file())
     }
 
     /// Lets the clock show a Unix time, from which it goes on.

@@ -15,9 +15,9 @@ pub struct Builder {
     flavor: Flavor,
     module_args: Vec<String>,
     directives: Vec<String>,
-    env: Vec<(&'static str, PathBuf)>,
     dir: Option<PathBuf>,
     module: PathBuf,
+    environment: Vec<(&'static str, PathBuf)>,
     pick_port: fn() -> u16,
 }
 
@@ -27,8 +27,8 @@ impl Builder {
         let (module_args, directives) = (Vec::new(), Vec::new());
         let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
         assert!(module.exists(), "no module at {}: run `make build`", module.display());
-        let (env, dir) = (Vec::new(), None);
-        Self { flavor, module_args, directives, env, dir, module, pick_port: free_port }
+        let (dir, environment) = (None, Vec::new());
+        Self { flavor, module_args, directives, dir, module, environment, pick_port: free_port }
     }
 
     /// The server to start, for settings that only some servers have.
@@ -78,9 +78,9 @@ impl Builder {
         self.config("cluster-enabled", "yes")
     }
 
-    /// A path in the environment of the process.
-    pub fn env(mut self, name: &'static str, path: &Path) -> Self {
-        self.env.push((name, path.to_path_buf()));
+    /// A variable of the server's environment.
+    pub fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.environment.push((name, value.into()));
         self
     }
 
@@ -100,14 +100,15 @@ impl Builder {
     pub fn refusal(self) -> String {
         let (name, start) = (self.flavor.name, Instant::now());
         let why = self.try_start().err();
-        assert!(start.elapsed() < DEADLINE, "{name} did not end by itself");
+        assert!(start.elapsed() < *DEADLINE, "{name} did not end by itself");
         why.unwrap_or_else(|| panic!("{name} started"))
     }
 
     /// Another process may take the port between the search for it and the start of the server:
     /// then the next port is tried.
     fn try_start(self) -> Result<Server, String> {
-        let mut server = Server::new(self.flavor, self.dir.as_deref(), self.env.clone());
+        let dir = self.dir.as_deref();
+        let mut server = Server::new(self.flavor, dir, self.environment.clone());
         let mut tries = 5;
         loop {
             let port = (self.pick_port)();

@@ -122,8 +122,8 @@ impl Cluster {
     pub fn client(&self) -> ClusterClient {
         let nodes = self.nodes.iter().map(|node| format!("redis://{}", address(node)));
         ClusterClient::builder(nodes)
-            .connection_timeout(DEADLINE)
-            .response_timeout(DEADLINE)
+            .connection_timeout(*DEADLINE)
+            .response_timeout(*DEADLINE)
             .build()
             .expect("the addresses are well formed")
     }

@@ -16,7 +16,10 @@
 //! ```text
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
 //! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
-//! RATELIMIT_FAULTY_MODULE  the module with a fault: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_FAULTY_MODULE  the module with faults: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_ONLY           the servers to test, by name: all
+//! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
+//! RATELIMIT_PATIENCE       by how much all deadlines are multiplied: 1
 //! ```
 //!
 //! A server or module that is missing fails the test: with fewer servers it would prove less.
@@ -24,6 +27,7 @@
 mod builder;
 pub mod cluster;
 mod process;
+mod tool;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,9 +37,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use process::Server;
-
-/// How long a test waits for anything. Generous, because only failures wait that long.
-const DEADLINE: Duration = Duration::from_secs(20);
+use tool::DEADLINE;
 
 /// A server program of the test matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,9 @@ pub fn all() -> Vec<Flavor> {
         ("valkey-9.1", (9, 1)),
     ]
     .map(|(name, version)| Flavor { name, version })
-    .to_vec()
+    .into_iter()
+    .filter(|flavor| tool::is_wanted(flavor.name))
+    .collect()
 }
 
 impl Flavor {
@@ -92,8 +96,9 @@ pub fn on_all(body: impl Fn(&mut Server)) {
     on_all_with(|builder| builder, body);
 }
 
-/// Runs a test on each server, one after the other, as `configure` configures it. Each server has its
-/// turn; then a panic names those that failed. A server that crashed fails even if `body` passed.
+/// Runs a test on each server, one after the other, as `configure` configures it. Each server has
+/// its turn; then a panic names those that failed. A server that crashed fails even if `body`
+/// passed.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Server)) {
     let failed: Vec<_> = all()
         .into_iter()
@@ -123,7 +128,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        assert!(start.elapsed() < *DEADLINE, "not within {:?}: {what}", *DEADLINE);
         thread::sleep(Duration::from_millis(10));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use redis::{Client, Connection, RedisResult, cmd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
-use super::{DEADLINE, Flavor, eventually};
+use super::tool::{self, DEADLINE};
+use super::{Flavor, eventually};
 
 /// What a server logs if its port is taken.
 pub(super) const PORT_TAKEN: &str = "Address already in use";
@@ -21,7 +22,7 @@ pub struct Server {
     flavor: Flavor,
     dir: PathBuf,
     port: u16,
-    env: Vec<(&'static str, PathBuf)>,
+    environment: Vec<(&'static str, PathBuf)>,
     process: Option<Child>,
     /// A temporary folder, removed after the process has ended.
     _temp_dir: Option<TempDir>,
@@ -32,13 +33,13 @@ impl Server {
     pub(super) fn new(
         flavor: Flavor,
         dir: Option<&Path>,
-        env: Vec<(&'static str, PathBuf)>,
+        environment: Vec<(&'static str, PathBuf)>,
     ) -> Self {
         let temp_dir =
             dir.is_none().then(|| TempDir::with_prefix("ratelimit-").expect("a temporary folder"));
         let dir =
             dir.or(temp_dir.as_ref().map(TempDir::path)).expect("given or temporary").to_path_buf();
-        Self { flavor, dir, port: 0, env, process: None, _temp_dir: temp_dir }
+        Self { flavor, dir, port: 0, environment, process: None, _temp_dir: temp_dir }
     }
 
     pub fn flavor(&self) -> Flavor {
@@ -123,7 +124,7 @@ impl Server {
         loop {
             match self.launch(self.port) {
                 // A child that the killed server had just forked holds the port for a moment.
-                Err(why) if why.contains(PORT_TAKEN) && start.elapsed() < DEADLINE => {}
+                Err(why) if why.contains(PORT_TAKEN) && start.elapsed() < *DEADLINE => {}
                 result => return result,
             }
         }
@@ -160,10 +161,10 @@ impl Server {
             File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
         let before = self.log().len();
         self.port = port;
-        let process = Command::new(self.flavor.program())
+        let process = tool::command(&self.flavor.program())
+            .envs(self.environment.iter().cloned())
             .arg(self.config_file())
             .current_dir(&self.dir)
-            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a second handle to the log"))
             .stdout(log)
@@ -173,7 +174,7 @@ impl Server {
 
         let start = Instant::now();
         while !self.answers() {
-            if self.has_ended() || start.elapsed() > DEADLINE {
+            if self.has_ended() || start.elapsed() > *DEADLINE {
                 self.kill9();
                 let log = self.log();
                 return Err(format!("its log:\n{}", log.get(before..).unwrap_or(&log)));
@@ -185,6 +186,17 @@ impl Server {
 
     pub(super) fn config_file(&self) -> PathBuf {
         self.dir.join("server.conf")
+    }
+
+    /// Ends the process so that the tool that it runs under can report.
+    fn terminate(&mut self) {
+        let pid = Pid::from_raw(self.pid().cast_signed()).expect("no process is 0");
+        let start = Instant::now();
+        if kill_process(pid, Signal::TERM).is_ok() {
+            while !self.has_ended() && start.elapsed() < *DEADLINE {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 
     /// The last lines of the log, for a failure's message.
@@ -228,15 +240,18 @@ impl Server {
 
     fn open(&self, options: &str) -> RedisResult<Connection> {
         let client = self.client_with(options);
-        let connection = client.get_connection_with_timeout(DEADLINE)?;
+        let connection = client.get_connection_with_timeout(*DEADLINE)?;
         // A server that hangs must fail its test, not hang it.
-        connection.set_read_timeout(Some(DEADLINE))?;
+        connection.set_read_timeout(Some(*DEADLINE))?;
         Ok(connection)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if tool::is_there() && self.runs() && !self.has_ended() {
+            self.terminate();
+        }
         if let Some(process) = &mut self.process {
             // An error means that the process has ended already.
             let _ = process.kill();
