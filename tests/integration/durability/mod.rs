@@ -6,4 +6,5 @@ mod crash;
 mod effects;
 mod golden;
 mod holds;
+mod out_of_memory;
 mod persistence;

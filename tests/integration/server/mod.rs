@@ -2,6 +2,7 @@
 
 mod acl;
 mod bounds;
+mod alignment;
 mod clock;
 mod clock_steps;
 mod configuration;

@@ -1,5 +1,6 @@
 //! What tests share: servers, clients, files, and commands to send.
 
+pub mod allocator;
 pub mod bans;
 pub mod client;
 pub mod clock;

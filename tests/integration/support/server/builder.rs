@@ -61,6 +61,12 @@ impl Builder {
         self
     }
 
+    /// A variable of the server's environment.
+    pub fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
     /// Loads a build of the module that panics where a test asks for it: `support/faults.rs`.
     pub fn faulty(mut self) -> Self {
         self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
@@ -76,12 +82,6 @@ impl Builder {
     pub(super) fn cluster_node(mut self) -> Self {
         self.pick_port = free_port_with_bus;
         self.config("cluster-enabled", "yes")
-    }
-
-    /// A variable of the server's environment.
-    pub fn env(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
-        self.environment.push((name, value.into()));
-        self
     }
 
     /// Runs in this folder, which stays, instead of in one that is removed after the server.

@@ -78,6 +78,11 @@ impl Flavor {
         self.name.starts_with("valkey")
     }
 
+    /// Whether it was built with the allocator of the system, for which a test can load another.
+    pub fn has_system_malloc(self) -> bool {
+        ["redis-6.2", "valkey-8.1", "valkey-9.1"].contains(&self.name)
+    }
+
     /// Whether it has what Redis 7.0 brought: settings of modules, subcommands, functions.
     pub fn is_7_or_later(self) -> bool {
         self.version >= (7, 0)
