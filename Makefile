@@ -24,7 +24,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,10 @@ memcheck: export RUST_TEST_THREADS ?= 2
 memcheck: build faulty fetch ## run tests with their servers under valgrind's memcheck (MEMCHECK='words of their names')
 	@scripts/fetch.py valgrind
 	scripts/memcheck $(MEMCHECK)
+
+asan: ## run the unit tests with AddressSanitizer, which finds leaks as well
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --profile checked --lib --target-dir target/asan \
+		--target $$(rustc -vV | sed -n 's/^host: //p')
 
 out-of-memory: export RATELIMIT_STRIDE ?= 1
 out-of-memory: build fetch ## let each allocation of a scenario fail, and load what is on the disk (RATELIMIT_STRIDE=10: each tenth)

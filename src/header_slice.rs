@@ -193,6 +193,8 @@ impl<H: fmt::Debug, T: Copy + fmt::Debug, N: Count> fmt::Debug for HeaderSlice<H
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use std::rc::Rc;
 
     #[test]
@@ -250,5 +252,64 @@ mod tests {
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(twin);
         assert_eq!(Rc::strong_count(&counted), 1);
+    }
+
+    /// What is done to a header slice and to its model.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(usize, u64),
+        PushToHeader(char),
+        /// The slice is replaced by its clone.
+        Clone,
+        /// The block is given up and taken back.
+        Raw,
+        /// The slice is replaced by a new one of another length.
+        Resize(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (any::<usize>(), any::<u64>()).prop_map(|(index, item)| Step::Set(index, item)),
+            any::<char>().prop_map(Step::PushToHeader),
+            Just(Step::Clone),
+            Just(Step::Raw),
+            any::<u8>().prop_map(Step::Resize),
+        ];
+        vec(step, 0..40)
+    }
+
+    proptest! {
+        /// Under AddressSanitizer (`make asan`) this is what Miri would run.
+        #[test]
+        fn a_header_slice_equals_a_string_and_a_vec(count in any::<u8>(), steps in steps()) {
+            let mut slice = HeaderSlice::new(String::new(), 0_u64, count);
+            let (mut header, mut items) = (String::new(), vec![0_u64; count.into()]);
+            for step in steps {
+                match step {
+                    Step::Set(_, _) if items.is_empty() => {}
+                    Step::Set(index, item) => {
+                        let index = index % items.len();
+                        items[index] = item;
+                        slice.items_mut()[index] = item;
+                    }
+                    Step::PushToHeader(letter) => {
+                        header.push(letter);
+                        slice.header_mut().push(letter);
+                    }
+                    Step::Clone => slice = slice.clone(),
+                    Step::Raw => {
+                        let start = slice.into_raw();
+                        // SAFETY: the block just given up.
+                        slice = unsafe { HeaderSlice::from_raw(start) };
+                    }
+                    Step::Resize(count) => {
+                        items = vec![7; count.into()];
+                        slice = HeaderSlice::new(header.clone(), 7, count);
+                    }
+                }
+                prop_assert_eq!((slice.header(), slice.items()), (&header, &items[..]));
+                prop_assert_eq!(usize::from(slice.count()), items.len());
+            }
+        }
     }
 }
