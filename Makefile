@@ -24,7 +24,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,9 +91,23 @@ memcheck: build faulty fetch ## run tests with their servers under valgrind's me
 	@scripts/fetch.py valgrind
 	scripts/memcheck $(MEMCHECK)
 
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
+ASAN_BUILD = --profile checked --lib --target-dir target/asan --target $(HOST)
+
 asan: ## run the unit tests with AddressSanitizer, which finds leaks as well
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --profile checked --lib --target-dir target/asan \
-		--target $$(rustc -vV | sed -n 's/^host: //p')
+	$(ASAN) $(CARGO) test $(ASAN_BUILD)
+
+# A server with the allocator of the system, and gcc's runtime in front of it: an error ends the server, and so fails the test.
+asan-servers: export RATELIMIT_ONLY := valkey-8.1
+asan-servers: export RATELIMIT_PATIENCE ?= 5
+asan-servers: export RATELIMIT_MODULE = $(CURDIR)/target/asan/$(HOST)/checked/libredis_ratelimit.so
+asan-servers: export RATELIMIT_WRAPPER = env LD_PRELOAD=$(CURDIR)/target/asan/dlopen.so:$(shell gcc -print-file-name=libasan.so) \
+	ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+asan-servers: faulty fetch ## run tests with the module under AddressSanitizer in a server (TESTS=command::)
+	$(ASAN) $(CARGO) build $(ASAN_BUILD)
+	gcc -O2 -Wall -Wextra -shared -fPIC -o target/asan/dlopen.so tests/asan/dlopen.c -ldl
+	$(CARGO) test --profile checked --test integration -- $(or $(TESTS),command::)
 
 out-of-memory: export RATELIMIT_STRIDE ?= 1
 out-of-memory: build fetch ## let each allocation of a scenario fail, and load what is on the disk (RATELIMIT_STRIDE=10: each tenth)
