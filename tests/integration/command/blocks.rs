@@ -8,7 +8,7 @@ use crate::support::server::{self, eventually};
 #[test]
 fn a_scan_of_a_million_keys_takes_short_steps() {
     // A step costs what SCAN costs, so that one server is enough.
-    let server = server::all()[1].start();
+    let server = server::one().start();
     let mut c = server.connect();
     let _: String = ask(&mut c, "DEBUG POPULATE 1000000 plain 10");
     for n in 0..200 {

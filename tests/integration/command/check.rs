@@ -68,7 +68,7 @@ fn a_sliding_window_counter_weighs_the_previous_window() {
 fn a_flood_does_not_drain_longer_limits() {
     // A hundred requests a second for an hour: the limits of a second and of a minute deny nearly
     // all of them, and the limit of an hour still lets 240 pass.
-    let server = server::all()[1].builder().allow_at().start();
+    let server = server::one().builder().allow_at().start();
     let mut c = server.connect();
     for rules in [["10/s", "120/m", "240/h"], ["fixed:10/s", "fixed:120/m", "fixed:240/h"]] {
         let mut allowed = 0;

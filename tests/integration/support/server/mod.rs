@@ -63,6 +63,12 @@ pub fn all() -> Vec<Flavor> {
     .collect()
 }
 
+/// One of the servers, for what does not depend on them.
+pub fn one() -> Flavor {
+    let all = all();
+    all.get(1).or(all.first()).copied().expect("a server to test")
+}
+
 impl Flavor {
     /// Starts this server with the module and the default configuration.
     pub fn start(self) -> Server {
