@@ -8,6 +8,7 @@
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
+    scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
@@ -80,6 +81,31 @@ MATRIX = {
 
 # Debian's server is one binary in redis-tools and links to it in redis-server; the rest are the libraries it needs.
 DEBIAN = ["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0"]
+
+# Debian's small gdb, without Python, and the libraries it needs beyond those of every Debian.
+GDB = [
+    "gdb-minimal",
+    "libdebuginfod-common",
+    "libdebuginfod1",
+    "libexpat1",
+    "libgmp10",
+    "libipt2",
+    "libmpfr6",
+    "libncursesw6",
+    "libreadline8",
+    "libxxhash0",
+    # what libdebuginfod1 needs
+    "libbrotli1",
+    "libcurl3-gnutls",
+    "libdw1",
+    "libelf1",
+    "libldap-2.5-0",
+    "libnghttp2-14",
+    "libpsl5",
+    "librtmp1",
+    "libsasl2-2",
+    "libssh2-1",
+]
 
 
 class Failed(Exception):
@@ -248,7 +274,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark and valgrind
+# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind and gdb
 
 
 def libclang_places():
@@ -445,6 +471,24 @@ def valgrind(_):
         put(folder, home)
 
 
+def gdb(_):
+    home = CACHE / "gdb"
+    if (home / "gdb").exists():
+        return
+    with Scratch() as scratch:
+        folder = scratch / "gdb"
+        folder.mkdir()
+        installed = shutil.which("gdb")
+        if installed:
+            link(folder, "gdb", Path(installed))
+        else:
+            say("no gdb on this machine: unpacking Debian's gdb-minimal into .cache/gdb")
+            unpack_debs(GDB, folder / "root")
+            wrap(folder, "gdb", "gdb")
+        run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
+        put(folder, home)
+
+
 COMMANDS = {
     "servers": servers,
     "libclang": libclang,
@@ -453,6 +497,7 @@ COMMANDS = {
     "redis-cell": redis_cell,
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,
+    "gdb": gdb,
     "plots": plots,
     "cargo": subcommands,
 }

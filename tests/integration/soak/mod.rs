@@ -1,7 +1,10 @@
 //! Long runs under load, on all servers at once: seconds in `make test`, minutes in `make soak`.
 //! What clients saw is judged by what the rules promise.
 
+mod admissions;
 mod judge;
+mod laws;
+mod ledger;
 mod waiting;
 
 use std::env;

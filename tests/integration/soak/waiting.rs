@@ -12,6 +12,7 @@ use super::judge::{BURST, Judge, LEASE, RATE, SLOTS};
 use crate::support::client::{ask, attempt, digest, eventually_linked, replica_of, replicated};
 use crate::support::server::{self, Flavor, Server, eventually};
 use crate::support::waiters::waiting;
+use crate::support::watchdog::{Line, Watchdog};
 
 const CLIENTS: usize = 12;
 const KEYS: usize = 3;
@@ -27,6 +28,8 @@ struct Stage {
     judge: Judge,
     /// The port of the primary.
     primary: AtomicU16,
+    /// By the ports of the servers.
+    watchdogs: BTreeMap<u16, Watchdog>,
     over: AtomicBool,
 }
 
@@ -36,14 +39,8 @@ type Tally = BTreeMap<&'static str, u64>;
 #[test]
 fn waiters_are_neither_lost_nor_admitted_too_many() {
     let seed = super::seed();
-    let failed: Vec<_> = thread::scope(|scope| {
-        let runs = server::all()
-            .into_iter()
-            .map(|flavor| (flavor.name, scope.spawn(move || run(flavor, super::length(), seed))));
-        let runs: Vec<_> = runs.collect();
-        runs.into_iter().filter_map(|(name, run)| run.join().is_err().then_some(name)).collect()
-    });
-    assert!(failed.is_empty(), "RATELIMIT_SOAK_SEED={seed} failed on {}", failed.join(", "));
+    println!("RATELIMIT_SOAK_SEED={seed}");
+    server::on_each_at_once(|flavor| run(flavor, super::length(), seed));
 }
 
 fn run(flavor: Flavor, length: Duration, seed: u64) {
@@ -52,6 +49,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     let stage = Stage {
         judge: Judge::new(),
         primary: AtomicU16::new(first.port()),
+        watchdogs: [&first, &second].map(|server| (server.port(), Watchdog::over(server))).into(),
         over: AtomicBool::new(false),
     };
     let tally = thread::scope(|scope| {
@@ -73,6 +71,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
         tally
     });
     assert_eq!(stage.judge.faults(), [""; 0]);
+    stage.watchdogs.values().for_each(Watchdog::assert_quiet);
     assert!(stage.judge.admitted() as f64 > 20.0 * length.as_secs_f64(), "hardly any admitted");
     assert!(["take over", "flush", "kill"].iter().all(|what| tally[what] > 0), "{tally:?}");
     for server in [&first, &second] {
@@ -99,9 +98,9 @@ impl Client<'_> {
     fn run(mut self) -> u64 {
         while !self.stage.over.load(Ordering::Relaxed) {
             // Each error ends the connection, which the server or the client may have closed.
-            let asked = self.connect().and_then(|mut c| {
+            let asked = self.connect().and_then(|(mut c, line)| {
                 loop {
-                    self.ask(&mut c)?;
+                    self.ask(&mut c, &line)?;
                     if self.stage.over.load(Ordering::Relaxed) {
                         return Ok(());
                     }
@@ -114,13 +113,15 @@ impl Client<'_> {
         self.requests
     }
 
-    fn connect(&self) -> RedisResult<Connection> {
+    fn connect(&self) -> RedisResult<(Connection, Line)> {
         let port = self.stage.primary.load(Ordering::Relaxed);
-        redis::Client::open(("127.0.0.1", port))?.get_connection()
+        let connection = redis::Client::open(("127.0.0.1", port))?.get_connection()?;
+        let watchdog = &self.stage.watchdogs[&port];
+        Ok((connection, watchdog.line(format!("client {}", self.number))))
     }
 
     /// One request, and what follows it.
-    fn ask(&mut self, c: &mut Connection) -> RedisResult<()> {
+    fn ask(&mut self, c: &mut Connection, watched: &Line) -> RedisResult<()> {
         let judge = &self.stage.judge;
         let patience_ms = self.random.u64(..PATIENCE_MS);
         let key = self.random.usize(..KEYS);
@@ -129,7 +130,7 @@ impl Client<'_> {
         if self.random.u8(..3) == 0 {
             let key = format!("rate{key}");
             let line = format!("RL.WAIT {key} {patience_ms} bucket:{RATE}/s,burst={BURST}");
-            if self.answer(c, &line, patience_ms)? == 0 {
+            if self.answer(c, watched, &line, patience_ms)? == 0 {
                 judge.consumed(&key, period);
             }
             return Ok(());
@@ -141,7 +142,7 @@ impl Client<'_> {
             return self.hang_up(c, &line);
         }
         let sent = Instant::now();
-        if self.answer(c, &line, patience_ms)? != 0 {
+        if self.answer(c, watched, &line, patience_ms)? != 0 {
             return Ok(());
         }
         let slot = judge.took_slot(&key, period, sent);
@@ -149,16 +150,25 @@ impl Client<'_> {
         judge.gives_slot_back(&key, slot);
         // A client that dies leaves its slot to the end of its hold.
         if self.random.u8(..10) > 0 {
-            attempt(c, &format!("RL.SETTLE {key} {id}"))?;
+            let line = format!("RL.SETTLE {key} {id}");
+            watched.during(&*line, || attempt(c, &line))?;
         }
         Ok(())
     }
 
     /// The verdict of a request, which must come in time.
-    fn answer(&self, c: &mut Connection, line: &str, patience_ms: u64) -> RedisResult<i64> {
-        let start = Instant::now();
-        c.set_read_timeout(Some(Duration::from_millis(patience_ms) + LATE))?;
+    fn answer(
+        &self,
+        c: &mut Connection,
+        watched: &Line,
+        line: &str,
+        patience_ms: u64,
+    ) -> RedisResult<i64> {
+        let (start, patience) = (Instant::now(), Duration::from_millis(patience_ms));
+        c.set_read_timeout(Some(patience + LATE))?;
+        watched.asks_for(line, patience);
         let reply = attempt(c, line);
+        watched.is_answered();
         if let Err(error) = &reply
             && error.is_timeout()
         {

@@ -17,4 +17,5 @@ pub mod settings;
 pub mod traffic;
 pub mod users;
 pub mod waiters;
+pub mod watchdog;
 pub mod workload;

@@ -104,9 +104,11 @@ impl Builder {
         why.unwrap_or_else(|| panic!("{name} started"))
     }
 
+    /// Starts the server; an error has what it logged instead.
+    ///
     /// Another process may take the port between the search for it and the start of the server:
     /// then the next port is tried.
-    fn try_start(self) -> Result<Server, String> {
+    pub fn try_start(self) -> Result<Server, String> {
         let dir = self.dir.as_deref();
         let mut server = Server::new(self.flavor, dir, self.environment.clone());
         let mut tries = 5;

@@ -135,6 +135,18 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
     assert!(failed.is_empty(), "failed on {}", failed.join(", "));
 }
 
+/// Runs a test on each server, all at the same time; `body` starts its own. A panic names those that
+/// failed.
+pub fn on_each_at_once(body: impl Fn(Flavor) + Sync) {
+    let body = &body;
+    let failed: Vec<_> = thread::scope(|scope| {
+        let runs = all().into_iter().map(|flavor| (flavor.name, scope.spawn(move || body(flavor))));
+        let runs: Vec<_> = runs.collect();
+        runs.into_iter().filter_map(|(name, run)| run.join().is_err().then_some(name)).collect()
+    });
+    assert!(failed.is_empty(), "failed on {}", failed.join(", "));
+}
+
 /// Waits for what a server does at a time of its choice, such as a replica that catches up.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();

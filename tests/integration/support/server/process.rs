@@ -200,13 +200,13 @@ impl Server {
     }
 
     /// The last lines of the log, for a failure's message.
-    pub(super) fn log_tail(&self) -> String {
+    pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    fn log_file(&self) -> PathBuf {
+    pub fn log_file(&self) -> PathBuf {
         self.dir.join("server.log")
     }
 

@@ -13,7 +13,7 @@
 pub mod data;
 mod holds;
 pub mod link;
-mod rules;
+pub mod rules;
 mod tally;
 
 use fastrand::Rng;

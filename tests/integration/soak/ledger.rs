@@ -1,0 +1,71 @@
+//! All admissions of a run, and when the server may have forgotten some.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::laws::{Admission, Law};
+
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// By the index of the key.
+    admissions: Mutex<BTreeMap<usize, Vec<Admission>>>,
+    /// From when to when, by the server's clock, in order.
+    forgetting: Mutex<Vec<(i64, i64)>>,
+}
+
+impl Ledger {
+    pub fn admit(&self, key: usize, admission: Admission) {
+        let mut all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key).or_default().push(admission);
+    }
+
+    /// Between these times keys were deleted.
+    pub fn forgot(&self, from_us: i64, to_us: i64) {
+        let mut all = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((from_us, to_us));
+    }
+
+    /// How many admissions each key had.
+    pub fn counts(&self) -> BTreeMap<usize, usize> {
+        let all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(key, admissions)| (*key, admissions.len())).collect()
+    }
+
+    /// The breaches of the laws of a key, between which times the server forgot.
+    pub fn breaches(&self, key: usize, laws: &[Law]) -> Vec<String> {
+        let all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgetting = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut periods: BTreeMap<usize, Vec<Admission>> = BTreeMap::new();
+        for one in all.get(&key).into_iter().flatten() {
+            // How often the server had forgotten before it, and before its end.
+            let before = forgetting.partition_point(|(_, to_us)| *to_us < one.from_us);
+            let begun = forgetting.partition_point(|(from_us, _)| *from_us <= one.to_us);
+            if before == begun {
+                // What the server forgets it holds no longer.
+                let ends_us = forgetting.get(begun).map_or(i64::MAX, |(from_us, _)| *from_us);
+                let held_until_us = one.held_until_us.min(ends_us);
+                periods.entry(before).or_default().push(Admission { held_until_us, ..*one });
+            }
+        }
+        let of_period = |admissions: &Vec<Admission>| {
+            laws.iter().filter_map(|law| law.breach(admissions)).collect::<Vec<_>>()
+        };
+        periods.values().flat_map(of_period).collect()
+    }
+}
+
+#[test]
+fn only_what_the_server_did_not_forget_counts() {
+    let one = |us| Admission { from_us: us, to_us: us + 2, units: 1, held_until_us: us + 900 };
+    let laws = [Law::Log { limit: 2, window_us: 1_000 }, Law::Slots { limit: 2 }];
+    let ledger = Ledger::default();
+    for us in [0, 10, 100, 201, 300, 310] {
+        ledger.admit(7, one(us));
+    }
+    assert_eq!(ledger.breaches(7, &laws).len(), 2);
+    ledger.forgot(50, 60);
+    assert_eq!(ledger.breaches(7, &laws).len(), 2);
+    ledger.forgot(150, 202);
+    assert_eq!(ledger.breaches(7, &laws), [""; 0]);
+    assert_eq!(ledger.counts(), BTreeMap::from([(7, 6)]));
+}
