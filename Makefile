@@ -9,6 +9,7 @@ export RATELIMIT_MODULE ?= $(CURDIR)/target/release/libredis_ratelimit.so
 export RATELIMIT_FAULTY_MODULE ?= $(CURDIR)/target/faulty/libredis_ratelimit.so
 export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
 export RATELIMIT_IOREDIS ?= $(CURDIR)/.cache/ioredis
+export RATELIMIT_GDB ?= $(CURDIR)/.cache/gdb/gdb
 export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
@@ -24,7 +25,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool test lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +80,11 @@ faulty: ## build the module with panics that tests ask for: target/faulty/libred
 	mkdir -p target/faulty
 	cp target/checked/libredis_ratelimit.so target/faulty/
 
+checked: ## build the module with every check that the shipped one goes without: target/with-checks/libredis_ratelimit.so
+	$(CARGO) build --profile checked --lib
+	mkdir -p target/with-checks
+	cp target/checked/libredis_ratelimit.so target/with-checks/
+
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
@@ -112,9 +118,13 @@ asan-servers: faulty fetch ## run tests with the module under AddressSanitizer i
 out-of-memory: export RATELIMIT_STRIDE ?= 1
 out-of-memory: build fetch ## let each allocation of a scenario fail, and load what is on the disk (RATELIMIT_STRIDE=10: each tenth)
 	$(CARGO) test --profile checked --test integration -- --nocapture durability::out_of_memory::
+fuzz-wire: export RATELIMIT_WIRE_S ?= 600
+fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/with-checks/libredis_ratelimit.so
+fuzz-wire: checked fetch ## hostile clients, primaries and files on all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
+	$(CARGO) test --profile checked --test integration -- --nocapture wire::
 
 soak: export RATELIMIT_SOAK_S ?= 600
-soak: build faulty fetch ## minutes of load on all servers at once: waiters, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
+soak: build fetch ## minutes of load on all servers at once: full speed, saves, replicas, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(CARGO) test --profile checked --test integration -- --nocapture soak::
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
@@ -162,11 +172,12 @@ accuracy: build ## draw what each algorithm lets through of the same requests: d
 	@scripts/fetch.py plots
 	@benches/accuracy/accuracy.py
 
-fetch: ## fetch the test servers, clients of Python and Node.js, and redis-cell to compare with
+fetch: ## fetch the test servers, clients of Python and Node.js, gdb, and redis-cell to compare with
 	@scripts/fetch.py servers
 	@scripts/fetch.py redis-py
 	@scripts/fetch.py ioredis
 	@scripts/fetch.py redis-cell
+	@scripts/fetch.py gdb
 
 clean: ## remove what was built and fetched
 	rm -rf target .cache

@@ -11,6 +11,7 @@
 //! docs.rs        the transcripts of the README and the guides
 //! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
 //! soak/          long runs under load; seconds here, minutes in `make soak`
+//! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
 //! examples/      the programs of examples/, run by clients that count what passes
 //! support/       starts and stops servers, talks to them, generates commands
 //! ```
@@ -28,3 +29,4 @@ mod replication;
 mod server;
 mod soak;
 mod support;
+mod wire;

@@ -1,0 +1,52 @@
+//! What a server holds after everything was deleted.
+//!
+//! The first round fills what is kept for good: the module's caches and scratch buffers, the server's
+//! tables. After a later round the server must hold no more than after the first, but for [`SLACK`].
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::support::client::{ask, attempt, info};
+use crate::support::server::Flavor;
+use crate::support::settings::{SETTINGS, config_set};
+
+/// What memory may differ by: tables of the server that grow by doubling, and buffers.
+pub const SLACK: f64 = 192.0 * 1024.0;
+/// How long the server may take to free what it frees in the background.
+const FREEING: Duration = Duration::from_secs(5);
+
+/// Deletes all that clients made the server hold.
+pub fn clean(c: &mut Connection, flavor: Flavor) {
+    if flavor.is_7_or_later() {
+        for setting in &SETTINGS {
+            let value = if setting.name == "allow-at" { "yes" } else { setting.default };
+            config_set(c, setting, value).expect("a default");
+        }
+    }
+    let names: Vec<String> = ask(c, "RL.POLICY LIST");
+    for name in names {
+        let () = ask(c, &format!("RL.POLICY DEL {name}"));
+    }
+    for command in ["FLUSHALL SYNC", "SCRIPT FLUSH SYNC", "SLOWLOG RESET", "CONFIG RESETSTAT"] {
+        let () = ask(c, command);
+    }
+    let _: Value = ask(c, "RL.TOP RESET");
+    // Only servers with jemalloc have it.
+    let _: RedisResult<Value> = attempt(c, "MEMORY PURGE");
+}
+
+/// The least memory that the server holds after everything was deleted, without buffers of clients: at
+/// most `enough` if it gets there in time.
+pub fn held(c: &mut Connection, flavor: Flavor, enough: f64) -> f64 {
+    let start = Instant::now();
+    let mut least = f64::INFINITY;
+    while least > enough && start.elapsed() < FREEING {
+        clean(c, flavor);
+        thread::sleep(Duration::from_millis(50));
+        let clients = info(c, "memory", "mem_clients_normal");
+        least = least.min(info(c, "memory", "used_memory") - clients);
+    }
+    least
+}

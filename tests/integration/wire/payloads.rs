@@ -1,0 +1,62 @@
+//! Hostile values: the golden payloads of every version, mostly damaged.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use fastrand::Rng;
+
+use super::generator::junk;
+use crate::support::dump::{Dump, length};
+
+/// All golden payloads, in an order that does not change from run to run.
+static GOLDEN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
+    let versions = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let files = versions.filter(|path| path.is_dir()).flat_map(|version| {
+        fs::read_dir(version).expect("a folder").flatten().map(|entry| entry.path())
+    });
+    let is_payload =
+        |path: &std::path::PathBuf| path.extension().is_some_and(|kind| kind == "payload");
+    let mut files: Vec<_> = files.filter(is_payload).collect();
+    files.sort();
+    files.into_iter().map(|file| fs::read(file).expect("a payload")).collect()
+});
+
+/// A payload of any version, whole or damaged.
+pub fn hostile(rng: &mut Rng) -> Vec<u8> {
+    let mut payload = rng.choice(GOLDEN.iter()).expect("some").clone();
+    match rng.u32(0..8) {
+        0..2 => {}
+        2 => {
+            let other = rng.choice(GOLDEN.iter()).expect("some");
+            payload.truncate(rng.usize(0..=payload.len()));
+            payload.extend(&other[rng.usize(0..=other.len())..]);
+        }
+        3 => payload = junk::bytes(rng, 200),
+        4 => {
+            let at = rng.usize(0..=payload.len());
+            let long = [&[253][..], &rng.u64(..).to_le_bytes()].concat();
+            drop(payload.splice(at..at, long));
+        }
+        _ => junk::damage(rng, &mut payload),
+    }
+    payload
+}
+
+/// A dump of a hostile payload, with a checksum that fits.
+pub fn hostile_dump(rng: &mut Rng, like: &Dump) -> Vec<u8> {
+    let payload = hostile(rng);
+    let dump = like.with_payload(payload);
+    match rng.u32(0..10) {
+        0 => dump.sealed(&dump.value_of_length(&length(rng.u64(..)))),
+        1 => dump.sealed(&junk::bytes(rng, 100)),
+        2 => Dump { id: dump.id ^ (1 << rng.u32(0..64)), ..dump }.bytes(),
+        3 => {
+            let mut bytes = dump.bytes();
+            junk::damage(rng, &mut bytes);
+            bytes
+        }
+        _ => dump.bytes(),
+    }
+}

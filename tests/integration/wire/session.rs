@@ -1,0 +1,140 @@
+//! A connection that sends batches and judges each reply.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::generator::{Batch, Expect, Form};
+use super::resp::{self, Protocol, Reply};
+use crate::support::server::Server;
+use crate::support::watchdog::Line;
+
+/// How long a batch may take before the connection gives up: the watchdog has reported it long before.
+pub const GIVING_UP: Duration = Duration::from_secs(240);
+const CHUNK: usize = 1 << 16;
+
+pub struct Session {
+    stream: TcpStream,
+    /// What came and is not read yet.
+    buffer: Vec<u8>,
+    protocol: Protocol,
+    /// Whether modules of this server can reply with maps: 6.2 has flat arrays in RESP3, too.
+    has_maps: bool,
+    line: Line,
+}
+
+impl Session {
+    pub fn open(server: &Server, line: Line) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+        stream.set_nodelay(true).expect("an option");
+        stream.set_read_timeout(Some(GIVING_UP)).expect("an option");
+        let has_maps = server.flavor().is_7_or_later();
+        Self { stream, buffer: Vec::new(), protocol: Protocol::Resp2, has_maps, line }
+    }
+
+    /// The name that the server has for this connection.
+    pub fn address(&self) -> String {
+        self.stream.local_addr().expect("it is connected").to_string()
+    }
+
+    /// Sends a batch and reads its replies.
+    ///
+    /// # Errors
+    /// The first reply that is wrong, or missing.
+    pub fn exchange(&mut self, batch: &Batch) -> Result<(), String> {
+        let maps = if self.has_maps { batch.protocol } else { Protocol::Resp2 };
+        let mut expected = batch.sent.iter().filter(|sent| sent.expect != Expect::Silence);
+        let replies = expected.clone().count();
+        self.converse(&batch.bytes, batch.protocol, replies, |reply| {
+            let sent = expected.next().ok_or("a reply too many")?;
+            judge(&reply, sent.expect, &batch.nonce, maps).map_err(|why| {
+                let command = &batch.bytes[sent.bytes.clone()];
+                let command = &command[..command.len().min(4_000)];
+                format!("{why}: {reply:?} to «{}»", command.escape_ascii())
+            })
+        })
+    }
+
+    /// Sends bytes and reads so many replies, which have this protocol.
+    pub fn converse(
+        &mut self,
+        bytes: &[u8],
+        protocol: Protocol,
+        replies: usize,
+        mut judge: impl FnMut(Reply) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.line.asks(&bytes[..bytes.len().min(CHUNK)]);
+        for chunk in bytes.chunks(CHUNK) {
+            self.stream.write_all(chunk).map_err(|error| format!("cannot send: {error}"))?;
+            self.line.advances();
+        }
+        let before = std::mem::replace(&mut self.protocol, protocol);
+        let (mut at, mut left) = (0, replies);
+        while left > 0 {
+            // What the server pushed before it changed the protocol has the one before.
+            let is_first_push = left == replies && self.buffer.get(at) == Some(&b'>');
+            let protocol = if is_first_push { before } else { protocol };
+            match resp::read(&self.buffer[at..], protocol)? {
+                Some((reply, length)) => {
+                    at += length;
+                    if !matches!(reply, Reply::Push(_)) {
+                        judge(reply)?;
+                        left -= 1;
+                    }
+                }
+                None => {
+                    self.buffer.drain(..at);
+                    at = 0;
+                    self.receive()?;
+                }
+            }
+        }
+        self.buffer.drain(..at);
+        self.line.is_answered();
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let mut chunk = [0; CHUNK];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err("the server closed the connection".into()),
+            Ok(length) => {
+                self.buffer.extend(&chunk[..length]);
+                self.line.advances();
+                Ok(())
+            }
+            Err(error) => Err(format!("no reply: {error}")),
+        }
+    }
+}
+
+/// Whether a command may be answered like this; maps are those of a protocol.
+fn judge(reply: &Reply, expect: Expect, nonce: &[u8], maps: Protocol) -> Result<(), String> {
+    if let Reply::Error(text) = reply
+        && text.windows(14).any(|part| part == b"internal error")
+    {
+        return Err("an error of the module's own".into());
+    }
+    let is_right = match expect {
+        Expect::Echo => *reply == Reply::Bulk(nonce.into()),
+        Expect::Own(form) => matches!(reply, Reply::Error(_)) || has_form(reply, form, maps),
+        Expect::Any => true,
+        Expect::Silence => false,
+    };
+    if is_right { Ok(()) } else { Err(format!("the reply is not {expect:?}")) }
+}
+
+fn has_form(reply: &Reply, form: Form, maps: Protocol) -> bool {
+    let is_map = match maps {
+        Protocol::Resp2 => matches!(reply, Reply::Array(words) if words % 2 == 0 && *words > 0),
+        Protocol::Resp3 => matches!(reply, Reply::Map(_)),
+    };
+    match form {
+        Form::Decision => is_map || matches!(reply, Reply::Array(5 | 6)),
+        Form::Integer => matches!(reply, Reply::Integer(_)),
+        Form::Ok => *reply == Reply::Status(b"OK".into()),
+        Form::List => matches!(reply, Reply::Array(_)),
+        Form::Report => is_map || *reply == Reply::Nil,
+        Form::Any => true,
+    }
+}
