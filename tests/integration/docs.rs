@@ -3,6 +3,7 @@
 mod errors;
 mod likeness;
 mod replay;
+mod shown;
 mod transcript;
 
 use std::path::Path;
@@ -17,8 +18,12 @@ use transcript::{Block, Typed, blocks, shown};
 
 use crate::support::server::{self, Flavor};
 
+const ALGORITHMS: &str = include_str!("../../docs/algorithms.md");
 const BUDGETS: &str = include_str!("../../docs/budgets.md");
+const COMMANDS: &str = include_str!("../../docs/commands.md");
 const CONCURRENCY: &str = include_str!("../../docs/concurrency.md");
+const FROM_INCREX: &str = include_str!("../../docs/from-increx.md");
+const HTTP: &str = include_str!("../../docs/http.md");
 const README: &str = include_str!("../../README.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 const POLICIES: &str = include_str!("../../docs/policies.md");
@@ -27,6 +32,22 @@ const WAITING: &str = include_str!("../../docs/waiting.md");
 #[test]
 fn transcripts_of_the_readme_are_true() {
     replay(README);
+}
+
+#[test]
+fn transcripts_of_the_guide_to_algorithms_are_true() {
+    replay(ALGORITHMS);
+}
+
+#[test]
+fn transcripts_of_the_reference_of_commands_are_true() {
+    replay(COMMANDS);
+}
+
+#[test]
+fn transcripts_of_the_guides_to_http_and_from_increx_are_true() {
+    replay(HTTP);
+    replay(FROM_INCREX);
 }
 
 #[test]
@@ -58,7 +79,8 @@ fn transcripts_of_the_guide_to_waiting_are_true() {
 fn every_transcript_is_replayed() {
     let is_transcript = |block: &&Block| block.typed().is_some();
     let plain = |block: &Block| block.language.is_empty();
-    for guide in [BUDGETS, CONCURRENCY, POLICIES, WAITING] {
+    for guide in [ALGORITHMS, BUDGETS, COMMANDS, CONCURRENCY, FROM_INCREX, HTTP, POLICIES, WAITING]
+    {
         assert!(blocks(guide).iter().all(|block| block.typed().is_some() == plain(block)));
     }
     let in_readme = blocks(README).iter().filter(is_transcript).count();

@@ -1,8 +1,8 @@
 //! The server's features on the module and its keys.
 
 mod acl;
-mod bounds;
 mod alignment;
+mod bounds;
 mod clock;
 mod clock_steps;
 mod configuration;

@@ -1,0 +1,40 @@
+"""Runs the middleware of a document as a server of ASGI applications would, for requests of several addresses."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+
+async def application(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+async def get(app, address):
+    """The status and the headers of an answer."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await app({"type": "http", "client": (address, 1)}, None, send)
+    start, body = sent
+    assert body["type"] == "http.response.body" and body["body"], body
+    return start["status"], dict(start["headers"])
+
+
+async def main(document, port):
+    middleware = {}
+    exec(re.search(r"```python\n(.*?class RateLimit.*?)```", document, re.DOTALL)[1], middleware)
+    app = middleware["RateLimit"](application, "2/10s", "100/h", url=f"redis://127.0.0.1:{port}")
+    for address in ("192.0.2.1", "192.0.2.2"):
+        assert [await get(app, address) for _ in range(2)] == [(200, {})] * 2, address
+        status, headers = await get(app, address)
+        assert status == 429 and headers[b"retry-after"] in (b"10", b"9"), (status, headers)
+    await app.redis.aclose()
+    alone = middleware["RateLimit"](application, "1/h", url="redis://127.0.0.1:1")
+    assert [await get(alone, "192.0.2.1") for _ in range(2)] == [(200, {})] * 2
+
+
+asyncio.run(main(Path(sys.argv[1]).read_text(), sys.argv[2]))

@@ -1,0 +1,39 @@
+//! What the README and the guides show outside of transcripts: commands in sentences and tables, and
+//! the middleware.
+
+use std::process::Command;
+
+use super::replay::flavor;
+use super::{FROM_INCREX, HTTP, README};
+use crate::support::client::attempt;
+
+/// The commands with arguments between backquotes, without those that stand for others.
+fn commands(document: &'static str) -> impl Iterator<Item = &'static str> {
+    let spans = document.split('`').skip(1).step_by(2);
+    spans.filter(|span| span.starts_with("RL.") && span.contains(' ') && !span.contains("..."))
+}
+
+#[test]
+fn commands_in_sentences_and_tables_work() {
+    let server = flavor().start();
+    let mut c = server.connect();
+    for (document, least) in [(README, 7), (HTTP, 1), (FROM_INCREX, 2)] {
+        let shown: Vec<_> = commands(document).collect();
+        assert!(shown.len() >= least, "{shown:?}");
+        for line in shown {
+            let reply = attempt(&mut c, line);
+            assert!(reply.is_ok(), "{line}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn the_middleware_limits_each_address_and_lets_pass_without_a_server() {
+    const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+    let server = flavor().start();
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(format!("{ROOT}/tests/integration/docs/middleware.py"));
+    python.arg(format!("{ROOT}/README.md")).arg(server.port().to_string());
+    python.env("PYTHONPATH", format!("{ROOT}/.cache/python"));
+    assert!(python.status().expect("python3 starts").success());
+}
