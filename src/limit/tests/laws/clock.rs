@@ -177,18 +177,20 @@ proptest! {
     ) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
-        // The latest time since which all that passed still counts, and what passed.
-        let (mut latest_us, mut passed) = (start_us, 0);
+        // The time at which the state stands, and what passed since it advanced to that.
+        let (mut stands_us, mut passed) = (start_us, 0);
         for step in steps {
             run.limiter = unblocked(&run.limiter);
-            let decided = run.step(step);
-            if run.now_us > latest_us || latest_us - run.now_us > rules[0].period_us() {
-                (latest_us, passed) = (run.now_us, 0);
+            let Some((Verdict::Allowed, _, cost)) = run.step(step) else { continue };
+            let cost = u64::from(Check::new(&[], cost, 0).cost_of(&rules[0]));
+            if cost == 0 {
+                continue;
             }
-            if let Some((Verdict::Allowed, _, cost)) = decided {
-                passed += u64::from(Check::new(&[], cost, 0).cost_of(&rules[0]));
-                prop_assert!(passed <= rules[0].capacity(), "{} at one time", passed);
+            if run.now_us > stands_us || stands_us - run.now_us > rules[0].period_us() {
+                (stands_us, passed) = (run.now_us, 0);
             }
+            passed += cost;
+            prop_assert!(passed <= rules[0].capacity(), "{} at one time", passed);
         }
     }
 
