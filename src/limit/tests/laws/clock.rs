@@ -171,7 +171,8 @@ proptest! {
 
     #[test]
     fn a_step_of_the_clock_lets_no_more_than_one_window_through(
-        rule in rule(),
+        // A charged denial moves the time of a state as well.
+        rule in rule().prop_filter("charges no denials", |rule| !rule.counts_all()),
         start_us in start(),
         steps in steps(false),
     ) {
