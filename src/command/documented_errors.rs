@@ -183,11 +183,7 @@ fn each_error_of_a_rule_is_documented() {
         RuleTextError::PeriodUnit { of: PeriodOf::Rule, given: text() },
         RuleTextError::Invalid(RuleError::Period),
     ];
-    assert_all_documented(
-        &of_texts.map(|error| Shown(error)),
-        |shown| place_of_rule_text_error(&shown.0),
-        9,
-    );
+    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_text_error(&shown.0), 9);
 }
 
 /// A fault in the text of a rule, as the reply shows it.
