@@ -2,6 +2,7 @@
 
 use super::decision::Decision;
 use super::evaluation::Evaluation;
+use super::foresight::Foresight;
 use super::keys::{KeyCheck, check_keys};
 use super::outcome::{Conclusion, Outcome};
 use super::refusal::{Bounds, CheckError};
@@ -69,29 +70,39 @@ impl Limiter {
     /// Does what [`Self::peek`] does, on the general path.
     #[inline(never)]
     pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
+        self.peek_within(check, decisions, &mut Foresight::of_command())
+    }
+
+    /// Does what [`Self::peek_general`] does, as a part of a command.
+    pub(crate) fn peek_within(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut Vec<Decision>,
+        foresight: &mut Foresight,
+    ) -> Outcome {
         decisions.clear();
         if let Some((access, answer)) = self.access_answer(check.now_us) {
             let cost = check.granted_by([].iter());
             return Outcome::unchanged(answer, cost, Some(access));
         }
         if self.lapse_matters(check.now_us) {
-            return self.as_of(check.now_us).peek_general(check, decisions);
+            return self.as_of(check.now_us).peek_within(check, decisions, foresight);
         }
         let mut evaluation =
             Evaluation::of(self.states(), self.holds(), check, |decision| decisions.push(decision));
-        if self.foresee_waits(check, decisions) {
+        if self.foresee_waits(check, decisions, foresight) {
             evaluation.settle_denials(check.rules, decisions);
         }
         let denied = evaluation.denies();
         let cost = if denied { check.cost } else { check.granted_by(decisions.iter()) };
         if cost != check.cost {
-            return self.peek_general(&Check { cost, ..*check }, decisions);
+            return self.peek_within(&Check { cost, ..*check }, decisions, foresight);
         }
         let summary = self.summary(check, &evaluation, denied, decisions);
         let mut summary = summary.map_or(Decision::UNDECIDED, |deciding| deciding.decision);
         if denied && evaluation.passed_over {
             let key = Waiting { limiter: self, check: *check, repeats_until_us: None };
-            summary.wait_ms = until_all_admit(std::iter::once(key), summary.wait_ms);
+            summary.wait_ms = until_all_admit(std::iter::once(key), summary.wait_ms, foresight);
         }
         Outcome::unchanged(summary, cost, None)
     }

@@ -13,9 +13,10 @@
 //! which it admits is the least of: its wait as of now, and as of each lapse, with what
 //! came back until then. The states that deny are copied, and holds lapse in the copy, one
 //! after the other, until the rules admit. Slots read lapses anyway. A key without such
-//! holds pays nothing.
+//! holds pays nothing. With very many, a wait is only a lower bound: see `foresight`.
 
 use super::decision::Decision;
+use super::foresight::Foresight;
 use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::{Foreseen, Holds};
@@ -57,6 +58,13 @@ impl Denial<'_> {
     }
 }
 
+/// Rules that still deny may admit from a time on at which nobody looks any more.
+fn stop_at(us: u64, denials: &mut [Denial<'_>]) {
+    for denial in denials {
+        denial.admits = denial.admits.min(Moment::At(us));
+    }
+}
+
 impl Limiter {
     /// The holds, if any gives its charges back when it lapses.
     #[inline]
@@ -67,11 +75,14 @@ impl Limiter {
     /// Shortens the waits of the rules that deny to when they admit with what lapses give
     /// back. Returns whether a wait became shorter.
     #[inline]
-    pub(crate) fn foresee_waits(&self, check: &Check<'_>, decisions: &mut [Decision]) -> bool {
-        self.refunding_holds().is_some_and(|holds| {
-            let decisions = check.rules.iter().zip(decisions);
-            self.foresee(holds, decisions, Needs::of(check.rules), check)
-        })
+    pub(crate) fn foresee_waits(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut [Decision],
+        foresight: &mut Foresight,
+    ) -> bool {
+        let decisions = check.rules.iter().zip(decisions);
+        self.foresee_waits_of(decisions, Needs::of(check.rules), check, foresight)
     }
 
     /// Does what [`Self::foresee_waits`] does, for some rules of a check and what they decided.
@@ -80,8 +91,10 @@ impl Limiter {
         decisions: impl Iterator<Item = (&'a Rule, &'a mut Decision)>,
         needs: Needs,
         check: &Check<'_>,
+        foresight: &mut Foresight,
     ) -> bool {
-        self.refunding_holds().is_some_and(|holds| self.foresee(holds, decisions, needs, check))
+        self.refunding_holds()
+            .is_some_and(|holds| self.foresee(holds, decisions, needs, check, foresight))
     }
 
     #[cold]
@@ -91,6 +104,7 @@ impl Limiter {
         decisions: impl Iterator<Item = (&'a Rule, &'a mut Decision)>,
         needs: Needs,
         check: &Check<'_>,
+        foresight: &mut Foresight,
     ) -> bool {
         let denies =
             |decision: &Decision| decision.verdict == Verdict::Limited && decision.wait_ms > 0;
@@ -98,7 +112,7 @@ impl Limiter {
             .filter(|(rule, decision)| rule.kind() != Kind::Slots && denies(decision))
             .map(|(rule, decision)| (self.denial(rule, needs, check), &mut decision.wait_ms))
             .unzip();
-        self.admit_earlier(holds, &mut denials, needs, check);
+        self.admit_earlier(holds, &mut denials, needs, check, foresight);
         let mut shorter = false;
         for (Denial { admits, .. }, wait) in denials.iter().zip(waits) {
             let wait_ms = admits.after(check.now_us).millis();
@@ -114,23 +128,29 @@ impl Limiter {
         Denial { rule, admits }
     }
 
-    /// Lets holds lapse in a copy, one after the other, until all rules admit.
+    /// Lets holds lapse in a copy, one after the other, until all rules admit or the command
+    /// has examined what it may.
     fn admit_earlier(
         &self,
         holds: &Holds,
         denials: &mut [Denial<'_>],
         needs: Needs,
         check: &Check<'_>,
+        foresight: &mut Foresight,
     ) {
         let Some(latest) = denials.iter().map(|denial| denial.admits).max() else { return };
         let mut lapses = holds.refunds_between(check.now_us, latest).peekable();
-        if lapses.peek().is_none() {
-            return;
+        let Some(&(_, first_us)) = lapses.peek() else { return };
+        if !foresight.may_copy(holds.charges()) {
+            return stop_at(first_us, denials);
         }
         let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
         let mut states = Foreseen::new(self.states(), holds, is_read);
         let places: Vec<_> = denials.iter().map(|denial| states.place_of(denial.rule)).collect();
         while let Some((row, end_us)) = lapses.next() {
+            if !foresight.may_examine(holds.charges_of(row).saturating_add(denials.len())) {
+                return stop_at(end_us, denials);
+            }
             states.lapse(row);
             // Of holds that lapse at once, all come back before the rules look again.
             let next_us = lapses.peek().map(|&(_, next_us)| next_us);
@@ -168,7 +188,8 @@ impl Limiter {
     ) -> Moment {
         let mut denial = self.denial(rule, needs, check);
         if let Some(holds) = self.few_refunding_holds().filter(|_| rule.kind() != Kind::Slots) {
-            self.admit_earlier(holds, std::slice::from_mut(&mut denial), needs, check);
+            let foresight = &mut Foresight::of_command();
+            self.admit_earlier(holds, std::slice::from_mut(&mut denial), needs, check, foresight);
         }
         denial.admits
     }

@@ -21,6 +21,7 @@
 use super::deciding::Deciding;
 use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
+use super::foresight::Foresight;
 use super::outcome::{Ban, Conclusion, NewBan};
 use super::refusal::{Bounds, CheckError, Refusal};
 use super::wait::{Waiting, until_all_admit};
@@ -80,23 +81,24 @@ pub fn check_keys(
     decisions: &mut Vec<Decision>,
 ) -> Result<Conclusion, CheckError> {
     decisions.clear();
+    let foresight = &mut Foresight::of_command();
     for key in keys.iter_mut() {
-        key.evaluate(decisions);
+        key.evaluate(decisions, foresight);
     }
     for (index, key) in keys.iter().enumerate() {
         key.test_repeat().map_err(|why| CheckError { key: index, why })?;
     }
     let denied = keys.iter().any(KeyCheck::denied);
-    grant(keys, denied, decisions);
+    grant(keys, denied, decisions, foresight);
     let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
     for (index, key) in keys.iter_mut().enumerate() {
         key.planned = key.change_by(plan);
         key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
     for key in keys.iter_mut() {
-        key.consume(plan, decisions);
+        key.consume(plan, decisions, foresight);
     }
-    let conclusion = conclude(keys, denied, decisions);
+    let conclusion = conclude(keys, denied, decisions, foresight);
     for key in keys.iter_mut() {
         key.finish(conclusion.summary.verdict);
     }
@@ -105,7 +107,12 @@ pub fn check_keys(
 
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
 /// key grants. A key that repeats a hold grants what the hold was charged.
-fn grant(keys: &mut [KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) {
+fn grant(
+    keys: &mut [KeyCheck<'_>],
+    denied: bool,
+    decisions: &mut [Decision],
+    foresight: &mut Foresight,
+) {
     if denied || keys.iter().all(|key| key.check.up_to().is_none()) {
         return;
     }
@@ -115,14 +122,19 @@ fn grant(keys: &mut [KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) {
         // The other rules admit the grant; a shadow need not.
         if changed && key.access().is_none() && key.check.rules.iter().any(Rule::is_shadow) {
             let own = key.decisions.clone();
-            key.decide_again(decisions.get_mut(own).unwrap_or_default());
+            key.decide_again(decisions.get_mut(own).unwrap_or_default(), foresight);
         }
     }
 }
 
 /// The answer of all keys: the longest wait or block if the check is denied, else the
 /// least remaining/cost and the longest turn; the first of equals.
-fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> Conclusion {
+fn conclude(
+    keys: &[KeyCheck<'_>],
+    denied: bool,
+    decisions: &mut [Decision],
+    foresight: &mut Foresight,
+) -> Conclusion {
     let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
     let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
@@ -142,7 +154,8 @@ fn conclude(keys: &[KeyCheck<'_>], denied: bool, decisions: &mut [Decision]) -> 
         summary.wait_ms = turn_ms;
     } else if keys.iter().any(KeyCheck::may_deny_later) {
         let keys = keys.iter().filter(|key| key.access().is_none());
-        summary.wait_ms = until_all_admit(keys.map(KeyCheck::waiting), summary.wait_ms);
+        let keys = keys.map(KeyCheck::waiting);
+        summary.wait_ms = until_all_admit(keys, summary.wait_ms, foresight);
     }
     let cost = keys.first().map_or(0, |key| key.check.cost);
     Conclusion { summary, decider, cost }
@@ -245,7 +258,7 @@ impl<'a> KeyCheck<'a> {
         }
     }
 
-    fn evaluate(&mut self, decisions: &mut Vec<Decision>) {
+    fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &mut Foresight) {
         let start = decisions.len();
         self.found = match self.limiter.access_answer(self.check.now_us) {
             Some((access, answer)) => Found::Access(access, answer),
@@ -257,7 +270,7 @@ impl<'a> KeyCheck<'a> {
                     Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
                 if self.limiter.holds().is_some() {
                     let decisions = decisions.get_mut(start..).unwrap_or_default();
-                    self.look_ahead(&mut evaluation, decisions);
+                    self.look_ahead(&mut evaluation, decisions, foresight);
                 }
                 Found::Rules(evaluation)
             }
@@ -276,7 +289,7 @@ impl<'a> KeyCheck<'a> {
     }
 
     /// Lets the rules decide again, in place of what they decided before.
-    fn decide_again(&mut self, decisions: &mut [Decision]) {
+    fn decide_again(&mut self, decisions: &mut [Decision], foresight: &mut Foresight) {
         let mut slots = decisions.iter_mut();
         let show = |decision| {
             if let Some(slot) = slots.next() {
@@ -285,7 +298,7 @@ impl<'a> KeyCheck<'a> {
         };
         let mut evaluation =
             Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
-        self.look_ahead(&mut evaluation, decisions);
+        self.look_ahead(&mut evaluation, decisions, foresight);
         self.found = Found::Rules(evaluation);
     }
 
@@ -302,14 +315,19 @@ impl<'a> KeyCheck<'a> {
     }
 
     /// What the key's holds make of the decisions of its rules.
-    fn look_ahead(&self, evaluation: &mut Evaluation, decisions: &mut [Decision]) {
+    fn look_ahead(
+        &self,
+        evaluation: &mut Evaluation,
+        decisions: &mut [Decision],
+        foresight: &mut Foresight,
+    ) {
         let Self { limiter, check, repeats, .. } = self;
         if *repeats {
             for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
                 decision.allow(limiter.turn_of_repeat(rule, check));
             }
         }
-        if *repeats || limiter.foresee_waits(check, decisions) {
+        if *repeats || limiter.foresee_waits(check, decisions, foresight) {
             evaluation.settle_denials(check.rules, decisions);
         }
     }
@@ -346,7 +364,7 @@ impl<'a> KeyCheck<'a> {
         Ok(())
     }
 
-    fn consume(&mut self, plan: Plan, decisions: &mut [Decision]) {
+    fn consume(&mut self, plan: Plan, decisions: &mut [Decision], foresight: &mut Foresight) {
         self.change = self.planned;
         self.repeated = self.repeats && !plan.denied;
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
@@ -360,7 +378,7 @@ impl<'a> KeyCheck<'a> {
             Change::Renewed => self.limiter.record(&self.check, self.change),
             Change::Charged => {
                 self.limiter.record(&self.check, self.change);
-                self.decide_again(decisions);
+                self.decide_again(decisions, foresight);
             }
             Change::Nothing | Change::HistoryOnly(_) => {}
         }

@@ -10,6 +10,7 @@
 //! check       a check of one key, on the fast path if it can take it
 //! max_states  how many states a key may hold
 //! foresee     waits and resets that end earlier because holds lapse
+//! foresight   how far a command looks ahead at lapses
 //! grant       what a check of a range of costs is granted
 //! refusal     why a check is an error, and how much a key may hold
 //! wait        the wait behind a clock that stepped back
@@ -30,6 +31,7 @@ pub mod decision;
 mod evaluation;
 mod fast;
 mod foresee;
+pub mod foresight;
 mod grant;
 pub mod keys;
 pub mod max_states;

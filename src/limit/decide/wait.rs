@@ -17,14 +17,19 @@
 //! when it is asked, or its state comes back, to when it admits. One look at the start of the
 //! interval, at the key as it will be then, gives its end. The wait ends at the first moment
 //! outside all intervals: a sort and one pass find it, however many intervals overlap in a chain.
+//! A look at a key with very many holds may be left out: the wait is then a lower bound, see
+//! `foresight`.
 
 use super::decision::{Decision, length, longer};
+use super::foresight::Foresight;
 use crate::limit::algorithm::reading::Reading;
 use crate::limit::exact::millis_up;
+use crate::limit::holds::Holds;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{MS_US, Rule};
+use std::borrow::Cow;
 
 /// A rule denies later, from the first wait until before the second; -1: for good.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +49,18 @@ pub(crate) struct Waiting<'a> {
 
 /// The least wait, `first_ms` or longer, after which every rule admits, also those that deny
 /// only later.
-pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = Waiting<'a>>, first_ms: i64) -> i64 {
+pub(crate) fn until_all_admit<'a>(
+    keys: impl Iterator<Item = Waiting<'a>>,
+    first_ms: i64,
+    foresight: &mut Foresight,
+) -> i64 {
     let mut denials = Vec::new();
     for Waiting { limiter, check, repeats_until_us } in keys {
         match repeats_until_us {
-            None => limiter.add_denials_of_passed_over(&check, 0, &mut denials),
-            Some(end_us) => limiter.add_denials_after_repeats(&check, end_us, &mut denials),
+            None => limiter.add_denials_of_passed_over(&check, 0, foresight, &mut denials),
+            Some(end_us) => {
+                limiter.add_denials_after_repeats(&check, end_us, foresight, &mut denials);
+            }
         }
     }
     denials.sort_unstable_by_key(|denial| denial.from_ms);
@@ -90,13 +101,14 @@ impl Limiter {
         &self,
         check: &Check<'_>,
         end_us: u64,
+        foresight: &mut Foresight,
         denials: &mut Vec<LaterDenial>,
     ) {
         let (check, after_ms) = check.asked_again(end_us);
-        let then = self.as_of(check.now_us);
-        let answer = then.peek_general(&check, &mut Vec::new()).summary;
+        let Some(then) = self.foresee_key(check.now_us, foresight) else { return };
+        let answer = then.peek_within(&check, &mut Vec::new(), foresight).summary;
         denials.extend(LaterDenial::of(answer, after_ms));
-        then.add_denials_of_passed_over(&check, after_ms, denials);
+        then.add_denials_of_passed_over(&check, after_ms, foresight, denials);
     }
 
     /// The denials of rules whose state is passed over at the time of a check, which is asked
@@ -105,6 +117,7 @@ impl Limiter {
         &self,
         check: &Check<'_>,
         after_ms: i64,
+        foresight: &mut Foresight,
         denials: &mut Vec<LaterDenial>,
     ) {
         let needs = Needs::of(check.rules);
@@ -116,17 +129,30 @@ impl Limiter {
                 continue;
             }
             let (check, back_ms) = check.asked_again(back_us);
-            let decision = self.as_of(check.now_us).decide_alone(rule, needs, &check);
+            let Some(then) = self.foresee_key(check.now_us, foresight) else { return };
+            let decision = then.decide_alone(rule, needs, &check, foresight);
             denials.extend(LaterDenial::of(decision, after_ms.saturating_add(back_ms)));
         }
     }
 
+    /// The key as rules will read it at a time, unless that is too much to foresee.
+    fn foresee_key(&self, at_us: u64, foresight: &mut Foresight) -> Option<Cow<'_, Self>> {
+        let charges = self.holds().map_or(0, Holds::charges);
+        foresight.may_examine(charges).then(|| self.as_of(at_us))
+    }
+
     /// What one rule of a check decides, with lapses foreseen.
-    fn decide_alone(&self, rule: &Rule, needs: Needs, check: &Check<'_>) -> Decision {
+    fn decide_alone(
+        &self,
+        rule: &Rule,
+        needs: Needs,
+        check: &Check<'_>,
+        foresight: &mut Foresight,
+    ) -> Decision {
         let reading = self.read(rule, needs, check.now_us, check.cost_of(rule));
         let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
         let mut decision = Decision::of(rule, reading, check);
-        self.foresee_waits_of([(rule, &mut decision)].into_iter(), needs, check);
+        self.foresee_waits_of([(rule, &mut decision)].into_iter(), needs, check, foresight);
         decision
     }
 }

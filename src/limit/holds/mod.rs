@@ -127,6 +127,16 @@ impl Holds {
         in_time.filter(|(_, hold)| hold.refunds()).map(|(row, hold)| (row, hold.end_us()))
     }
 
+    /// How many charges a hold has.
+    pub fn charges_of(&self, row: Row) -> usize {
+        self.hold(row).map_or(0, |hold| hold.charges().len())
+    }
+
+    /// How many charges all holds have on states of the key.
+    pub fn charges(&self) -> usize {
+        self.tracks.iter().fold(0, |sum: usize, track| sum.saturating_add(track.charges as usize))
+    }
+
     /// A copy of the tracks, without holds.
     fn tracks_alone(&self) -> Self {
         Self { tracks: self.tracks.clone(), ..Self::default() }

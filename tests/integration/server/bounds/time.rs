@@ -151,6 +151,7 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     several.arg(&["AT", &now_us.to_string(), "COST", "1000000"]).arg(&one);
     watch.holds("`RL.MCHECK`, denied, 64 such keys", &several);
     let () = ask(&mut watch.c, "FLUSHALL");
+    on_holds_of_several_keys(watch);
 
     for (kind, rule) in [("bucket", BUCKET), ("window", WINDOW)] {
         let rules = filled::rules_of_holds(&mut watch.c, "k", rule);
@@ -178,6 +179,21 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
         }
         let () = ask(&mut watch.c, "FLUSHALL");
     }
+}
+
+/// A tenth of the holds in each key: all the holds of 64 keys would take a gigabyte.
+fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
+    let rules = filled::named(WINDOW, 0, RULES);
+    filled::holds(&mut watch.c, "k", HOLDS / 10, &rules);
+    let mut denied = command("RL.MCHECK 64");
+    for n in 0..64 {
+        let key = format!("k{n}");
+        let _: bool = ask(&mut watch.c, &format!("COPY k {key}"));
+        denied.arg(key);
+    }
+    denied.arg(&["AT", &(START_US + 1_000_000).to_string(), "COST", "1000000"]).arg(&rules);
+    watch.holds("`RL.MCHECK`, denied, 64 keys of 1,000 holds on 32 rules", &denied);
+    let () = ask(&mut watch.c, "FLUSHALL");
 }
 
 /// Arguments of megabytes: refused, or taken as a key's name.

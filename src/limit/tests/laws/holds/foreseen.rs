@@ -3,6 +3,7 @@
 //! more unit is free after `next_ms` and not before.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
+use crate::limit::decide::foresight::Foresight;
 use crate::limit::tests::laws::exact_numbers::{next_is_exact, reset_is_exact};
 use crate::limit::tests::laws::honest_wait::is_honest;
 use crate::limit::tests::laws::refund::sees_all_states;
@@ -10,8 +11,8 @@ use crate::limit::tests::laws::rules::{alike, rule_set};
 use crate::limit::tests::laws::traffic::{Clock, changing, steady};
 use crate::limit::tests::laws::{cases, later, peek, unblocked};
 use crate::limit::{
-    Bounds, Change, Check, CheckOptions, Decision, HoldRequest, KeyCheck, Limiter, Verdict,
-    check_keys,
+    Bounds, Change, Check, CheckOptions, Decision, HoldRequest, KeyCheck, Limiter, Outcome,
+    Verdict, check_keys,
 };
 use crate::rule::{MAX_PERIOD_US, Rule};
 use proptest::prelude::*;
@@ -117,6 +118,36 @@ fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> T
     Ok(())
 }
 
+/// Asks again after each wait of a peek that examines few charges, and reaches exactly the time at
+/// which the request passes.
+fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -> TestCaseResult {
+    let mut limiter = Limiter::default();
+    for step in &traffic.steps() {
+        let Step { rules, now_us, .. } = *step;
+        limiter = unblocked(&limiter);
+        step.act(&mut limiter);
+        let key = unblocked(&limiter);
+        let (Outcome { summary: honest, .. }, _) = peek(&key, rules, 1, now_us);
+        if honest.verdict == Verdict::Allowed || honest.wait_ms < 0 {
+            continue;
+        }
+        let mut waited_ms = 0;
+        while let Some(at_us) = later(now_us, waited_ms) {
+            let check = Check::new(rules, 1, at_us);
+            let foresight = &mut Foresight::of_charges(charges);
+            let answer = key.peek_within(&check, &mut Vec::new(), foresight).summary;
+            if answer.verdict == Verdict::Allowed {
+                prop_assert_eq!(waited_ms, honest.wait_ms);
+                break;
+            }
+            prop_assert!(answer.wait_ms > 0);
+            waited_ms += answer.wait_ms;
+            prop_assert!(waited_ms <= honest.wait_ms);
+        }
+    }
+    Ok(())
+}
+
 /// Back by a share of the longest window, in thousandths.
 fn back(keys: &Keys, now_us: u64, mille: u64) -> u64 {
     let rules = keys.iter().flat_map(|(_, rules)| rules);
@@ -139,6 +170,14 @@ proptest! {
         traffic in with_holds(steady(rule_set(4), CALLS, Clock::StepsBack))
     ) {
         waits_are_honest(&traffic)?;
+    }
+
+    #[test]
+    fn waits_that_foresee_few_lapses_are_lower_bounds(
+        traffic in with_holds(steady(rule_set(3), CALLS, Clock::StepsBack)),
+        charges in 0..8usize,
+    ) {
+        lower_bounds_lead_to_the_honest_wait(&traffic, charges)?;
     }
 
     #[test]
