@@ -38,6 +38,11 @@ fn payloads_hold_on_their_corpus() {
 }
 
 #[test]
+fn parts_of_payloads_hold_on_their_corpus() {
+    replay("parts", super::parts::run);
+}
+
+#[test]
 fn operations_hold_on_their_corpus() {
     replay("operations", super::operations::run);
 }

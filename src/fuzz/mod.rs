@@ -6,13 +6,14 @@
 //! arguments    every parser, given any arguments
 //! effects      effects are read, written and read again, and performed on a limiter
 //! payload      any bytes decode to a limiter or to an error
+//! parts        so they do as one list in a payload that is otherwise in order
 //! operations   checks, refunds and steps of the clock, compared with the naive models
 //! holds        holds, settled and lapsed, under the laws of holds
 //! ```
 //!
 //! The first three take text: spaces end arguments, and line feeds end effects. `payload`
-//! takes the bytes of a saved value, so payloads of servers are inputs as they are. In the
-//! last two targets, bytes choose rules and calls.
+//! takes the bytes of a saved value, so payloads of servers are inputs as they are; in `parts`
+//! the first byte chooses the list. In the last two targets, bytes choose rules and calls.
 //!
 //! ```text
 //! sound        what must hold of every limiter
@@ -30,6 +31,7 @@ mod corpus;
 pub mod effects;
 pub mod holds;
 pub mod operations;
+pub mod parts;
 pub mod payload;
 pub mod rule_text;
 mod sound;

@@ -1,10 +1,11 @@
 //! What must hold of every limiter, whatever came before.
 
-use crate::limit::{Check, DecodeError, Limiter, decode, encode};
+use crate::limit::{Check, DecodeError, Limiter, decode, encode, parts};
 use crate::rule::Rule;
 
 /// Tests that a limiter is saved and loaded as it is, and can be asked and shown.
 pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
+    parts::assert_bounded(limiter);
     let payload = encode(limiter);
     let loaded = decode(&payload);
     // A key that holds nothing is never saved.

@@ -41,6 +41,8 @@ pub use holds::request::{HoldRequest, MAX_ID, Settlement};
 pub use value::access::{Access, AccessEntry};
 pub use value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 pub use value::check::{Change, Check, CheckOptions, Meta, Verdict};
+#[cfg(any(test, fuzzing))]
+pub(crate) use value::codec::parts;
 pub use value::codec::{DecodeError, decode, encode};
 pub use value::deadline::{Deadline, Expiry};
 pub use value::history::{Entry, History};

@@ -17,12 +17,15 @@
 //! save    limiter -> what is saved
 //! load    what is saved -> limiter
 //! holds   the same for holds
+//! parts   payloads for tests, any bytes as one part of them
 //! ```
 
 mod error;
 mod form;
 mod holds;
 mod load;
+#[cfg(any(test, fuzzing))]
+pub mod parts;
 mod save;
 
 pub use self::error::DecodeError;
