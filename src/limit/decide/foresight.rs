@@ -23,7 +23,7 @@ impl Foresight {
         Self { charges: MOST_CHARGES }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub const fn of_charges(charges: usize) -> Self {
         Self { charges }
     }
