@@ -18,6 +18,7 @@ second time. What arrives is built in a scratch folder and moved into place when
 no half of it.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -426,15 +427,22 @@ def is_benchmark(program):
         return False
 
 
-def redis_benchmark(_):
-    name = "redis-benchmark"
-    home = CACHE / name
-    if is_benchmark(home / name):
-        return
-    say(f"{REDIS_BENCHMARK} into .cache/{name}")
+@contextlib.contextmanager
+def new_home(name):
+    """A folder that becomes .cache/NAME when it is filled."""
     with Scratch() as scratch:
         folder = scratch / name
         folder.mkdir()
+        yield folder
+        put(folder, CACHE / name)
+
+
+def redis_benchmark(_):
+    name = "redis-benchmark"
+    if is_benchmark(CACHE / name / name):
+        return
+    say(f"{REDIS_BENCHMARK} into .cache/{name}")
+    with new_home(name) as folder:
         installed = shutil.which(name)
         if installed and is_benchmark(installed):
             link(folder, name, Path(installed))
@@ -443,17 +451,13 @@ def redis_benchmark(_):
             wrap(folder, name, name)
         if not is_benchmark(folder / name):
             raise Failed(f"Debian's redis-tools was fetched, but holds no {REDIS_BENCHMARK} that runs here")
-        put(folder, home)
 
 
 def valgrind(_):
     """This machine's valgrind, or Debian's unpacked, which has to be told where its tools are."""
-    home = CACHE / "valgrind"
-    if (home / "valgrind").exists():
+    if (CACHE / "valgrind" / "valgrind").exists():
         return
-    with Scratch() as scratch:
-        folder = scratch / "valgrind"
-        folder.mkdir()
+    with new_home("valgrind") as folder:
         # Never a link: Debian's valgrind looks for its other half beside the name it is called by.
         command = f'exec "{shutil.which("valgrind")}"'
         if shutil.which("valgrind") is None:
@@ -468,16 +472,12 @@ def valgrind(_):
         script.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{command} "$@"\n')
         script.chmod(0o755)
         run([script, "--tool=callgrind", "--callgrind-out-file=/dev/null", "/bin/true"])
-        put(folder, home)
 
 
 def gdb(_):
-    home = CACHE / "gdb"
-    if (home / "gdb").exists():
+    if (CACHE / "gdb" / "gdb").exists():
         return
-    with Scratch() as scratch:
-        folder = scratch / "gdb"
-        folder.mkdir()
+    with new_home("gdb") as folder:
         installed = shutil.which("gdb")
         if installed:
             link(folder, "gdb", Path(installed))
@@ -486,7 +486,6 @@ def gdb(_):
             unpack_debs(GDB, folder / "root")
             wrap(folder, "gdb", "gdb")
         run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
-        put(folder, home)
 
 
 COMMANDS = {
