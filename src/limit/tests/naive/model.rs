@@ -24,6 +24,13 @@ struct Bans {
     span: Micros,
 }
 
+impl Bans {
+    /// After a step back of the clock they are forgotten after their span from now.
+    fn shorten(&mut self, now: Micros) {
+        self.forgotten = self.forgotten.min(now + self.span);
+    }
+}
+
 /// The answer to a check.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -143,7 +150,7 @@ impl Model {
                 blocked.ban_shortened = *until > now + *length;
                 *until = (*until).min(now + *length);
                 if let (true, Some(bans)) = (blocked.ban_shortened, &mut self.bans) {
-                    bans.forgotten = bans.forgotten.min(now + bans.span);
+                    bans.shorten(now);
                 }
             }
             return blocked;
@@ -215,6 +222,8 @@ impl Model {
                 let quiet = rules[i].ban().and_then(|ban| ban.rungs_us().max()).unwrap();
                 let span = i128::from(longest) + i128::from(quiet);
                 self.bans = Some(Bans { count: before + 1, forgotten: now + span, span });
+            } else if let Some(bans) = self.bans.as_mut().filter(|bans| bans.forgotten > now) {
+                bans.shorten(now);
             }
             let ban_ms = i64::try_from(longest.div_ceil(1_000)).unwrap();
             for ms in [&mut summary.wait_ms, &mut summary.reset_ms] {
@@ -233,7 +242,7 @@ impl Model {
         self.ban = self.ban.filter(|&(until, _)| until > now);
         self.bans = self.bans.take().filter(|bans| bans.forgotten > now);
         if let Some(bans) = &mut self.bans {
-            bans.forgotten = bans.forgotten.min(now + bans.span);
+            bans.shorten(now);
         }
     }
 

@@ -46,13 +46,19 @@ fn ban_us(limiter: &Limiter, check: &Check<'_>, rule: usize) -> u64 {
     check.rules[rule].ban().expect("a ban").rung_us(bans)
 }
 
-/// The count after a denial of a key, if a ladder denies.
+/// The count after a denial of a key that bans: one more if a ladder denies, else the one there
+/// was, remembered no longer than its span after a clock that stepped back.
 fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<BanCount> {
     let banning = banning_rules(limiter, check, decisions);
     let length_us = ban_us(limiter, check, banning.first()?.0);
-    let (counting, _) = banning.iter().find(|(_, counts)| *counts)?;
+    let remembered = limiter.bans_at(check.now_us).copied();
+    let Some((counting, _)) = banning.iter().find(|(_, counts)| *counts) else {
+        let mut count = remembered?;
+        count.forgotten_us = count.forgotten_us.min(check.now_us + count.span_us);
+        return Some(count);
+    };
     let span_us = length_us + check.rules[*counting].ban().expect("a ladder").longest_us();
-    let bans = limiter.bans_at(check.now_us).map_or(0, |count| count.bans) + 1;
+    let bans = remembered.map_or(0, |count| count.bans) + 1;
     Some(BanCount { bans, forgotten_us: check.now_us + span_us, span_us })
 }
 
