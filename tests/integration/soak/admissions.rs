@@ -3,7 +3,7 @@
 //! Each admission is judged by the server's own `TIME` before and after it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::support::client::{
 use crate::support::dump::assert_calm;
 use crate::support::files::with_aof;
 use crate::support::server::{self, Flavor, Server};
+use crate::support::traffic::Flag;
 use crate::support::watchdog::{Line, Watchdog};
 
 const CLIENTS: usize = 50;
@@ -65,7 +66,7 @@ struct Stage<'a> {
     requests: AtomicU64,
     denied: AtomicU64,
     faults: AtomicU64,
-    over: AtomicBool,
+    over: Flag,
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
         requests: AtomicU64::new(0),
         denied: AtomicU64::new(0),
         faults: AtomicU64::new(0),
-        over: AtomicBool::new(false),
+        over: Flag::default(),
     };
     let (tally, replica) = thread::scope(|scope| {
         for number in 0..CLIENTS {
@@ -92,9 +93,8 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
             let (line, stage) = (stage.watchdog.line(format!("client {number}")), &stage);
             scope.spawn(move || Client { stage, line, number, random, holds: 0 }.run());
         }
-        let disturbed = disturb(&stage, length, fastrand::Rng::with_seed(seed));
-        stage.over.store(true, Ordering::Relaxed);
-        disturbed
+        let _over = stage.over.raise_on_drop();
+        disturb(&stage, length, fastrand::Rng::with_seed(seed))
     });
     let breaches: Vec<_> = KEYS
         .iter()
@@ -158,10 +158,10 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn run(mut self) {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.stage.over.is_up() {
             // Each error ends the connection, which the server may have closed.
             let asked = self.stage.server.client().get_connection().and_then(|mut c| {
-                while !self.stage.over.load(Ordering::Relaxed) {
+                while !self.stage.over.is_up() {
                     self.ask(&mut c)?;
                 }
                 Ok(())

@@ -2,7 +2,7 @@
 //! and hands over to its replica. None is admitted too many, and each gets its answer.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use redis::{Connection, RedisError, RedisResult, Value, from_redis_value};
 use super::judge::{BURST, Judge, LEASE, RATE, SLOTS};
 use crate::support::client::{ask, attempt, digest, eventually_linked, replica_of, replicated};
 use crate::support::server::{self, Flavor, Server, eventually};
+use crate::support::traffic::Flag;
 use crate::support::waiters::waiting;
 use crate::support::watchdog::{Line, Watchdog};
 
@@ -30,7 +31,7 @@ struct Stage {
     primary: AtomicU16,
     /// By the ports of the servers.
     watchdogs: BTreeMap<u16, Watchdog>,
-    over: AtomicBool,
+    over: Flag,
 }
 
 /// How often each thing happened.
@@ -50,7 +51,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
         judge: Judge::new(),
         primary: AtomicU16::new(first.port()),
         watchdogs: [&first, &second].map(|server| (server.port(), Watchdog::over(server))).into(),
-        over: AtomicBool::new(false),
+        over: Flag::default(),
     };
     let tally = thread::scope(|scope| {
         let stage = &stage;
@@ -60,8 +61,9 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
         });
         let clients: Vec<_> = clients.collect();
         let servers = [&first, &second];
+        let over = stage.over.raise_on_drop();
         let tally = disturb(stage, servers, length, fastrand::Rng::with_seed(seed));
-        stage.over.store(true, Ordering::Relaxed);
+        drop(over);
         let requests: u64 = clients.into_iter().map(|client| client.join().expect("ended")).sum();
         println!(
             "{}: {requests} requests, {} admitted, {tally:?}",
@@ -96,12 +98,12 @@ struct Client<'a> {
 impl Client<'_> {
     /// Runs until the end, and returns how many requests were sent.
     fn run(mut self) -> u64 {
-        while !self.stage.over.load(Ordering::Relaxed) {
+        while !self.stage.over.is_up() {
             // Each error ends the connection, which the server or the client may have closed.
             let asked = self.connect().and_then(|(mut c, line)| {
                 loop {
                     self.ask(&mut c, &line)?;
-                    if self.stage.over.load(Ordering::Relaxed) {
+                    if self.stage.over.is_up() {
                         return Ok(());
                     }
                 }

@@ -42,11 +42,13 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
 pub fn held(c: &mut Connection, flavor: Flavor, enough: f64) -> f64 {
     let start = Instant::now();
     let mut least = f64::INFINITY;
-    while least > enough && start.elapsed() < FREEING {
+    loop {
         clean(c, flavor);
         thread::sleep(Duration::from_millis(50));
         let clients = info(c, "memory", "mem_clients_normal");
         least = least.min(info(c, "memory", "used_memory") - clients);
+        if least <= enough || start.elapsed() > FREEING {
+            return least;
+        }
     }
-    least
 }

@@ -1,9 +1,10 @@
 //! Commands that took the server too long.
 //!
-//! SLOWLOG gives the time that passed while a command ran, on a busy machine also the time in which
-//! others ran. So what the server's main thread waited for a processor during the batch, as
-//! `/proc/PID/schedstat` has it, is taken off: what is left is less than the command's own time, and a
-//! command of 50 ms or more after that is surely too slow. On an idle machine nothing is taken off.
+//! SLOWLOG gives the time that passed while a command ran: on a busy machine also the time in which
+//! others ran, or in which the disk kept the server from writing its log. So a command counts as slow by
+//! what `/proc/PID/schedstat` says of the server's main thread as well. What it waited for a processor
+//! during the batch is taken off, and it must have run on one for so long during the batch. What is left
+//! is no more than the command's own time, and a command of 50 ms or more after that is surely too slow.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ pub struct OwnTime {
     address: String,
     last_id: i64,
     sent: Instant,
-    waited: Duration,
+    before: MainThread,
 }
 
 /// What became of the slow commands of a batch.
@@ -53,13 +54,13 @@ impl OwnTime {
     pub fn of(server: &Server, address: String) -> Self {
         let (pid, control) = (server.pid(), server.connect());
         control.set_read_timeout(Some(GIVING_UP)).expect("an option");
-        let (sent, waited) = (Instant::now(), Duration::ZERO);
-        Self { pid, control, address, last_id: -1, sent, waited }
+        let (sent, before) = (Instant::now(), MainThread::of(pid));
+        Self { pid, control, address, last_id: -1, sent, before }
     }
 
     /// A batch is about to be sent.
     pub fn begins(&mut self) {
-        self.waited = waited(self.pid);
+        self.before = MainThread::of(self.pid);
         self.sent = Instant::now();
     }
 
@@ -69,7 +70,7 @@ impl OwnTime {
         if self.sent.elapsed() < MOST {
             return slow;
         }
-        let waited = waited(self.pid).saturating_sub(self.waited);
+        let MainThread { ran, waited } = MainThread::of(self.pid).since(&self.before);
         let mut ask = cmd("SLOWLOG");
         let entries: Vec<(i64, i64, u64, Vec<Value>, String, String)> =
             ask.arg("GET").arg(256).query(&mut self.control).expect("entries");
@@ -86,21 +87,41 @@ impl OwnTime {
             });
             let words: Vec<_> = words.collect();
             let is_excused = EXCUSED.contains(&&*words[0].to_ascii_lowercase());
-            if is_excused || took.saturating_sub(waited) < MOST {
+            if is_excused || took.saturating_sub(waited).min(ran) < MOST {
                 slow.excused += 1;
                 continue;
             }
             let text = words.join(" ");
-            slow.faults.push(format!("{took:?}, of which it waited {waited:?} at most: {text}"));
+            slow.faults.push(format!(
+                "{took:?}, of which it ran {ran:?} and waited {waited:?} at most: {text}"
+            ));
         }
         self.last_id = last_id;
         slow
     }
 }
 
-/// How long the main thread was ready to run and did not, so far.
-fn waited(pid: u32) -> Duration {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap_or_default();
-    let waited_ns = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
-    Duration::from_nanos(waited_ns.unwrap_or_default())
+/// What the scheduler says of a server's main thread.
+struct MainThread {
+    /// For how long it ran on a processor.
+    ran: Duration,
+    /// For how long it was ready to run and did not.
+    waited: Duration,
+}
+
+impl MainThread {
+    fn of(pid: u32) -> Self {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"));
+        let text = text.unwrap_or_default();
+        let mut times = text.split(' ').map(|ns| Duration::from_nanos(ns.parse().unwrap_or(0)));
+        let mut next = || times.next().unwrap_or_default();
+        Self { ran: next(), waited: next() }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(before.ran),
+            waited: self.waited.saturating_sub(before.waited),
+        }
+    }
 }

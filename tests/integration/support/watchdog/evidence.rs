@@ -54,10 +54,12 @@ impl Suspect {
         Duration::from_nanos(ran_ns.unwrap_or_default())
     }
 
-    /// Whether the main thread runs, or would if it had a processor.
-    pub fn is_ready(&self) -> bool {
+    /// Whether the main thread runs, or waits for the machine: for a processor, or in the kernel for the
+    /// disk that the server writes its log or its append-only file to.
+    pub fn runs_or_waits_for_the_machine(&self) -> bool {
         let stat = self.of_main_thread("stat");
-        stat.rsplit(')').next().is_some_and(|fields| fields.starts_with(" R"))
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        [" R", " D"].iter().any(|letter| state.starts_with(letter))
     }
 
     fn of_main_thread(&self, file: &str) -> String {

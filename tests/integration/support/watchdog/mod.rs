@@ -10,7 +10,8 @@
 //!
 //! A run goes on after a report, because the answer may come late; [`Watchdog::assert_quiet`] fails it
 //! at its end. The five seconds are those in which the server ran or slept: not those in which its main
-//! thread waited for a processor of a busy machine, and not those in which the machine itself paused.
+//! thread waited for a processor of a busy machine or in the kernel for its disk, and not those in which
+//! the machine itself paused.
 
 mod evidence;
 
@@ -172,7 +173,7 @@ impl Shared {
         while !self.over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
             let before = std::mem::replace(&mut ran, self.suspect.ran());
-            let own = match self.suspect.is_ready() {
+            let own = match self.suspect.runs_or_waits_for_the_machine() {
                 true => ran.saturating_sub(before).min(TICK),
                 false => TICK,
             };
