@@ -8,6 +8,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::config;
 use crate::limit::{Access, Decision, Verdict};
 use crate::rule::{Kind, Rule};
 use crate::server::info::Info;
@@ -60,6 +61,9 @@ static SLOTS_RULES: Counter = Counter::new();
 
 /// How many clients wait.
 static WAITING_CLIENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many bytes the arguments of waiting clients take.
+static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The clock at the last check, to notice when it steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
@@ -149,9 +153,10 @@ pub fn hold_renewed() {
     HOLDS_RENEWED.add(1);
 }
 
-/// Notes how many clients wait.
-pub fn clients_wait(clients: usize) {
+/// Notes how many clients wait, and how many bytes their arguments take.
+pub fn clients_wait(clients: usize, bytes: usize) {
     WAITING_CLIENTS.store(clients, Ordering::Relaxed);
+    WAITING_BYTES.store(bytes, Ordering::Relaxed);
 }
 
 /// Counts a client that was admitted after it had waited.
@@ -203,7 +208,15 @@ pub fn write_info(info: &Info) {
     fields.add(c"holds_settled", HOLDS_SETTLED.get());
     fields.add(c"holds_renewed", HOLDS_RENEWED.get());
     fields.add(c"holds_repeated", HOLDS_REPEATED.get());
-    fields.add(c"waiting_clients", WAITING_CLIENTS.load(Ordering::Relaxed) as u64);
+    let room = config::room_for_waiters();
+    for (name, amount) in [
+        (c"waiting_clients", WAITING_CLIENTS.load(Ordering::Relaxed)),
+        (c"max_waiters", room.waiters),
+        (c"waiting_bytes", WAITING_BYTES.load(Ordering::Relaxed)),
+        (c"max_waiter_bytes", room.bytes),
+    ] {
+        fields.add(name, amount as u64);
+    }
     fields.add(c"waits_admitted", WAITS_ADMITTED.get());
     fields.add(c"waits_expired", WAITS_EXPIRED.get());
     for (name, rules) in Kind::ALL.map(rules_of) {

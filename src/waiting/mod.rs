@@ -105,6 +105,12 @@ impl<W> Queues<W> {
         self.waiters.is_empty()
     }
 
+    /// How many bytes the arguments of all waiters take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether there is room for another waiter, whose arguments take so many bytes.
     #[must_use]
     pub fn has_room(&self, room: Room, bytes: usize) -> bool {

@@ -76,10 +76,10 @@ fn waiters() -> MutexGuard<'static, Waiters> {
 }
 
 impl Waiters {
-    /// Publishes how many wait, after that has changed.
+    /// Publishes how many wait and what they take, after that has changed.
     fn counted(&self) {
         let waiting = self.queues.len();
-        metrics::clients_wait(waiting);
+        metrics::clients_wait(waiting, self.queues.bytes());
         if waiting == 0 {
             changes::stop_listening();
         }

@@ -331,10 +331,17 @@ fn a_bounded_number_waits() {
             |server| {
                 let mut c = server.connect();
                 assert_eq!(verdict(&mut c, HELD), 0);
-                let first = wait_in_line(server, "RL.WAIT k 20000 HOLD a EX 9 slots:1");
+                let line = "RL.WAIT k 20000 HOLD a EX 9 slots:1";
+                let first = wait_in_line(server, line);
+                // Its arguments, and its key once more.
+                let bytes: usize = line.split(' ').map(str::len).sum();
+                assert_eq!(counted(&mut c, "waiting_bytes"), (bytes + "k".len()) as f64);
+                let bound = format!("max_{}", setting.trim_start_matches("max-").replace('-', "_"));
+                assert_eq!(counted(&mut c, &bound).to_string(), value);
                 assert!(denied(&mut c), "no room for a second");
                 assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k held"), 1);
                 assert_eq!(first.verdict(), 0);
+                assert_eq!(counted(&mut c, "waiting_bytes"), 0.0);
                 wait_in_line(server, "RL.WAIT k 20000 HOLD a2 EX 9 slots:1").waits();
             },
         );
