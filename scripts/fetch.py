@@ -5,6 +5,7 @@
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
     scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
     scripts/fetch.py ioredis             a client of Node.js that tests try, and node if there is none -> .cache/ioredis
+    scripts/fetch.py clients-node        what the tests of clients/node need, and node if there is none -> .cache/clients-node
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
@@ -20,6 +21,7 @@ no half of it.
 
 import contextlib
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -32,7 +34,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parent.parent / ".cache"
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache"
 SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
@@ -275,7 +278,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind and gdb
+# ---- libclang, Python packages, ioredis, packages of clients/node, redis-cell, redis-benchmark, valgrind and gdb
 
 
 def libclang_places():
@@ -355,6 +358,33 @@ def ioredis(_):
         link(folder, "node", Path(program))
         (folder / "version").write_text(IOREDIS[0])
         put(folder, home)
+
+
+def clients_node(_):
+    """The packages that clients/node/package-lock.json pins, beside node and npm in bin/ for PATH."""
+    source, home = ROOT / "clients/node", CACHE / "clients-node"
+    manifests = [source / name for name in ("package.json", "package-lock.json")]
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in manifests)).hexdigest()
+    if not (home / "version").exists() or (home / "version").read_text() != version:
+        say("the packages of clients/node/package-lock.json into .cache/clients-node")
+        program, npm = node()
+        with Scratch() as scratch:
+            folder = scratch / home.name
+            (folder / "bin").mkdir(parents=True)
+            for path in manifests:
+                shutil.copy(path, folder)
+            run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"], cwd=folder)
+            link(folder / "bin", "node", Path(program))
+            script = folder / "bin/npm"
+            script.write_text(f'#!/bin/sh\nexec {" ".join(map(str, npm))} "$@"\n')
+            script.chmod(0o755)
+            (folder / "version").write_text(version)
+            put(folder, home)
+    # Where node and tsc look for packages.
+    modules = source / "node_modules"
+    if not modules.exists():
+        modules.unlink(missing_ok=True)
+        modules.symlink_to(os.path.relpath(home / modules.name, source))
 
 
 def plots(_):
@@ -493,6 +523,7 @@ COMMANDS = {
     "libclang": libclang,
     "redis-py": redis_py,
     "ioredis": ioredis,
+    "clients-node": clients_node,
     "redis-cell": redis_cell,
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,

@@ -1,0 +1,47 @@
+import type { ClientRateLimitInfo, Options, Store } from 'express-rate-limit';
+
+import { counter, hits } from './hits.js';
+import type { RateLimiter, Reply } from './limiter.js';
+
+/**
+ * A store of express-rate-limit. That library decides by the number of hits and counts denied ones too. Within a window
+ * that the first hit opened this changes no decision: a client that is over the limit stays so until the window ends, and
+ * no hit moves that end.
+ */
+export class RateLimitStore implements Store {
+  readonly localKeys = false;
+  readonly prefix: string;
+  readonly #limiter: RateLimiter;
+  #rule = counter(60_000);
+
+  constructor(limiter: RateLimiter, { prefix = 'rl:' } = {}) {
+    this.#limiter = limiter;
+    this.prefix = prefix;
+  }
+
+  init({ windowMs }: Options): void {
+    this.#rule = counter(windowMs);
+  }
+
+  async get(key: string): Promise<ClientRateLimitInfo | undefined> {
+    const info = infoOf(await this.#limiter.peek(this.prefix + key, this.#rule));
+    return info.totalHits > 0 ? info : undefined;
+  }
+
+  async increment(key: string): Promise<ClientRateLimitInfo> {
+    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, this.#rule));
+    return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
+  }
+
+  async decrement(key: string): Promise<void> {
+    await this.#limiter.refund(this.prefix + key, 1, this.#rule);
+  }
+
+  async resetKey(key: string): Promise<void> {
+    await this.#limiter.reset(this.prefix + key);
+  }
+}
+
+function infoOf(reply: Reply): ClientRateLimitInfo {
+  return { totalHits: hits(reply), resetTime: reply.resetMs < 0 ? undefined : new Date(Date.now() + reply.resetMs) };
+}

@@ -1,0 +1,54 @@
+import type { Report, RuleReport } from './limiter.js';
+
+/** The fields of draft-ietf-httpapi-ratelimit-headers-11, and `Retry-After` if a wait helps. */
+export function fields(report: Report): Record<string, string> {
+  const rules = report.rules.filter(({ shadow }) => !shadow);
+  const found: Record<string, string> = {};
+  if (rules.length > 0) {
+    found['RateLimit-Policy'] = rules.map(policy).join(', ');
+    found['RateLimit'] = rules.map(state).join(', ');
+  }
+  if (report.verdict !== 'allowed' && report.waitMs >= 0) {
+    found['Retry-After'] = String(seconds(report.waitMs));
+  }
+  return found;
+}
+
+/** The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it. */
+export function status(report: Report): 403 | 429 {
+  return report.verdict === 'blocked' ? 403 : 429;
+}
+
+/** The body that refuses a request, a problem of RFC 9457. */
+export function problem(report: Report): object {
+  if (report.verdict === 'blocked') return { title: 'Forbidden', status: 403 };
+  return {
+    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+    title: 'Too many requests',
+    status: 429,
+    'violated-policies': report.rules.filter(({ denies, shadow }) => denies && !shadow).map(nameOf),
+  };
+}
+
+/** The type of that body. */
+export const PROBLEM_TYPE = 'application/problem+json';
+
+/** Whole seconds, rounded up: the client that waits so long is not too early. */
+export function seconds(ms: number): number {
+  return Math.ceil(ms / 1000);
+}
+
+function policy(rule: RuleReport): string {
+  if (rule.periodMs === 0) return `"${nameOf(rule)}";q=${rule.limit};qu="concurrent-requests"`;
+  const window = rule.periodMs % 1000 === 0 ? `;w=${rule.periodMs / 1000}` : '';
+  return `"${nameOf(rule)}";q=${rule.quota}${window}`;
+}
+
+function state(rule: RuleReport): string {
+  const untilMs = rule.denies && rule.waitMs >= 0 ? rule.waitMs : rule.resetMs;
+  return `"${nameOf(rule)}";r=${rule.remaining};t=${seconds(untilMs)}`;
+}
+
+function nameOf(rule: RuleReport): string {
+  return rule.name ?? rule.rule;
+}

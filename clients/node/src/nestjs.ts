@@ -1,0 +1,47 @@
+import type { ThrottlerStorage } from '@nestjs/throttler';
+
+import { seconds } from './http.js';
+import type { RateLimiter } from './limiter.js';
+
+type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
+
+export interface StorageOptions {
+  /** What all keys begin with. */
+  prefix?: string;
+  /** `log` counts as the storage in memory does. `window` and `bucket` are smaller, for limits above some thousands. */
+  algorithm?: 'log' | 'window' | 'fixed' | 'bucket';
+}
+
+/** In a `Retry-After` a block without an end is as long as a rule can be. */
+const NO_END_S = 366 * 24 * 60 * 60;
+
+/** A storage of @nestjs/throttler. The server decides, and a denied request consumes nothing. */
+export class RateLimitThrottlerStorage implements ThrottlerStorage {
+  readonly #limiter: RateLimiter;
+  readonly #prefix: string;
+  readonly #algorithm: string;
+
+  constructor(limiter: RateLimiter, { prefix = 'throttler:', algorithm = 'log' }: StorageOptions = {}) {
+    this.#limiter = limiter;
+    this.#prefix = prefix;
+    this.#algorithm = algorithm;
+  }
+
+  async increment(key: string, ttl: number, limit: number, blockDuration: number, throttlerName: string): Promise<Record> {
+    const ban = blockDuration > 0 ? `,ban=${blockDuration}ms` : '';
+    const limited = `${this.#prefix}${throttlerName}:${key}`;
+    const reply = await this.#limiter.check(limited, `${this.#algorithm}:${limit}/${ttl}ms${ban}`);
+    if (reply.verdict === 'allowed') {
+      const totalHits = reply.limit === -1 ? 0 : limit - reply.remaining;
+      return { totalHits, timeToExpire: seconds(reply.resetMs), isBlocked: false, timeToBlockExpire: 0 };
+    }
+    let waitMs = reply.waitMs;
+    if (reply.verdict === 'limited' && ban && blockDuration < ttl) {
+      // The library begins anew after a block, even where earlier hits would count for longer.
+      await this.#limiter.reset(limited);
+      waitMs = blockDuration;
+    }
+    const timeToBlockExpire = waitMs < 0 ? NO_END_S : seconds(waitMs);
+    return { totalHits: limit + 1, timeToExpire: timeToBlockExpire, isBlocked: true, timeToBlockExpire };
+  }
+}

@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { ioredis } from 'redis-ratelimit/ioredis';
+import { nodeRedis } from 'redis-ratelimit/node-redis';
+
+import { connect, connectNodeRedis, onEachServer, startServer } from './support/servers.js';
+
+/** A limiter for each client library and protocol, on one server. */
+async function limiters(t, port) {
+  const found = {};
+  for (const protocol of [2, 3]) {
+    found[`ioredis, RESP${protocol}`] = ioredis(connect(t, port, { protocol }));
+    found[`node-redis, RESP${protocol}`] = nodeRedis(await connectNodeRedis(t, port, { RESP: protocol }));
+  }
+  return Object.entries(found);
+}
+
+onEachServer(test, 'checks reply alike through each client library and protocol', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  for (const [through, limiter] of await limiters(t, port)) {
+    await admin.flushall();
+    const first = await limiter.check('login:42', ['2/h', '3/d']);
+    assert.deepEqual(first, { verdict: 'allowed', limit: 2, remaining: 1, waitMs: 0, resetMs: 3_600_000 }, through);
+    await limiter.check('login:42', ['2/h', '3/d']);
+    const peeked = await limiter.peek('login:42', '2/h');
+    assert.equal(peeked.verdict, 'limited', through);
+    const denied = await limiter.check('login:42', ['2/h', '3/d']);
+    assert.equal(denied.verdict, 'limited', through);
+    assert.ok(denied.waitMs > 3_500_000 && denied.waitMs <= 3_600_000, through);
+
+    assert.equal(await limiter.refund('login:42', 1, '2/h'), 1, through);
+    assert.equal((await limiter.peek('login:42', '2/h')).remaining, 1, through);
+    await limiter.reset('login:42');
+    assert.equal((await limiter.peek('login:42', '2/h')).remaining, 2, through);
+    assert.equal((await limiter.peek('login:42', '2/h', { cost: 3 })).waitMs, -1, through);
+
+    assert.equal((await limiter.check('cost', '10/h', { cost: 4, meta: 'from a test' })).remaining, 6, through);
+    assert.equal((await limiter.check('cost', '10/h', { cost: [1, 100] })).granted, 6, through);
+    assert.match(String(await admin.call('RL.LOG', 'cost')), /from a test/, through);
+
+    assert.equal(await limiter.call('RL.SETTLE', 'cost', 'unknown'), 0, through);
+    await admin.call('RL.BLOCK', 'cost', 'EX', 100);
+    assert.equal((await limiter.check('cost', '10/h')).verdict, 'blocked', through);
+    await admin.call('RL.EXEMPT', 'free');
+    const exempt = { verdict: 'allowed', limit: -1, remaining: -1, waitMs: 0, resetMs: 0 };
+    assert.deepEqual(await limiter.check('free', '10/h'), exempt, through);
+  }
+});
+
+onEachServer(test, 'reports show each rule and key through each client library and protocol', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  for (const [through, limiter] of await limiters(t, port)) {
+    await admin.flushall();
+    const limits = [
+      { key: 'ip:1', rules: '5/h' },
+      { key: 'user:42', rules: ['2/h,name=hour', '1/m,shadow'] },
+    ];
+    const report = await limiter.checkAll(limits, { cost: 2 });
+    assert.equal(report.verdict, 'allowed', through);
+    assert.deepEqual(
+      report.rules.map(({ key, name, quota, periodMs, remaining, denies, shadow }) => [key, name, quota, periodMs, remaining, denies, shadow]),
+      [
+        ['ip:1', null, 5, 3_600_000, 3, false, false],
+        ['user:42', 'hour', 2, 3_600_000, 0, false, false],
+        ['user:42', null, 1, 60_000, 0, true, true],
+      ],
+      through,
+    );
+    const denied = await limiter.checkAll(limits);
+    assert.deepEqual([denied.verdict, denied.key], ['limited', 'user:42'], through);
+    assert.equal((await limiter.peekAll('ip:1', '5/h')).rules[0].remaining, 3, 'a denial charges no key');
+    assert.equal((await limiter.checkAll([{ key: 'one', rules: '5/h' }])).rules[0].remaining, 4, through);
+    await admin.call('RL.BLOCK', 'one', 'EX', 100, 'REASON', 'a test');
+    assert.equal((await limiter.checkAll([{ key: 'one', rules: '5/h' }])).verdict, 'blocked', through);
+  }
+});
+
+onEachServer(test, 'the errors of the server reject', async (t, name) => {
+  const { port } = await startServer(t, name);
+  for (const [, limiter] of await limiters(t, port)) {
+    await assert.rejects(limiter.check('k', '5/x'), /ERR rule '5\/x': the period 'x' has no known unit/);
+    await assert.rejects(limiter.check('k', '@unknown'), /unknown/);
+  }
+});
+
+onEachServer(test, 'ioredis puts its keyPrefix before every key', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  const limiter = ioredis(connect(t, port, { keyPrefix: 'app:' }));
+  await limiter.check('one', '5/h');
+  await limiter.checkAll([{ key: 'two', rules: '5/h' }, { key: 'three', rules: '5/h' }]);
+  assert.deepEqual((await admin.keys('*')).sort(), ['app:one', 'app:three', 'app:two']);
+});
+
+onEachServer(test, 'an application that may use its limits alone needs no right to run scripts', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  await admin.call('ACL', 'SETUSER', 'app', 'on', '>pw', 'resetkeys', '~rl:*', '-@all', '+rl.check', '+rl.peek', '+rl.refund', '+rl.reset');
+  const limiter = ioredis(connect(t, port, { username: 'app', password: 'pw', enableReadyCheck: false, disableClientInfo: true }));
+  assert.equal((await limiter.check('rl:1', '5/h')).verdict, 'allowed');
+  await assert.rejects(limiter.check('other:1', '5/h'), /NOPERM/);
+});

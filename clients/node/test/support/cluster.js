@@ -1,0 +1,65 @@
+// A cluster of real servers: three primaries, and a replica of the first.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { connect, freePort, startServer } from './servers.js';
+
+const SLOTS = 16384;
+const PRIMARIES = 3;
+const READY_MS = 30_000;
+
+/** Starts a cluster; replies with a client for each node, the replica last, and each node's name in the cluster. */
+export async function startCluster(t, name) {
+  const nodes = [];
+  for (let i = 0; i <= PRIMARIES; i++) {
+    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', 2000, '--cluster-port', await freePort()];
+    const { port, stop } = await startServer(t, name, [...options, '--repl-diskless-sync-delay', 0]);
+    const client = connect(t, port);
+    nodes.push({ port, stop, client, id: await client.cluster('MYID'), bus: options.at(-1) });
+  }
+  const [first] = nodes;
+  for (const [i, { client }] of nodes.slice(0, PRIMARIES).entries()) {
+    const [from, to] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / PRIMARIES));
+    await client.call('CLUSTER', 'ADDSLOTSRANGE', from, to - 1);
+  }
+  for (const { port, bus } of nodes.slice(1)) await first.client.call('CLUSTER', 'MEET', '127.0.0.1', port, bus);
+  const replica = nodes.at(-1);
+  await until(async () => (await replica.client.call('CLUSTER', 'NODES')).includes(first.id));
+  await replica.client.call('CLUSTER', 'REPLICATE', first.id);
+  await until(async () => (await replica.client.info('replication')).includes('master_link_status:up'));
+  for (const { client } of nodes) {
+    await until(async () => {
+      const [info, map] = await Promise.all([client.call('CLUSTER', 'INFO'), client.call('CLUSTER', 'SLOTS')]);
+      return info.includes('cluster_state:ok') && map.length === PRIMARIES && map[0].length === 4;
+    });
+  }
+  return nodes;
+}
+
+/** Begins to move a slot, as redis-cli does. */
+export async function beginMove(slot, from, to) {
+  await to.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);
+  await from.client.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id);
+}
+
+/** Moves the slot's keys, and says on both nodes who serves it now. */
+export async function endMove(slot, from, to) {
+  const keys = await from.client.call('CLUSTER', 'GETKEYSINSLOT', slot, 1000);
+  if (keys.length) await from.client.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...keys);
+  for (const { client } of [to, from]) await client.call('CLUSTER', 'SETSLOT', slot, 'NODE', to.id);
+}
+
+/** How often the nodes have replied with an error such as MOVED. */
+export async function replies(nodes, error) {
+  const stats = await Promise.all(nodes.map(({ client }) => client.info('errorstats')));
+  const counts = stats.map((text) => Number(new RegExp(`errorstat_${error}:count=(\\d+)`).exec(text)?.[1] ?? 0));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+async function until(holds) {
+  const late = Date.now() + READY_MS;
+  while (!(await holds())) {
+    if (Date.now() > late) throw new Error(`the cluster is not ready: ${holds}`);
+    await sleep(20);
+  }
+}

@@ -1,0 +1,83 @@
+// Real servers with the module, on free ports of this machine and in temporary folders, until a test ends.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Redis } from 'ioredis';
+import { createClient } from 'redis';
+
+const ROOT = resolve(import.meta.dirname, '../../../..');
+const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/release/libredis_ratelimit.so');
+const SERVERS = process.env.RATELIMIT_SERVERS ?? join(ROOT, '.cache/servers');
+const READY_MS = 30_000;
+
+/** The servers to test: all, or those that RATELIMIT_ONLY names. */
+export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [
+  'redis-6.2',
+  'redis-7.0',
+  'redis-8.2',
+  'valkey-8.1',
+  'valkey-9.1',
+];
+
+/** Starts a server; it ends with the test `t`, or when `stop` is called. */
+export async function startServer(t, name = NAMES.at(-1), options = []) {
+  const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
+  const port = await freePort();
+  const log = join(folder, 'log');
+  const args = ['--port', port, '--bind', '127.0.0.1', '--dir', folder, '--logfile', log, '--save', '', ...options];
+  const server = spawn(join(SERVERS, name, 'server'), [...args.map(String), '--loadmodule', MODULE], { stdio: 'ignore' });
+  const ended = once(server, 'exit');
+  const stop = async () => {
+    server.kill('SIGKILL');
+    await ended;
+    await rm(folder, { recursive: true, force: true });
+  };
+  t.after(stop);
+  await ready(port, server, log);
+  return { port, stop };
+}
+
+/** A client of ioredis for tests, which fails at once where one in production may wait. */
+export function connect(t, port, options = {}) {
+  const client = new Redis(port, { maxRetriesPerRequest: 0, ...options });
+  client.on('error', () => {}); // each command tells
+  t.after(() => client.disconnect());
+  return client;
+}
+
+/** A client of node-redis. */
+export async function connectNodeRedis(t, port, options = {}) {
+  const client = createClient({ url: `redis://127.0.0.1:${port}`, ...options });
+  client.on('error', () => {}); // each command tells
+  t.after(() => client.destroy());
+  return client.connect();
+}
+
+/** Runs a test on each server. */
+export function onEachServer(test, title, body) {
+  for (const name of NAMES) test(`${title} (${name})`, (t) => body(t, name));
+}
+
+export async function freePort() {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address();
+  taken.close();
+  await once(taken, 'close');
+  return port;
+}
+
+async function ready(port, server, log) {
+  const client = new Redis(port, { maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  client.on('error', () => {}); // not yet
+  const late = sleep(READY_MS, 'late', { ref: false });
+  const outcome = await Promise.race([client.ping(), once(server, 'exit'), late]);
+  client.disconnect();
+  if (outcome !== 'PONG') throw new Error(`the server did not start:\n${await readFile(log, 'utf8')}`);
+}
