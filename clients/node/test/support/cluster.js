@@ -1,28 +1,30 @@
 // A cluster of real servers: three primaries, and a replica of the first.
 
-import { setTimeout as sleep } from 'node:timers/promises';
-
-import { connect, freePort, startServer } from './servers.js';
+import { connect, freePort, startServer, until } from './servers.js';
 
 const SLOTS = 16384;
 const PRIMARIES = 3;
-const READY_MS = 30_000;
+// A map lists a replica once it has heard something from its primary, which by default pings it every 10 s.
+const OPTIONS = ['--cluster-enabled', 'yes', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1];
 
 /** Starts a cluster; replies with a client for each node, the replica last, and each node's name in the cluster. */
 export async function startCluster(t, name) {
   const nodes = [];
   for (let i = 0; i <= PRIMARIES; i++) {
-    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', 2000, '--cluster-port', await freePort()];
-    const { port, stop } = await startServer(t, name, [...options, '--repl-diskless-sync-delay', 0]);
+    const bus = await freePort();
+    const { port } = await startServer(t, name, [...OPTIONS, '--cluster-port', bus]);
     const client = connect(t, port);
-    nodes.push({ port, stop, client, id: await client.cluster('MYID'), bus: options.at(-1) });
+    nodes.push({ port, bus, client, id: await client.cluster('MYID') });
   }
   const [first] = nodes;
   for (const [i, { client }] of nodes.slice(0, PRIMARIES).entries()) {
     const [from, to] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / PRIMARIES));
     await client.call('CLUSTER', 'ADDSLOTSRANGE', from, to - 1);
   }
-  for (const { port, bus } of nodes.slice(1)) await first.client.call('CLUSTER', 'MEET', '127.0.0.1', port, bus);
+  // Each node meets each: gossip would take seconds.
+  for (const [i, { port, bus }] of nodes.entries()) {
+    for (const { client } of nodes.slice(0, i)) await client.call('CLUSTER', 'MEET', '127.0.0.1', port, bus);
+  }
   const replica = nodes.at(-1);
   await until(async () => (await replica.client.call('CLUSTER', 'NODES')).includes(first.id));
   await replica.client.call('CLUSTER', 'REPLICATE', first.id);
@@ -54,12 +56,4 @@ export async function replies(nodes, error) {
   const stats = await Promise.all(nodes.map(({ client }) => client.info('errorstats')));
   const counts = stats.map((text) => Number(new RegExp(`errorstat_${error}:count=(\\d+)`).exec(text)?.[1] ?? 0));
   return counts.reduce((sum, count) => sum + count, 0);
-}
-
-async function until(holds) {
-  const late = Date.now() + READY_MS;
-  while (!(await holds())) {
-    if (Date.now() > late) throw new Error(`the cluster is not ready: ${holds}`);
-    await sleep(20);
-  }
 }

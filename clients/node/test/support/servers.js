@@ -45,7 +45,7 @@ export async function startServer(t, name = NAMES.at(-1), options = []) {
 
 /** A client of ioredis for tests, which fails at once where one in production may wait. */
 export function connect(t, port, options = {}) {
-  const client = new Redis(port, { maxRetriesPerRequest: 0, ...options });
+  const client = new Redis(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
   client.on('error', () => {}); // each command tells
   t.after(() => client.disconnect());
   return client;
@@ -64,6 +64,15 @@ export function onEachServer(test, title, body) {
   for (const name of NAMES) test(`${title} (${name})`, (t) => body(t, name));
 }
 
+/** Waits until something holds. */
+export async function until(holds) {
+  const late = Date.now() + READY_MS;
+  while (!(await holds())) {
+    if (Date.now() > late) throw new Error(`not within ${READY_MS} ms: ${holds}`);
+    await sleep(20);
+  }
+}
+
 export async function freePort() {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
@@ -74,7 +83,7 @@ export async function freePort() {
 }
 
 async function ready(port, server, log) {
-  const client = new Redis(port, { maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  const client = new Redis(port, { maxRetriesPerRequest: null, retryStrategy: () => 20, disconnectTimeout: 0 });
   client.on('error', () => {}); // not yet
   const late = sleep(READY_MS, 'late', { ref: false });
   const outcome = await Promise.race([client.ping(), once(server, 'exit'), late]);
