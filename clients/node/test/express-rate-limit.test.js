@@ -51,7 +51,7 @@ onEachServer(test, 'a new window starts at 1, and the old one leaves nothing', a
   const store = storeOf(client, 100, { prefix: 'short:' });
   const { resetTime } = await store.increment('k');
   assert.ok((await client.pttl('short:k')) >= 0, 'the key has no end');
-  await sleep(resetTime - Date.now());
+  await sleep(resetTime - Date.now() + 20); // timers of Node may be early
   assert.equal((await store.increment('k')).totalHits, 1);
 });
 

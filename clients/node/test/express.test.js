@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import express from 'express';
+import { rateLimit } from 'redis-ratelimit/express';
+import { ioredis } from 'redis-ratelimit/ioredis';
+
+import { serve } from './support/http.js';
+import { connect, onEachServer, startServer } from './support/servers.js';
+
+const here = (_req, res) => res.send('here');
+
+/** By its address, and by its user if it has one. */
+function limits(req) {
+  const address = { key: `ip:${req.ip}`, rules: '4/h,name=address' };
+  const user = req.get('x-user');
+  return user ? [address, { key: `user:${user}`, rules: '2/h,name=user' }] : address;
+}
+
+onEachServer(test, 'requests pass as long as each of their limits lets them', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const limiter = ioredis(connect(t, port));
+  const get = await serve(t, express().get('/', rateLimit(limiter, limits), here));
+  const as = (user) => get('/', { headers: { connection: 'close', ...(user && { 'x-user': user }) } });
+
+  const first = await as('ann');
+  assert.equal(first.status, 200);
+  assert.equal(first.headers.get('ratelimit-policy'), '"address";q=4;w=3600, "user";q=2;w=3600');
+  assert.equal(first.headers.get('ratelimit'), '"address";r=3;t=3600, "user";r=1;t=3600');
+  assert.equal(first.headers.get('retry-after'), null);
+  assert.equal((await as('ann')).status, 200);
+
+  const denied = await as('ann');
+  assert.equal(denied.status, 429);
+  assert.match(denied.headers.get('retry-after'), /^(3600|3599)$/);
+  assert.match(denied.headers.get('content-type'), /^application\/problem\+json/);
+  assert.deepEqual((await denied.json())['violated-policies'], ['user']);
+
+  assert.deepEqual([(await as('bob')).status, (await as()).status], [200, 200], 'the denial took from the address');
+  assert.deepEqual([(await as('cid')).status, (await as()).status], [429, 429]);
+  assert.equal((await limiter.peek('user:cid', '2/h,name=user')).remaining, 2, 'the denial took from the user');
+});
+
+test('a blocked client is forbidden', async (t) => {
+  const { port } = await startServer(t);
+  const client = connect(t, port);
+  const get = await serve(t, express().get('/', rateLimit(ioredis(client), limits), here));
+  await client.call('RL.BLOCK', 'ip:127.0.0.1');
+  const blocked = await get('/');
+  assert.deepEqual([blocked.status, blocked.headers.get('retry-after')], [403, null]);
+});
+
+test('a request waits for its turn under a leaky rule', async (t) => {
+  const { port } = await startServer(t);
+  const turns = rateLimit(ioredis(connect(t, port)), () => ({ key: 'mail', rules: 'leaky:1/100ms,queue=9' }));
+  const get = await serve(t, express().get('/', turns, here));
+  const started = Date.now();
+  const answers = await Promise.all(Array.from({ length: 4 }, () => get('/')));
+  assert.deepEqual(answers.map(({ status }) => status), [200, 200, 200, 200]);
+  assert.ok(Date.now() - started >= 290, 'the last of four came at once');
+});
+
+test('handlers find the report, and options say cost and refusal', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const options = {
+    cost: (req) => Number(req.query.cost),
+    refuse: (report, _req, res) => res.status(429).send(`come back in ${report.waitMs} ms`),
+  };
+  const app = express().get('/', rateLimit(limiter, async () => ({ key: 'k', rules: ['5/h'] }), options), (_req, res) =>
+    res.send(`${res.locals.rateLimit.rules[0].remaining} left`),
+  );
+  const get = await serve(t, app);
+  assert.equal(await (await get('/?cost=3')).text(), '2 left');
+  assert.match(await (await get('/?cost=3')).text(), /^come back in \d+ ms$/);
+});
+
+test('two middlewares in a row both tell their limits', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const app = express()
+    .use(rateLimit(limiter, () => ({ key: 'a', rules: '9/h,name=a' })))
+    .use(rateLimit(limiter, () => ({ key: 'b', rules: '5/h,name=b' })))
+    .get('/', here);
+  const get = await serve(t, app);
+  assert.equal((await get('/')).headers.get('ratelimit'), '"a";r=8;t=3600, "b";r=4;t=3600');
+});
+
+test('the application decides what happens while the server is down', async (t) => {
+  const { port, stop } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const onError = (error, _req, res, next) => {
+    res.set('x-error', error.name);
+    next();
+  };
+  const app = express()
+    .get('/open', rateLimit(limiter, limits, { onError }), here)
+    .get('/closed', rateLimit(limiter, limits), here)
+    .use((_error, _req, res, _next) => res.sendStatus(503));
+  const get = await serve(t, app);
+  assert.deepEqual([(await get('/open')).status, (await get('/closed')).status], [200, 200]);
+  await stop();
+  const open = await get('/open');
+  assert.equal(open.status, 200);
+  assert.ok(open.headers.get('x-error'));
+  assert.equal((await get('/closed')).status, 503);
+});
+
+test('an error of the application is not taken for one of the server', async (t) => {
+  const { port } = await startServer(t);
+  const broken = () => assert.fail('a fault');
+  const options = { onError: (_error, _req, _res, next) => next() };
+  const app = express()
+    .get('/', rateLimit(ioredis(connect(t, port)), broken, options), here)
+    .use((error, _req, res, _next) => res.status(500).send(error.message));
+  const get = await serve(t, app);
+  assert.equal(await (await get('/')).text(), 'a fault');
+});
