@@ -4,9 +4,9 @@ const MAPPED_IPV4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
 
 /**
  * Whom to count at an address: an IPv4 address itself, and of an IPv6 address its network `/64`, because a client has all
- * 2^64 addresses of that.
+ * 2^64 addresses of that. Node knows no address of a connection that is gone.
  */
-export function network(address: string): string {
+export function network(address = ''): string {
   const mapped = MAPPED_IPV4.exec(address);
   if (mapped) return mapped[1]!;
   if (!isIPv6(address)) return address;

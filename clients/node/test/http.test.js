@@ -65,6 +65,7 @@ test('an address is counted by its network if it is of IPv6', () => {
     'fe80::1%eth0': 'fe80:0:0:0::/64',
     '1:2:3:4:5:6:7::': '1:2:3:4::/64',
     'no address': 'no address',
+    '': '',
   };
   for (const [address, counted] of Object.entries(networks)) assert.equal(network(address), counted);
 });

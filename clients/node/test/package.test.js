@@ -1,0 +1,104 @@
+// The package as it would be published, and all that its README shows.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { consumer, PACKAGE, run } from './support/consumer.js';
+import { freePort, startServer, until } from './support/servers.js';
+
+const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
+const MANIFEST = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
+const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--skipLibCheck', '--types', 'node', '--experimentalDecorators', '--emitDecoratorMetadata'];
+
+function blocks(...languages) {
+  const fenced = README.matchAll(/^```(\w+)\n(.*?)^```$/gms);
+  return [...fenced].filter(([, language]) => languages.includes(language)).map(([, , text]) => text);
+}
+
+test('the package', async (t) => {
+  const { folder, tarball } = await consumer(t);
+  const installed = join(folder, 'node_modules/redis-ratelimit');
+
+  await t.test('is installed by the commands of the README', () => {
+    const [commands] = blocks('sh');
+    assert.equal(commands, `npm pack ../redis-ratelimit/clients/node\nnpm install ./${tarball}\n`);
+  });
+
+  await t.test('exports every entry with its types, for import and for require', async () => {
+    for (const file of Object.values(MANIFEST.exports)) {
+      assert.match(await readFile(join(installed, file.replace(/js$/, 'd.ts')), 'utf8'), /export/);
+    }
+    const names = Object.keys(MANIFEST.exports).map((entry) => join(MANIFEST.name, entry));
+    const script = (load) => `for (const name of ${JSON.stringify(names)}) ${load}(name)`;
+    const node = (...args) => run(process.execPath, ['--no-warnings', ...args], { cwd: folder });
+    await Promise.all([
+      node('--input-type=module', '-e', script('await import')),
+      node('--input-type=commonjs', '-e', script('require')),
+    ]);
+  });
+
+  await t.test('holds nothing but what was built from src', async () => {
+    const { stdout } = await run('tar', ['-tf', join(folder, tarball)]);
+    const others = stdout.trim().split('\n').filter((path) => !/^package\/dist\/[\w-]+\.(js|d\.ts)$/.test(path));
+    assert.deepEqual(others.sort(), ['package/README.md', 'package/package.json']);
+  });
+
+  // Each code of the README, after the first, which makes the limiter, and in a process of its own.
+  const [first, ...others] = blocks('js', 'ts');
+  const nest = `import 'reflect-metadata';
+    import { Controller, Get } from '@nestjs/common';
+    import { NestFactory } from '@nestjs/core';
+    @Controller() class Routes { @Get() hello() { return 'hello'; } }
+    @Module({ imports: [AppModule], controllers: [Routes] }) class Served {}
+    await (await NestFactory.create(Served, { logger: false })).listen(3000);`;
+  const ports = await Promise.all([...others, first].map(freePort));
+  const programs = [
+    ...others.map((code, i) => `${first}${code}${code.includes('@Module') ? nest : ''}`.replace('3000', ports[i])),
+    `${first}redis.disconnect();`,
+  ];
+
+  await t.test('has types that the code of the README keeps to', async () => {
+    await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
+    await Promise.all(programs.map((code, i) => writeFile(join(folder, `readme${i}.ts`), code)));
+    const files = programs.map((_, i) => `readme${i}.ts`);
+    await run(join(PACKAGE, 'node_modules/.bin/tsc'), [...STRICT, ...files], { cwd: folder }).catch(({ stdout }) => assert.fail(stdout));
+  });
+
+  await t.test('does what the README says', { concurrency: true }, async (t) => {
+    const titles = ['Express', 'express-rate-limit', '@fastify/rate-limit', 'NestJS'];
+    await Promise.all([
+      ...titles.map((title, i) => t.test(title, (t) => limits(t, folder, `readme${i}.js`, ports[i], title === 'NestJS' ? 500 : 200))),
+      t.test('limiter', async (t) => {
+        const { port } = await startServer(t);
+        const { stdout } = await run(process.execPath, [`readme${titles.length}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(stdout, 'allowed 4 0\n');
+      }),
+    ]);
+  });
+});
+
+/** Runs a program that limits requests, and ends its server of Redis: requests get `down` from then on. */
+async function limits(t, folder, program, port, down) {
+  const server = await startServer(t);
+  const web = spawn(process.execPath, [program], { cwd: folder, env: envOf(server.port), stdio: 'ignore' });
+  const ended = once(web, 'exit');
+  t.after(async () => {
+    web.kill();
+    await ended;
+  });
+  const get = async (path) => (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: 'close' } })).status;
+  await until(() => get('/unknown').catch(() => false));
+  const statuses = [];
+  for (let request = 0; request < 7; request++) statuses.push(await get('/'));
+  assert.deepEqual([statuses[0], statuses.at(-1)], [200, 429]);
+  await server.stop();
+  assert.equal(await get('/'), down);
+}
+
+function envOf(port) {
+  return { ...process.env, REDIS_URL: `redis://127.0.0.1:${port}` };
+}

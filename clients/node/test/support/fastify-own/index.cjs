@@ -1,0 +1,19 @@
+// @fastify/rate-limit as its own tests require it, with our store wherever a test asks for its store of Redis.
+
+const { Redis } = require('ioredis');
+const rateLimit = require('@fastify/rate-limit');
+const { ioredis } = require('redis-ratelimit/ioredis');
+const { rateLimitStore } = require('redis-ratelimit/fastify-rate-limit');
+
+// For tests that ask for none: they name no server, and have no counts in common.
+let tests = 0;
+
+async function withOurStore(fastify, { redis, nameSpace, ...options }) {
+  const store = redis
+    ? rateLimitStore(ioredis(redis), { prefix: nameSpace })
+    : rateLimitStore(ioredis(new Redis(Number(process.env.PORT))), { prefix: `${tests++}:` });
+  return rateLimit(fastify, { ...options, store });
+}
+withOurStore[Symbol.for('skip-override')] = true; // for the whole application, as that plugin
+
+module.exports = withOurStore;
