@@ -10,6 +10,7 @@
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
+    scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
@@ -49,6 +50,14 @@ REDIS_CELL = "0.2.2"
 # Subcommands of cargo.
 SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
+
+# What drives a browser, and what it needs.
+PLAYWRIGHT = ["playwright==1.65.2", "greenlet==3.5.6"]
+
+# What a browser may be called that is installed.
+BROWSERS = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"]
+# Debian's, and letters for it to draw.
+CHROMIUM = ["chromium", "fonts-dejavu-core"]
 
 # matplotlib, and what it needs.
 PLOTS = [
@@ -160,8 +169,11 @@ def put(source, target):
 # ---- the two sources: Debian's packages and Python's wheels
 
 
-def unpack_debs(packages, into):
-    """Downloads Debian packages and unpacks them, with package lists of our own: no root, nothing installed or started."""
+def unpack_debs(packages, into, missing=False):
+    """Downloads Debian packages and unpacks them, with package lists of our own: no root, nothing installed or started.
+
+    With `missing` also all that they need and this machine does not have, and none that it has.
+    """
     with Scratch() as scratch:
         for folder in ("lists/partial", "archives/partial", "debs"):
             (scratch / folder).mkdir(parents=True)
@@ -169,11 +181,14 @@ def unpack_debs(packages, into):
         if os.geteuid() == 0:
             apt += ["-o", "APT::Sandbox::User=root"]  # apt's own user may not write here
         updated = run([*apt, "update"])  # succeeds even offline, so its word is kept for a failure
+        download = ["download"]
+        if missing:
+            download = ["-o", "Debug::NoLocking=1", "--yes", "--download-only", "--no-install-recommends", "install"]
         try:
-            run([*apt, "download", *packages], cwd=scratch / "debs")
+            run([*apt, *download, *packages], cwd=scratch / "debs")
         except Failed as error:
             raise Failed(f"{error}\n  after `apt-get update`, which said:\n{tail(updated)}") from error
-        for deb in sorted(scratch.glob("debs/*.deb")):
+        for deb in sorted([*scratch.glob("debs/*.deb"), *scratch.glob("archives/*.deb")]):
             run(["dpkg", "-x", deb, into])
 
 
@@ -278,7 +293,7 @@ def servers(names):
             raise Failed(f"server {name}: {error}") from error
 
 
-# ---- libclang, Python packages, ioredis, packages of clients/node, redis-cell, redis-benchmark, valgrind and gdb
+# ---- libclang, Python packages, ioredis, redis-cell, redis-benchmark, valgrind, gdb and chromium
 
 
 def libclang_places():
@@ -343,23 +358,6 @@ def node():
     return home / "bin/node", [home / "bin/node", home / "lib/node_modules/npm/bin/npm-cli.js"]
 
 
-def ioredis(_):
-    home = CACHE / "ioredis"
-    version = home / "version"
-    if version.exists() and version.read_text() == IOREDIS[0] and (home / "node").exists():
-        return
-    say(f"{IOREDIS[0]} into .cache/ioredis")
-    program, npm = node()
-    with Scratch() as scratch:
-        folder = scratch / "ioredis"
-        folder.mkdir()
-        quiet = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-        run([*npm, "install", *quiet, "--prefix", folder, *IOREDIS], cwd=folder)
-        link(folder, "node", Path(program))
-        (folder / "version").write_text(IOREDIS[0])
-        put(folder, home)
-
-
 def clients_node(_):
     """The packages that clients/node/package-lock.json pins, beside node and npm in bin/ for PATH."""
     source, home = ROOT / "clients/node", CACHE / "clients-node"
@@ -385,6 +383,78 @@ def clients_node(_):
     if not modules.exists():
         modules.unlink(missing_ok=True)
         modules.symlink_to(os.path.relpath(home / modules.name, source))
+
+
+def ioredis(_):
+    home = CACHE / "ioredis"
+    version = home / "version"
+    if version.exists() and version.read_text() == IOREDIS[0] and (home / "node").exists():
+        return
+    say(f"{IOREDIS[0]} into .cache/ioredis")
+    program, npm = node()
+    with Scratch() as scratch:
+        folder = scratch / "ioredis"
+        folder.mkdir()
+        quiet = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
+        run([*npm, "install", *quiet, "--prefix", folder, *IOREDIS], cwd=folder)
+        link(folder, "node", Path(program))
+        (folder / "version").write_text(IOREDIS[0])
+        put(folder, home)
+
+
+def shows_pages(program):
+    """Whether the program is a browser that works here: it loads a page and prints it."""
+    with tempfile.TemporaryDirectory(prefix="browser-") as profile:
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--dump-dom"]
+        try:
+            return "<p>ready</p>" in run([program, *options, "data:text/html,<p>ready</p>"], timeout=60)
+        except (Failed, subprocess.TimeoutExpired):
+            return False
+
+
+FONTS = """<?xml version="1.0"?>
+<fontconfig>
+  <dir>/usr/share/fonts</dir>
+  <dir prefix="relative">root/usr/share/fonts</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+</fontconfig>
+"""
+
+
+def debian_chromium(folder):
+    """Debian's browser beside a wrapper that shows it its libraries and fonts."""
+    unpack_debs(CHROMIUM, folder / "root", missing=True)
+    (folder / "fonts.conf").write_text(FONTS)
+    script = folder / "chromium"
+    script.write_text(
+        '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n'
+        'libraries=$(echo "$here"/root/usr/lib/*-linux-gnu)\n'
+        'LD_LIBRARY_PATH="$libraries:$libraries/pulseaudio" FONTCONFIG_FILE="$here/fonts.conf" '
+        'exec "$here/root/usr/lib/chromium/chromium" "$@"\n'
+    )
+    script.chmod(0o755)
+
+
+def chromium(_):
+    install(PLAYWRIGHT, CACHE / "playwright")
+    home = CACHE / "chromium"
+    if (home / "chromium").exists():
+        return
+    installed = next(filter(shows_pages, filter(None, map(shutil.which, BROWSERS))), None)
+    with Scratch() as scratch:
+        folder = scratch / "chromium"
+        folder.mkdir()
+        if installed:
+            link(folder, "chromium", Path(installed))
+        else:
+            say("no browser on this machine: unpacking Debian's chromium into .cache/chromium")
+            debian_chromium(folder)
+            if not shows_pages(folder / "chromium"):
+                raise Failed(
+                    f"tried this machine's {', '.join(BROWSERS)} and Debian's package chromium, and none of them shows a page: "
+                    "install one of them, as root `apt-get install chromium`"
+                )
+        put(folder, home)
 
 
 def plots(_):
@@ -528,6 +598,7 @@ COMMANDS = {
     "redis-benchmark": redis_benchmark,
     "valgrind": valgrind,
     "gdb": gdb,
+    "chromium": chromium,
     "plots": plots,
     "cargo": subcommands,
 }
