@@ -25,7 +25,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool test test-clients test-clients-node lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool express test test-clients test-clients-node lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,12 @@ pool: build ## show workers that keep to the limits of a service by waiting in l
 	@scripts/fetch.py redis-py
 	@examples/pool/demo.py
 
+express: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+express: ## serve a web application with limits by address and user, beside `make run`, until Ctrl-C (PORT=3000, REDIS_URL)
+	@scripts/fetch.py clients-node
+	@cd clients/node && npm run --silent build
+	@node examples/express/app.js
+
 test: lint unit integration test-clients ## everything that CI runs
 
 test-clients: test-clients-node ## tests of all that is in clients/
@@ -64,6 +70,7 @@ test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
 test-clients-node: build ## tests of clients/node against its libraries and all servers
 	@scripts/fetch.py servers
 	@scripts/fetch.py clients-node
+	@scripts/fetch.py chromium
 	cd clients/node && npm run --silent build && npm test --silent
 
 lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences

@@ -378,11 +378,19 @@ def clients_node(_):
             script.chmod(0o755)
             (folder / "version").write_text(version)
             put(folder, home)
-    # Where node and tsc look for packages.
-    modules = source / "node_modules"
-    if not modules.exists():
-        modules.unlink(missing_ok=True)
-        modules.symlink_to(os.path.relpath(home / modules.name, source))
+    # Where node and tsc look for packages, here and in the example.
+    modules, example = home / "node_modules", ROOT / "examples/express"
+    refer(source / modules.name, modules)
+    for name in json.loads((example / "package.json").read_text())["dependencies"]:
+        refer(example / modules.name / name, source if name == "redis-ratelimit" else modules / name)
+
+
+def refer(path, target):
+    """Makes a link that still leads to its target when the repository has moved."""
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def ioredis(_):

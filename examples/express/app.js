@@ -1,0 +1,56 @@
+// A web application with limits by address and by user, and a page that shows its client what is left of them.
+//
+//     make run           # in one terminal: a server with the module
+//     make express       # in another: this application, on http://127.0.0.1:3000 (PORT=3000 REDIS_URL=redis://localhost)
+
+import { once } from 'node:events';
+import { join } from 'node:path';
+
+import express from 'express';
+import { Redis } from 'ioredis';
+import { network } from 'redis-ratelimit';
+import { rateLimit } from 'redis-ratelimit/express';
+import { ioredis } from 'redis-ratelimit/ioredis';
+
+const { PORT = '3000', REDIS_URL = 'redis://localhost' } = process.env;
+
+// Stands in for the sessions of a real application: who shows which token is whom.
+const USERS = new Map([['token-of-ann', 'ann'], ['token-of-bob', 'bob']]);
+
+const redis = new Redis(REDIS_URL, { maxRetriesPerRequest: 1, commandTimeout: 1000 });
+redis.on('error', (error) => console.error(error.message));
+const limiter = ioredis(redis);
+
+/** Everyone is counted by address, and users by name as well, from whatever addresses they come. */
+function limitsOf(req) {
+  const limits = [{ key: `web:ip:${network(req.ip)}`, rules: '20/m,name=address' }];
+  const user = USERS.get(req.get('authorization')?.replace('Bearer ', ''));
+  if (user) limits.push({ key: `web:user:${user}`, rules: '5/m,name=user' });
+  return limits;
+}
+
+const app = express();
+app.set('trust proxy', 'loopback'); // only a proxy on this machine may say what the client's address is
+
+// The page and the look at the quota cost nothing, so that a client who is out of quota still sees when it comes back.
+app.get('/', (_req, res) => res.sendFile(join(import.meta.dirname, 'page.html')));
+app.get('/quota', async (req, res) => {
+  const reports = await Promise.all(limitsOf(req).map(({ key, rules }) => limiter.peekAll(key, rules)));
+  res.json(reports.flatMap(({ rules }) => rules).map(({ name, remaining, limit }) => ({ name, remaining, limit })));
+});
+
+// These limits are for fairness, so requests pass while nobody can be asked about them.
+const onError = (error, _req, _res, next) => {
+  console.error(error.message);
+  next();
+};
+app.post('/ask', rateLimit(limiter, limitsOf, { onError }), (_req, res) => res.send('42'));
+
+app.use((error, _req, res, _next) => {
+  console.error(error.message);
+  res.sendStatus(503);
+});
+
+const server = app.listen(Number(PORT), '127.0.0.1');
+await once(server, 'listening');
+console.log(`http://127.0.0.1:${server.address().port}/`);
