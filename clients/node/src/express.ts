@@ -23,7 +23,7 @@ export interface RateLimitOptions {
  */
 export function rateLimit(limiter: RateLimiter, limits: Limits, options: RateLimitOptions = {}): RequestHandler {
   const { cost = () => 1, refuse = answer, onError = pass } = options;
-  return async (req, res, next) => {
+  const decide = async (req: Request, res: Response, next: NextFunction): Promise<void> => {
     const wanted = [await limits(req)].flat();
     let report: Report;
     try {
@@ -36,6 +36,9 @@ export function rateLimit(limiter: RateLimiter, limits: Limits, options: RateLim
     if (report.verdict !== 'allowed') return refuse(report, req, res, next);
     if (report.waitMs > 0) await sleep(report.waitMs); // its turn under a `leaky` rule
     next();
+  };
+  return (req, res, next) => {
+    decide(req, res, next).catch(next); // which Express 4 does not do
   };
 }
 

@@ -62,7 +62,6 @@ test('the package', async (t) => {
   ];
 
   await t.test('has types that the code of the README keeps to', async () => {
-    await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
     await Promise.all(programs.map((code, i) => writeFile(join(folder, `readme${i}.ts`), code)));
     const files = programs.map((_, i) => `readme${i}.ts`);
     await run(join(PACKAGE, 'node_modules/.bin/tsc'), [...STRICT, ...files], { cwd: folder }).catch(({ stdout }) => assert.fail(stdout));

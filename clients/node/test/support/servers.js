@@ -12,8 +12,8 @@ import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 
 const ROOT = resolve(import.meta.dirname, '../../../..');
-const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/release/libredis_ratelimit.so');
-const SERVERS = process.env.RATELIMIT_SERVERS ?? join(ROOT, '.cache/servers');
+export const MODULE = process.env.RATELIMIT_MODULE ?? join(ROOT, 'target/release/libredis_ratelimit.so');
+export const SERVERS = process.env.RATELIMIT_SERVERS ?? join(ROOT, '.cache/servers');
 const READY_MS = 30_000;
 
 /** The servers to test: all, or those that RATELIMIT_ONLY names. */
