@@ -25,7 +25,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express test test-clients test-clients-node lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool express test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,15 +64,6 @@ express: ## serve a web application with limits by address and user, beside `mak
 
 test: lint unit integration test-clients ## everything that CI runs
 
-test-clients: test-clients-node ## tests of all that is in clients/
-
-test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
-test-clients-node: build ## tests of clients/node against its libraries and all servers
-	@scripts/fetch.py servers
-	@scripts/fetch.py clients-node
-	@scripts/fetch.py chromium
-	cd clients/node && npm run --silent build && npm test --silent
-
 lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences
 	cargo fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
@@ -104,6 +95,22 @@ checked: ## build the module with every check that the shipped one goes without:
 integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test integration
+
+test-clients: test-clients-rust test-clients-node ## tests of the adapters in clients/, on all servers
+
+# A workspace of its own: its crates are not the module's.
+RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
+test-clients-rust: build fetch ## lint and test the adapter for tower, axum and hyper
+	cargo fmt $(RUST_CLIENT) --check
+	cargo clippy $(RUST_CLIENT) --target-dir target/clients-rust --locked --all-targets -- -D warnings
+	cargo test $(RUST_CLIENT) --target-dir target/clients-rust --locked
+
+test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
+test-clients-node: build ## tests of clients/node against its libraries and all servers
+	@scripts/fetch.py servers
+	@scripts/fetch.py clients-node
+	@scripts/fetch.py chromium
+	cd clients/node && npm run --silent build && npm test --silent
 
 # What memcheck runs under valgrind: some minutes. Other words are other tests.
 MEMCHECK ?= command::check:: command::holds:: command::mcheck:: command::wait:: durability::persistence:: server::events::

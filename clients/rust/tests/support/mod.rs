@@ -1,0 +1,4 @@
+//! Real servers with the module, an axum application in front of them, and its clients.
+
+pub mod app;
+pub mod server;

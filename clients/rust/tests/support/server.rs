@@ -1,0 +1,107 @@
+//! A server with the module, in a temporary folder, for as long as the value lives.
+//!
+//! `RATELIMIT_SERVERS` and `RATELIMIT_MODULE` may say where servers and module are, as for the module's own tests.
+
+use std::env;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{Client, RedisResult, cmd};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Every server that the module supports.
+pub const ALL: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1", "valkey-9.1"];
+
+pub struct Server {
+    name: &'static str,
+    port: u16,
+    process: Child,
+    dir: TempDir,
+}
+
+impl Server {
+    pub fn start(name: &'static str) -> Self {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = taken.local_addr().expect("it is bound").port();
+        drop(taken);
+        let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
+        Self { name, port, process: launch(name, port, &dir), dir }
+    }
+
+    /// Kills the process.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("a child");
+        self.process.wait().expect("a child");
+    }
+
+    /// Starts the server again, empty.
+    pub fn restart(&mut self) {
+        self.process = launch(self.name, self.port, &self.dir);
+    }
+
+    /// Stops the process, or lets it go on.
+    pub fn freeze(&self, stopped: bool) {
+        let signal = if stopped { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.process), signal).expect("a child");
+    }
+
+    pub fn client(&self) -> Client {
+        client(self.port)
+    }
+
+    /// Sends a command, its words separated by spaces.
+    pub fn send(&self, line: &str) {
+        let (name, words) = line.split_once(' ').expect("words");
+        let mut command = cmd(name);
+        command.arg(words.split(' ').collect::<Vec<_>>());
+        let mut connection = self.client().get_connection().expect("it runs");
+        let () = command.query(&mut connection).expect(line);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An error means that the process has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn client(port: u16) -> Client {
+    Client::open(format!("redis://127.0.0.1:{port}")).expect("an address")
+}
+
+fn launch(name: &str, port: u16, dir: &TempDir) -> Child {
+    let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join(name).join("server");
+    let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
+    let port_text = port.to_string();
+    let mut process = Command::new(&program)
+        .args(["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--loadmodule"])
+        .arg(&module)
+        .current_dir(dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}: run `make fetch`", program.display()));
+    let start = Instant::now();
+    let answers = || -> RedisResult<i64> {
+        let mut connection = client(port).get_connection()?;
+        cmd("DBSIZE").query(&mut connection)
+    };
+    while answers().is_err() {
+        let ended = process.try_wait().expect("a child");
+        assert!(ended.is_none(), "{name} ended: is {} there?", module.display());
+        assert!(start.elapsed() < Duration::from_secs(20), "{name} does not answer");
+        thread::sleep(Duration::from_millis(20));
+    }
+    process
+}
+
+/// A path from the environment, or its default inside the repository.
+fn from_env(variable: &str, default: &str) -> PathBuf {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    env::var_os(variable).map_or_else(|| PathBuf::from(root).join(default), PathBuf::from)
+}
