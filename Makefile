@@ -10,6 +10,7 @@ export RATELIMIT_FAULTY_MODULE ?= $(CURDIR)/target/faulty/libredis_ratelimit.so
 export RATELIMIT_SERVERS ?= $(CURDIR)/.cache/servers
 export RATELIMIT_IOREDIS ?= $(CURDIR)/.cache/ioredis
 export RATELIMIT_GDB ?= $(CURDIR)/.cache/gdb/gdb
+export RATELIMIT_PROMETHEUS ?= $(CURDIR)/.cache/prometheus
 export RATELIMIT_REDIS_CELL ?= $(CURDIR)/.cache/redis-cell/libredis_cell.so
 
 CARGO := scripts/cargo
@@ -25,7 +26,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy fetch clean
+.PHONY: help build install run gateway pool express test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -194,12 +195,19 @@ accuracy: build ## draw what each algorithm lets through of the same requests: d
 	@scripts/fetch.py plots
 	@benches/accuracy/accuracy.py
 
-fetch: ## fetch the test servers, clients of Python and Node.js, gdb, and redis-cell to compare with
+fetch: ## fetch the test servers, clients of Python and Node.js, gdb, Prometheus, and redis-cell to compare with
 	@scripts/fetch.py servers
 	@scripts/fetch.py redis-py
 	@scripts/fetch.py ioredis
 	@scripts/fetch.py redis-cell
 	@scripts/fetch.py gdb
+	@scripts/fetch.py prometheus
+	@scripts/fetch.py grafana-sdk
+
+dashboard: ## write monitoring/dashboard.json, the dashboard for Grafana, after a change of dashboard.py
+	@scripts/fetch.py grafana-sdk
+	PYTHONPATH=.cache/grafana monitoring/dashboard.py >monitoring/dashboard.json.new
+	@mv monitoring/dashboard.json.new monitoring/dashboard.json
 
 clean: ## remove what was built and fetched
 	rm -rf target .cache

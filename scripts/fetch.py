@@ -11,6 +11,8 @@
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
     scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
+    scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
+    scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
@@ -58,6 +60,9 @@ PLAYWRIGHT = ["playwright==1.65.2", "greenlet==3.5.6"]
 BROWSERS = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"]
 # Debian's, and letters for it to draw.
 CHROMIUM = ["chromium", "fonts-dejavu-core"]
+
+# The builders for Grafana 11.6.
+GRAFANA_SDK = "grafana_foundation_sdk==1769699379!11.6.0"
 
 # matplotlib, and what it needs.
 PLOTS = [
@@ -596,6 +601,23 @@ def gdb(_):
         run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
 
 
+def prometheus(_):
+    """Debian's programs, each linked by the name that the rest of the world calls it."""
+    programs = {"prometheus": "prometheus", "promtool": "promtool", "redis_exporter": "prometheus-redis-exporter"}
+    if all((CACHE / "prometheus" / name).exists() for name in programs):
+        return
+    say("prometheus and redis_exporter into .cache/prometheus")
+    with new_home("prometheus") as folder:
+        unpack_debs(["prometheus", "prometheus-redis-exporter"], folder / "root")
+        for name, program in programs.items():
+            link(folder, name, folder / "root/usr/bin" / program)
+            run([folder / name, "--version"])
+
+
+def grafana_sdk(_):
+    install([GRAFANA_SDK], CACHE / "grafana")
+
+
 COMMANDS = {
     "servers": servers,
     "libclang": libclang,
@@ -607,6 +629,8 @@ COMMANDS = {
     "valgrind": valgrind,
     "gdb": gdb,
     "chromium": chromium,
+    "prometheus": prometheus,
+    "grafana-sdk": grafana_sdk,
     "plots": plots,
     "cargo": subcommands,
 }

@@ -10,6 +10,7 @@
 //! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
 //! docs.rs        the transcripts of the README and the guides
 //! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
+//! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`
 //! examples/      the programs of examples/, run by clients that count what passes
@@ -23,6 +24,7 @@ mod command;
 mod docs;
 mod durability;
 mod examples;
+mod monitoring;
 mod panics;
 mod policy;
 mod replication;

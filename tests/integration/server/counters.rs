@@ -88,7 +88,7 @@ fn each_outcome_is_counted() {
 /// `redis_exporter --script` runs this script.
 #[test]
 fn the_prometheus_script_returns_every_counter() {
-    const SCRIPT: &str = include_str!("../../../examples/prometheus.lua");
+    const SCRIPT: &str = include_str!("../../../monitoring/prometheus.lua");
     server::on_all(|server| {
         let mut c = server.connect();
         verdict(&mut c, "RL.CHECK k 0/h");

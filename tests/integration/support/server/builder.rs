@@ -146,7 +146,7 @@ impl Builder {
 /// A port without a listener, below the ports of outgoing connections, so that it is still free
 /// when its server restarts. Each process begins elsewhere, so that two runs of the tests seldom
 /// try the same port.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);

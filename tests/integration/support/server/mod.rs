@@ -17,6 +17,7 @@
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
 //! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
 //! RATELIMIT_FAULTY_MODULE  the module with faults: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_PROMETHEUS     Prometheus and redis_exporter: .cache/prometheus, by make fetch
 //! RATELIMIT_ONLY           the servers to test, by name: all
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
 //! RATELIMIT_PATIENCE       by how much all deadlines are multiplied: 1
@@ -35,7 +36,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use builder::Builder;
+pub use builder::{Builder, free_port};
 pub use process::Server;
 use tool::DEADLINE;
 

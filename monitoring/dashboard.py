@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""The Grafana dashboard, with Grafana's own builders: each option is one that Grafana knows.
+
+    make dashboard                   writes monitoring/dashboard.json, which is what to import
+    dashboard.py                     prints it
+    dashboard.py --queries           prints each panel's query, a line each: title, tab, PromQL
+"""
+
+import json
+import sys
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import common as options
+from grafana_foundation_sdk.models import dashboard as model
+
+SOURCE = model.DataSourceRef(type_val="prometheus", uid="$datasource")
+GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
+
+
+def field(names):
+    """The fields of INFO ratelimit with these names, of the servers that the reader chose."""
+    match = f'key="ratelimit_{names}"' if names.isidentifier() else f'key=~"ratelimit_({names})"'
+    return f'redis_script_values{{{match}, instance=~"$instance"}}'
+
+
+def rate(names):
+    return f"rate({field(names)}[$__rate_interval])"
+
+
+def by_name(names):
+    """One series a field, of all servers together, labelled with the field's name."""
+    return f'label_replace(sum by (key) ({rate(names)}), "name", "$1", "key", "ratelimit_(.*)")'
+
+
+def server(metric, condition=""):
+    """A metric of the server itself, where it has the module."""
+    return f'{metric}{{instance=~"$instance"}}{condition} and on (job, instance) {field("checks")}'
+
+
+def share(part, whole):
+    """How much of a bound is taken, of each server."""
+    return f"sum by (instance) ({field(part)}) / sum by (instance) ({field(whole)})"
+
+
+def described(panel, title, text, queries):
+    panel.title(title).description(text).datasource(SOURCE)
+    for expr, legend in queries:
+        panel.with_target(prometheus.Dataquery().expr(expr).legend_format(legend))
+    return panel
+
+
+def number(title, text, expr, unit, limits=()):
+    """A number at the top, that changes its colour at these limits."""
+    steps = [model.Threshold(value=None, color=GREEN)]
+    steps += [model.Threshold(value=value, color=color) for value, color in limits]
+    absolute = dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(steps)
+    panel = described(stat.Panel(), title, text, [(expr, "")])
+    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"])).graph_mode(options.BigValueGraphMode.AREA)
+    return panel.unit(unit).thresholds(absolute).height(4).span(4)
+
+
+def graph(title, text, unit, queries, stacked=False, colors=(), span=12):
+    panel = described(timeseries.Panel(), title, text, queries).unit(unit).min(0).height(8).span(span)
+    panel.fill_opacity(10).show_points(options.VisibilityMode.NEVER)
+    panel.tooltip(common.VizTooltipOptions().mode(options.TooltipDisplayMode.MULTI))
+    if stacked:
+        panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL)).fill_opacity(40)
+    for name, color in colors:
+        fixed = {"mode": "fixed", "fixedColor": color}
+        panel.override_by_name(name, [model.DynamicConfigValue(id_val="color", value=fixed)])
+    return panel
+
+
+NOW = [
+    number("Checks", "Decided checks of all servers.", f"sum({rate('checks')})", "cps"),
+    number(
+        "Denied",
+        "Share of the checks that a rule or a block denied.",
+        f"sum({rate('limited|blocked')}) / sum({rate('checks')})",
+        "percentunit",
+        [(0.05, ORANGE), (0.2, RED)],
+    ),
+    number(
+        "Waiting",
+        "Clients in RL.WAIT, as a share of those that may wait. At 100 % callers are denied at once.",
+        f"max({share('waiting_clients', 'max_waiters')})",
+        "percentunit",
+        [(0.5, ORANGE), (0.8, RED)],
+    ),
+    number("Limiters", "Keys with a limiter, including those that are not freed yet.", f"sum({field('values')})", "short"),
+    number(
+        "Servers silent",
+        "Servers that had the module within a day and that the exporter does not reach.",
+        f'count(redis_up{{instance=~"$instance"}} == 0 and on (job, instance) last_over_time({field("checks")}[1d])) or vector(0)',
+        "short",
+        [(1, RED)],
+    ),
+    number(
+        "Internal errors",
+        "Panics that the module caught since it was loaded. Please report them: each has a line in the server's log.",
+        f"sum({field('internal_errors')})",
+        "short",
+        [(1, RED)],
+    ),
+]
+
+DECISIONS = [
+    graph(
+        "Checks by verdict",
+        "What checks were answered. Blocks refuse before any rule is asked.",
+        "cps",
+        [(by_name("allowed|limited|blocked"), "{{name}}")],
+        stacked=True,
+        colors=[("allowed", GREEN), ("limited", ORANGE), ("blocked", RED)],
+    ),
+    graph(
+        "Denied, by server",
+        "Share of the checks that were denied. RL.TOP on the server names the keys, RL.PEEK with FULL the rule.",
+        "percentunit",
+        [(f"sum by (instance) ({rate('limited|blocked')}) / sum by (instance) ({rate('checks')})", "{{instance}}")],
+    ),
+    graph(
+        "Denied, by policy",
+        "Checks under a policy that it denied.",
+        "cps",
+        [
+            (
+                f'label_replace(sum by (key) ({rate("policy_.*_limited")}), "name", "$1", "key", "ratelimit_policy_(.*)_limited")',
+                "{{name}}",
+            )
+        ],
+    ),
+    graph(
+        "Bans, trials, exemptions, refunds",
+        "Bans that rules set; denials that shadow rules would have made; keys that an exemption let through; refunds.",
+        "cps",
+        [(by_name("bans|shadow_limited|exempt|refunds"), "{{name}}")],
+    ),
+]
+
+WAITING = [
+    graph(
+        "Clients that wait",
+        "Length of all lines. A line that grows for long means more work than the limits allow.",
+        "short",
+        [(f"sum by (instance) ({field('waiting_clients')})", "{{instance}}")],
+    ),
+    graph(
+        "Room for clients that wait",
+        "Share that is taken of max-waiters and max-waiter-bytes. No key holds this memory, so it is never evicted.",
+        "percentunit",
+        [
+            (share("waiting_clients", "max_waiters"), "clients, {{instance}}"),
+            (share("waiting_bytes", "max_waiter_bytes"), "bytes, {{instance}}"),
+        ],
+    ),
+    graph(
+        "How waits end",
+        "If waits expire and none is admitted, slots are held by owners that died or do not settle.",
+        "cps",
+        [(by_name("waits_admitted|waits_expired"), "{{name}}")],
+        colors=[("waits_admitted", GREEN), ("waits_expired", RED)],
+    ),
+    graph(
+        "Holds",
+        "What is taken and neither settled nor renewed lapses by itself.",
+        "cps",
+        [(by_name("holds_taken|holds_settled|holds_renewed|holds_repeated"), "{{name}}")],
+    ),
+]
+
+SERVER = [
+    graph(
+        "Time of a command",
+        "Mean time in the server, without the network.",
+        "s",
+        [
+            (
+                'sum by (cmd) (rate(redis_commands_duration_seconds_total{cmd=~"rl[.].*", instance=~"$instance"}[$__rate_interval]))'
+                ' / (sum by (cmd) (rate(redis_commands_total{cmd=~"rl[.].*", instance=~"$instance"}[$__rate_interval])) > 0)',
+                "{{cmd}}",
+            )
+        ],
+    ),
+    graph(
+        "Rules by algorithm",
+        "Rules that checks evaluated.",
+        "cps",
+        [(by_name("log_rules|window_rules|fixed_rules|bucket_rules|leaky_rules|slots_rules"), "{{name}}")],
+        stacked=True,
+    ),
+    graph(
+        "Memory of the server",
+        "With noeviction, checks get errors once the memory is full; else limiters are forgotten before their time.",
+        "bytes",
+        [
+            (server("redis_memory_used_bytes"), "{{instance}}"),
+            (server("redis_memory_max_bytes", " > 0"), "{{instance}}: most"),
+        ],
+    ),
+    graph(
+        "What should stay at zero",
+        "Evicted keys; steps back of the clock; effects that a replica skipped; panics. Since the server started.",
+        "short",
+        [
+            (f"sum by (instance) ({server('redis_evicted_keys_total')})", "evicted keys, {{instance}}"),
+            (f"sum by (instance) ({field('clock_steps_back')})", "clock steps, {{instance}}"),
+            (f"sum by (instance) ({field('unreadable_effects')})", "skipped effects, {{instance}}"),
+            (f"sum by (instance) ({field('internal_errors')})", "panics, {{instance}}"),
+        ],
+    ),
+]
+
+ROWS = {"Decisions": DECISIONS, "Waiting and holds": WAITING, "Server": SERVER}
+
+
+def built():
+    servers = dashboard.QueryVariable("instance").label("server").datasource(SOURCE)
+    servers.query('label_values(redis_script_values{key="ratelimit_checks"}, instance)')
+    servers.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.ALPHABETICAL_ASC)
+    servers.multi(True).include_all(True).all_value(".*")
+    servers.current(model.VariableOption(text="All", value="$__all", selected=True))
+    board = dashboard.Dashboard("Rate limits").uid("redis-ratelimit").tags(["redis", "valkey", "ratelimit"])
+    board.description("The module redis-ratelimit, by redis_exporter with --script prometheus.lua.")
+    board.time("now-3h", "now").refresh("30s").timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR)
+    board.with_variable(dashboard.DatasourceVariable("datasource").label("source").type("prometheus"))
+    board.with_variable(servers)
+    for panel in NOW:
+        board.with_panel(panel)
+    for title, panels in ROWS.items():
+        board.with_row(dashboard.Row(title))
+        for panel in panels:
+            board.with_panel(panel)
+    return board.build()
+
+
+def numbered(board):
+    """Gives each query of a panel, and each panel, the name that Grafana's editor would give it."""
+    for place, panel in enumerate(board["panels"]):
+        panel["id"] = place + 1
+        for query, letter in zip(panel.get("targets", []), "ABCDEF"):
+            query["refId"] = letter
+    return board
+
+
+if __name__ == "__main__":
+    board = numbered(json.loads(json.dumps(built(), cls=JSONEncoder)))
+    if sys.argv[1:] == ["--queries"]:
+        for panel in board["panels"]:
+            for query in panel.get("targets", []):
+                print(panel["title"], query["expr"], sep="\t")
+    else:
+        print(json.dumps(board, indent=2))

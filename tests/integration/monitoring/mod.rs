@@ -1,0 +1,6 @@
+//! `monitoring/`: the alerts and the dashboard, over what a real redis_exporter reads from every server.
+
+mod alerts;
+mod dashboard;
+mod prometheus;
+mod queries;
