@@ -26,7 +26,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
+.PHONY: help build install run gateway pool express top test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,11 @@ express: ## serve a web application with limits by address and user, beside `mak
 	@scripts/fetch.py clients-node
 	@cd clients/node && npm run --silent build
 	@node examples/express/app.js
+
+top: ## watch a server: denials a second, the keys most often denied, blocks (ARGS='-h host -p port --user monitor', REDISCLI_AUTH)
+	@scripts/fetch.py redis-py
+	@scripts/fetch.py rich
+	@scripts/rl-top $(ARGS)
 
 test: lint unit integration test-clients ## everything that CI runs
 
@@ -201,6 +206,8 @@ fetch: ## fetch the test servers, clients of Python and Node.js, gdb, Prometheus
 	@scripts/fetch.py ioredis
 	@scripts/fetch.py redis-cell
 	@scripts/fetch.py gdb
+	@scripts/fetch.py rich
+	@scripts/fetch.py pyte
 	@scripts/fetch.py prometheus
 	@scripts/fetch.py grafana-sdk
 

@@ -11,6 +11,8 @@
     scripts/fetch.py valgrind            what counts their instructions -> .cache/valgrind
     scripts/fetch.py gdb                 what reads the stacks of a server that does not answer -> .cache/gdb
     scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
+    scripts/fetch.py rich                what scripts/rl-top draws its screen with -> .cache/rich
+    scripts/fetch.py pyte                the terminal in which a test looks at it -> .cache/pyte
     scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
     scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
@@ -60,6 +62,12 @@ PLAYWRIGHT = ["playwright==1.65.2", "greenlet==3.5.6"]
 BROWSERS = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"]
 # Debian's, and letters for it to draw.
 CHROMIUM = ["chromium", "fonts-dejavu-core"]
+
+# rich, and what it needs.
+RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"]
+
+# A terminal without a screen, and what it needs.
+PYTE = ["pyte==0.8.2", "wcwidth==0.2.13"]
 
 # The builders for Grafana 11.6.
 GRAFANA_SDK = "grafana_foundation_sdk==1769699379!11.6.0"
@@ -470,6 +478,14 @@ def chromium(_):
         put(folder, home)
 
 
+def rich(_):
+    install(RICH, CACHE / "rich")
+
+
+def pyte(_):
+    install(PYTE, CACHE / "pyte")
+
+
 def plots(_):
     install(PLOTS, CACHE / "plots")
 
@@ -629,6 +645,8 @@ COMMANDS = {
     "valgrind": valgrind,
     "gdb": gdb,
     "chromium": chromium,
+    "rich": rich,
+    "pyte": pyte,
     "prometheus": prometheus,
     "grafana-sdk": grafana_sdk,
     "plots": plots,

@@ -1,6 +1,7 @@
-//! `monitoring/`: the alerts and the dashboard, over what a real redis_exporter reads from every server.
+//! `monitoring/`: the alerts and the dashboard, over what a real redis_exporter reads from every server; `scripts/rl-top`.
 
 mod alerts;
 mod dashboard;
 mod prometheus;
 mod queries;
+mod top;
