@@ -26,7 +26,7 @@ RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express top test test-clients test-clients-node test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,12 @@ express: ## serve a web application with limits by address and user, beside `mak
 	@scripts/fetch.py clients-node
 	@cd clients/node && npm run --silent build
 	@node examples/express/app.js
+
+PYTHON_CLIENT := $(CURDIR)/.cache/clients-python:$(CURDIR)/clients/python/src
+fastapi: export PYTHONPATH := $(PYTHON_CLIENT)
+fastapi: ## the same on FastAPI (PORT=8000, REDIS_URL)
+	@scripts/fetch.py clients-python
+	@python3 -B examples/fastapi/app.py
 
 top: ## watch a server: denials a second, the keys most often denied, blocks (ARGS='-h host -p port --user monitor', REDISCLI_AUTH)
 	@scripts/fetch.py redis-py
@@ -102,7 +108,7 @@ integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	$(CARGO) test --profile checked --test integration
 
-test-clients: test-clients-rust test-clients-node ## tests of the adapters in clients/, on all servers
+test-clients: test-clients-rust test-clients-node test-clients-python ## tests of the adapters in clients/, on all servers
 
 # A workspace of its own: its crates are not the module's.
 RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
@@ -117,6 +123,18 @@ test-clients-node: build ## tests of clients/node against its libraries and all 
 	@scripts/fetch.py clients-node
 	@scripts/fetch.py chromium
 	cd clients/node && npm run --silent build && npm test --silent
+
+LIMITS_TESTS := $(addprefix tests/,test_storage.py test_strategy.py aio/test_storage.py aio/test_strategy.py integration/test_concurrency.py)
+# `limits` has tests of its own for storages: each process of them has its own servers.
+test-clients-python: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
+test-clients-python: build ## tests of clients/python against its libraries and all servers
+	@scripts/fetch.py servers
+	@scripts/fetch.py clients-python
+	@scripts/fetch.py chromium
+	cd clients/python && python3 -B -m ruff check --no-cache && python3 -B -m ruff format --no-cache --check
+	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null
+	cd clients/python && python3 -B -m pytest -q
+	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
 # What memcheck runs under valgrind: some minutes. Other words are other tests.
 MEMCHECK ?= command::check:: command::holds:: command::mcheck:: command::wait:: durability::persistence:: server::events::

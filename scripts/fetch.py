@@ -5,6 +5,7 @@
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
     scripts/fetch.py redis-py            the Python client for the scripts and examples -> .cache/python
     scripts/fetch.py ioredis             a client of Node.js that tests try, and node if there is none -> .cache/ioredis
+    scripts/fetch.py clients-python      what the tests of clients/python need -> .cache/clients-python
     scripts/fetch.py clients-node        what the tests of clients/node need, and node if there is none -> .cache/clients-node
     scripts/fetch.py redis-cell          the module that CL.THROTTLE comes from, to compare with -> .cache/redis-cell
     scripts/fetch.py redis-benchmark     the load of the benchmarks -> .cache/redis-benchmark
@@ -34,6 +35,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -355,6 +357,36 @@ def redis_py(_):
     install([REDIS_PY], CACHE / "python")
 
 
+def digest(*files):
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def is_version(home, version):
+    """Whether a folder was put there for this version."""
+    file = home / "version"
+    return file.exists() and file.read_text() == version
+
+
+def clients_python(_):
+    """The packages that clients/python/requirements.txt pins, and the sources of `limits`, which have its own tests."""
+    pins, home = ROOT / "clients/python/requirements.txt", CACHE / "clients-python"
+    version = digest(pins)
+    if is_version(home, version):
+        return
+    say("the packages of clients/python/requirements.txt into .cache/clients-python")
+    with Scratch() as scratch:
+        target = scratch / home.name
+        quiet = ["--quiet", "--no-deps", "--disable-pip-version-check"]
+        run([*pip(), "install", *quiet, "--only-binary=:all:", f"--target={target}", f"--requirement={pins}"])
+        [limits] = [pin for pin in pins.read_text().split() if pin.startswith("limits==")]
+        run([*pip(), "download", *quiet, "--no-binary=limits", f"--dest={scratch}", limits])
+        with tarfile.open(next(scratch.glob("limits-*.tar.gz"))) as sources:
+            sources.extractall(scratch, filter="data")
+        next(path for path in scratch.glob("limits-*") if path.is_dir()).rename(target / "limits-sources")
+        (target / "version").write_text(version)
+        put(target, home)
+
+
 def node():
     """This machine's node and npm, or those of a wheel."""
     installed, npm = shutil.which("node"), shutil.which("npm")
@@ -375,8 +407,8 @@ def clients_node(_):
     """The packages that clients/node/package-lock.json pins, beside node and npm in bin/ for PATH."""
     source, home = ROOT / "clients/node", CACHE / "clients-node"
     manifests = [source / name for name in ("package.json", "package-lock.json")]
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in manifests)).hexdigest()
-    if not (home / "version").exists() or (home / "version").read_text() != version:
+    version = digest(*manifests)
+    if not is_version(home, version):
         say("the packages of clients/node/package-lock.json into .cache/clients-node")
         program, npm = node()
         with Scratch() as scratch:
@@ -408,8 +440,7 @@ def refer(path, target):
 
 def ioredis(_):
     home = CACHE / "ioredis"
-    version = home / "version"
-    if version.exists() and version.read_text() == IOREDIS[0] and (home / "node").exists():
+    if is_version(home, IOREDIS[0]) and (home / "node").exists():
         return
     say(f"{IOREDIS[0]} into .cache/ioredis")
     program, npm = node()
@@ -639,6 +670,7 @@ COMMANDS = {
     "libclang": libclang,
     "redis-py": redis_py,
     "ioredis": ioredis,
+    "clients-python": clients_python,
     "clients-node": clients_node,
     "redis-cell": redis_cell,
     "redis-benchmark": redis_benchmark,

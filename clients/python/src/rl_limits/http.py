@@ -1,0 +1,60 @@
+"""What clients are told: the fields of draft-ietf-httpapi-ratelimit-headers-11, `Retry-After`, problems of RFC 9457."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._replies import Report, RuleReport
+
+#: The type of the body that refuses a request.
+PROBLEM_TYPE = "application/problem+json"
+
+
+def fields(report: Report) -> dict[str, str]:
+    """`RateLimit-Policy` and `RateLimit`, and `Retry-After` if a wait helps."""
+    rules = [rule for rule in report.rules if not rule.shadow]
+    found = {}
+    if rules:
+        found["RateLimit-Policy"] = ", ".join(map(_policy, rules))
+        found["RateLimit"] = ", ".join(map(_state, rules))
+    if not report.allowed and report.wait_ms >= 0:
+        found["Retry-After"] = str(seconds(report.wait_ms))
+    return found
+
+
+def status(report: Report) -> int:
+    """The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it."""
+    return 403 if report.verdict == "blocked" else 429
+
+
+def problem(report: Report) -> dict[str, Any]:
+    """The body that refuses a request."""
+    if report.verdict == "blocked":
+        return {"title": "Forbidden", "status": 403}
+    return {
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Too many requests",
+        "status": 429,
+        "violated-policies": [_name(rule) for rule in report.rules if rule.denies and not rule.shadow],
+    }
+
+
+def seconds(ms: int) -> int:
+    """Whole seconds, rounded up: the client that waits so long is not too early."""
+    return -(-ms // 1000)
+
+
+def _policy(rule: RuleReport) -> str:
+    if rule.period_ms == 0:
+        return f'"{_name(rule)}";q={rule.limit};qu="concurrent-requests"'
+    window = f";w={rule.period_ms // 1000}" if rule.period_ms % 1000 == 0 else ""
+    return f'"{_name(rule)}";q={rule.quota}{window}'
+
+
+def _state(rule: RuleReport) -> str:
+    until_ms = rule.wait_ms if rule.denies and rule.wait_ms >= 0 else rule.reset_ms
+    return f'"{_name(rule)}";r={rule.remaining};t={seconds(until_ms)}'
+
+
+def _name(rule: RuleReport) -> str:
+    return rule.name or rule.rule

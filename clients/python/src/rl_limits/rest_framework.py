@@ -1,0 +1,64 @@
+"""Throttle classes for Django REST framework, in place of those of the same names in `rest_framework.throttling`.
+
+They need no cache, only `RL_LIMITS = {"URL": ...}` (`rl_limits.django`). In `DEFAULT_THROTTLE_RATES` each of the
+framework's own rates may stand, `"5/min"`, which it keeps to exactly, as a sliding log; or rules of the server,
+`"5/15m 20/d"`, `"bucket:30/m,burst=5"`, `"@free"`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from redis import RedisError
+from rest_framework import throttling
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from ._replies import Reply
+from .django import limiter
+
+# What the framework reads as a rate: of the period only its first letter.
+OWN_RATE = re.compile(r"(\d+)/([smhd])[a-z]*")
+
+
+class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
+    reply: Reply | None = None
+
+    def parse_rate(self, rate: str | None) -> tuple[None, None]:
+        return None, None  # the server reads it
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        key = self.get_cache_key(request, view)
+        if self.rate is None or key is None:
+            return True
+        try:
+            self.reply = limiter().check(key, rules_of(self.rate))
+        except RedisError as error:
+            return self.on_error(error)
+        return self.reply.allowed
+
+    def wait(self) -> float | None:
+        return self.reply.wait_ms / 1000 if self.reply and self.reply.wait_ms >= 0 else None
+
+    def on_error(self, error: RedisError) -> bool:
+        """Says whether to let a request pass while the server cannot be asked. By default the request fails."""
+        raise error
+
+
+class AnonRateThrottle(throttling.AnonRateThrottle, RateLimitThrottle):  # type: ignore[misc]
+    """Limits clients that have not logged in, by address."""
+
+
+class UserRateThrottle(throttling.UserRateThrottle, RateLimitThrottle):  # type: ignore[misc]
+    """Limits users, and clients that have not logged in by address."""
+
+
+class ScopedRateThrottle(throttling.ScopedRateThrottle, RateLimitThrottle):  # type: ignore[misc]
+    """Limits each part of an API by its `throttle_scope`."""
+
+
+def rules_of(rate: Any) -> list[str]:
+    """The rules that a rate stands for."""
+    own = OWN_RATE.fullmatch(rate)
+    return [f"log:{own[1]}/1{own[2]}"] if own else rate.split()

@@ -1,0 +1,235 @@
+"""Storages of `limits` 5, and so of Flask-Limiter and SlowAPI: importing this module registers their schemes.
+
+| strategy                 | rule                                     |
+|--------------------------|------------------------------------------|
+| `fixed-window`           | `fixed:1000000000/Ns,align=first`        |
+| `moving-window`          | `log:LIMIT/Ns`                           |
+| `sliding-window-counter` | `window:LIMIT/Ns`                        |
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
+from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
+from limits.aio.storage import Storage as AsyncStorage
+from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
+from limits.storage.base import TimestampedSlidingWindow
+from redis import Redis, RedisCluster, RedisError
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+from ._replies import Reply, Report, record
+from .limiter import AsyncRateLimiter, RateLimiter
+
+#: A limit that no client reaches: `limits` asks for a mere counter, and decides itself.
+MOST = 1_000_000_000
+
+#: What is told of a block without an end, in seconds: try again tomorrow.
+DAY_S = 86_400.0
+
+SCHEMES = ["ratelimit+redis", "ratelimit+rediss", "ratelimit+unix", "ratelimit+redis+cluster"]
+ASYNC_SCHEMES = [f"async+{scheme}" for scheme in SCHEMES]
+
+PREFIX = "rl"
+KEY_TYPE = "ratelimit"
+
+
+class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow):
+    """A storage for `ratelimit+redis://host:port/db`, `ratelimit+rediss://`, `ratelimit+unix:///path` and, for
+    clusters, `ratelimit+redis+cluster://`. Options are those of redis-py. `client` takes one that is made already, such
+    as `Sentinel.master_for(...)`."""
+
+    STORAGE_SCHEME = SCHEMES
+
+    def __init__(
+        self,
+        uri: str,
+        wrap_exceptions: bool = False,
+        key_prefix: str = PREFIX,
+        client: Redis | RedisCluster | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self.key_prefix = key_prefix
+        self.limiter = RateLimiter(client or _client(Redis, RedisCluster, uri, options))
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        return RedisError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        return _hits(self.limiter.check(self._key(key), _counter(expiry), cost=amount))
+
+    def get(self, key: str) -> int:
+        return _counted(self.limiter.call("RL.INFO", self._key(key)))[0]
+
+    def get_expiry(self, key: str) -> float:
+        return time.time() + _counted(self.limiter.call("RL.INFO", self._key(key)))[1]
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return self.limiter.check(self._key(key), _log(limit, expiry), cost=amount).allowed
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        return _entries(self.limiter.peek_all(self._key(key), _log(limit, expiry)), limit, expiry)
+
+    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return self.limiter.check(self._key(key), _window(limit, expiry), cost=amount).allowed
+
+    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        return _weighted(self.limiter.peek(self._key(key), _window(MOST, expiry)), expiry)
+
+    def clear(self, key: str) -> None:
+        self.limiter.reset(self._key(key))
+
+    def clear_sliding_window(self, key: str, expiry: int) -> None:
+        self.clear(key)
+
+    def reset(self) -> int:
+        """Forgets what all keys of this storage have consumed. Blocks stay. It looks at each key of the server."""
+        keys: Iterator[str] = self.limiter.client.scan_iter(_pattern(self.key_prefix), 1000, KEY_TYPE)
+        return sum(self.limiter.reset(key) for key in keys)
+
+    def check(self) -> bool:
+        try:
+            self.limiter.peek(self._key(""), "1/s")
+        except RedisError:
+            return False
+        return True
+
+    def _key(self, key: str) -> str:
+        return f"{self.key_prefix}:{key}"
+
+
+class AsyncRateLimitStorage(
+    AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingWindowCounterSupport, TimestampedSlidingWindow
+):
+    """A `RateLimitStorage` for the strategies in `limits.aio`: the same schemes after `async+`, clients of
+    `redis.asyncio`."""
+
+    STORAGE_SCHEME = ASYNC_SCHEMES
+
+    def __init__(
+        self,
+        uri: str,
+        wrap_exceptions: bool = False,
+        key_prefix: str = PREFIX,
+        client: AsyncRedis | AsyncRedisCluster | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self.key_prefix = key_prefix
+        uri = uri.removeprefix("async+")
+        self.limiter = AsyncRateLimiter(client or _client(AsyncRedis, AsyncRedisCluster, uri, options))
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        return RedisError
+
+    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        return _hits(await self.limiter.check(self._key(key), _counter(expiry), cost=amount))
+
+    async def get(self, key: str) -> int:
+        return _counted(await self.limiter.call("RL.INFO", self._key(key)))[0]
+
+    async def get_expiry(self, key: str) -> float:
+        return time.time() + _counted(await self.limiter.call("RL.INFO", self._key(key)))[1]
+
+    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return (await self.limiter.check(self._key(key), _log(limit, expiry), cost=amount)).allowed
+
+    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        return _entries(await self.limiter.peek_all(self._key(key), _log(limit, expiry)), limit, expiry)
+
+    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        return (await self.limiter.check(self._key(key), _window(limit, expiry), cost=amount)).allowed
+
+    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        return _weighted(await self.limiter.peek(self._key(key), _window(MOST, expiry)), expiry)
+
+    async def clear(self, key: str) -> None:
+        await self.limiter.reset(self._key(key))
+
+    async def clear_sliding_window(self, key: str, expiry: int) -> None:
+        await self.clear(key)
+
+    async def reset(self) -> int:
+        keys: AsyncIterator[str] = self.limiter.client.scan_iter(_pattern(self.key_prefix), 1000, KEY_TYPE)
+        return sum([await self.limiter.reset(key) async for key in keys])
+
+    async def check(self) -> bool:
+        try:
+            await self.limiter.peek(self._key(""), "1/s")
+        except RedisError:
+            return False
+        return True
+
+    def _key(self, key: str) -> str:
+        return f"{self.key_prefix}:{key}"
+
+
+def _client(single: Any, cluster: Any, uri: str, options: dict[str, Any]) -> Any:
+    url = uri.removeprefix("ratelimit+")
+    if url.startswith("redis+cluster"):
+        return cluster.from_url(url.replace("+cluster", "", 1), **options)
+    return single.from_url(url, **options)
+
+
+def _pattern(prefix: str) -> str:
+    """What SCAN reads as this very prefix, and anything after it."""
+    return "".join(f"\\{char}" if char in r"\*?[]" else char for char in prefix) + ":*"
+
+
+def _counter(expiry: int) -> str:
+    return f"fixed:{MOST}/{expiry}s,align=first"
+
+
+def _log(limit: int, expiry: int) -> str:
+    return f"log:{limit}/{expiry}s"
+
+
+def _window(limit: int, expiry: int) -> str:
+    return f"window:{limit}/{expiry}s"
+
+
+def _hits(reply: Reply) -> int:
+    """What a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is exempt."""
+    return 0 if reply.limit == -1 else MOST - reply.remaining
+
+
+def _counted(info: Any) -> tuple[int, float]:
+    """The hits of a fixed window, and the seconds until it ends."""
+    if info is None:
+        return 0, 0.0
+    fields = record(info)
+    access = fields["access"] and record(fields["access"])
+    if access and access["kind"] == "blocked":
+        return MOST, access["ttl_ms"] / 1000 if access["ttl_ms"] >= 0 else DAY_S
+    for state in map(record, fields["states"]):
+        if not access and state["rule"].startswith(f"fixed:{MOST}/"):
+            return state["consumed"], state["reset_ms"] / 1000
+    return 0, 0.0
+
+
+def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:
+    """When the oldest entry came that still counts, and how many do. Of a blocked key as if it could come back then."""
+    now = time.time()
+    if report.verdict == "blocked":
+        wait_s = report.wait_ms / 1000 if report.wait_ms >= 0 else DAY_S
+        return now + wait_s - expiry, limit
+    consumed = sum(rule.limit - rule.remaining for rule in report.rules)  # of the one rule; exempt keys have none
+    return (now + report.rules[0].next_ms / 1000 - expiry if consumed else now), consumed
+
+
+def _weighted(reply: Reply, expiry: int) -> tuple[int, float, int, float]:
+    """The units that count, those of the window before at their weight, as if all were in the present one. `limits`
+    would weigh by itself, but round down where the server does not, and promise what is denied."""
+    reset_s = reply.reset_ms / 1000
+    if reply.verdict == "blocked":  # as long as can be said: `limits` takes the time modulo the window
+        last = math.nextafter(expiry, 0)
+        reset_s = min(reset_s, last) if reset_s >= 0 else last
+    return 0, 0.0, _hits(reply), max(0.0, reset_s)

@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+
+import pytest
+
+import servers
+
+
+@pytest.fixture(scope="session", params=servers.NAMES)
+def each_server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    """Every server in turn."""
+    with servers.start(request.param) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def one_server() -> Iterator[servers.Server]:
+    with servers.start() as server:
+        yield server
+
+
+@pytest.fixture
+def server(each_server: servers.Server) -> servers.Server:
+    """Every server in turn, empty."""
+    return emptied(each_server)
+
+
+@pytest.fixture
+def newest(one_server: servers.Server) -> servers.Server:
+    """The newest server, empty."""
+    return emptied(one_server)
+
+
+@pytest.fixture
+def stopped() -> servers.Server:
+    """A server that is gone."""
+    with servers.start() as server:
+        pass
+    return server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[list[servers.Server]]:
+    with servers.start_cluster() as nodes:
+        yield nodes
+
+
+def emptied(server: servers.Server) -> servers.Server:
+    with server.client() as client:
+        client.flushall()
+    return server

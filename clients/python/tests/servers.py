@@ -1,0 +1,99 @@
+"""Real servers with the module, on free ports of this machine and in temporary folders."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from redis import Redis, RedisError
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULE = os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis_ratelimit.so")
+SERVERS = Path(os.environ.get("RATELIMIT_SERVERS", ROOT / ".cache/servers"))
+ALL = "redis-6.2 redis-7.0 redis-8.2 valkey-8.1 valkey-9.1"
+#: The servers to test: all, or those that RATELIMIT_ONLY names.
+NAMES = os.environ.get("RATELIMIT_ONLY", ALL).replace(",", " ").split()
+READY_S = 30
+SLOTS = 16384
+
+
+class Server(NamedTuple):
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def client(self) -> Redis:
+        return Redis(port=self.port, decode_responses=True)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def start(name: str = NAMES[-1], *options: object) -> Iterator[Server]:
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:
+        log = Path(folder) / "log"
+        words = ["--port", port, "--bind", "127.0.0.1", "--dir", folder, "--logfile", log, "--save", "", *options]
+        command = [SERVERS / name / "server", *map(str, words), "--loadmodule", str(MODULE)]
+        server = Server(port, subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        try:
+            until(lambda: server.process.poll() is not None or answers(server))
+            assert server.process.poll() is None, log.read_text()
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def start_cluster(name: str = NAMES[-1], *options: object) -> Iterator[list[Server]]:
+    """Three primaries."""
+    with ExitStack() as stack:
+        buses = [free_port() for _ in range(3)]
+        clustered = ["--cluster-enabled", "yes", *options, "--cluster-port"]
+        nodes = [stack.enter_context(start(name, *clustered, bus)) for bus in buses]
+        for i, node in enumerate(nodes):
+            with node.client() as client:
+                first, last = i * SLOTS // 3, (i + 1) * SLOTS // 3 - 1
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+                for other, bus in list(zip(nodes, buses, strict=True))[:i]:
+                    client.execute_command("CLUSTER MEET", "127.0.0.1", other.port, bus)
+        until(lambda: all(knows_all(node) for node in nodes))
+        yield nodes
+
+
+def knows_all(node: Server) -> bool:
+    with node.client() as client:
+        return client.cluster("INFO")["cluster_state"] == "ok" and len(client.cluster("SLOTS")) == 3
+
+
+def answers(server: Server) -> bool:
+    try:
+        with server.client() as client:
+            return bool(client.ping())
+    except RedisError:
+        return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    late = time.monotonic() + READY_S
+    while not holds():
+        assert time.monotonic() < late, f"not within {READY_S} s"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]

@@ -1,0 +1,83 @@
+"""The commands, on every server, with RESP2 and RESP3, and in a cluster."""
+
+import pytest
+from redis import Redis, RedisCluster, RedisError
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rl_limits import AsyncRateLimiter, Limit, RateLimiter, Reply
+from servers import Server
+
+KINDS = [(2, False), (2, True), (3, False), (3, True)]
+
+
+@pytest.mark.parametrize("protocol, decode", KINDS)
+def test_a_check_consumes_until_a_rule_denies(server: Server, protocol: int, decode: bool) -> None:
+    limiter = RateLimiter(Redis(port=server.port, protocol=protocol, decode_responses=decode))
+    assert limiter.check("login:42", ["2/15m", "20/d"]) == Reply("allowed", 2, 1, 0, 900_000)
+    assert limiter.peek("login:42", "2/15m", cost=2).verdict == "limited"
+    assert limiter.check("login:42", ["2/15m", "20/d"]).allowed
+    denied = limiter.check("login:42", ["2/15m", "20/d"], meta="who")
+    assert not denied.allowed and 0 < denied.wait_ms <= 900_000
+    assert len(limiter.call("RL.LOG", "login:42", "COUNT", 5)) == 1
+
+    assert limiter.refund("login:42", 1, "2/15m") == 1
+    assert limiter.peek("login:42", "2/15m").remaining == 1
+    assert limiter.reset("login:42") and not limiter.reset("login:42")
+    assert limiter.check("batch:7", "bucket:60/m", cost=(1, 100)).granted == 60
+
+
+@pytest.mark.parametrize("protocol, decode", KINDS)
+def test_a_report_tells_of_each_rule(server: Server, protocol: int, decode: bool) -> None:
+    limiter = RateLimiter(Redis(port=server.port, protocol=protocol, decode_responses=decode))
+    report = limiter.check_all([Limit("t:ip", ["10/s,name=burst"]), Limit("t:user", ["1/m", "100/d,shadow"])])
+    assert report.allowed
+    assert [(rule.key, rule.name, rule.rule, rule.remaining, rule.shadow) for rule in report.rules] == [
+        ("t:ip", "burst", "log:10/1s,name=burst", 9, False),
+        ("t:user", None, "log:1/1m", 0, False),
+        ("t:user", None, "log:100/1d,shadow", 99, True),
+    ]
+    report = limiter.check_all([Limit("t:ip", "10/s,name=burst"), Limit("t:user", "1/m")])
+    assert (report.verdict, report.key, [rule.denies for rule in report.rules]) == ("limited", "t:user", [False, True])
+    assert limiter.peek_all("t:ip", "10/s,name=burst").rules[0].remaining == 9, "the denial took nothing"
+    limiter.call("RL.BLOCK", "t:ip", "EX", 100)
+    blocked = limiter.check_all([Limit("t:ip", "10/s")])
+    assert (blocked.verdict, blocked.rules) == ("blocked", ())
+
+
+async def test_the_same_with_asyncio(server: Server) -> None:
+    async with AsyncRedis(port=server.port) as client:
+        limiter = AsyncRateLimiter(client)
+        assert (await limiter.check("a", "3/m", cost=2)).remaining == 1
+        assert (await limiter.peek("a", "3/m")).allowed
+        assert (await limiter.check_all([Limit("a", "3/m")])).rules[0].remaining == 0
+        assert (await limiter.peek_all("a", "3/m")).verdict == "limited"
+        assert await limiter.refund("a", 2) == 2
+        assert await limiter.reset("a")
+        assert await limiter.call("RL.INFO", "a") is None
+
+
+def test_a_cluster_is_asked_where_the_key_is(cluster: list[Server]) -> None:
+    limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port))
+    for i in range(30):
+        assert limiter.check(f"user:{i}", "2/m").remaining == 1
+        assert limiter.check_all([Limit(f"{{{i}}}:a", "2/m"), Limit(f"{{{i}}}:b", "3/m")]).allowed
+    found = [node.client().dbsize() for node in cluster]
+    assert sum(found) == 90 and all(found)
+
+
+async def test_a_cluster_is_asked_with_asyncio(cluster: list[Server]) -> None:
+    async with AsyncRedisCluster(host="127.0.0.1", port=cluster[0].port) as client:
+        limiter = AsyncRateLimiter(client)
+        for i in range(30):
+            assert (await limiter.check(f"someone:{i}", "2/m")).remaining == 1
+            assert (await limiter.check_all([Limit(f"{{{i}}}:c", "2/m"), Limit(f"{{{i}}}:d", "3/m")])).allowed
+
+
+def test_errors_are_those_of_redis_py(newest: Server, stopped: Server) -> None:
+    with pytest.raises(RedisError, match="5/x"):
+        RateLimiter(Redis(port=newest.port)).check("a", "5/x")
+    with pytest.raises(RedisError):
+        RateLimiter(Redis(port=stopped.port, retry=Retry(NoBackoff(), 0))).check("a", "5/m")

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""A web application with limits by address and by user, and a page that shows its client what is left of them.
+
+    make run           # in one terminal: a server with the module
+    make fastapi       # in another: this application, on http://127.0.0.1:8000 (PORT=8000 REDIS_URL=redis://localhost)
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, PlainTextResponse
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from rl_limits import AsyncRateLimiter, Limit, network
+from rl_limits.asgi import RateLimitMiddleware
+
+# The page is that of the same application on Express.
+PAGE = Path(__file__).parents[1] / "express/page.html"
+
+# Stands in for the sessions of a real application: who shows which token is whom.
+USERS = {"token-of-ann": "ann", "token-of-bob": "bob"}
+
+URL = os.environ.get("REDIS_URL", "redis://localhost")
+limiter = AsyncRateLimiter(Redis.from_url(URL, socket_timeout=1, retry=Retry(NoBackoff(), 1)))
+
+
+def limits_of(request):
+    """Everyone is counted by address, and users by name as well, from whatever addresses they come."""
+    limits = [Limit(f"web:ip:{network(request.client.host)}", "20/m,name=address")]
+    user = USERS.get(request.headers.get("authorization", "").removeprefix("Bearer "))
+    if user:
+        limits.append(Limit(f"web:user:{user}", "5/m,name=user"))
+    return limits
+
+
+def limits_of_scope(scope):
+    """The page and the look at the quota cost nothing, so that a client who is out of quota sees when it comes back."""
+    return limits_of(Request(scope)) if scope["path"] == "/ask" else []
+
+
+def let_pass(error, scope):
+    """These limits are for fairness, so requests pass while nobody can be asked about them."""
+    logging.error(error)
+
+
+app = FastAPI()
+app.add_middleware(RateLimitMiddleware, limiter=limiter, limits=limits_of_scope, on_error=let_pass)
+
+
+@app.get("/")
+def page():
+    return FileResponse(PAGE)
+
+
+@app.get("/quota")
+async def quota(request: Request):
+    reports = await asyncio.gather(*(limiter.peek_all(key, rules) for key, rules in limits_of(request)))
+    rules = [rule for report in reports for rule in report.rules]
+    return [{"name": rule.name, "remaining": rule.remaining, "limit": rule.limit} for rule in rules]
+
+
+@app.post("/ask")
+def ask():
+    return PlainTextResponse("42")
+
+
+if __name__ == "__main__":
+    listener = socket.create_server(("127.0.0.1", int(os.environ.get("PORT", "8000"))))
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
+    # Only a proxy on this machine may say what the client's address is.
+    config = uvicorn.Config(app, proxy_headers=True, forwarded_allow_ips="127.0.0.1", log_level="warning")
+    uvicorn.Server(config).run([listener])
