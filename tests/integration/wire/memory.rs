@@ -29,12 +29,16 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
     for name in names {
         let () = ask(c, &format!("RL.POLICY DEL {name}"));
     }
-    for command in ["FLUSHALL SYNC", "SCRIPT FLUSH SYNC", "SLOWLOG RESET", "CONFIG RESETSTAT"] {
+    let deletions =
+        ["FLUSHALL SYNC", "SCRIPT FLUSH SYNC", "SLOWLOG RESET", "ACL LOG RESET", "LATENCY RESET", "CONFIG RESETSTAT"];
+    for command in deletions {
         let () = ask(c, command);
     }
     let _: Value = ask(c, "RL.TOP RESET");
-    // Only servers with jemalloc have it.
-    let _: RedisResult<Value> = attempt(c, "MEMORY PURGE");
+    // Valkey has logs of long requests and replies, and only servers with jemalloc have what can be purged.
+    for command in ["COMMANDLOG RESET large-request", "COMMANDLOG RESET large-reply", "MEMORY PURGE"] {
+        let _: RedisResult<Value> = attempt(c, command);
+    }
 }
 
 /// The least memory that the server holds after everything was deleted, without buffers of clients: at
