@@ -20,18 +20,21 @@ BUILT := target/release/libredis_ratelimit.so
 LINKED := target/release/deps/libredis_ratelimit.so
 
 # What the build calls the folders that it reads: its bytes do not depend on where they are (`make reproducible`).
-RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+REGISTRY := $(or $(CARGO_HOME),$(HOME)/.cargo)
+RENAMED := --remap-path-prefix=$(CURDIR)=/redis-ratelimit --remap-path-prefix=$(REGISTRY)=/cargo
+RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$(REGISTRY)=/cargo
 
 # Where `make install` copies it to. DESTDIR is for packagers.
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED)
+build: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
 build: ## build the module: target/release/libredis_ratelimit.so, and its debugging symbols beside it
 	$(CARGO) build --release
 	@objcopy --only-keep-debug $(LINKED) $(BUILT).debug
@@ -189,11 +192,39 @@ deny: ## licences, sources and duplicates of all that the module is built from, 
 	@scripts/fetch.py cargo deny
 	.cache/cargo-deny/bin/cargo-deny check $(CHECKS)
 
+sbom: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 sbom: ## what the module is built from, as CycloneDX: target/redis-ratelimit.cdx.json
 	@scripts/fetch.py cargo cyclonedx
-	.cache/cargo-cyclonedx/bin/cargo-cyclonedx cyclonedx --quiet --format json --describe crate --override-filename redis-ratelimit.cdx
+	.cache/cargo-cyclonedx/bin/cargo-cyclonedx cyclonedx --quiet --format json --override-filename redis-ratelimit.cdx
 	@mkdir -p target
-	@mv redis-ratelimit.cdx.json target/
+	@sed 's|$(CURDIR)|/redis-ratelimit|g' redis-ratelimit.cdx.json > target/redis-ratelimit.cdx.json
+	@rm redis-ratelimit.cdx.json
+
+# The oldest glibc whose systems can load what is released: CentOS 7 has it, Debian 11 and RHEL 8 have newer ones.
+GLIBC ?= 2.17
+TARGET ?= $(HOST)
+ZIG := CARGO_ZIGBUILD_ZIG_PATH=$(CURDIR)/.cache/zigbuild/ziglang/zig PATH="$(CURDIR)/.cache/zigbuild/bin:$$PATH"
+dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED)
+dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
+dist: export TARGET := $(TARGET)
+dist: export GLIBC := $(GLIBC)
+dist: sbom ## an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
+	@scripts/fetch.py zigbuild
+	@# zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
+	cd src && $(ZIG) ../$(CARGO) zigbuild --release --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
+	scripts/dist
+
+# What the archive and the package hold is one module, and tests of every command pass with it.
+UNPACKED := $(CURDIR)/target/unpacked
+test-dist: export RATELIMIT_MODULE := $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
+test-dist: export RUST_TEST_THREADS ?= 4
+test-dist: faulty fetch ## test what `make dist` made: sums, contents, commands on all servers
+	cd target/dist && sha256sum --check --strict SHA256SUMS
+	rm -rf $(UNPACKED) && mkdir -p $(UNPACKED)
+	tar -xzf target/dist/redis-ratelimit-*.tar.gz -C $(UNPACKED)
+	dpkg-deb --extract target/dist/redis-ratelimit_*.deb $(UNPACKED)
+	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
+	$(CARGO) test --profile checked --test integration -- command::
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost

@@ -14,6 +14,7 @@
     scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
     scripts/fetch.py rich                what scripts/rl-top draws its screen with -> .cache/rich
     scripts/fetch.py pyte                the terminal in which a test looks at it -> .cache/pyte
+    scripts/fetch.py zigbuild            what links against an old glibc, for releases -> .cache/zigbuild
     scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
     scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
@@ -70,6 +71,9 @@ RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21
 
 # A terminal without a screen, and what it needs.
 PYTE = ["pyte==0.8.2", "wcwidth==0.2.13"]
+
+# zig is a linker with the symbols of every glibc.
+ZIGBUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"]
 
 # The builders for Grafana 11.6.
 GRAFANA_SDK = "grafana_foundation_sdk==1769699379!11.6.0"
@@ -344,7 +348,7 @@ def libclang(_):
 def install(packages, home):
     """Installs wheels into a folder for PYTHONPATH: a package, and what it needs."""
     name, version = packages[0].split("==")
-    if (home / f"{name}-{version}.dist-info").exists():
+    if (home / f"{name.replace('-', '_')}-{version}.dist-info").exists():
         return
     say(f"{packages[0]} into .cache/{home.name}")
     with Scratch() as scratch:
@@ -568,7 +572,7 @@ def subcommands(names):
     for name in names or SUBCOMMANDS:
         crate, version = f"cargo-{name}", SUBCOMMANDS[name]
         home = CACHE / crate
-        if (home / "version").exists() and (home / "version").read_text() == version:
+        if is_version(home, version):
             continue
         say(f"{crate} {version} from crates.io into .cache/{crate}, which takes some minutes")
         with Scratch() as scratch:
@@ -661,6 +665,10 @@ def prometheus(_):
             run([folder / name, "--version"])
 
 
+def zigbuild(_):
+    install(ZIGBUILD, CACHE / "zigbuild")
+
+
 def grafana_sdk(_):
     install([GRAFANA_SDK], CACHE / "grafana")
 
@@ -679,6 +687,7 @@ COMMANDS = {
     "chromium": chromium,
     "rich": rich,
     "pyte": pyte,
+    "zigbuild": zigbuild,
     "prometheus": prometheus,
     "grafana-sdk": grafana_sdk,
     "plots": plots,
