@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -203,28 +203,41 @@ sbom: ## what the module is built from, as CycloneDX: target/redis-ratelimit.cdx
 # The oldest glibc whose systems can load what is released: CentOS 7 has it, Debian 11 and RHEL 8 have newer ones.
 GLIBC ?= 2.17
 TARGET ?= $(HOST)
-ZIG := CARGO_ZIGBUILD_ZIG_PATH=$(CURDIR)/.cache/zigbuild/ziglang/zig PATH="$(CURDIR)/.cache/zigbuild/bin:$$PATH"
-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED)
-dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
-dist: export TARGET := $(TARGET)
-dist: export GLIBC := $(GLIBC)
-dist: sbom ## an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
-	@scripts/fetch.py zigbuild
-	@# zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
-	cd src && $(ZIG) ../$(CARGO) zigbuild --release --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
+# zig would put an unwinder of its own into the module, which fails in servers that have brought another: a panic that is
+# caught would end the server. The module takes that of the system, as `make build` does.
+UNWINDER := $(CURDIR)/target/unwinder
+dist test-dist: export CARGO_ZIGBUILD_ZIG_PATH := $(CURDIR)/.cache/zigbuild/ziglang/zig
+dist test-dist: export PATH := $(CURDIR)/.cache/zigbuild/bin:$(PATH)
+dist test-dist: export TARGET := $(TARGET)
+dist test-dist: export GLIBC := $(GLIBC)
+dist test-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED) -Lnative=$(UNWINDER) -ldylib:+verbatim=libgcc_s.so.1
+dist test-dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
+# zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
+ZIGBUILD := cd src && ../$(CARGO) zigbuild --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
+
+dist: sbom unwinder ## an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
+	$(ZIGBUILD) --release
 	scripts/dist
 
-# What the archive and the package hold is one module, and tests of every command pass with it.
+unwinder:
+	@scripts/fetch.py zigbuild
+	@mkdir -p $(UNWINDER)
+	@cp -L "$$(gcc -print-file-name=libgcc_s.so.1)" $(UNWINDER)
+
+# What the archive and the package hold is one module, with which tests of every command pass; and one that is linked like
+# it survives panics.
 UNPACKED := $(CURDIR)/target/unpacked
 test-dist: export RATELIMIT_MODULE := $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
+test-dist: export RATELIMIT_FAULTY_MODULE := $(CURDIR)/target/$(TARGET)/checked/libredis_ratelimit.so
 test-dist: export RUST_TEST_THREADS ?= 4
-test-dist: faulty fetch ## test what `make dist` made: sums, contents, commands on all servers
+test-dist: unwinder fetch ## test what `make dist` made: sums, contents, commands and panics on all servers
 	cd target/dist && sha256sum --check --strict SHA256SUMS
 	rm -rf $(UNPACKED) && mkdir -p $(UNPACKED)
 	tar -xzf target/dist/redis-ratelimit-*.tar.gz -C $(UNPACKED)
 	dpkg-deb --extract target/dist/redis-ratelimit_*.deb $(UNPACKED)
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
-	$(CARGO) test --profile checked --test integration -- command::
+	$(ZIGBUILD) --profile checked --features fault-injection
+	env -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- command:: panics::
 
 cost: ## what a decision costs as the limit grows, without a server
 	$(CARGO) run --release --example cost
