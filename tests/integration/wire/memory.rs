@@ -29,14 +29,22 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
     for name in names {
         let () = ask(c, &format!("RL.POLICY DEL {name}"));
     }
-    let deletions =
-        ["FLUSHALL SYNC", "SCRIPT FLUSH SYNC", "SLOWLOG RESET", "ACL LOG RESET", "LATENCY RESET", "CONFIG RESETSTAT"];
+    let deletions = [
+        "FLUSHALL SYNC",
+        "SCRIPT FLUSH SYNC",
+        "SLOWLOG RESET",
+        "ACL LOG RESET",
+        "LATENCY RESET",
+        "CONFIG RESETSTAT",
+    ];
     for command in deletions {
         let () = ask(c, command);
     }
     let _: Value = ask(c, "RL.TOP RESET");
     // Valkey has logs of long requests and replies, and only servers with jemalloc have what can be purged.
-    for command in ["COMMANDLOG RESET large-request", "COMMANDLOG RESET large-reply", "MEMORY PURGE"] {
+    for command in
+        ["COMMANDLOG RESET large-request", "COMMANDLOG RESET large-reply", "MEMORY PURGE"]
+    {
         let _: RedisResult<Value> = attempt(c, command);
     }
 }
