@@ -207,10 +207,14 @@ TARGET ?= $(HOST)
 # caught would end the server. The module takes that of the system, as `make build` does.
 UNWINDER := $(CURDIR)/target/unwinder
 dist test-dist: export CARGO_ZIGBUILD_ZIG_PATH := $(CURDIR)/.cache/zigbuild/ziglang/zig
+# What zig and cargo-zigbuild keep for the next time, which is in the home folder otherwise.
+dist test-dist: export ZIG_GLOBAL_CACHE_DIR := $(CURDIR)/target/zig
+dist test-dist: export CARGO_ZIGBUILD_CACHE_DIR := $(CURDIR)/target/zig
 dist test-dist: export PATH := $(CURDIR)/.cache/zigbuild/bin:$(PATH)
 dist test-dist: export TARGET := $(TARGET)
 dist test-dist: export GLIBC := $(GLIBC)
-dist test-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED) -Lnative=$(UNWINDER) -ldylib:+verbatim=libgcc_s.so.1
+dist test-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED) -Lnative=$(UNWINDER) -ldylib:+verbatim=libgcc_s.so.1 \
+	-Clink-arg=-Wl,--build-id=sha1
 dist test-dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
 # zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
 ZIGBUILD := cd src && ../$(CARGO) zigbuild --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
