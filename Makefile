@@ -240,6 +240,9 @@ test-dist: unwinder fetch ## test what `make dist` made: sums, contents, command
 	tar -xzf target/dist/redis-ratelimit-*.tar.gz -C $(UNPACKED)
 	dpkg-deb --extract target/dist/redis-ratelimit_*.deb $(UNPACKED)
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
+	for server in $(RATELIMIT_SERVERS)/*/server; do \
+		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \
+	done
 	$(ZIGBUILD) --profile checked --features fault-injection
 	env -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- command:: panics::
 
