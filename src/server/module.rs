@@ -16,13 +16,36 @@ pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     if !alloc::counted_by_server() {
         log::warning("the server does not count the memory of this module");
     }
-    let loaded = callback::guarded(Err("a panic".into()), body);
+    let loaded = callback::guarded(Err("a panic".into()), || {
+        check_server(server_version())?;
+        body()
+    });
     match loaded {
         Ok(()) => Status::Ok,
         Err(why) => {
             log::warning(&format!("cannot be loaded: {why}"));
             Status::Err
         }
+    }
+}
+
+/// The oldest server that the module is tested with, as the module API has it: 6.2.0.
+const OLDEST_SERVER: c_int = 0x0006_0200;
+
+/// The server's version as the module API has it; Valkey says which Redis it is compatible
+/// with. `None` before Redis 6.0.9.
+fn server_version() -> Option<c_int> {
+    // SAFETY: the function takes nothing and reads a constant.
+    unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) }
+}
+
+/// # Errors
+/// If the server is older than [`OLDEST_SERVER`].
+fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
+    if version.is_some_and(|version| version >= OLDEST_SERVER) {
+        Ok(())
+    } else {
+        Err("the server is older than Redis 6.2, the oldest that this module supports")
     }
 }
 
@@ -111,12 +134,26 @@ fn is_valkey() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use super::{check_server, version};
 
     #[test]
     fn versions_become_numbers() {
         assert_eq!(version("0.1.0"), 100);
         assert_eq!(version("1.2.3"), 10203);
         assert_eq!(version("2.10.0-rc1"), 21000);
+    }
+
+    #[test]
+    fn servers_before_6_2_are_refused() {
+        for (server, supported) in [
+            (None, false),
+            (Some(0x0006_0010), false),
+            (Some(0x0006_01ff), false),
+            (Some(0x0006_0200), true),
+            (Some(0x0007_0204), true),
+            (Some(0x00ff_ffff), true),
+        ] {
+            assert_eq!(check_server(server).is_ok(), supported, "{server:x?}");
+        }
     }
 }
