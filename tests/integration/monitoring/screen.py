@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / ".cache/pyte"))
 
 import pyte  # noqa: E402  which scripts/fetch.py puts there
 
-DEADLINE_S = 20
+DEADLINE_S = 120
 OTHER_SCREEN, FIRST_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
