@@ -55,7 +55,7 @@ gateway: build ## show a gateway that keeps to requests, tokens and slots of a m
 	@scripts/fetch.py redis-py
 	@examples/gateway/demo.py
 
-pool: build ## show workers that keep to the limits of a service by waiting in line, one of them killed
+pool: build ## show workers that keep to the limits of a service by waiting in line, one killed, serve until Ctrl-C (PORT=8081)
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@examples/pool/demo.py
@@ -109,6 +109,7 @@ checked: ## build the module with every check that the shipped one goes without:
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
+	@scripts/fetch.py chromium
 	$(CARGO) test --profile checked --test integration
 
 test-clients: test-clients-rust test-clients-node test-clients-python ## tests of the adapters in clients/, on all servers

@@ -12,6 +12,7 @@ import { network } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
 import { ioredis } from 'redis-ratelimit/ioredis';
 
+const WEB = join(import.meta.dirname, '../web');
 const { PORT = '3000', REDIS_URL = 'redis://localhost' } = process.env;
 
 // Stands in for the sessions of a real application: who shows which token is whom.
@@ -33,7 +34,8 @@ const app = express();
 app.set('trust proxy', 'loopback'); // only a proxy on this machine may say what the client's address is
 
 // The page and the look at the quota cost nothing, so that a client who is out of quota still sees when it comes back.
-app.get('/', (_req, res) => res.sendFile(join(import.meta.dirname, 'page.html')));
+app.get('/', (_req, res) => res.sendFile(join(WEB, 'quota.html')));
+app.use('/web', express.static(WEB));
 app.get('/quota', async (req, res) => {
   const reports = await Promise.all(limitsOf(req).map(({ key, rules }) => limiter.peekAll(key, rules)));
   res.json(reports.flatMap(({ rules }) => rules).map(({ name, remaining, limit }) => ({ name, remaining, limit })));

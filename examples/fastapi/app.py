@@ -14,14 +14,14 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.staticfiles import StaticFiles
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from rl_limits import AsyncRateLimiter, Limit, network
 from rl_limits.asgi import RateLimitMiddleware
 
-# The page is that of the same application on Express.
-PAGE = Path(__file__).parents[1] / "express/page.html"
+WEB = Path(__file__).parents[1] / "web"
 
 # Stands in for the sessions of a real application: who shows which token is whom.
 USERS = {"token-of-ann": "ann", "token-of-bob": "bob"}
@@ -50,12 +50,13 @@ def let_pass(error, scope):
 
 
 app = FastAPI()
+app.mount("/web", StaticFiles(directory=WEB))
 app.add_middleware(RateLimitMiddleware, limiter=limiter, limits=limits_of_scope, on_error=let_pass)
 
 
 @app.get("/")
 def page():
-    return FileResponse(PAGE)
+    return FileResponse(WEB / "quota.html")
 
 
 @app.get("/quota")

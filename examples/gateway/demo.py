@@ -64,7 +64,7 @@ def main():
             line = ["--redis", f"unix://{socket}", "--model", model, "--lease-ms", 3000]
             with running(HERE / "gateway.py", *line, "--port", port, "@llm") as (_, gateway):
                 play(server, gateway, line)
-                print(f"\nServing on 127.0.0.1:{gateway}. Ask with:")
+                print(f"\nServing a page on http://127.0.0.1:{gateway}/. Or ask with:")
                 print(f"""  curl -iN -H 'X-Tenant: t7' -d '{{"prompt": "a b c", "max_tokens": 50, "stream": true}}' 127.0.0.1:{gateway}/v1/chat""")
                 print(f"The server's socket is {socket}. Ctrl-C stops all.", flush=True)
                 with contextlib.suppress(KeyboardInterrupt):

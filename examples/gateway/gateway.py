@@ -7,6 +7,9 @@
     X-Tenant: t7                      whose limits count
     Idempotency-Key: 3f2a...          optional: the same call again, after a lost connection, is not charged twice
 
+    GET /v1/limits                    what is left of the limits of X-Tenant
+    GET /                             a page to try it
+
 Each call is one check, which holds a slot and the most tokens that the call can take. While the answer streams, the hold is
 renewed. When it has ended, also because the client hung up, the hold is settled with the tokens that were made. If the
 gateway is killed, the hold lapses: the slot is free again, and the tokens come back.
@@ -23,9 +26,11 @@ from uuid import uuid4
 from fields import fields, problem
 from wire import BadRequest, Client
 
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / ".cache/python"))
+EXAMPLES = Path(__file__).resolve().parent.parent
+sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
 
 from limits import Limits  # noqa: E402  it imports redis-py, which scripts/fetch.py puts there
+from pages import left, page  # noqa: E402  of examples/web
 from redis.exceptions import RedisError  # noqa: E402
 
 
@@ -40,9 +45,14 @@ class Gateway:
         client = Client(reader, writer)
         try:
             method, path, asked = await client.read()
-            if (method, path) != ("POST", "/v1/chat"):
-                return await client.answer(404, {"title": "POST /v1/chat is all there is"})
-            await self.chat(client, asked)
+            if (method, path) == ("POST", "/v1/chat"):
+                await self.chat(client, asked)
+            elif (method, path) == ("GET", "/v1/limits"):
+                await client.answer(200, left(await self.limits.peek(client.headers["x-tenant"])))
+            elif method == "GET" and (file := page("/web/gateway.html" if path == "/" else path)):
+                await client.send(200, *file)
+            else:
+                await client.answer(404, {"title": "there are POST /v1/chat, GET /v1/limits and GET /"})
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
         except RedisError as error:

@@ -27,6 +27,10 @@ class Limits:
         """Frees the slot, and corrects the estimate to what the call really took."""
         return await self.server.execute_command("RL.SETTLE", self.key(tenant), id, "COST", tokens) == 1
 
+    async def peek(self, tenant):
+        """What `FULL` says of each rule now. Asking costs nothing."""
+        return await self.server.execute_command("RL.PEEK", self.key(tenant), "FULL", *self.rules)
+
     @staticmethod
     def key(tenant):
         return f"llm:{tenant}"

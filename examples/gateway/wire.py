@@ -40,12 +40,14 @@ class Client:
             pass
 
     async def answer(self, status, body, headers=(), kind="application/json"):
+        await self.send(status, json.dumps(body).encode(), kind, headers)
+
+    async def send(self, status, content, kind, headers=()):
         """Sends a whole answer. If one has begun, it stays cut off, which tells the client that it is not whole."""
         if self.has_begun:
             return
-        text = json.dumps(body).encode()
-        self.head(status, {**dict(headers), "Content-Type": kind, "Content-Length": len(text)})
-        self.writer.write(text)
+        self.head(status, {**dict(headers), "Content-Type": kind, "Content-Length": len(content)})
+        self.writer.write(content)
         await self.writer.drain()
 
     def begin_stream(self, headers):

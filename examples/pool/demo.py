@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Starts a server with the module, a stand-in for a limited service and a pool of workers, and shows how they get on.
 
-Called by `make pool`, which builds the module and fetches the server first. It ends when all jobs are done.
+Called by `make pool`, which builds the module and fetches the server first. A page shows it, also after the demonstration,
+until Ctrl-C. PORT chooses its port.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,7 +22,7 @@ JOBS = 150
 WORKERS = 8
 LEASE_MS = 4_000
 # The service allows 4 at once and 20 a second. The longer period bears requests that are up to 200 ms late on their way.
-RULES = ["slots:4", "20/1200ms"]
+RULES = ["slots:4,name=slots", "20/1200ms,name=rate"]
 
 
 def holds(server):
@@ -47,26 +49,41 @@ def kill_one(server):
     print(f"... {id} is killed with SIGKILL, amid its job: its slot is taken until its hold ends", flush=True)
 
 
+def play(server, log):
+    """Shows each second how the jobs get on, until all are done."""
+    since, is_killed = time.monotonic(), False
+    while (done := show(server, log, since)) < JOBS:
+        if done > JOBS / 4 and not is_killed:
+            kill_one(server)
+            is_killed = True
+        time.sleep(1)
+    events = log.read_text()
+    began, refused = events.count(" begin "), events.count(" refused ")
+    print(f"The service saw {began} requests and refused {refused}. The killed worker's job was done again.")
+
+
 def main():
     with started() as server:
         log = server.folder / "upstream.log"
-        url = f"unix://{server.folder / 'socket'}"
+        redis = ["--redis", f"unix://{server.folder / 'socket'}"]
         server.client.rpush("upstream:jobs", *(f"job-{number}" for number in range(1, JOBS + 1)))
         print(f"{JOBS} jobs, {WORKERS} workers, a service that allows 4 at once and 20 a second: {' '.join(RULES)}")
-        with running(HERE / "upstream.py", "--log", log) as (_, port):
-            line = ["--redis", url, "--upstream", port, "--workers", WORKERS, "--lease-ms", LEASE_MS]
-            with running(HERE / "pool.py", *line, *RULES) as (pool, _):
-                since, is_killed = time.monotonic(), False
-                while (done := show(server, log, since)) < JOBS:
-                    if done > JOBS / 4 and not is_killed:
-                        kill_one(server)
-                        is_killed = True
-                    time.sleep(1)
-                pool.terminate()
-                pool.wait()
-            events = log.read_text()
-        began, refused = events.count(" begin "), events.count(" refused ")
-        print(f"The service saw {began} requests and refused {refused}. The killed worker's job was done again.")
+        with (
+            running(HERE / "board.py", *redis, "--port", os.environ.get("PORT", 0), *RULES) as (_, board),
+            running(HERE / "upstream.py", "--log", log) as (_, port),
+        ):
+            page = f"http://127.0.0.1:{board}/"
+            print(f"A page shows it: {page}", flush=True)
+            line = [*redis, "--upstream", port, "--workers", WORKERS, "--lease-ms", LEASE_MS]
+            with running(HERE / "pool.py", *line, *RULES) as (pool, _), contextlib.suppress(KeyboardInterrupt):
+                try:
+                    play(server, log)
+                    print(f"The pool waits for more jobs, which {page} gives. Ctrl-C stops all.", flush=True)
+                    while True:
+                        time.sleep(1)
+                finally:
+                    pool.terminate()
+                    pool.wait()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 //! The examples at work, on real servers.
 
+mod browser;
 mod gateway;
 mod pool;
 mod program;

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Shows a pool at work in a browser, and gives it more jobs.
+
+    board.py --redis URL [--key KEY] [--port PORT] rule [rule ...]
+
+    GET /state      the limits, who holds slots, how many workers wait in line, how many jobs are left and done
+    POST /jobs      20 more jobs
+    GET /           a page that shows it
+
+It prints its port. See pool.py for the rest.
+"""
+
+import argparse
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parent.parent
+sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
+
+import redis  # noqa: E402  where scripts/fetch.py put it
+from pages import left, page  # noqa: E402  of examples/web
+
+JOBS = 20
+
+
+class Board:
+    def __init__(self, options):
+        self.server = redis.Redis.from_url(options.redis, protocol=3, decode_responses=True)
+        self.key = options.key
+        self.rules = options.rules
+        self.jobs = (f"extra-{number}" for number in count(1))
+
+    def state(self):
+        key = self.server.execute_command("RL.INFO", self.key) or {}
+        return {
+            "limits": left(self.server.execute_command("RL.PEEK", self.key, "FULL", *self.rules)),
+            "holds": [f"{hold['id']}, for {hold['ttl_ms'] / 1000:.1f} s" for hold in key.get("next_holds", [])],
+            "waiting": self.server.info("ratelimit")["ratelimit_waiting_clients"],
+            "to_do": self.server.llen(f"{self.key}:jobs"),
+            "done": self.server.llen(f"{self.key}:done"),
+        }
+
+    def add_jobs(self):
+        self.server.rpush(f"{self.key}:jobs", *(next(self.jobs) for _ in range(JOBS)))
+
+
+class Request(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/state":
+            return self.send(200, json.dumps(self.server.board.state()).encode(), "application/json")
+        file = page("/web/pool.html" if self.path == "/" else self.path)
+        self.send(200, *file) if file else self.send(404)
+
+    def do_POST(self):
+        if self.path != "/jobs":
+            return self.send(404)
+        self.server.board.add_jobs()
+        self.send(204)
+
+    def send(self, status, content=b"", kind="text/plain"):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", len(content))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Nothing: the page asks twice a second."""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--key", default="upstream")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("rules", nargs="+")
+    options = parser.parse_args()
+    server = ThreadingHTTPServer(("127.0.0.1", options.port), Request)
+    server.board = Board(options)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+//! The pages of `examples/gateway/` and `examples/pool/` in a real browser, on a real server.
+
+use std::process::Command;
+
+use super::program::Program;
+use crate::support::server::{self, Server};
+
+/// Performs steps as tests/browser/visit.py takes them.
+fn visit(program: &Program, steps: &[&[&str]]) {
+    let visit = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/visit.py");
+    let url = format!("http://127.0.0.1:{}/", program.port());
+    let mut browser = Command::new("python3");
+    browser.args(["-B", visit, &url]).args(steps.iter().copied().flatten());
+    let output = browser.output().expect("python3 starts");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+fn newest() -> Server {
+    server::all().into_iter().next_back().expect("a matrix").start()
+}
+
+fn url(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}", server.port())
+}
+
+const STREAMS: &str = "#streams td:nth-child(2)";
+const REQUESTS: &str = "#requests td:nth-child(2)";
+const TOKENS: &str = "#tokens td:nth-child(2)";
+
+#[test]
+fn the_gateways_page_streams_stops_and_shows_what_is_left() {
+    let server = newest();
+    let model = Program::start("gateway/model.py", &["--pause-ms", "20", "--log", "/dev/null"]);
+    let (redis, port) = (url(&server), model.port().to_string());
+    let rules =
+        ["slots:1,cost=1,name=streams", "3/h,cost=1,name=requests", "fixed:2000/d,name=tokens"];
+    let line = ["--redis", &redis, "--model", &port];
+    let gateway = Program::start("gateway/gateway.py", &[&line[..], &rules].concat());
+    visit(
+        &gateway,
+        &[
+            &["see", STREAMS, "1 of 1", "see", REQUESTS, "3 of 3", "see", TOKENS, "2000 of 2000"],
+            // Three words in, and an answer of 1.7 seconds: while it lasts it holds its slot and what it may cost.
+            &["fill", "#prompt", "one two three", "fill", "#most", "85", "click", "#ask"],
+            &["see", STREAMS, "0 of 1", "see", TOKENS, "1912 of 2000"],
+            &["match", "#state", "^Done", "match", "#answer", "^token-1 .*token-85$"],
+            &["see", STREAMS, "1 of 1", "see", REQUESTS, "2 of 3", "see", TOKENS, "1912 of 2000"],
+            // Of a stream that the client stops, what was not made comes back.
+            &["fill", "#most", "1000", "click", "#ask", "see", TOKENS, "909 of 2000"],
+            &["match", "#answer", "token-5", "click", "#stop", "see", "#state", "Stopped."],
+            &["see", STREAMS, "1 of 1", "match", TOKENS, r"^1[89]\d\d of 2000$"],
+            &["fill", "#most", "1", "click", "#ask", "see", "#state", "Done."],
+            &["click", "#ask", "match", "#state"],
+            &[r"^Too many requests: requests, ask again in \d+ s\.$"],
+            // Another tenant has limits of its own.
+            &["fill", "#tenant", "t8", "see", REQUESTS, "3 of 3"],
+        ],
+    );
+}
+
+#[test]
+fn the_pools_page_shows_its_slots_and_gives_it_jobs() {
+    let server = newest();
+    let upstream = Program::start("pool/upstream.py", &["--log", "/dev/null"]);
+    let (redis, port) = (url(&server), upstream.port().to_string());
+    let rules = ["slots:2,name=slots", "20/1200ms,name=rate"];
+    let line = ["--redis", &redis, "--upstream", &port, "--workers", "4"];
+    let board = Program::start("pool/board.py", &[&line[..2], &rules].concat());
+    let pool = Program::start("pool/pool.py", &[&line[..], &rules].concat());
+    visit(
+        &board,
+        &[
+            &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#done", "0", "click", "#more"],
+            // Four workers, two slots: some wait, and the board says who works.
+            &["match", "#waiting", "^[12]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
+            &["match", "#holds", r"w[1-4]\.\d+\.\d+, for \d+\.\d s"],
+            &["see", "#done", "20", "see", "#to_do", "0", "see", "#waiting", "0"],
+            &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#holds", ""],
+            &["click", "#more", "see", "#done", "40"],
+        ],
+    );
+    pool.stop();
+}
