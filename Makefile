@@ -196,10 +196,7 @@ deny: ## licences, sources and duplicates of all that the module is built from, 
 sbom: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 sbom: ## what the module is built from, as CycloneDX: target/redis-ratelimit.cdx.json
 	@scripts/fetch.py cargo cyclonedx
-	.cache/cargo-cyclonedx/bin/cargo-cyclonedx cyclonedx --quiet --format json --override-filename redis-ratelimit.cdx
-	@mkdir -p target
-	@sed 's|$(CURDIR)|/redis-ratelimit|g' redis-ratelimit.cdx.json > target/redis-ratelimit.cdx.json
-	@rm redis-ratelimit.cdx.json
+	scripts/sbom
 
 # The oldest glibc whose systems can load what is released: CentOS 7 has it, Debian 11 and RHEL 8 have newer ones.
 GLIBC ?= 2.17
@@ -212,7 +209,7 @@ dist test-dist: export CARGO_ZIGBUILD_ZIG_PATH := $(CURDIR)/.cache/zigbuild/zigl
 dist test-dist: export ZIG_GLOBAL_CACHE_DIR := $(CURDIR)/target/zig
 dist test-dist: export CARGO_ZIGBUILD_CACHE_DIR := $(CURDIR)/target/zig
 dist test-dist: export PATH := $(CURDIR)/.cache/zigbuild/bin:$(PATH)
-dist test-dist: export TARGET := $(TARGET)
+sbom dist test-dist: export TARGET := $(TARGET)
 dist test-dist: export GLIBC := $(GLIBC)
 dist test-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED) -Lnative=$(UNWINDER) -ldylib:+verbatim=libgcc_s.so.1 \
 	-Clink-arg=-Wl,--build-id=sha1
