@@ -5,7 +5,8 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use support::app::{App, limits};
+use support::app::{App, limits, limits_of};
+use support::cluster::Cluster;
 use support::server::{ALL, Server};
 use tower_redis_ratelimit::OnError;
 
@@ -44,6 +45,21 @@ async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
         assert_eq!(app.ask(&["x-key: b"]).await.status, 200, "another key");
         assert_eq!(app.served(), 3, "a denied request does not reach the application");
     }
+}
+
+#[tokio::test]
+async fn a_cluster_decides_on_the_node_of_each_key() {
+    let cluster = Cluster::start("valkey-9.1");
+    let redis = cluster.client().get_async_connection().await.expect("it runs");
+    let limits = limits_of(redis, &["1/h"]).patience(LONG).on_error(|_| OnError::Refuse);
+    let app = App::start(limits).await;
+    let clients = (0..20).map(|client| format!("x-key: client:{client}"));
+    for client in clients {
+        let statuses = [app.ask(&[&client]).await.status, app.ask(&[&client]).await.status];
+        assert_eq!(statuses, [200, 429], "{client}");
+    }
+    let keys = cluster.keys();
+    assert!(keys.iter().sum::<i64>() == 20 && !keys.contains(&0), "{keys:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::{Extension, Router, routing::get};
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use super::server::Server;
 
 /// What to check: the key is in `x-key`, and the cost in `x-cost`.
 pub type ByHeader = fn(&Request) -> Option<Check>;
-pub type Limits = RateLimitLayer<ConnectionManager, ByHeader>;
+pub type Limits<C = ConnectionManager> = RateLimitLayer<C, ByHeader>;
 
 /// Limits by these rules.
 pub fn limits(server: &Server, rules: &[&str]) -> Limits {
@@ -26,7 +26,12 @@ pub fn limits(server: &Server, rules: &[&str]) -> Limits {
     let config = ConnectionManagerConfig::new().set_number_of_retries(0);
     let config = config.set_response_timeout(forever).set_connection_timeout(forever);
     let redis = ConnectionManager::new_lazy_with_config(server.client(), config);
-    RateLimitLayer::new(redis.expect("a configuration"), rules.iter().copied(), by_header)
+    limits_of(redis.expect("a configuration"), rules)
+}
+
+/// The same through any connection.
+pub fn limits_of<C>(redis: C, rules: &[&str]) -> Limits<C> {
+    RateLimitLayer::new(redis, rules.iter().copied(), by_header)
 }
 
 fn by_header(request: &Request) -> Option<Check> {
@@ -60,7 +65,10 @@ impl Answer {
 }
 
 impl App {
-    pub async fn start(limits: Limits) -> Self {
+    pub async fn start<C>(limits: Limits<C>) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
         let served = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&served);
         let serve = move |decision: Option<Extension<Decision>>| async move {

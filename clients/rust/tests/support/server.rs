@@ -18,6 +18,7 @@ pub const ALL: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1",
 
 pub struct Server {
     name: &'static str,
+    options: &'static [&'static str],
     port: u16,
     process: Child,
     dir: TempDir,
@@ -25,11 +26,16 @@ pub struct Server {
 
 impl Server {
     pub fn start(name: &'static str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// Starts a server with options of its command line.
+    pub fn start_with(name: &'static str, options: &'static [&'static str]) -> Self {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = taken.local_addr().expect("it is bound").port();
         drop(taken);
         let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-        Self { name, port, process: launch(name, port, &dir), dir }
+        Self { name, options, port, process: launch(name, options, port, &dir), dir }
     }
 
     /// Kills the process.
@@ -40,13 +46,17 @@ impl Server {
 
     /// Starts the server again, empty.
     pub fn restart(&mut self) {
-        self.process = launch(self.name, self.port, &self.dir);
+        self.process = launch(self.name, self.options, self.port, &self.dir);
     }
 
     /// Stops the process, or lets it go on.
     pub fn freeze(&self, stopped: bool) {
         let signal = if stopped { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.process), signal).expect("a child");
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn client(&self) -> Client {
@@ -75,13 +85,14 @@ fn client(port: u16) -> Client {
     Client::open(format!("redis://127.0.0.1:{port}")).expect("an address")
 }
 
-fn launch(name: &str, port: u16, dir: &TempDir) -> Child {
+fn launch(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
     let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join(name).join("server");
     let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
     let port_text = port.to_string();
     let mut process = Command::new(&program)
         .args(["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--loadmodule"])
         .arg(&module)
+        .args(options)
         .current_dir(dir)
         .stdout(Stdio::null())
         .spawn()

@@ -1,0 +1,50 @@
+//! A cluster of two servers, each with half of the slots.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::cluster::ClusterClient;
+use redis::cmd;
+
+use super::server::Server;
+
+pub struct Cluster {
+    nodes: [Server; 2],
+}
+
+impl Cluster {
+    pub fn start(name: &'static str) -> Self {
+        let nodes = [(); 2].map(|()| Server::start_with(name, &["--cluster-enabled", "yes"]));
+        let [first, second] = &nodes;
+        first.send("CLUSTER ADDSLOTSRANGE 0 8191");
+        second.send("CLUSTER ADDSLOTSRANGE 8192 16383");
+        first.send(&format!("CLUSTER MEET 127.0.0.1 {}", second.port()));
+        let cluster = Self { nodes };
+        let start = Instant::now();
+        while !cluster.nodes.iter().all(is_whole) {
+            assert!(start.elapsed() < Duration::from_secs(20), "the nodes do not meet");
+            thread::sleep(Duration::from_millis(50));
+        }
+        cluster
+    }
+
+    pub fn client(&self) -> ClusterClient {
+        let urls = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()));
+        ClusterClient::new(urls).expect("addresses")
+    }
+
+    /// How many keys each node holds.
+    pub fn keys(&self) -> [i64; 2] {
+        [0, 1].map(|at| {
+            let mut node = self.nodes[at].client().get_connection().expect("it runs");
+            cmd("DBSIZE").query(&mut node).expect("a number")
+        })
+    }
+}
+
+/// Whether a node knows who serves every slot.
+fn is_whole(node: &Server) -> bool {
+    let mut node = node.client().get_connection().expect("it runs");
+    let info: String = cmd("CLUSTER").arg("INFO").query(&mut node).expect("text");
+    info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
+}
