@@ -162,8 +162,8 @@ impl State {
     fn is_named(&self, name: &Name) -> bool {
         match self {
             Self::Named(named) => *name.padded() == named.name,
-            Self::Plain(meter) => is_throttle(meter) && name.is_throttle(),
-            Self::Held(_) => self.name().as_ref() == Some(name),
+            Self::Held(held) if held.name != NO_NAME => *name.padded() == held.name,
+            Self::Plain(_) | Self::Held(_) => is_throttle(self.meter()) && name.is_throttle(),
         }
     }
 
@@ -177,7 +177,7 @@ impl State {
             (_, Some(name)) => self.is_named(name),
             (Self::Plain(meter), None) => !is_throttle(meter),
             (Self::Named(_), None) => false,
-            (Self::Held(_), None) => self.name().is_none(),
+            (Self::Held(held), None) => held.name == NO_NAME && !is_throttle(&held.meter),
         }
     }
 

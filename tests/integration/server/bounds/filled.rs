@@ -11,7 +11,7 @@ pub const STATES: usize = 256;
 /// How many holds a key may have.
 pub const HOLDS: usize = 10_000;
 /// How many requests a log may have.
-const ENTRIES: usize = 100_000;
+pub const ENTRIES: usize = 100_000;
 
 /// When the last hold that [`holds`] takes with `REFUND` has ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
@@ -60,9 +60,16 @@ pub fn states(
     }
 }
 
-/// Makes a key hold the longest log, of requests so far apart, each of this cost.
-pub fn log(c: &mut Connection, key: &str, cost: usize, step_us: u64) {
-    repeat(c, key, ENTRIES / cost, step_us, &words(&format!("COST {cost} 100000/366d")));
+/// Makes a key hold a log of so many units, of requests so far apart, each of this cost.
+pub fn log(c: &mut Connection, key: &str, units: usize, cost: usize, step_us: u64) {
+    repeat(c, key, units / cost, step_us, &words(&format!("COST {cost} {units}/366d")));
+}
+
+/// The same, of requests of cost 1, after one of cost 2.
+pub fn log_of_unlike_costs(c: &mut Connection, key: &str, units: usize, step_us: u64) {
+    let rule = format!("{units}/366d");
+    repeat(c, key, 1, step_us, &words(&format!("COST 2 {rule}")));
+    repeat(c, key, units - 2, step_us, &words(&rule));
 }
 
 /// Makes a key hold a log of requests of unlike costs, and as many charged denials.
@@ -73,10 +80,14 @@ pub fn log_with_denials(c: &mut Connection, key: &str) {
     repeat(c, key, ENTRIES, 100_000_000, &words(rules));
 }
 
-/// Makes a key keep the longest history of a rule, and a block with the longest reason.
-pub fn history(c: &mut Connection, key: &str, rule: &str) {
+/// Makes a key keep a history of so many checks of a rule, each with a text of so many bytes.
+pub fn history(c: &mut Connection, key: &str, rule: &str, checks: usize, text: usize) {
+    repeat(c, key, checks, 1, &["META".to_string(), "x".repeat(text), rule.to_string()]);
+}
+
+/// Blocks a key, with the longest reason.
+pub fn block(c: &mut Connection, key: &str) {
     let text = "x".repeat(256);
-    repeat(c, key, 128, 1, &["META".to_string(), text.clone(), rule.to_string()]);
     let () = command("RL.BLOCK").arg(key).arg(&["REASON", &text]).query(c).expect("OK");
 }
 

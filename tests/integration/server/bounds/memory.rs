@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use super::Table;
-use super::filled::{self, HOLDS, RULES, STATES};
+use super::filled::{self, ENTRIES, HOLDS, RULES, STATES};
 use crate::support::client::ask;
 use crate::support::server::{self, Builder};
 
@@ -20,18 +20,19 @@ const EXTREMES: &[(&str, Fill)] = &[
     ("256 states of `fixed` with `keep=366`", |c, key| {
         filled::states(c, key, STATES, "fixed:5/ms,keep=366", 370, 1_000);
     }),
-    ("a log of 100,000 requests within an hour", |c, key| filled::log(c, key, 1, 30_000)),
+    ("a log of 100,000 requests within an hour", |c, key| filled::log(c, key, ENTRIES, 1, 30_000)),
     ("a log of 100,000 requests within a year", |c, key| {
-        filled::log(c, key, 1, YEAR_US / 100_001);
+        filled::log(c, key, ENTRIES, 1, YEAR_US / 100_001);
     }),
     ("a log of 50,000 requests of cost 2 within a year", |c, key| {
-        filled::log(c, key, 2, YEAR_US / 50_001);
+        filled::log(c, key, ENTRIES, 2, YEAR_US / 50_001);
     }),
     ("a log of 100,000 requests, one of cost 2, and charged denials within a year", |c, key| {
         filled::log_with_denials(c, key);
     }),
     ("128 entries of history, and a block, with texts of 256 bytes", |c, key| {
-        filled::history(c, key, "5/m");
+        filled::history(c, key, "5/m", 128, 256);
+        filled::block(c, key);
     }),
     ("10,000 holds on one `bucket`, with ids of 64 bytes", |c, key| {
         filled::holds(c, key, HOLDS, &["bucket:1000000/d,burst=1000000".to_string()]);
@@ -47,10 +48,57 @@ const EXTREMES: &[(&str, Fill)] = &[
             filled::log_with_denials(c, key);
             filled::states(c, key, STATES - RULES, "fixed:5/ms,keep=366", 370, 1_000);
             filled::holds(c, key, HOLDS, &rules);
-            filled::history(c, key, "100000/366d");
+            filled::history(c, key, "100000/366d", 128, 256);
+            filled::block(c, key);
         },
     ),
 ];
+
+/// What larger settings let a key hold: so many of a thing.
+const LARGER: &[(&str, usize, Fill)] = &[
+    ("state of `window` with `res=60`", 2_048, |c, key| {
+        filled::states(c, key, 2_048, "window:5/m,res=60", 60, 1_000_000);
+    }),
+    ("state of `fixed` with `keep=366`", 512, |c, key| {
+        filled::states(c, key, 512, "fixed:5/ms,keep=366", 370, 1_000);
+    }),
+    ("request in a log", 200_000, |c, key| {
+        filled::log(c, key, 200_000, 1, YEAR_US / 200_001);
+    }),
+    ("request in a log, if costs differ", 200_000, |c, key| {
+        filled::log_of_unlike_costs(c, key, 200_000, YEAR_US / 200_001);
+    }),
+    ("hold on one rule", 20_000, |c, key| {
+        filled::holds(c, key, 20_000, &["bucket:1000000/d,burst=1000000".to_string()]);
+    }),
+    ("rule of a hold", 200_000, |c, key| {
+        filled::holds(c, key, 200, &filled::named("bucket:1000000/d,burst=1000000", 0, 1_000));
+    }),
+    ("check in the history, with a text of 1,000 bytes", 5_000, |c, key| {
+        filled::history(c, key, "5/m", 5_000, 1_000);
+    }),
+];
+
+#[test]
+fn larger_settings_cost_no_more_memory_than_documented() {
+    let table = Table::under("Memory with larger settings");
+    let with_larger_settings = |builder: Builder| {
+        let settings = "max-states 10000 max-log-entries 1000000 max-holds 50000 max-rules 1000 \
+                        log-entries 10000 max-meta 65536";
+        builder.allow_at().module_args(&settings.split(' ').collect::<Vec<_>>())
+    };
+    server::on_all_with(with_larger_settings, |server| {
+        let mut c = server.connect();
+        for (one_more, count, fill) in LARGER {
+            fill(&mut c, "k");
+            let bytes: f64 = ask(&mut c, "MEMORY USAGE k SAMPLES 0");
+            table.judge(server.flavor().name, one_more, bytes / *count as f64);
+            table.judge_nearness(server.flavor().name, one_more, bytes / *count as f64);
+            let () = ask(&mut c, "DEL k");
+        }
+    });
+    table.assert_all_hold();
+}
 
 #[test]
 fn no_key_takes_more_memory_than_documented() {

@@ -8,7 +8,7 @@ use redis::{Cmd, Connection, RedisResult, Value, cmd};
 use super::Table;
 use super::filled::{self, HOLDS, LAPSED_US, RULES, STATES, on};
 use crate::support::client::{START_US, ask, command};
-use crate::support::server::{self, Builder, Server};
+use crate::support::server::{self, Builder, Flavor, Server};
 
 /// A bucket on which holds of one unit never add up to the burst.
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
@@ -222,10 +222,31 @@ fn with_long_arguments(watch: &mut Stopwatch<'_>) {
     }
 }
 
+/// A server whose keys may have many states, and checks many rules.
+fn generous(flavor: Flavor) -> Server {
+    let settings = ["allow-at", "yes", "max-states", "10000", "max-rules", "1000"];
+    flavor.builder().module_args(&settings).start()
+}
+
+/// Each rule of a check searches among the states.
+fn with_larger_settings(flavor: Flavor, table: &Table) {
+    let server = generous(flavor);
+    let mut watch = Stopwatch { c: server.connect(), server: &server, table };
+    let rules = filled::named(BUCKET, 0, 1_000);
+    filled::states(&mut watch.c, "k", 992, BUCKET, 1, 1);
+    let held = at("RL.CHECK k @ HOLD h EX 300", START_US + 1_000_000, &rules);
+    watch.holds_after("`RL.CHECK` with `HOLD`, 1,000 rules, 1,000 states", &held, |c| {
+        let _: i64 = ask(c, "RL.SETTLE k h COST 0");
+    });
+    filled::states(&mut watch.c, "k", 9_984, BUCKET, 1, 1);
+    let rules = filled::named(BUCKET, 8_984, 1_000);
+    let last = at("RL.CHECK k @", START_US + 1_000_000, &rules);
+    watch.holds("`RL.CHECK`, 1,000 rules, 9,984 states", &last);
+}
+
 /// A payload as no client could make it by commands, at the default settings.
 fn with_a_hostile_payload(watch: &mut Stopwatch<'_>) {
-    let generous = ["allow-at", "yes", "max-states", "10000", "max-rules", "1000"];
-    let maker = watch.server.flavor().builder().module_args(&generous).start();
+    let maker = generous(watch.server.flavor());
     let mut c = maker.connect();
     filled::states(&mut c, "k", 9_984, BUCKET, 1, 1);
     let rules = filled::named(BUCKET, 9_952, RULES);
@@ -251,6 +272,7 @@ fn no_command_takes_longer_than_documented() {
         on_holds(&mut watch);
         with_long_arguments(&mut watch);
         with_a_hostile_payload(&mut watch);
+        with_larger_settings(server.flavor(), &table);
     });
     table.assert_all_hold();
 }
