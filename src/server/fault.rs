@@ -7,8 +7,9 @@
 //! panic-after    likewise, after its body has run
 //! ```
 //!
-//! A callback is named by the path of its function, such as `datatype::rdb::save`. The file
-//! is read each time, so a test chooses and ends a fault whenever it likes, and faults
+//! A callback is named by the path of its function, such as `datatype::rdb::save`. So is
+//! `command::changed::Changed<'_>::propagate`, which panics between a change and what propagates it,
+//! or after that. The file is read each time, so a test chooses and ends a fault whenever it likes, and faults
 //! reach what runs before the first command, and in children.
 
 use std::any::type_name;

@@ -20,6 +20,8 @@ impl Call<'_> {
     #[inline]
     pub fn propagate(&self, replicate: impl FnOnce()) {
         if propagation::is_needed() {
+            #[cfg(feature = "fault-injection")]
+            let replicate = super::fault::around(replicate);
             replicate();
         } else if !self.replace_counted(true) {
             // Nobody receives this, but the server counts it as a change, as save

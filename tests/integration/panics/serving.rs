@@ -3,7 +3,9 @@
 
 use redis::{RedisResult, Value, cmd};
 
-use crate::support::client::{ask, attempt, digest, exists, info, raw_reply, refusal, remaining};
+use crate::support::client::{
+    ask, attempt, digest, exists, info, raw_reply, refusal, remaining, replica_of, replicated,
+};
 use crate::support::faults::{Fault, MOMENTS, Moment, counted, while_panicking};
 use crate::support::policies::{known_by_replica, policies, set};
 use crate::support::server::{self, Builder, eventually};
@@ -28,6 +30,32 @@ fn a_command_that_panics_replies_once_and_each_panic_is_counted() {
         });
         assert_eq!(counted(server), 3);
         assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 3);
+    });
+}
+
+#[test]
+fn a_panic_between_a_change_and_its_propagation_loses_that_change_on_replicas_alone() {
+    server::on_all_with(Builder::faulty, |server| {
+        let mut c = server.connect();
+        let replica = replica_of(server);
+        let mut r = replica.connect();
+        let propagate = "command::changed::Changed<'_>::propagate";
+        for (moment, on_replica) in [(Moment::BeforeItsBody, 3), (Moment::AfterItsBody, 2)] {
+            assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
+            while_panicking(server, moment, propagate, || {
+                let why = refusal(&mut c, "RL.CHECK k 5/h");
+                assert!(why.contains(ERROR), "{why}");
+            });
+            assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 2, "{moment:?}");
+            replicated(&mut c);
+            assert_eq!(remaining(&mut r, "RL.PEEK k 5/h"), on_replica, "{moment:?}");
+            for c in [&mut c, &mut r] {
+                assert!((1..=2 * 3_600_000).contains(&ask(c, "PTTL k")), "{moment:?}");
+            }
+            let () = ask(&mut c, "RL.RESET k");
+            replicated(&mut c);
+            assert!(!exists(&mut r, "k"), "{moment:?}");
+        }
     });
 }
 
