@@ -7,6 +7,10 @@
 //!
 //! The server's timers go by the wall clock: after a step back each is late by the step. Times here
 //! never step, so the server's cron, ten times a second, finds a timer that is late and sets it anew.
+//!
+//! Redis 6.2 and 7.0 keep what is left of a timer in 32 bits of microseconds: beyond 35 minutes they
+//! would call their handler without a pause. A timer is set for half an hour at most, and then
+//! anew.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -78,13 +82,18 @@ pub fn catch_up() {
     }
 }
 
+/// The longest timer.
+const LONGEST_US: u64 = 1_800_000_000;
+
 /// Sets the timer in place of the one that is set.
 fn arm(armed: &mut Option<Armed>, at_us: u64) {
     let ctx = DETACHED.load(Ordering::Relaxed);
     if ctx.is_null() {
         return;
     }
-    let left_us = at_us.saturating_sub(clock::steady_us());
+    let now_us = clock::steady_us();
+    let at_us = at_us.min(now_us.saturating_add(LONGEST_US));
+    let left_us = at_us.saturating_sub(now_us);
     let left_ms = i64::try_from(left_us.div_ceil(1_000)).unwrap_or(i64::MAX);
     // SAFETY: the context lives for good, and nothing else uses it: this runs under the
     // server's lock. The timer to be stopped has not been called.

@@ -10,7 +10,7 @@ use redis::Connection;
 use crate::support::client::{ask, info, verdict};
 use crate::support::machine;
 use crate::support::server::{self, Builder, Server, eventually};
-use crate::support::waiters::waiting;
+use crate::support::waiters::{wait_unread, waiting};
 
 const KEYS: usize = 1_000;
 const CLIENTS: usize = 10_000;
@@ -80,6 +80,22 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
             assert!(kept < 900_000.0, "{kept} bytes are kept: {left:?}");
         },
     );
+}
+
+#[test]
+fn a_wait_of_an_hour_uses_no_cpu() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
+        let first = wait_unread(server, "RL.WAIT k 3600000 1/h");
+        let second = wait_unread(server, "RL.WAIT k 3600000 1/h");
+        // The timer that was set for the first is called, and finds the second.
+        drop(first);
+        eventually("one to wait", || waiting(&mut c) == 1);
+        let busy = cpu_in_two_seconds(&mut c);
+        assert!(busy < 0.6, "{busy:.3} s of 2 s");
+        drop(second);
+    });
 }
 
 fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
