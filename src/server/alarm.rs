@@ -9,8 +9,8 @@
 //! never step, so the server's cron, ten times a second, finds a timer that is late and sets it anew.
 //!
 //! Redis 6.2 and 7.0 keep what is left of a timer in 32 bits of microseconds: beyond 35 minutes they
-//! would call their handler without a pause. A timer is set for half an hour at most, and then
-//! anew.
+//! would call their handler without a pause. So this file sets a timer for half an hour at most,
+//! and its handler sets the next.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

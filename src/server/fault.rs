@@ -7,10 +7,11 @@
 //! panic-after    likewise, after its body has run
 //! ```
 //!
-//! A callback is named by the path of its function, such as `datatype::rdb::save`. So is
-//! `command::changed::Changed<'_>::propagate`, which panics between a change and what propagates it,
-//! or after that. The file is read each time, so a test chooses and ends a fault whenever it likes, and faults
-//! reach what runs before the first command, and in children.
+//! A callback is named by the path of its function, such as `datatype::rdb::save`. A test may
+//! also name `command::changed::Changed<'_>::propagate`: the panic then comes between a change
+//! and its propagation, or after both. The server reads the file each time, so a test chooses
+//! and ends a fault whenever it likes, and faults reach what runs before the first command, and
+//! in children.
 
 use std::any::type_name;
 use std::fs;

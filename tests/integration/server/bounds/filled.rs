@@ -65,7 +65,7 @@ pub fn log(c: &mut Connection, key: &str, units: usize, cost: usize, step_us: u6
     repeat(c, key, units / cost, step_us, &words(&format!("COST {cost} {units}/366d")));
 }
 
-/// The same, of requests of cost 1, after one of cost 2.
+/// Makes a key hold a log of so many units: one request of cost 2, then requests of cost 1.
 pub fn log_of_unlike_costs(c: &mut Connection, key: &str, units: usize, step_us: u64) {
     let rule = format!("{units}/366d");
     repeat(c, key, 1, step_us, &words(&format!("COST 2 {rule}")));
