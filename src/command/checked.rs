@@ -113,6 +113,8 @@ pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
     let key = Excerpt::new(keys.get(*key).map_or(&[][..], Arg::bytes));
     CommandError::Because(match why {
         Refusal::TooManyStates { .. } => format!("key {key} would hold {why}").into(),
-        Refusal::TooManyHolds { .. } | Refusal::OtherCost { .. } => why.to_string().into(),
+        Refusal::TooManyHolds { .. }
+        | Refusal::TooManyRulesOfHolds { .. }
+        | Refusal::OtherCost { .. } => why.to_string().into(),
     })
 }

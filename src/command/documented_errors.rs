@@ -199,7 +199,8 @@ const fn place_of_refusal(refusal: &Refusal) -> u8 {
     match refusal {
         Refusal::TooManyStates { .. } => 0,
         Refusal::TooManyHolds { .. } => 1,
-        Refusal::OtherCost { .. } => 2,
+        Refusal::TooManyRulesOfHolds { .. } => 2,
+        Refusal::OtherCost { .. } => 3,
     }
 }
 
@@ -208,6 +209,7 @@ fn each_refusal_of_a_check_is_documented() {
     let refusals = [
         Refusal::TooManyStates { states: 9, max: 5 },
         Refusal::TooManyHolds { max: 5 },
+        Refusal::TooManyRulesOfHolds { max: 20 },
         Refusal::OtherCost { id: text(), rule: "log:5/1m".to_string(), held: 5, given: 9 },
     ];
     for refusal in &refusals {
@@ -219,7 +221,7 @@ fn each_refusal_of_a_check_is_documented() {
         });
     }
     let places: BTreeSet<u8> = refusals.iter().map(place_of_refusal).collect();
-    assert_eq!(places, (0..3).collect(), "an example for each variant");
+    assert_eq!(places, (0..4).collect(), "an example for each variant");
 }
 
 #[test]

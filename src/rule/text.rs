@@ -35,13 +35,15 @@ impl Rule {
     }
 }
 
-/// Whether a text is meant as a rule: it has a slash, or it begins with the name of an
-/// algorithm and a colon. So the error about `bucket:10` is that the period is missing.
+/// Whether a text is meant as a rule: it has a slash, or it begins with a digit or with the
+/// name of an algorithm and a colon. So the error about `10` and `bucket:10` is that the period
+/// is missing.
 #[must_use]
 pub fn looks_like_rule(text: &[u8]) -> bool {
+    let begins_with_limit = || text.first().is_some_and(u8::is_ascii_digit);
     let names_algorithm =
         || split(text, b':').is_some_and(|(name, _)| Kind::of_name(name).is_some());
-    text.contains(&b'/') || names_algorithm()
+    text.contains(&b'/') || begins_with_limit() || names_algorithm()
 }
 
 /// Reads a period that is not part of a rule: 1 ms to 366 days, in any unit but months.

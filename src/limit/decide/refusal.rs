@@ -5,6 +5,11 @@ use crate::limit::value::limiter::Limiter;
 use crate::rule::Excerpt;
 use std::fmt;
 
+/// On how many rules a key's holds may be for each of `max_holds`: holds on so many rules can
+/// be as many as the setting says, holds on more rules only fewer. Ending, saving and loading
+/// holds take memory and time for each of their rules.
+const RULES_A_HOLD: usize = 4;
+
 /// How much a key may come to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -37,6 +42,10 @@ pub enum Refusal {
     TooManyHolds {
         max: usize,
     },
+    /// The holds are on too many rules together.
+    TooManyRulesOfHolds {
+        max: usize,
+    },
     /// A check repeats a hold with another cost.
     OtherCost {
         id: Excerpt,
@@ -57,6 +66,11 @@ impl fmt::Display for Refusal {
             Self::TooManyHolds { max } => {
                 write!(f, "{max} holds in the key already (ratelimit.max-holds)")
             }
+            Self::TooManyRulesOfHolds { max } => write!(
+                f,
+                "holds on {max} rules in the key already \
+                 ({RULES_A_HOLD} for each of ratelimit.max-holds)"
+            ),
             Self::OtherCost { id, rule, held, given } => write!(
                 f,
                 "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}"
@@ -86,6 +100,11 @@ impl Limiter {
 
     /// Tests whether a key has room for another hold.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
-        if self.live_holds(now_us) < max { Ok(()) } else { Err(Refusal::TooManyHolds { max }) }
+        if self.live_holds(now_us) >= max {
+            return Err(Refusal::TooManyHolds { max });
+        }
+        let max = max.saturating_mul(RULES_A_HOLD);
+        let rules = self.holds().map_or(0, |holds| holds.live_rules(now_us));
+        if rules as usize >= max { Err(Refusal::TooManyRulesOfHolds { max }) } else { Ok(()) }
     }
 }

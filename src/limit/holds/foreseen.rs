@@ -4,8 +4,9 @@
 //! So they lapse in a copy, which has only what that changes: the states that are asked for,
 //! and what each has of its holds. The holds themselves, by far the most, are not copied.
 
+use super::ending::forget_last;
 use super::request::Settlement;
-use super::{Ended, Holds, Places, Row, forget_last};
+use super::{Ended, Holds, Places, Row};
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;

@@ -198,6 +198,13 @@ impl Hold {
         }
     }
 
+    /// On how many rules it is: one for each charge, and log rules with names, which share a
+    /// charge, one for each name.
+    pub fn rules(&self) -> u32 {
+        let more_names = self.log_names().len().saturating_sub(1);
+        u32::try_from(self.charges().len().saturating_add(more_names)).unwrap_or(u32::MAX)
+    }
+
     /// The most units that it was charged on any state.
     pub fn units(&self) -> u32 {
         self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)

@@ -14,6 +14,7 @@
 //! ```text
 //! request  what callers ask of holds
 //! hold     a hold and its charges
+//! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
 //! least    the least debt of a token bucket since each of its holds
 //! level    how much of a state is consumed
@@ -23,6 +24,7 @@
 //! ```
 
 mod charging;
+mod ending;
 mod foreseen;
 mod hold;
 mod least;
@@ -31,6 +33,7 @@ mod places;
 pub mod request;
 mod track;
 
+pub use ending::Ended;
 pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
@@ -41,14 +44,10 @@ pub use track::{Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::heap::HeapVisitor;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// The most holds that a key can have, whatever the setting says.
 pub const MOST_HOLDS: usize = 50_000;
-
-/// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
-const MANY: usize = 64;
 
 /// The track of a charge whose state is gone.
 pub const NO_TRACK: u16 = u16::MAX;
@@ -64,6 +63,8 @@ pub struct Holds {
     unused: u16,
     /// How many holds give their charges back when they lapse.
     refunding: u32,
+    /// On how many rules all holds are, each counted.
+    rules: u32,
 }
 
 /// Where a hold stands among the rows. It changes when another hold ends.
@@ -137,6 +138,12 @@ impl Holds {
         self.tracks.iter().fold(0, |sum: usize, track| sum.saturating_add(track.charges as usize))
     }
 
+    /// On how many rules the holds are that have not lapsed at a time, each counted.
+    pub fn live_rules(&self, now_us: u64) -> u32 {
+        let lapsed = self.in_order_of_ends().take_while(|hold| !hold.lives(now_us));
+        lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub)
+    }
+
     /// A copy of the tracks, without holds.
     fn tracks_alone(&self) -> Self {
         Self { tracks: self.tracks.clone(), ..Self::default() }
@@ -176,86 +183,10 @@ impl Holds {
             self.by_end.reserve_exact(more);
         }
         self.refunding = self.refunding.saturating_add(hold.refunds().into());
+        self.rules = self.rules.saturating_add(hold.rules());
         self.rows.push(hold);
         self.by_id.insert(by_id, row);
         self.by_end.insert(by_end, row);
-    }
-
-    /// Ends the hold with an id. Its charges still count in their tracks until each is
-    /// [released](Self::release).
-    pub fn end(&mut self, id: &[u8]) -> Option<Ended<'static>> {
-        let by_id = self.place_of_id(id).ok()?;
-        let row = self.by_id.get(by_id).copied()?;
-        let end_us = self.hold(row)?.end_us();
-        let by_end = self.place_of_end(end_us, id).ok()?;
-        self.by_id.remove(by_id);
-        self.by_end.remove(by_end);
-        let queued_last = forget_last(&mut self.tracks, self.rows.get(usize::from(row))?, row);
-        let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
-        if row != last {
-            self.renumber(last, row);
-        }
-        let hold = self.rows.swap_remove(usize::from(row));
-        let moved = self.rows.get(usize::from(row)).into_iter().flat_map(Hold::charges);
-        for charge in moved {
-            if let Some(track) = self.tracks.get_mut(usize::from(charge.track)) {
-                track.moved(last, row);
-            }
-        }
-        self.refunding = self.refunding.saturating_sub(hold.refunds().into());
-        self.shrink();
-        Some(Ended { hold: Cow::Owned(hold), queued_last })
-    }
-
-    /// Ends the holds that have lapsed at a time, in the order in which they lapse. Their
-    /// charges still count in their tracks until each is [released](Self::release).
-    pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Ended<'static>> {
-        let lapsed = self.lapsed(now_us);
-        if lapsed.saturating_mul(MANY) < self.len() {
-            return (0..lapsed).filter_map(|_| self.end_first()).collect();
-        }
-        let lapsed: Vec<Row> = self.by_end.drain(..lapsed).collect();
-        let rows = lapsed.iter().filter_map(|&row| Some((self.rows.get(usize::from(row))?, row)));
-        let queued_last: Vec<Vec<u16>> =
-            rows.map(|(hold, row)| forget_last(&mut self.tracks, hold, row)).collect();
-        let holds = self.remove(&lapsed);
-        let refunding = holds.iter().filter(|hold| hold.refunds()).count();
-        let refunding = u32::try_from(refunding).unwrap_or(u32::MAX);
-        self.refunding = self.refunding.saturating_sub(refunding);
-        let ended = holds.into_iter().zip(queued_last);
-        ended.map(|(hold, queued_last)| Ended { hold: Cow::Owned(hold), queued_last }).collect()
-    }
-
-    fn end_first(&mut self) -> Option<Ended<'static>> {
-        let id: Box<[u8]> = self.in_order_of_ends().next()?.id().into();
-        self.end(&id)
-    }
-
-    /// Takes rows out, which the order of lapses has no more. The others move together.
-    fn remove(&mut self, gone: &[Row]) -> Vec<Hold> {
-        let mut holds: Vec<Option<Hold>> =
-            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
-        let mut taken = |&row: &Row| holds.get_mut(usize::from(row))?.take();
-        let removed = gone.iter().filter_map(&mut taken).collect();
-        let mut next: Row = 0;
-        let mut moved: Vec<Option<Row>> = Vec::with_capacity(holds.len());
-        for hold in &holds {
-            moved.push(hold.as_ref().map(|_| next));
-            next = next.saturating_add(hold.is_some().into());
-        }
-        self.rows = holds.into_iter().flatten().collect();
-        let to = |row: Row| moved.get(usize::from(row)).copied().flatten();
-        self.by_id = self.by_id.iter().filter_map(|&row| to(row)).collect();
-        self.by_end = self.by_end.iter().filter_map(|&row| to(row)).collect();
-        for track in &mut self.tracks {
-            if let TrackKind::Queue { last } = &mut track.kind {
-                *last = last.and_then(to);
-            }
-        }
-        self.rows.shrink_to_fit();
-        self.by_id.shrink_to_fit();
-        self.by_end.shrink_to_fit();
-        removed
     }
 
     /// Whether nothing queued after a hold in the leaky bucket of a track.
@@ -266,29 +197,6 @@ impl Holds {
             }
             Some(TrackKind::Queue { last: None } | TrackKind::Plain | TrackKind::Bucket(_))
             | None => false,
-        }
-    }
-
-    /// Lets both orders find a hold in another row.
-    fn renumber(&mut self, from: Row, to: Row) {
-        let Some(hold) = self.hold(from) else { return };
-        let by_id = self.place_of_id(hold.id());
-        let by_end = self.place_of_end(hold.end_us(), hold.id());
-        if let Some(row) = by_id.ok().and_then(|place| self.by_id.get_mut(place)) {
-            *row = to;
-        }
-        if let Some(row) = by_end.ok().and_then(|place| self.by_end.get_mut(place)) {
-            *row = to;
-        }
-    }
-
-    /// Frees memory once most of it is unused.
-    fn shrink(&mut self) {
-        let half = self.rows.capacity() / 2;
-        if self.rows.len() < half.saturating_sub(half / 8) {
-            self.rows.shrink_to_fit();
-            self.by_id.shrink_to_fit();
-            self.by_end.shrink_to_fit();
         }
     }
 
@@ -332,22 +240,6 @@ impl Holds {
             None => self.tracks.push(Track::of(meter)),
         }
         Some(number)
-    }
-
-    /// Takes the charge of an ended hold off its track. Returns whether it was the last.
-    pub fn release(&mut self, charge: &Charge) -> bool {
-        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return true };
-        track.charges = track.charges.saturating_sub(1);
-        track.units = track.units.saturating_sub(charge.units.into());
-        let empty = track.charges == 0;
-        if empty {
-            *track = Track::UNUSED;
-            self.unused = self.unused.saturating_add(1);
-            while self.tracks.pop_if(|track| !track.in_use).is_some() {
-                self.unused = self.unused.saturating_sub(1);
-            }
-        }
-        empty
     }
 
     /// Drops what tracks keep for holds that have ended, if it is most of what they keep. No
@@ -396,6 +288,7 @@ impl Holds {
         self.by_end = by_end.into();
         for (hold, row) in self.rows.iter().zip(0..) {
             self.refunding = self.refunding.saturating_add(hold.refunds().into());
+            self.rules = self.rules.saturating_add(hold.rules());
             count(&mut self.tracks, hold, row);
         }
         true
@@ -475,35 +368,5 @@ fn count(tracks: &mut [Track], hold: &Hold, row: Row) {
                 *last = Some(row);
             }
         }
-    }
-}
-
-/// The tracks on which a hold queued last; they forget it.
-fn forget_last(tracks: &mut [Track], hold: &Hold, row: Row) -> Vec<u16> {
-    let mut found = Vec::new();
-    for number in hold.charges().iter().map(|charge| charge.track) {
-        let track = tracks.get_mut(usize::from(number));
-        if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind)
-            && *last == Some(row)
-        {
-            *last = None;
-            found.push(number);
-        }
-    }
-    found
-}
-
-/// A hold that has ended.
-#[derive(Debug)]
-pub struct Ended<'h> {
-    pub hold: Cow<'h, Hold>,
-    /// The tracks of leaky buckets in which nothing queued after it.
-    queued_last: Vec<u16>,
-}
-
-impl Ended<'_> {
-    /// Whether nothing queued after a charge of it on a leaky bucket.
-    pub fn queued_last(&self, charge: &Charge) -> bool {
-        self.queued_last.contains(&charge.track)
     }
 }

@@ -134,7 +134,7 @@ fn errors_name_what_was_given_and_expected() {
         ("FULL", "wrong number of arguments".into()),
         ("COST 1 AT 5", "wrong number of arguments".into()),
         ("foo", format!("unexpected 'foo', {FIRST}")),
-        ("20", format!("unexpected '20', {FIRST}")),
+        ("20", "rule '20': the period is missing, expected limit/period such as 20/1m".into()),
         ("''", format!("unexpected '', {FIRST}")),
         ("META", "META has no text".into()),
         ("META x META y 20/m", "META is given twice, expected once".into()),

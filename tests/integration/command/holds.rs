@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, FromRedisValue, Value, cmd};
 
-use crate::support::client::{START_US, ask, attempt, dump, exists, refusal, verdict};
+use crate::support::client::{START_US, ask, attempt, command, dump, exists, refusal, verdict};
 use crate::support::server::{self, Builder};
 
 /// A time in seconds after the start, or before it.
@@ -288,6 +288,47 @@ fn a_refused_hold_changes_nothing() {
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 90 COST 2 bucket:9/h,name=x"), 0);
             assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 1);
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD c EX 90 bucket:9/h,name=x"), 0);
+        },
+    );
+}
+
+#[test]
+fn holds_on_many_rules_are_fewer() {
+    server::on_all_with(
+        |builder| builder.allow_at().module_args(&["max-holds", "2"]),
+        |server| {
+            let mut c = server.connect();
+            let held_on = |id: &str, rules: std::ops::Range<u8>, rule: &str| {
+                let rules: String = rules.map(|n| format!(" {rule},name=r{n}")).collect();
+                format!("CHECK k HOLD {id} EX 9{rules}")
+            };
+            let eight = command_at("0", &held_on("a", 0..8, "fixed:9/h"));
+            assert_eq!(verdict(&mut c, &eight), 0);
+            let before = dump(&mut c, "k");
+            let mut restore = command("RESTORE restored 0");
+            let () = restore.arg(ask::<Vec<u8>>(&mut c, "DUMP k")).query(&mut c).expect("OK");
+            for line in [
+                "CHECK k HOLD b EX 9 9/h",
+                "CHECK restored HOLD b EX 9 9/h",
+                "MCHECK 2 new k HOLD b EX 9 9/h",
+            ] {
+                let error = refusal(&mut c, &command_at("1", line));
+                let expected =
+                    "holds on 8 rules in the key already (4 for each of ratelimit.max-holds)";
+                assert!(error.contains(expected), "{line}: {error}");
+                assert_eq!(dump(&mut c, "k"), before, "{line}");
+                assert!(!exists(&mut c, "new"), "{line}");
+            }
+            // Lapsed holds take no room; log rules share a charge, but keep their names.
+            let named = command_at("9", &held_on("b", 10..17, "99/h"));
+            assert_eq!(verdict(&mut c, &named), 0);
+            assert_eq!(verdict(&mut c, &command_at("10", "CHECK k HOLD c EX 9 99/h")), 0);
+            let named = command_at("19", &held_on("d", 20..28, "99/h"));
+            assert_eq!(verdict(&mut c, &named), 0);
+            let error = refusal(&mut c, &command_at("20", "CHECK k HOLD e EX 9 99/h"));
+            assert!(error.contains("holds on 8 rules"), "{error}");
+            assert_eq!(ask::<i64>(&mut c, &command_at("21", "SETTLE k d")), 1);
+            assert_eq!(verdict(&mut c, &command_at("21", "CHECK k HOLD e EX 9 99/h")), 0);
         },
     );
 }

@@ -17,13 +17,15 @@ use crate::support::server::{self, Server, eventually};
 use crate::support::waiters::waiting;
 
 /// Rows that other tests provoke: redirections need a cluster of several nodes
-/// (`replication/cluster.rs`), a skipped effect a newer primary (`durability/effects.rs`), and an
-/// internal error a build with a fault.
-const ELSEWHERE: [&str; 5] = [
+/// (`replication/cluster.rs`), a skipped effect a newer primary (`durability/effects.rs`), holds on
+/// too many rules more rules than this test allows (`command/holds.rs`), and an internal error a
+/// build with a fault.
+const ELSEWHERE: [&str; 6] = [
     "MOVED …",
     "ASK …",
     "TRYAGAIN …",
     "ERR this replica skipped …",
+    "ERR holds on … rules in the key already (…)",
     "ERR internal error, see the server's log",
 ];
 

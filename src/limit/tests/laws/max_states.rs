@@ -21,7 +21,9 @@ const fn too_many(states: usize, max: usize) -> CheckError {
 fn states(error: &CheckError) -> usize {
     match error.why {
         Refusal::TooManyStates { states, .. } => states,
-        Refusal::TooManyHolds { .. } | Refusal::OtherCost { .. } => unreachable!(),
+        Refusal::TooManyHolds { .. }
+        | Refusal::TooManyRulesOfHolds { .. }
+        | Refusal::OtherCost { .. } => unreachable!(),
     }
 }
 

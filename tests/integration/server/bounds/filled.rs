@@ -10,6 +10,8 @@ pub const RULES: usize = 32;
 pub const STATES: usize = 256;
 /// How many holds a key may have.
 pub const HOLDS: usize = 10_000;
+/// On how many rules each of so many holds may be.
+pub const RULES_OF_HOLD: usize = 4;
 /// How many requests a log may have.
 pub const ENTRIES: usize = 100_000;
 
@@ -97,11 +99,11 @@ pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     repeat(c, key, count, 1, &[&hold[..], rules].concat());
 }
 
-/// Rules that the holds of a key are on: as many as a check may have, in a key with all the other
-/// states that it may hold.
+/// Rules that all holds of a key may be on, in a key with nearly all the other states that it may
+/// hold.
 pub fn rules_of_holds(c: &mut Connection, key: &str, rule: &str) -> Vec<String> {
     states(c, key, STATES - RULES, rule, 1, 1);
-    named(rule, STATES - RULES, RULES)
+    named(rule, STATES - RULES, RULES_OF_HOLD)
 }
 
 /// A command on a key: its words, then rules.

@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use super::Table;
-use super::filled::{self, ENTRIES, HOLDS, RULES, STATES};
+use super::filled::{self, ENTRIES, HOLDS, RULES, RULES_OF_HOLD, STATES};
 use crate::support::client::ask;
 use crate::support::server::{self, Builder};
 
@@ -37,14 +37,17 @@ const EXTREMES: &[(&str, Fill)] = &[
     ("10,000 holds on one `bucket`, with ids of 64 bytes", |c, key| {
         filled::holds(c, key, HOLDS, &["bucket:1000000/d,burst=1000000".to_string()]);
     }),
-    ("10,000 holds on 32 of 256 `bucket`s, with ids of 64 bytes", |c, key| {
+    ("10,000 holds on 4 of 228 `bucket`s, with ids of 64 bytes", |c, key| {
         let rules = filled::rules_of_holds(c, key, "bucket:1000000/d,burst=1000000");
         filled::holds(c, key, HOLDS, &rules);
+    }),
+    ("10,000 holds on 4 `log` rules, with ids of 64 bytes", |c, key| {
+        filled::holds(c, key, HOLDS, &filled::named("10000/d", 0, RULES_OF_HOLD));
     }),
     (
         "all of these: holds, states with `keep=366`, the log with denials, history and a block",
         |c, key| {
-            let rules = filled::named("bucket:1000000/d,burst=1000000", 1_000, RULES - 1);
+            let rules = filled::named("bucket:1000000/d,burst=1000000", 1_000, RULES_OF_HOLD);
             filled::log_with_denials(c, key);
             filled::states(c, key, STATES - RULES, "fixed:5/ms,keep=366", 370, 1_000);
             filled::holds(c, key, HOLDS, &rules);

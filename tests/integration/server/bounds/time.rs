@@ -6,7 +6,7 @@ use std::fs;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
 
 use super::Table;
-use super::filled::{self, HOLDS, LAPSED_US, RULES, STATES, on};
+use super::filled::{self, HOLDS, LAPSED_US, RULES, RULES_OF_HOLD, STATES, on};
 use crate::support::client::{START_US, ask, command};
 use crate::support::server::{self, Builder, Flavor, Server};
 
@@ -66,7 +66,7 @@ fn at(line: &str, at_us: u64, rules: &[String]) -> Cmd {
 }
 
 /// A copy of a key, for a command that changes it.
-fn copied(from: &'static str, to: &'static str) -> impl Fn(&mut Connection) {
+fn copied(from: &str, to: &str) -> impl Fn(&mut Connection) {
     move |c| {
         let () = ask(c, &format!("DEL {to}"));
         // COPY came with 6.2.
@@ -107,19 +107,17 @@ fn on_small_keys(watch: &mut Stopwatch<'_>) {
 }
 
 fn on_several_keys(watch: &mut Stopwatch<'_>) {
-    let mut mcheck = command("RL.MCHECK 64");
-    mcheck.arg((0..64).map(|n| format!("key{n}")).collect::<Vec<_>>());
-    let mut denied = mcheck.clone();
+    let (mut allowed, mut denied) = (mcheck("key"), mcheck("key"));
     denied.arg(&["COST", "1000000", "FULL"]);
-    for key in 0..64 {
-        for asked in [&mut mcheck, &mut denied] {
+    for key in 0..KEYS {
+        for asked in [&mut allowed, &mut denied] {
             if key > 0 {
                 asked.arg("NEXT");
             }
             asked.arg(filled::named(WINDOW, 0, RULES));
         }
     }
-    watch.holds("`RL.MCHECK`, 64 keys, 32 rules each", &mcheck);
+    watch.holds("`RL.MCHECK`, 64 keys, 32 rules each", &allowed);
     watch.holds("`RL.MCHECK` `FULL`, denied, 64 keys, 32 rules each", &denied);
     let () = ask(&mut watch.c, "FLUSHALL");
 }
@@ -142,12 +140,8 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     let denied =
         |key: &str, rules: &[String]| at(&format!("RL.CHECK {key} @ COST 1000000"), now_us, rules);
     watch.holds("`RL.CHECK`, denied, 10,000 holds on one rule with `REFUND`", &denied("one", &one));
-    let mut several = command("RL.MCHECK 64");
-    for n in 0..64 {
-        let key = format!("one{n}");
-        let _: bool = ask(&mut watch.c, &format!("COPY one {key}"));
-        several.arg(key);
-    }
+    copy_to_all("one", "one")(&mut watch.c);
+    let mut several = mcheck("one");
     several.arg(&["AT", &now_us.to_string(), "COST", "1000000"]).arg(&one);
     watch.holds("`RL.MCHECK`, denied, 64 such keys", &several);
     let () = ask(&mut watch.c, "FLUSHALL");
@@ -156,7 +150,7 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     for (kind, rule) in [("bucket", BUCKET), ("window", WINDOW)] {
         let rules = filled::rules_of_holds(&mut watch.c, "k", rule);
         filled::holds(&mut watch.c, "k", HOLDS, &rules);
-        let row = |what: &str| format!("{what}, 10,000 holds on 32 rules of `{kind}`");
+        let row = |what: &str| format!("{what}, 10,000 holds on 4 rules of `{kind}`");
         watch.holds(&row("`RL.CHECK`, denied"), &denied("k", &rules));
         let lapsed = at("RL.CHECK copy @", LAPSED_US, &rules);
         watch.holds_after(&row("`RL.CHECK` after all have lapsed"), &lapsed, copied("k", "copy"));
@@ -181,18 +175,40 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     }
 }
 
-/// A tenth of the holds in each key: all the holds of 64 keys would take a gigabyte.
+const KEYS: usize = 64;
+
+/// The start of an `RL.MCHECK` of as many keys as it may have.
+fn mcheck(prefix: &str) -> Cmd {
+    let mut several = command(&format!("RL.MCHECK {KEYS}"));
+    several.arg((0..KEYS).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>());
+    several
+}
+
+/// Copies a key to those that [`mcheck`] names.
+fn copy_to_all(from: &'static str, prefix: &'static str) -> impl Fn(&mut Connection) {
+    move |c| {
+        for n in 0..KEYS {
+            copied(from, &format!("{prefix}{n}"))(c);
+        }
+    }
+}
+
+/// The extremes that a check of several keys can meet in all of them.
 fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let rules = filled::named(WINDOW, 0, RULES);
     filled::holds(&mut watch.c, "k", HOLDS / 10, &rules);
-    let mut denied = command("RL.MCHECK 64");
-    for n in 0..64 {
-        let key = format!("k{n}");
-        let _: bool = ask(&mut watch.c, &format!("COPY k {key}"));
-        denied.arg(key);
-    }
+    copy_to_all("k", "k")(&mut watch.c);
+    let mut denied = mcheck("k");
     denied.arg(&["AT", &(START_US + 1_000_000).to_string(), "COST", "1000000"]).arg(&rules);
     watch.holds("`RL.MCHECK`, denied, 64 keys of 1,000 holds on 32 rules", &denied);
+    let () = ask(&mut watch.c, "FLUSHALL");
+
+    let rules = filled::named(BUCKET, 0, RULES_OF_HOLD);
+    filled::holds(&mut watch.c, "k", HOLDS, &rules);
+    let mut lapsed = mcheck("k");
+    lapsed.arg(&["AT", &LAPSED_US.to_string()]).arg(&rules);
+    let row = "`RL.MCHECK` after all have lapsed, 64 keys of 10,000 holds on 4 rules of `bucket`";
+    watch.holds_after(row, &lapsed, copy_to_all("k", "k"));
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
