@@ -24,6 +24,17 @@ from .wire import KEY
 A_DAY_OF_RULES = ("1/s", "20/m", "200/h", "800/d")
 DAY_S = 86_400
 
+# Keys that were checked once.
+RULES = (
+    "bucket:1000/d",
+    "bucket:1000/d,name=api",
+    "leaky:1000/d",
+    "fixed:1000/d",
+    "window:1000/d",
+    "window:1000/d,res=24",
+    "bucket:1000/d fixed:10000/month",
+)
+
 GROWTH_S = 1.5
 REST_S = 15
 JITTER = 10_000  # a tenth of a byte a key
@@ -78,11 +89,12 @@ def kinds():
     return [
         Kind("counter (INCR)", NATIVE, ("INCR", KEY)),
         Kind("string of 16 bytes, with TTL", NATIVE, ("SET", KEY, "0123456789abcdef", "EX", 86400)),
-        Kind("RL.CHECK bucket", OURS, check("bucket:1000/d")),
+        *(Kind(f"RL.CHECK {rule}", OURS, check(*rule.split())) for rule in RULES),
         Kind("CL.THROTTLE, ours", OURS, ("CL.THROTTLE", KEY, 999, 1000, 86400)),
         Kind("CL.THROTTLE, redis-cell", REDIS_CELL, ("CL.THROTTLE", KEY, 999, 1000, 86400)),
         Kind("Lua GCRA", LUA, scripts.call("gcra", 999, 1000, 86400)),
         Kind("Lua token bucket (hash)", LUA, scripts.call("token_bucket", 1000, 1000 / 86400)),
+        Kind("RL.CHECK log of 1", OURS, check(f"log:{count}/h")),
         Kind(f"RL.CHECK log of {count}", OURS, check(f"log:{count}/h"), passes=count),
         Kind(f"RL.CHECK log of {count} over a day", OURS, (), 0, logs.log(count, DAY_S, *A_DAY_OF_RULES)),
         copies("Lua list, whole microseconds,", logs.plain_list(count, window)),
