@@ -33,6 +33,9 @@ RULES = (
     "window:1000/d",
     "window:1000/d,res=24",
     "bucket:1000/d fixed:10000/month",
+    "HOLD a EX 86400 slots:10",
+    "HOLD a EX 86400 bucket:1000/d",
+    "META alice bucket:1000/d",
 )
 
 GROWTH_S = 1.5
@@ -94,7 +97,7 @@ def kinds():
         Kind("CL.THROTTLE, redis-cell", REDIS_CELL, ("CL.THROTTLE", KEY, 999, 1000, 86400)),
         Kind("Lua GCRA", LUA, scripts.call("gcra", 999, 1000, 86400)),
         Kind("Lua token bucket (hash)", LUA, scripts.call("token_bucket", 1000, 1000 / 86400)),
-        Kind("RL.CHECK log of 1", OURS, check(f"log:{count}/h")),
+        *(Kind(f"RL.CHECK log of {n}", OURS, check(f"log:{count}/h"), passes=n) for n in (1, 10)),
         Kind(f"RL.CHECK log of {count}", OURS, check(f"log:{count}/h"), passes=count),
         Kind(f"RL.CHECK log of {count} over a day", OURS, (), 0, logs.log(count, DAY_S, *A_DAY_OF_RULES)),
         copies("Lua list, whole microseconds,", logs.plain_list(count, window)),

@@ -1,6 +1,6 @@
 //! What a check replies: five integers, six if its cost is a range, or with `FULL` a map.
 
-use crate::limit::{Access, AccessEntry, Check, Decision, Limiter, Outlook};
+use crate::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter, Outlook};
 use crate::rule::Rule;
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
@@ -25,13 +25,31 @@ fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
 
 /// A key in the long reply. It has no decisions if a block or an exemption
 /// answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Shown<'a> {
     /// Its name, if the command takes several keys.
-    pub name: Option<Arg<'a>>,
-    pub check: &'a Check<'a>,
-    pub decisions: &'a [Decision],
-    pub limiter: Option<&'a Limiter>,
+    name: Option<Arg<'a>>,
+    check: &'a Check<'a>,
+    decisions: &'a [Decision],
+    outlooks: Vec<Outlook>,
+    limiter: Option<&'a Limiter>,
+}
+
+impl<'a> Shown<'a> {
+    /// A key with its decisions, in which the resets are filled in. All keys of a command share
+    /// its foresight.
+    pub fn new(
+        name: Option<Arg<'a>>,
+        check: &'a Check<'a>,
+        decisions: &'a [Decision],
+        limiter: Option<&'a Limiter>,
+        foresight: &mut Foresight,
+    ) -> Self {
+        let untouched = Limiter::default();
+        let seen = limiter.unwrap_or(&untouched);
+        let outlooks = seen.outlooks(check.rules, check.now_us, foresight).collect();
+        Self { name, check, decisions, outlooks, limiter }
+    }
 }
 
 /// The long reply of a command with one key.
@@ -42,10 +60,11 @@ pub fn full_of_key(
     decisions: &mut [Decision],
     limiter: Option<&Limiter>,
 ) {
+    let foresight = &mut Foresight::of_command();
     if let Some(limiter) = limiter {
-        limiter.fill_resets(check, decisions);
+        limiter.fill_resets(check, decisions, foresight);
     }
-    let key = Shown { name: None, check, decisions, limiter };
+    let key = Shown::new(None, check, decisions, limiter, foresight);
     full(call, summary, check.now_us, &[key], None);
 }
 
@@ -62,7 +81,7 @@ pub fn full(
     let decider = decider.and_then(|decider| keys.get(decider)?.name);
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
     let granted = keys.first().and_then(|key| key.check.granted(summary.verdict));
-    let rules = |to: &Writer<'_>| show_rules(to, keys, now_us);
+    let rules = |to: &Writer<'_>| show_rules(to, keys);
     let block = longest_block(keys, now_us);
     let block =
         block.map(|(name, block)| move |to: &Writer<'_>| show_block(to, name, block, now_us));
@@ -78,19 +97,23 @@ pub fn full(
     });
 }
 
-fn show_rules(to: &Writer<'_>, keys: &[Shown<'_>], now_us: u64) {
+fn show_rules(to: &Writer<'_>, keys: &[Shown<'_>]) {
     to.array(keys.iter().map(|key| key.decisions.len()).sum());
     for key in keys {
-        let untouched = Limiter::default();
-        let rules = key.check.rules;
-        let outlooks = key.limiter.unwrap_or(&untouched).outlooks(rules, now_us);
-        for ((rule, decision), outlook) in rules.iter().zip(key.decisions).zip(outlooks) {
+        let rules = key.check.rules.iter();
+        for ((rule, decision), outlook) in rules.zip(key.decisions).zip(&key.outlooks) {
             show_rule(to, key, rule, decision, outlook);
         }
     }
 }
 
-fn show_rule(to: &Writer<'_>, key: &Shown<'_>, rule: &Rule, decision: &Decision, outlook: Outlook) {
+fn show_rule(
+    to: &Writer<'_>,
+    key: &Shown<'_>,
+    rule: &Rule,
+    decision: &Decision,
+    outlook: &Outlook,
+) {
     let name = rule.name();
     to.map([
         key.name.map(|key| ("key", Text(key.bytes()))),

@@ -10,7 +10,7 @@ use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{KeyEntry, LIMITER};
-use crate::limit::{self, Check, KeyCheck};
+use crate::limit::{self, Check, Foresight, KeyCheck};
 use crate::parse::{Group, MCheckRequest};
 use crate::rule::{Rule, digits};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
@@ -46,17 +46,16 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             .map_err(|error| refused(names, &error))?;
 
         if request.check.full {
+            let foresight = &mut Foresight::of_command();
             for key in &key_checks {
                 let decisions = decisions.get_mut(key.decisions().clone()).unwrap_or_default();
-                key.limiter().fill_resets(key.check(), decisions);
+                key.limiter().fill_resets(key.check(), decisions, foresight);
             }
-            let shown = |(key, name)| Shown {
-                name: Some(name),
-                check: KeyCheck::check(key),
-                decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
-                limiter: Some(key.limiter()),
-            };
-            let shown: Vec<_> = key_checks.iter().zip(names.iter()).map(shown).collect();
+            let shown = key_checks.iter().zip(names.iter()).map(|(key, name)| {
+                let decisions = decisions.get(key.decisions().clone()).unwrap_or_default();
+                Shown::new(Some(name), key.check(), decisions, Some(key.limiter()), foresight)
+            });
+            let shown: Vec<_> = shown.collect();
             answer::full(call, conclusion.summary, now_us, &shown, conclusion.decider);
         } else {
             let check = Check { cost: conclusion.cost, ..check_of(0) };

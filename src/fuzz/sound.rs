@@ -1,6 +1,6 @@
 //! What must hold of every limiter, whatever came before.
 
-use crate::limit::{Check, DecodeError, Limiter, decode, encode, parts};
+use crate::limit::{Check, DecodeError, Foresight, Limiter, decode, encode, parts};
 use crate::rule::Rule;
 
 /// Tests that a limiter is saved and loaded as it is, and can be asked and shown.
@@ -21,6 +21,6 @@ pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
     for cost in [0, 1] {
         let (mut decisions, check) = (Vec::new(), Check::new(rules, cost, now_us));
         seen.peek(&check, &mut decisions);
-        seen.fill_resets(&check, &mut decisions);
+        seen.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
     }
 }

@@ -32,6 +32,7 @@ mod value;
 pub use algorithm::log::LogReport;
 pub use algorithm::window::WindowReport;
 pub use decide::decision::Decision;
+pub use decide::foresight::Foresight;
 pub use decide::keys::{KeyCheck, check_keys};
 pub use decide::outcome::{Ban, Conclusion, Outcome};
 pub use decide::outlook::Outlook;

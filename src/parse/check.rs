@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Options stand before the rules, in any order. No option can be taken for a
-//! rule, since a rule has a `/` or a `:`, or starts with `@`.
+//! rule, since a rule has a `/` or a `:`, or starts with `@` or a digit.
 
 use super::costs::{Costs, DefaultCost, NamedCosts, Ranges, test_costs};
 use super::cursor::Cursor;

@@ -53,17 +53,17 @@ static WAITERS: Mutex<Waiters> =
 /// The command that decides for a waiter: called by the module it cannot wait.
 const WAIT: &CStr = c"RL.WAIT";
 
-/// How many waiters a call of the timer decides at most, so that other clients are served in
-/// between when many are due.
-const AT_ONCE: usize = 256;
+/// How long a call of the timer goes on to decide, microseconds, so that other clients are
+/// served in between when many waiters are due or each takes long.
+const BUSY_US: u64 = 5_000;
 
 /// What became of a client that asked to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     Waits,
-    /// Nobody is in front, and waiting is of no use: the rules decide at once.
+    /// The client does not wait, or need not: the rules decide at once.
     IsDecided,
-    /// Others are in front, and the client does not wait.
+    /// The rules admit, but others are in front, and the client does not wait.
     IsDenied {
         /// How long the first in line waits.
         wait_ms: u64,
@@ -121,8 +121,12 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         return Ok(Joined::IsDecided);
     }
     if patience_ms == 0 || !has_room {
+        // A denial by the rules is theirs, whoever is in front: it may be charged, and ban.
+        if is_first || matches!(look, Look::Later { .. }) {
+            return Ok(Joined::IsDecided);
+        }
         let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
-        return Ok(if is_first { Joined::IsDecided } else { Joined::IsDenied { wait_ms } });
+        return Ok(Joined::IsDenied { wait_ms });
     }
     call.prepare_alarm(serve);
     let client = call.block::<Waiters>().ok_or(CommandError::Internal)?;
@@ -171,12 +175,16 @@ fn serve(ctx: &AlarmContext) {
         alarm::set(now_us.saturating_add(PAUSED_MS.unsigned_abs().saturating_mul(1_000)));
         return;
     }
-    for _ in 0..AT_ONCE {
+    let busy_until_us = now_us.saturating_add(BUSY_US);
+    loop {
         let due = waiters().queues.due(now_us);
         match due {
             Some(Due::First(ticket)) => decide_first(ctx, ticket),
             Some(Due::Deadline(ticket)) => expire(ctx, ticket),
             None => break,
+        }
+        if clock::steady_us() > busy_until_us {
+            break;
         }
     }
     set_alarm();

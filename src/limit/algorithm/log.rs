@@ -88,6 +88,12 @@ impl Log {
         self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
     }
 
+    /// How many entries it has, those of charged denials included.
+    pub fn len(&self) -> usize {
+        let entries = self.admitted.len().saturating_add(self.charged().map_or(0, Series::len));
+        usize::try_from(entries).unwrap_or(usize::MAX)
+    }
+
     /// The time of the newest entry.
     pub fn last_us(&self) -> u64 {
         let charged = self.charged().and_then(Series::newest_us);

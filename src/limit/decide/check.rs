@@ -98,7 +98,7 @@ impl Limiter {
         if cost != check.cost {
             return self.peek_within(&Check { cost, ..*check }, decisions, foresight);
         }
-        let summary = self.summary(check, &evaluation, denied, decisions);
+        let summary = self.summary(check, &evaluation, denied, decisions, foresight);
         let mut summary = summary.map_or(Decision::UNDECIDED, |deciding| deciding.decision);
         if denied && evaluation.passed_over {
             let key = Waiting { limiter: self, check: *check, repeats_until_us: None };

@@ -2,6 +2,7 @@
 
 use super::decision::{Decision, longer};
 use super::evaluation::Evaluation;
+use super::foresight::Foresight;
 use super::outcome::{Ban, NewBan};
 use crate::limit::series::needs::Needs;
 use crate::limit::value::bans::BanCount;
@@ -112,21 +113,27 @@ impl Limiter {
         evaluation: &Evaluation,
         denied: bool,
         decisions: &mut [Decision],
+        foresight: &mut Foresight,
     ) -> Option<Deciding> {
         let (rule, decision) = check.deciding_rule(evaluation, denied, decisions)?;
-        let reset_ms = self.reset_ms(rule, evaluation.needs, check.now_us);
+        let reset_ms = self.reset_ms(rule, evaluation.needs, check.now_us, foresight);
         Some(Deciding { cost: check.cost_of(rule), decision: Decision { reset_ms, ..decision } })
     }
 
     /// Fills in each rule's reset after the check. Only the reply to `FULL` shows them.
-    pub fn fill_resets(&self, check: &Check<'_>, decisions: &mut [Decision]) {
+    pub fn fill_resets(
+        &self,
+        check: &Check<'_>,
+        decisions: &mut [Decision],
+        foresight: &mut Foresight,
+    ) {
         let needs = Needs::of(check.rules);
         for (rule, decision) in check.rules.iter().zip(decisions) {
-            decision.reset_ms = self.reset_ms(rule, needs, check.now_us);
+            decision.reset_ms = self.reset_ms(rule, needs, check.now_us, foresight);
         }
     }
 
-    fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64) -> i64 {
-        self.clears(rule, needs, now_us).after(now_us).millis()
+    fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64, foresight: &mut Foresight) -> i64 {
+        self.clears(rule, needs, now_us, foresight).after(now_us).millis()
     }
 }

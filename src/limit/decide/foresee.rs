@@ -20,6 +20,7 @@ use super::foresight::Foresight;
 use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::{Foreseen, Holds};
+use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
@@ -33,11 +34,21 @@ const MOST_HOLDS_FORESEEN: usize = 16;
 struct Denial<'a> {
     rule: &'a Rule,
     admits: Moment,
+    /// Units that come back to the log within the rule's window, but were not given back yet.
+    returned: u64,
 }
 
 impl Denial<'_> {
     fn denies_at(&self, at_us: u64) -> bool {
         self.admits > Moment::At(at_us)
+    }
+
+    /// Counts what comes back to the log at a time.
+    fn count_returned(&mut self, returned: &[Take], at_us: u64) {
+        let out_us = at_us.checked_sub(self.rule.period_us());
+        let in_window = returned.iter().filter(|take| Some(take.time_us) > out_us);
+        let units = in_window.map(|take| take.units).fold(0, u64::saturating_add);
+        self.returned = self.returned.saturating_add(units);
     }
 
     /// Takes account of what has come back at a time.
@@ -125,7 +136,7 @@ impl Limiter {
     /// When a rule that denies its cost now admits it, without lapses.
     fn denial<'a>(&self, rule: &'a Rule, needs: Needs, check: &Check<'_>) -> Denial<'a> {
         let admits = self.admits(rule, needs, check).max(Moment::At(check.now_us));
-        Denial { rule, admits }
+        Denial { rule, admits, returned: 0 }
     }
 
     /// Lets holds lapse in a copy, one after the other, until all rules admit or the command
@@ -141,17 +152,21 @@ impl Limiter {
         let Some(latest) = denials.iter().map(|denial| denial.admits).max() else { return };
         let mut lapses = holds.refunds_between(check.now_us, latest).peekable();
         let Some(&(_, first_us)) = lapses.peek() else { return };
-        if !foresight.may_copy(holds.charges()) {
+        let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
+        let read = self.states().iter().filter(|state| is_read(state));
+        if !foresight.may_copy(read, holds.charges()) {
             return stop_at(first_us, denials);
         }
-        let is_read = |state: &State| denials.iter().any(|denial| state.belongs_to(denial.rule));
         let mut states = Foreseen::new(self.states(), holds, is_read);
         let places: Vec<_> = denials.iter().map(|denial| states.place_of(denial.rule)).collect();
         while let Some((row, end_us)) = lapses.next() {
             if !foresight.may_examine(holds.charges_of(row).saturating_add(denials.len())) {
                 return stop_at(end_us, denials);
             }
-            states.lapse(row);
+            let returned = states.lapse(row);
+            for denial in denials.iter_mut().filter(|denial| denial.rule.kind() == Kind::Log) {
+                denial.count_returned(returned, end_us);
+            }
             // Of holds that lapse at once, all come back before the rules look again.
             let next_us = lapses.peek().map(|&(_, next_us)| next_us);
             if next_us == Some(end_us) {
@@ -163,9 +178,17 @@ impl Limiter {
                     continue;
                 }
                 let (rule, cost) = (denial.rule, check.cost_of(denial.rule));
-                if next_us.is_none_or(|next_us| states.may_admit(rule, place, cost, next_us)) {
+                let may_admit =
+                    |next_us| states.may_admit(rule, place, cost, next_us, denial.returned);
+                if next_us.is_none_or(may_admit) {
+                    if !foresight.may_move(states.entries_to_move()) {
+                        return stop_at(end_us, denials);
+                    }
                     denial.look_again(&mut states, place, needs, &check);
                 }
+            }
+            if states.log_has_all() {
+                denials.iter_mut().for_each(|denial| denial.returned = 0);
             }
             if !denials.iter().any(|denial| denial.denies_at(end_us)) {
                 break;
@@ -185,26 +208,32 @@ impl Limiter {
         rule: &Rule,
         needs: Needs,
         check: &Check<'_>,
+        foresight: &mut Foresight,
     ) -> Moment {
         let mut denial = self.denial(rule, needs, check);
         if let Some(holds) = self.few_refunding_holds().filter(|_| rule.kind() != Kind::Slots) {
-            let foresight = &mut Foresight::of_command();
             self.admit_earlier(holds, std::slice::from_mut(&mut denial), needs, check, foresight);
         }
         denial.admits
     }
 
     /// When a rule has nothing consumed any more, with what lapses give back.
-    pub(crate) fn clears(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
+    pub(crate) fn clears(
+        &self,
+        rule: &Rule,
+        needs: Needs,
+        now_us: u64,
+        foresight: &mut Foresight,
+    ) -> Moment {
         let clears = self.clears_without_lapses(rule, needs, now_us);
-        match self.few_refunding_holds() {
-            Some(holds) if rule.kind() != Kind::Slots => {
-                self.clears_with_lapses(holds, rule, needs, now_us, clears)
-            }
-            Some(_) | None => clears,
-        }
+        let holds = self.few_refunding_holds().filter(|_| rule.kind() != Kind::Slots);
+        let earlier =
+            |holds| self.clears_with_lapses(holds, rule, needs, now_us, clears, foresight);
+        holds.and_then(earlier).unwrap_or(clears)
     }
 
+    /// When a rule has nothing consumed any more, if that is before a time; `None` if the
+    /// command has examined what it may.
     #[cold]
     fn clears_with_lapses(
         &self,
@@ -213,16 +242,22 @@ impl Limiter {
         needs: Needs,
         now_us: u64,
         mut clears: Moment,
-    ) -> Moment {
+        foresight: &mut Foresight,
+    ) -> Option<Moment> {
         let mut states: Option<Foreseen<'_>> = None;
+        let reads = |state: &State| state.belongs_to(rule);
         for (row, end_us) in holds.refunds_between(now_us, clears) {
             if Moment::At(end_us) >= clears {
                 break;
             }
-            let states = states.get_or_insert_with(|| {
-                Foreseen::new(self.states(), holds, |state| state.belongs_to(rule))
-            });
+            if states.is_none() {
+                let read = self.states().iter().filter(|state| reads(state));
+                foresight.may_copy(read, holds.charges()).then_some(())?;
+            }
+            let states = states.get_or_insert_with(|| Foreseen::new(self.states(), holds, reads));
             states.lapse(row);
+            let work = foresight.may_examine(holds.charges_of(row));
+            (work && foresight.may_move(states.entries_to_move())).then_some(())?;
             let place = states.place_of(rule);
             let state = place.and_then(|place| states.state_at(place));
             let window_us = needs.window_us_of(rule);
@@ -230,6 +265,6 @@ impl Limiter {
                 state.map_or(Moment::At(0), |state| state.clears(rule, window_us, end_us));
             clears = clears.min(clears_then.max(Moment::At(end_us)));
         }
-        clears
+        Some(clears)
     }
 }

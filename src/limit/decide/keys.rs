@@ -138,7 +138,7 @@ fn conclude(
     let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
     let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
-        let Some(own) = key.summary(denied, decisions) else { continue };
+        let Some(own) = key.summary(denied, decisions, foresight) else { continue };
         turn_ms = longer(turn_ms, own.decision.wait_ms);
         let decides = match (denied, decider) {
             (_, None) => true,
@@ -386,7 +386,12 @@ impl<'a> KeyCheck<'a> {
 
     /// This key's part of the answer, after everything was consumed; `None` if it is
     /// exempt or has only shadows.
-    fn summary(&self, denied: bool, decisions: &mut [Decision]) -> Option<Deciding> {
+    fn summary(
+        &self,
+        denied: bool,
+        decisions: &mut [Decision],
+        foresight: &mut Foresight,
+    ) -> Option<Deciding> {
         let evaluation = match &self.found {
             Found::Access(Access::Exempt, _) => return None,
             Found::Access(Access::Block, answer) => {
@@ -395,7 +400,8 @@ impl<'a> KeyCheck<'a> {
             Found::Rules(evaluation) => evaluation,
         };
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
-        let mut own = self.limiter.summary(&self.check, evaluation, denied, decisions)?;
+        let Self { limiter, check, .. } = self;
+        let mut own = limiter.summary(check, evaluation, denied, decisions, foresight)?;
         if let Some(ban) = self.ban() {
             let ban_ms = Moment::At(ban.until_us).after(self.check.now_us).millis();
             own.decision.wait_ms = longer(own.decision.wait_ms, ban_ms);

@@ -5,6 +5,7 @@
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
 //! cost.
 
+use super::foresight::Foresight;
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::series::needs::Needs;
@@ -23,15 +24,20 @@ pub struct Outlook {
 
 impl Limiter {
     /// The outlook of each rule of a check, after it.
-    pub fn outlooks(&self, rules: &[Rule], now_us: u64) -> impl Iterator<Item = Outlook> {
+    pub fn outlooks(
+        &self,
+        rules: &[Rule],
+        now_us: u64,
+        foresight: &mut Foresight,
+    ) -> impl Iterator<Item = Outlook> {
         let needs = Needs::of(rules);
         rules.iter().map(move |rule| Outlook {
             period_ms: i64::try_from(window_us(rule, now_us) / MS_US).unwrap_or(i64::MAX),
-            next_ms: self.next(rule, needs, now_us).after(now_us).millis(),
+            next_ms: self.next(rule, needs, now_us, foresight).after(now_us).millis(),
         })
     }
 
-    fn next(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
+    fn next(&self, rule: &Rule, needs: Needs, now_us: u64, foresight: &mut Foresight) -> Moment {
         let capacity = rule.capacity();
         if capacity == 0 {
             return Moment::Never;
@@ -43,7 +49,7 @@ impl Limiter {
         let mut one_more = *rule;
         one_more
             .set_named_cost(u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX));
-        self.admits_with_lapses(&one_more, needs, &Check::new(&[], 0, now_us))
+        self.admits_with_lapses(&one_more, needs, &Check::new(&[], 0, now_us), foresight)
     }
 }
 
@@ -72,7 +78,10 @@ mod tests {
     fn outlook(text: &str, consumed: u32, later_us: u64) -> (i64, i64) {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line(text));
         limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
-        let outlook = limiter.outlooks(&rules, NOW_US + later_us).next().unwrap();
+        let outlook = limiter
+            .outlooks(&rules, NOW_US + later_us, &mut Foresight::of_command())
+            .next()
+            .unwrap();
         (outlook.period_ms, outlook.next_ms)
     }
 
@@ -82,7 +91,10 @@ mod tests {
             ["5/w", "fixed:5/w", "fixed:5/d,tz=+14:00", "fixed:5/d,align=first", "leaky:5/d"]
         {
             let rules = rules_of_line(rule);
-            let outlook = Limiter::default().outlooks(&rules, 1).next().unwrap();
+            let outlook = Limiter::default()
+                .outlooks(&rules, 1, &mut Foresight::of_command())
+                .next()
+                .unwrap();
             let period_ms = rules[0].period_us().cast_signed() / 1_000;
             assert_eq!((outlook.period_ms, outlook.next_ms), (period_ms, 0), "{rule}");
         }

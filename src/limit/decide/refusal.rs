@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
             }
             Self::TooManyRulesOfHolds { max } => write!(
                 f,
-                "holds on {max} rules in the key already \
+                "holds on {max} rules or more in the key already \
                  ({RULES_A_HOLD} for each of ratelimit.max-holds)"
             ),
             Self::OtherCost { id, rule, held, given } => write!(

@@ -138,7 +138,9 @@ impl Limiter {
     /// The key as rules will read it at a time, unless that is too much to foresee.
     fn foresee_key(&self, at_us: u64, foresight: &mut Foresight) -> Option<Cow<'_, Self>> {
         let charges = self.holds().map_or(0, Holds::charges);
-        foresight.may_examine(charges).then(|| self.as_of(at_us))
+        let may_copy =
+            !self.lapse_matters(at_us) || foresight.may_copy(self.states().iter(), charges);
+        (may_copy && foresight.may_examine(charges)).then(|| self.as_of(at_us))
     }
 
     /// What one rule of a check decides, with lapses foreseen.

@@ -132,7 +132,7 @@ impl State {
             let before = self.meter().level(charge.limit, at_us);
             let excess = cost.saturating_sub(charge.units);
             self.meter_mut().consume_excess(charge.limit, at_us, excess, charge.shadow);
-            track.consumed(before);
+            track.consumed(before, true);
         }
     }
 

@@ -113,9 +113,7 @@ impl Holds {
         if empty {
             *track = Track::UNUSED;
             self.unused = self.unused.saturating_add(1);
-            while self.tracks.pop_if(|track| !track.in_use).is_some() {
-                self.unused = self.unused.saturating_sub(1);
-            }
+            self.pop_unused();
         }
         empty
     }

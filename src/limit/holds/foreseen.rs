@@ -7,6 +7,7 @@
 use super::ending::forget_last;
 use super::request::Settlement;
 use super::{Ended, Holds, Places, Row};
+use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;
@@ -22,16 +23,17 @@ pub struct Foreseen<'h> {
     tracks: Holds,
     /// What comes back to the log, but was not given back yet: each return moves entries.
     to_log: Vec<Take>,
-    /// Its units.
-    units_to_log: u64,
 }
+
+/// So many returns to the log cost no less than any more: they are made in one pass.
+const MANY_RETURNS: usize = 64;
 
 impl<'h> Foreseen<'h> {
     /// The states of a key that these rules read.
     pub fn new(states: &[State], holds: &'h Holds, mut reads: impl FnMut(&State) -> bool) -> Self {
         let states: Vec<State> = states.iter().filter(|state| reads(state)).cloned().collect();
         let (places, tracks) = (Places::of(&states), holds.tracks_alone());
-        Self { holds, states, places, tracks, to_log: Vec::new(), units_to_log: 0 }
+        Self { holds, states, places, tracks, to_log: Vec::new() }
     }
 
     /// Which of the states a rule reads. It stays the same, whatever lapses.
@@ -45,37 +47,56 @@ impl<'h> Foreseen<'h> {
         if let Some(log) = state.log_mut().filter(|_| !self.to_log.is_empty()) {
             log.give_back_each(&mut self.to_log);
             self.to_log.clear();
-            self.units_to_log = 0;
         }
         Some(state)
     }
 
+    /// Whether nothing is left to be given back to the log.
+    pub const fn log_has_all(&self) -> bool {
+        self.to_log.is_empty()
+    }
+
+    /// How many entries of the log move, at most, when what comes back to it is given back.
+    pub fn entries_to_move(&self) -> usize {
+        let entries = self.states.iter().find_map(State::log).map_or(0, Log::len);
+        entries.saturating_mul(self.to_log.len().min(MANY_RETURNS))
+    }
+
     /// Whether a rule, whose state is at this place, may admit a cost until a time: a quick look
-    /// at the log, which can be wrong only if it says so.
-    pub fn may_admit(&self, rule: &Rule, place: Option<usize>, cost: u32, until_us: u64) -> bool {
+    /// at the log, which can be wrong only if it says so. Of what comes back to the log, no more
+    /// than `returned` units were left in the rule's window.
+    pub fn may_admit(
+        &self,
+        rule: &Rule,
+        place: Option<usize>,
+        cost: u32,
+        until_us: u64,
+        returned: u64,
+    ) -> bool {
         let state = place.and_then(|place| self.states.get(place));
         state.and_then(State::log).is_none_or(|log| {
             let at_us = until_us.max(log.last_us());
             let used = log.admitted().units_after(at_us.checked_sub(rule.period_us()));
-            let room = u64::from(rule.limit()).saturating_add(self.units_to_log);
+            let room = u64::from(rule.limit()).saturating_add(returned);
             used.saturating_add(cost.into()) <= room
         })
     }
 
-    /// A hold lapses, and its charges come back. Holds lapse in order.
-    pub fn lapse(&mut self, row: Row) {
-        let Some(hold) = self.holds.hold(row) else { return };
+    /// A hold lapses, and its charges come back. Holds lapse in order. Returns what comes back
+    /// to the log.
+    pub fn lapse(&mut self, row: Row) -> &[Take] {
+        let before = self.to_log.len();
+        let Some(hold) = self.holds.hold(row) else { return &[] };
         let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
         let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
         for charge in hold.charges() {
             let place = self.places.get(charge.track);
             let state = place.and_then(|place| self.states.get_mut(place));
             if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
-                let (before, to_log) = (self.to_log.len(), Some(&mut self.to_log));
-                state.correct(track, &ended, charge, Settlement::Refund, hold.end_us(), to_log);
-                let returned = self.to_log.iter().skip(before).map(|take| take.units);
-                self.units_to_log = self.units_to_log.saturating_add(returned.sum());
+                let (end_us, to_log) = (hold.end_us(), Some(&mut self.to_log));
+                state.correct(track, &ended, charge, Settlement::Refund, end_us, to_log);
             }
         }
+        self.to_log.get(before..).unwrap_or_default()
     }
 }

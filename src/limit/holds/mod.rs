@@ -43,11 +43,15 @@ pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
+use crate::limit::algorithm::state::State;
 use crate::limit::heap::HeapVisitor;
 use std::collections::VecDeque;
 
 /// The most holds that a key can have, whatever the setting says.
 pub const MOST_HOLDS: usize = 50_000;
+
+/// So many tracks of states that are gone may stay until the holds on them end.
+const MANY_ORPHANS: usize = 256;
 
 /// The track of a charge whose state is gone.
 pub const NO_TRACK: u16 = u16::MAX;
@@ -222,6 +226,35 @@ impl Holds {
         self.tracks.get_mut(usize::from(number))
     }
 
+    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
+    /// new states while holds on the old ones live. Their charges have no state any more.
+    pub fn drop_orphans(&mut self, states: &[State]) {
+        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
+        if in_use <= states.len().saturating_add(MANY_ORPHANS) {
+            return;
+        }
+        let places = Places::of(states);
+        for charge in self.rows.iter_mut().flat_map(Hold::charges_mut) {
+            if places.get(charge.track).is_none() {
+                (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
+            }
+        }
+        for (track, number) in self.tracks.iter_mut().zip(0..) {
+            if track.in_use && places.get(number).is_none() {
+                *track = Track::UNUSED;
+                self.unused = self.unused.saturating_add(1);
+            }
+        }
+        self.pop_unused();
+    }
+
+    /// Drops unused tracks behind the last in use.
+    fn pop_unused(&mut self) {
+        while self.tracks.pop_if(|track| !track.in_use).is_some() {
+            self.unused = self.unused.saturating_sub(1);
+        }
+    }
+
     /// A track for a state, without charges.
     pub fn new_track(&mut self, meter: &Meter) -> Option<u16> {
         let free = match self.unused {
@@ -237,7 +270,13 @@ impl Holds {
                 *track = Track::of(meter);
                 self.unused = self.unused.saturating_sub(1);
             }
-            None => self.tracks.push(Track::of(meter)),
+            None => {
+                // Exact at first, since most keys with holds have one track.
+                if self.tracks.len() == self.tracks.capacity() {
+                    self.tracks.reserve_exact((self.tracks.len() / 2).max(1));
+                }
+                self.tracks.push(Track::of(meter));
+            }
         }
         Some(number)
     }

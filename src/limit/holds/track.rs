@@ -48,12 +48,14 @@ impl Track {
         Self { kind, in_use: true, ..Self::UNUSED }
     }
 
-    /// Something is consumed from the state, whose level was `before`.
-    pub fn consumed(&mut self, before: Level) {
+    /// Something is consumed from the state, whose level was `before`. What denied requests are
+    /// charged queues nothing: it is promised no turn.
+    pub fn consumed(&mut self, before: Level, queues: bool) {
         match &mut self.kind {
             TrackKind::Plain => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before.0),
-            TrackKind::Queue { last } => *last = None,
+            TrackKind::Queue { last } if queues => *last = None,
+            TrackKind::Queue { .. } => {}
         }
     }
 

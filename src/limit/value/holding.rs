@@ -135,12 +135,12 @@ impl Limiter {
     }
 
     /// Lets a state's track know that a check has consumed from the state.
-    pub(super) fn track_consumption(&mut self, index: usize, before: Level) {
+    pub(super) fn track_consumption(&mut self, index: usize, before: Level, queues: bool) {
         if let Some((states, holds)) = self.states_and_holds()
             && let Some(number) = states.get(index).and_then(State::track)
             && let Some(track) = holds.track_mut(number)
         {
-            track.consumed(before);
+            track.consumed(before, queues);
         }
     }
 
@@ -166,6 +166,7 @@ impl Limiter {
         let needs = Needs::of(check.rules);
         self.change(|Compound { states, holds, .. }| {
             let holds = holds.get_or_insert_default();
+            holds.drop_orphans(states);
             let charge = |&(rule, before): &(&Rule, Level)| {
                 let state = states.iter_mut().find(|state| state.belongs_to(rule))?;
                 let (last_us, window_us) = (state.meter().last_us(), needs.window_us_of(rule));

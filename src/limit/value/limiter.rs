@@ -249,7 +249,7 @@ impl Limiter {
                 self.retain(|state| !state.lost_its_name_to(rule));
             }
             if rule.kind() != Kind::Log {
-                let before = self.consume_by(rule, check);
+                let before = self.consume_by(rule, check, change);
                 if hold.is_some() {
                     levels.push((rule, before));
                 }
@@ -272,7 +272,7 @@ impl Limiter {
     }
 
     /// Consumes for a rule that is not a log rule. Returns the level before.
-    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>) -> Level {
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> Level {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);
@@ -280,7 +280,7 @@ impl Limiter {
             && let Some(state) = self.states_mut().get_mut(index)
         {
             state.consume(rule, check.now_us, cost);
-            self.track_consumption(index, before);
+            self.track_consumption(index, before, change == Change::Admitted);
         }
         before
     }

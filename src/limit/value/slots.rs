@@ -29,7 +29,7 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The slots of a rule; `None` if no hold is on them.
+    /// The slots of a rule; `None` if no hold is on them, or all have lapsed.
     pub fn of(
         rule: &Rule,
         states: &[State],
@@ -37,7 +37,8 @@ impl<'a> Slots<'a> {
         now_us: u64,
     ) -> Option<Self> {
         let track = states.iter().find(|state| state.fits(rule))?.track()?;
-        Some(Self { holds: holds?, track, now_us })
+        let holds = holds.filter(|holds| holds.last_end_us() > now_us)?;
+        Some(Self { holds, track, now_us })
     }
 
     pub const fn of_track(holds: &'a Holds, track: u16, now_us: u64) -> Self {

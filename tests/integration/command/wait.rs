@@ -395,3 +395,17 @@ fn a_connection_goes_on_after_a_wait() {
         assert_eq!(counted(&mut c, "waits_admitted"), 2.0);
     });
 }
+
+/// Denials by the rules are charged, and ban, also where others are in front of a client that
+/// cannot wait.
+#[test]
+fn who_cannot_wait_behind_others_is_denied_by_the_rules() {
+    const RULE: &str = "bucket:1/h,burst=1,count=all,ban=1h,name=x";
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, &format!("RL.CHECK k HOLD held EX 3000 {RULE}")), 0);
+        let _first = wait_unread(server, "RL.WAIT k 3600000 bucket:1/h,burst=1,name=x");
+        assert_eq!(verdict(&mut c, &format!("RL.WAIT k 0 {RULE}")), 1);
+        assert_eq!(verdict(&mut c, &format!("RL.WAIT k 0 {RULE}")), 2, "it is banned");
+    });
+}

@@ -25,7 +25,7 @@ const ELSEWHERE: [&str; 6] = [
     "ASK …",
     "TRYAGAIN …",
     "ERR this replica skipped …",
-    "ERR holds on … rules in the key already (…)",
+    "ERR holds on … rules or more in the key already (…)",
     "ERR internal error, see the server's log",
 ];
 

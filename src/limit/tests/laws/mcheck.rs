@@ -11,8 +11,8 @@ use super::traffic::{Action, Clock, changing, steady};
 use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::limit::tests::naive::model::Model;
 use crate::limit::{
-    self, Access, AccessEntry, Ban, Change, Check, CheckOptions, Conclusion, Decision, KeyCheck,
-    Limiter, Meta, Verdict, encode,
+    self, Access, AccessEntry, Ban, Change, Check, CheckOptions, Conclusion, Decision, Foresight,
+    KeyCheck, Limiter, Meta, Verdict, encode,
 };
 use crate::rule::{MAX_PERIOD_US, Rule};
 use proptest::prelude::*;
@@ -67,7 +67,11 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let conclusion =
         limit::check_keys(&mut parts, crate::limit::Bounds::ANY, &mut decisions).expect("room");
     for part in &parts {
-        part.limiter().fill_resets(part.check(), &mut decisions[part.decisions().clone()]);
+        part.limiter().fill_resets(
+            part.check(),
+            &mut decisions[part.decisions().clone()],
+            &mut Foresight::of_command(),
+        );
     }
     let answer = |(&key, part): (&usize, &KeyCheck<'_>)| KeyAnswer {
         key,
@@ -309,7 +313,7 @@ proptest! {
             let check = Check::new(call.rules, cost, call.now_us).with(&options);
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
-            alone.fill_resets(&check, &mut decisions);
+            alone.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
             let answered = check_all(&mut keys, &[Some(check); KEYS]);
             prop_assert_eq!(answered.conclusion.summary, outcome.summary);
             let mine = &answered.keys[at];

@@ -46,7 +46,7 @@ mod shared_log;
 pub mod traffic;
 
 use self::traffic::Action;
-use crate::limit::{Check, Decision, Limiter, Outcome, Verdict};
+use crate::limit::{Check, Decision, Foresight, Limiter, Outcome, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
@@ -72,7 +72,7 @@ fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, 
     let check = Check::new(rules, cost, now_us);
     let limiter = limiter.as_of(now_us);
     let outcome = limiter.peek(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions);
+    limiter.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
     (outcome, decisions)
 }
 
@@ -86,7 +86,7 @@ fn check(
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
     let outcome = limiter.check(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions);
+    limiter.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
     (outcome, decisions)
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redis::Connection;
 
-use crate::support::client::{ask, info, verdict};
+use crate::support::client::{ask, command, info, verdict};
 use crate::support::machine;
 use crate::support::server::{self, Builder, Server, eventually};
 use crate::support::waiters::{wait_unread, waiting};
@@ -19,9 +19,12 @@ fn cpu_seconds(c: &mut Connection) -> f64 {
     info(c, "cpu", "used_cpu_user") + info(c, "cpu", "used_cpu_sys")
 }
 
+fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", server.port())).expect("a connection")
+}
+
 fn connect_all(server: &Server) -> Vec<TcpStream> {
-    let connect = |_| TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-    (0..CLIENTS).map(connect).collect()
+    (0..CLIENTS).map(|_| connect(server)).collect()
 }
 
 fn memory(c: &mut Connection) -> f64 {
@@ -102,4 +105,38 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
     let before = cpu_seconds(c);
     thread::sleep(Duration::from_secs(2));
     cpu_seconds(c) - before
+}
+
+/// A look at a key with thousands of holds takes milliseconds, and many clients can be due at once.
+#[test]
+fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
+    const HEAVY: usize = 256;
+    machine::alone();
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let rules: String = (0..4).map(|n| format!(" window:1000000/d,name=n{n}")).collect();
+        let fill = "for n = 1, 10000 do
+            redis.call('RL.CHECK', KEYS[1], 'HOLD', n, 'PX', 600000 + n, 'REFUND', unpack(ARGV)) end";
+        let mut eval = command("EVAL");
+        let () = eval
+            .arg(fill)
+            .arg(1)
+            .arg("k")
+            .arg(rules.split_whitespace().collect::<Vec<_>>())
+            .query(&mut c)
+            .unwrap();
+        let line = format!("RL.WAIT k 3000 COST 1000000{rules}\r\n");
+        let mut clients: Vec<_> = (0..HEAVY).map(|_| connect(server)).collect();
+        for client in &mut clients {
+            client.write_all(line.as_bytes()).unwrap();
+        }
+        eventually("all to wait", || waiting(&mut c) == HEAVY);
+        let mut longest = Duration::ZERO;
+        while waiting(&mut c) > 0 {
+            let start = Instant::now();
+            let () = ask(&mut c, "PING");
+            longest = longest.max(start.elapsed());
+        }
+        assert!(longest < Duration::from_millis(500), "{}: {longest:?}", server.flavor().name);
+    });
 }

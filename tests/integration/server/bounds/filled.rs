@@ -1,5 +1,7 @@
 //! Keys that hold as much as the settings allow.
 
+use std::ops::Range;
+
 use redis::{Cmd, Connection};
 
 use crate::support::client::{START_US, command};
@@ -24,6 +26,11 @@ const AT_ONCE: usize = 2_000;
 /// Runs a check again and again, each step of time later. The argument `{n}` is the number of the
 /// check.
 fn repeat(c: &mut Connection, key: &str, times: usize, step_us: u64, args: &[String]) {
+    repeat_for(c, key, 0..times, step_us, args);
+}
+
+/// Runs checks with these numbers, each so many steps of time after the start.
+fn repeat_for(c: &mut Connection, key: &str, numbers: Range<usize>, step_us: u64, args: &[String]) {
     let script = "local start, step = tonumber(ARGV[3]), tonumber(ARGV[4])
         local args, number = {unpack(ARGV, 5)}, nil
         for i, arg in ipairs(args) do if arg == '{n}' then number = i end end
@@ -32,8 +39,8 @@ fn repeat(c: &mut Connection, key: &str, times: usize, step_us: u64, args: &[Str
             local at = string.format('%d', start + n * step)
             redis.call('RL.CHECK', KEYS[1], 'AT', at, unpack(args))
         end";
-    for first in (0..times).step_by(AT_ONCE) {
-        let (last, mut eval) = (times.min(first + AT_ONCE), command("EVAL"));
+    for first in numbers.clone().step_by(AT_ONCE) {
+        let (last, mut eval) = (numbers.end.min(first + AT_ONCE), command("EVAL"));
         eval.arg(script).arg(1).arg(key).arg(first).arg(last).arg(START_US).arg(step_us);
         let () = eval.arg(args).query(c).expect("the key is filled");
     }
@@ -97,6 +104,59 @@ pub fn block(c: &mut Connection, key: &str) {
 pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     let hold = words("HOLD {n} EX 300 REFUND");
     repeat(c, key, count, 1, &[&hold[..], rules].concat());
+}
+
+/// The time after which no more than a second passes until holds that [`log_with_holds`] takes
+/// begin to lapse, and the rule that denies then.
+pub const LOG_LAPSES_US: u64 = START_US + 10_800_100_000;
+pub const SHORT: &str = "100/h";
+
+/// Makes a key hold a log of requests of unlike costs, in whose middle are holds with `REFUND`, and
+/// which lets a rule of a shorter window deny when they begin to lapse, one each millisecond.
+pub fn log_with_holds(c: &mut Connection, key: &str) {
+    const STEP_US: u64 = 1_000;
+    let rule = words("100000/366d");
+    let held = words("HOLD {n} PX 10757000 REFUND");
+    repeat_for(c, key, 0..44_000, STEP_US, &rule);
+    repeat_for(c, key, 44_000..44_001, STEP_US, &[words("COST 2"), rule.clone()].concat());
+    repeat_for(c, key, 44_001..54_001, STEP_US, &[held, rule.clone()].concat());
+    repeat_for(c, key, 54_001..98_001, STEP_US, &rule);
+    repeat_for(c, key, 10_800_000..10_800_100, STEP_US, &words(SHORT));
+}
+
+/// Rules that read one log, each with another window.
+pub fn log_rules() -> Vec<String> {
+    (0..RULES).map(|n| format!("100000/{}d", 366 - n)).collect()
+}
+
+/// Makes a key hold a log with a few holds, for which each check looks ahead.
+pub fn log_with_few_holds(c: &mut Connection, key: &str) {
+    repeat_for(c, key, 0..99_000, 1_000, &words("100000/366d"));
+    let held = words("HOLD {n} EX 300 REFUND COST 2 100000/366d");
+    repeat_for(c, key, 99_000..99_016, 1_000, &held);
+}
+
+/// Makes a key keep as many holds as it may on as many pools of slots as a check may name.
+pub fn slots(c: &mut Connection, key: &str) -> Vec<String> {
+    let pools = named("slots:1000000", 0, RULES);
+    let holds = HOLDS / (RULES / RULES_OF_HOLD);
+    for (n, four) in pools.chunks(RULES_OF_HOLD).enumerate() {
+        let held = [&words("HOLD {n} EX 300")[..], four].concat();
+        repeat_for(c, key, n * holds..(n + 1) * holds, 1, &held);
+    }
+    pools
+}
+
+/// Makes a key keep as many holds as it may on states that are gone: each check gives the names
+/// to buckets of another period.
+pub fn orphans(c: &mut Connection, key: &str) {
+    let of_day = named("bucket:1000000/d,burst=1000000", 0, RULES_OF_HOLD);
+    let of_hour = named("bucket:1000000/h,burst=1000000", 0, RULES_OF_HOLD);
+    for n in 0..HOLDS {
+        let rules = if n % 2 == 0 { &of_day } else { &of_hour };
+        let held = [&words("HOLD {n} EX 300 REFUND")[..], rules].concat();
+        repeat_for(c, key, n..n + 1, 1, &held);
+    }
 }
 
 /// Rules that all holds of a key may be on, in a key with nearly all the other states that it may

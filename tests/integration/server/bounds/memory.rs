@@ -44,6 +44,7 @@ const EXTREMES: &[(&str, Fill)] = &[
     ("10,000 holds on 4 `log` rules, with ids of 64 bytes", |c, key| {
         filled::holds(c, key, HOLDS, &filled::named("10000/d", 0, RULES_OF_HOLD));
     }),
+    ("10,000 holds on 4 `bucket`s whose periods change, with ids of 64 bytes", filled::orphans),
     (
         "all of these: holds, states with `keep=366`, the log with denials, history and a block",
         |c, key| {

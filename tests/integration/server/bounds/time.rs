@@ -203,6 +203,34 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     watch.holds("`RL.MCHECK`, denied, 64 keys of 1,000 holds on 32 rules", &denied);
     let () = ask(&mut watch.c, "FLUSHALL");
 
+    filled::log_with_holds(&mut watch.c, "k");
+    let short = [filled::SHORT.to_string()];
+    let denied = at("RL.CHECK k @", filled::LOG_LAPSES_US, &short);
+    let row = "`RL.CHECK`, denied, 10,000 holds with `REFUND` on a log that two windows read";
+    watch.holds(row, &denied);
+    copy_to_all("k", "k")(&mut watch.c);
+    let mut denied = mcheck("k");
+    denied.arg(&["AT", &filled::LOG_LAPSES_US.to_string()]).arg(&short);
+    watch.holds("`RL.MCHECK`, denied, 64 such logs", &denied);
+    let () = ask(&mut watch.c, "FLUSHALL");
+
+    filled::log_with_few_holds(&mut watch.c, "k");
+    copy_to_all("k", "k")(&mut watch.c);
+    let mut full = mcheck("k");
+    full.arg(&["AT", &(START_US + 100_000_000).to_string(), "COST", "0", "FULL"]);
+    full.arg(filled::log_rules());
+    let row = "`RL.MCHECK` `FULL`, 64 keys, 32 `log` rules each, 100,000 entries, 16 holds";
+    watch.holds(row, &full);
+    let () = ask(&mut watch.c, "FLUSHALL");
+
+    let pools = filled::slots(&mut watch.c, "k");
+    copy_to_all("k", "k")(&mut watch.c);
+    let mut denied = mcheck("k");
+    denied.arg(&["AT", &(START_US + 1_000_000).to_string(), "COST", "1000000"]);
+    denied.arg(&["HOLD", "z", "EX", "9"]).arg(&pools);
+    watch.holds("`RL.MCHECK`, denied, 64 keys of 10,000 holds on 32 `slots`", &denied);
+    let () = ask(&mut watch.c, "FLUSHALL");
+
     let rules = filled::named(BUCKET, 0, RULES_OF_HOLD);
     filled::holds(&mut watch.c, "k", HOLDS, &rules);
     let mut lapsed = mcheck("k");

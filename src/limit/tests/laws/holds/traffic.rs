@@ -4,7 +4,7 @@
 use crate::limit::tests::laws::rules::cost;
 use crate::limit::tests::laws::traffic::{Action, Call, Traffic};
 use crate::limit::{
-    Bounds, Check, CheckOptions, Decision, HoldRequest, Limiter, Outcome, Settlement,
+    Bounds, Check, CheckOptions, Decision, Foresight, HoldRequest, Limiter, Outcome, Settlement,
 };
 use crate::rule::{MAX_PERIOD_US, Name, NamedCost, Rule};
 use proptest::option;
@@ -154,7 +154,7 @@ impl Step<'_> {
 pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, Vec<Decision>)> {
     let mut decisions = Vec::new();
     let outcome = limiter.check_within(Bounds::ANY, check, &mut decisions).ok()?;
-    limiter.fill_resets(check, &mut decisions);
+    limiter.fill_resets(check, &mut decisions, &mut Foresight::of_command());
     Some((outcome, decisions))
 }
 
