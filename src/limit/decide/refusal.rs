@@ -98,13 +98,17 @@ impl Limiter {
         Ok(())
     }
 
-    /// Tests whether a key has room for another hold.
+    /// Tests whether a key has room for another hold. Lapsed ones that are still kept take none;
+    /// they are looked for only if there would be no room with them.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
-        if self.live_holds(now_us) >= max {
+        let Some(holds) = self.holds() else { return Ok(()) };
+        if holds.len() >= max && holds.alive(now_us) >= max {
             return Err(Refusal::TooManyHolds { max });
         }
         let max = max.saturating_mul(RULES_A_HOLD);
-        let rules = self.holds().map_or(0, |holds| holds.live_rules(now_us));
-        if rules as usize >= max { Err(Refusal::TooManyRulesOfHolds { max }) } else { Ok(()) }
+        if holds.rules() >= max && holds.live_rules(now_us) >= max {
+            return Err(Refusal::TooManyRulesOfHolds { max });
+        }
+        Ok(())
     }
 }

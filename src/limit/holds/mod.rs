@@ -142,10 +142,15 @@ impl Holds {
         self.tracks.iter().fold(0, |sum: usize, track| sum.saturating_add(track.charges as usize))
     }
 
-    /// On how many rules the holds are that have not lapsed at a time, each counted.
-    pub fn live_rules(&self, now_us: u64) -> u32 {
+    /// On how many rules the holds are, each counted.
+    pub const fn rules(&self) -> usize {
+        self.rules as usize
+    }
+
+    /// On how many rules the holds are that have not lapsed at a time.
+    pub fn live_rules(&self, now_us: u64) -> usize {
         let lapsed = self.in_order_of_ends().take_while(|hold| !hold.lives(now_us));
-        lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub)
+        lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
     }
 
     /// A copy of the tracks, without holds.
