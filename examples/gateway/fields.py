@@ -15,7 +15,8 @@ def seconds(ms):
 
 def fields(reply):
     policies, rates = [], []
-    for rule in reply["rules"]:
+    # A rule on trial limits nobody, so nobody is told.
+    for rule in (rule for rule in reply["rules"] if not rule["shadow"]):
         name = f'"{rule["name"] or rule["rule"]}"'
         period_ms = rule["period_ms"]
         if not period_ms:
@@ -23,8 +24,10 @@ def fields(reply):
         else:
             window = f";w={period_ms // 1000}" if period_ms % 1000 == 0 else ""
             policies.append(f'{name};q={rule["quota"]}{window}')
-        denies = rule["verdict"] and rule["wait_ms"] >= 0
-        rates.append(f'{name};r={rule["remaining"]};t={seconds(rule["wait_ms"] if denies else rule["reset_ms"])}')
+        until_ms = rule["wait_ms"] if rule["verdict"] else rule["reset_ms"]
+        # No time is told if the request can never pass.
+        time = f";t={seconds(until_ms)}" if until_ms >= 0 else ""
+        rates.append(f'{name};r={rule["remaining"]}{time}')
     found = {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(rates)}
     if reply["verdict"] and reply["wait_ms"] >= 0:
         found["Retry-After"] = str(seconds(reply["wait_ms"]))

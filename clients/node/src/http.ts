@@ -45,8 +45,10 @@ function policy(rule: RuleReport): string {
 }
 
 function state(rule: RuleReport): string {
-  const untilMs = rule.denies && rule.waitMs >= 0 ? rule.waitMs : rule.resetMs;
-  return `"${nameOf(rule)}";r=${rule.remaining};t=${seconds(untilMs)}`;
+  const untilMs = rule.denies ? rule.waitMs : rule.resetMs;
+  // No time is told if the request can never pass.
+  const time = untilMs >= 0 ? `;t=${seconds(untilMs)}` : '';
+  return `"${nameOf(rule)}";r=${rule.remaining}${time}`;
 }
 
 function nameOf(rule: RuleReport): string {

@@ -21,6 +21,9 @@ test('the fields are those that docs/http.md describes', async (t) => {
     assert.equal(report.verdict, verdict);
     assert.deepEqual(fields(report), await pythonFields(report));
   }
+  const never = await limiter.checkAll([{ key: 'k', rules: '0/m,name=never' }]);
+  assert.equal(fields(never).RateLimit, '"never";r=0');
+  assert.deepEqual(fields(never), await pythonFields(never));
   const taken = await client.call('RL.CHECK', 'jobs', 'HOLD', 'a', 'EX', 30, 'FULL', 'slots:2');
   assert.equal(taken[1], 0);
   const policy = fields(await limiter.peekAll('jobs', 'slots:2'))['RateLimit-Policy'];
@@ -85,6 +88,7 @@ async function pythonFields(report) {
       remaining: rule.remaining,
       wait_ms: rule.waitMs,
       reset_ms: rule.resetMs,
+      shadow: rule.shadow ? 1 : 0,
     })),
   });
   const python = execFile('python3', ['-B', PYTHON_FIELDS]);

@@ -76,6 +76,13 @@ async def test_a_cost_and_coroutines(newest: Server) -> None:
         assert (await client.get("/")).headers.get_list("ratelimit")[1] == '"burst";r=8;t=1, "user";r=0;t=60'
 
 
+async def test_no_time_is_told_for_what_can_never_pass(newest: Server) -> None:
+    async for client in asked(newest, limits=lambda scope: [Limit("nobody", "0/m,name=closed")]):
+        denied = await client.get("/")
+        assert denied.headers["ratelimit"] == '"closed";r=0'
+        assert "retry-after" not in denied.headers
+
+
 async def test_a_turn_is_waited_for(newest: Server) -> None:
     async for client in asked(newest, limits=lambda scope: [Limit("queue", "leaky:10/s")]):
         began = time.monotonic()

@@ -55,8 +55,10 @@ fn policy(rule: &RuleDecision) -> String {
 }
 
 fn left(rule: &RuleDecision) -> String {
-    let until = rule.wait.filter(|_| rule.denies).unwrap_or(rule.reset);
-    format!("{};r={};t={}", quoted(&rule.name), rule.remaining, seconds(until))
+    let until = if rule.denies { rule.wait } else { Some(rule.reset) };
+    // No time is told if the request can never pass.
+    let time = until.map_or(String::new(), |until| format!(";t={}", seconds(until)));
+    format!("{};r={}{time}", quoted(&rule.name), rule.remaining)
 }
 
 /// Whole seconds, rounded up: a client that waits so long is not too early.

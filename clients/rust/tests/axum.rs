@@ -91,6 +91,7 @@ async fn a_request_chooses_its_cost_its_rules_or_no_check() {
     assert_eq!(app.ask(&["x-key: a", "x-cost: 4"]).await.status, 429);
     let never = app.ask(&["x-key: a", "x-cost: 11"]).await;
     assert_eq!((never.status, never.field("retry-after")), (429, None), "no wait helps");
+    assert_eq!(never.field("ratelimit"), Some(r#""log:10/1m";r=3"#));
     assert_eq!(app.ask(&["x-key: a", "x-rule: 100/m"]).await.body, "92 left");
     for _ in 0..20 {
         assert_eq!(app.ask(&[]).await.body, "no limit");

@@ -52,8 +52,10 @@ def _policy(rule: RuleReport) -> str:
 
 
 def _state(rule: RuleReport) -> str:
-    until_ms = rule.wait_ms if rule.denies and rule.wait_ms >= 0 else rule.reset_ms
-    return f'"{_name(rule)}";r={rule.remaining};t={seconds(until_ms)}'
+    until_ms = rule.wait_ms if rule.denies else rule.reset_ms
+    # No time is told if the request can never pass.
+    time = f";t={seconds(until_ms)}" if until_ms >= 0 else ""
+    return f'"{_name(rule)}";r={rule.remaining}{time}'
 
 
 def _name(rule: RuleReport) -> str:
