@@ -125,6 +125,8 @@ unsafe extern "C" fn on_event(
             raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 propagation::assume_needed();
+                // A replica admits nobody.
+                changes::report(|| Changes::Everything);
                 if subevent == NOW_PRIMARY {
                     ctx.dispatch(ServerEvent::Promoted);
                 }

@@ -72,6 +72,23 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
 }
 
 #[test]
+fn a_master_that_becomes_a_replica_unblocks_those_who_wait() {
+    cluster::on_all(|cluster| {
+        let master = cluster.masters()[0].clone();
+        let mut c = cluster.connect(&master);
+        let key = &cluster.keys_in(&master.slots, 1)[0];
+        assert_eq!(verdict(&mut c, &format!("RL.CHECK {key} HOLD held EX 3000 slots:1")), 0);
+        let line = format!("RL.WAIT {key} 3600000 HOLD next EX 3000 slots:1");
+        let waiters = [0; 2].map(|_| wait_in_line(cluster.server(&master), &line));
+        cluster.fail_over_to(&cluster.replica_of(&master));
+        for waiter in waiters {
+            let error = waiter.refusal();
+            assert!(["UNBLOCKED", "Moved"].iter().any(|code| error.contains(code)), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_key_that_migrates_admits_nobody_at_its_source() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
