@@ -1,4 +1,4 @@
-# Everything one does here; `make` alone lists it. Nothing has to be installed first but Rust, Python 3, gcc and make:
+# Everything one does here; `make` alone lists it. Nothing has to be installed first but Rust, Python 3.11, gcc and make:
 # what else is needed is fetched into .cache/ the first time (scripts/fetch.py).
 
 .DEFAULT_GOAL := help
