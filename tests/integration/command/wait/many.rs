@@ -125,7 +125,9 @@ fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
             .arg(rules.split_whitespace().collect::<Vec<_>>())
             .query(&mut c)
             .unwrap();
-        let line = format!("RL.WAIT k 3000 COST 1000000{rules}\r\n");
+        // All have to be in line before the first must be answered, on slow machines as well.
+        let patience_ms = (*server::DEADLINE / 4).as_millis();
+        let line = format!("RL.WAIT k {patience_ms} COST 1000000{rules}\r\n");
         let mut clients: Vec<_> = (0..HEAVY).map(|_| connect(server)).collect();
         for client in &mut clients {
             client.write_all(line.as_bytes()).unwrap();
@@ -137,6 +139,6 @@ fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
             let () = ask(&mut c, "PING");
             longest = longest.max(start.elapsed());
         }
-        assert!(longest < Duration::from_millis(500), "{}: {longest:?}", server.flavor().name);
+        assert!(longest < *server::DEADLINE / 40, "{}: {longest:?}", server.flavor().name);
     });
 }

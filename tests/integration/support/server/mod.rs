@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::{Builder, free_port};
 pub use process::Server;
-use tool::DEADLINE;
+pub use tool::DEADLINE;
 
 /// A server program of the test matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

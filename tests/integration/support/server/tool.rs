@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 /// How long a test waits for anything. Generous, because only failures wait that long.
-pub(super) static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
+pub static DEADLINE: LazyLock<Duration> = LazyLock::new(|| {
     let patience = env::var("RATELIMIT_PATIENCE").map_or(1, |text| text.parse().expect("a number"));
     Duration::from_secs(20) * patience
 });
