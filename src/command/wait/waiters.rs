@@ -121,7 +121,7 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         return Ok(Joined::IsDecided);
     }
     if patience_ms == 0 || !has_room {
-        // A denial by the rules is theirs, whoever is in front: it may be charged, and ban.
+        // The rules deny by themselves, so they decide: a denial may be charged, and may ban.
         if is_first || matches!(look, Look::Later { .. }) {
             return Ok(Joined::IsDecided);
         }

@@ -143,12 +143,11 @@ impl Log {
     /// For `RL.INFO`; without a time if the log lies too far ahead of the clock to count.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
         let charged = self.charged();
-        let entries = self.admitted.len().saturating_add(charged.map_or(0, Series::len));
         let oldest_us = [Some(&self.admitted), charged].into_iter().flatten();
         let oldest_us = oldest_us.filter_map(Series::oldest_us).min();
         let span_us = self.last_us().saturating_sub(oldest_us.unwrap_or(self.last_us()));
         LogReport {
-            entries,
+            entries: self.len() as u64,
             denied: at_us.map_or(0, |at_us| self.denied(at_us)),
             span_ms: span_us / MS_US,
         }

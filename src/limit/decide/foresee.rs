@@ -252,12 +252,17 @@ impl Limiter {
             }
             if states.is_none() {
                 let read = self.states().iter().filter(|state| reads(state));
-                foresight.may_copy(read, holds.charges()).then_some(())?;
+                if !foresight.may_copy(read, holds.charges()) {
+                    return None;
+                }
             }
             let states = states.get_or_insert_with(|| Foreseen::new(self.states(), holds, reads));
             states.lapse(row);
-            let work = foresight.may_examine(holds.charges_of(row));
-            (work && foresight.may_move(states.entries_to_move())).then_some(())?;
+            if !foresight.may_examine(holds.charges_of(row))
+                || !foresight.may_move(states.entries_to_move())
+            {
+                return None;
+            }
             let place = states.place_of(rule);
             let state = place.and_then(|place| states.state_at(place));
             let window_us = needs.window_us_of(rule);
