@@ -14,11 +14,11 @@
 //! a client that keeps asking must not evict admitted requests that other rules need.
 //!
 //! The log keeps what its rules need, those of the latest check and of earlier ones:
-//! see `needs`.
+//! see `needs`. While holds may give units back, only age evicts admitted requests.
 
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
-use crate::limit::series::needs::{self, Needs, PastNeeds, Retention};
+use crate::limit::series::needs::{self, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
 use crate::limit::series::{Series, Take};
 use crate::rule::{MAX_UNITS, MS_US, Rule};
 
@@ -59,11 +59,6 @@ impl Log {
     /// What the check that consumed last needs.
     pub fn needs(&self) -> Needs {
         self.admitted.needs().unpack()
-    }
-
-    /// Whether the limits of the rules that consumed are known.
-    pub fn knows_needs(&self) -> bool {
-        self.needs().units != Needs::ALL_UNITS
     }
 
     /// What checks before the latest need.
@@ -112,7 +107,8 @@ impl Log {
             .admitted
             .units_after(out_us)
             .saturating_add(charged.map_or(0, |series| series.units_after(out_us)));
-        let admits_us = if used.saturating_add(u64::from(cost)) <= limit {
+        let fits = used.saturating_add(u64::from(cost)) <= limit;
+        let admits_us = if fits || cost == 0 && self.most_units() <= limit {
             at_us
         } else {
             let stays = limit.saturating_sub(u64::from(cost));
@@ -125,6 +121,13 @@ impl Log {
             admits: Moment::At(admits_us),
             turn_us: 0,
         }
+    }
+
+    /// The most units that it counts as holding. It may retain more for holds; nothing but
+    /// a cost of 0 could tell.
+    #[cold]
+    fn most_units(&self) -> u64 {
+        Retention::of(self.needs(), self.past_needs()).units
     }
 
     /// Units in the longest window at a time.
@@ -153,46 +156,42 @@ impl Log {
         }
     }
 
-    /// Adds a request, and drops what no rule can see any more. `held` are the units of
-    /// live holds on this log, which may be given back: until then they evict no others.
-    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: u64) {
-        let mut kept = self.remember(needs, at_us);
-        if held > 0 {
-            kept = self.retain_held(kept, held);
+    /// Adds a request, and drops what no rule can see any more. If it is `held`, live holds
+    /// may give units of the log back, among them perhaps these: then age alone evicts
+    /// admitted requests.
+    #[inline]
+    pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
+        let kept = self.remember(needs, at_us);
+        if held {
+            self.add_to_held(kept, at_us, cost, denied);
+        } else {
+            self.add(kept, at_us, cost, denied);
         }
-        self.add(kept, at_us, cost, denied);
     }
 
-    /// Adds units that a settled hold cost beyond what it was charged. They evict nothing
-    /// that a rule sees or another hold may give back. Each check remembered may see them,
-    /// so its needs last for its window from now on.
-    pub fn consume_excess(&mut self, at_us: u64, units: u32) {
-        if !self.past_needs().is_empty() {
-            for past in self.admitted.past_needs_mut().iter_mut() {
-                if past.until_us > at_us {
-                    let until_us = at_us.saturating_add(past.needs.unpack().window_us);
-                    past.until_us = past.until_us.max(until_us);
-                }
-            }
-        }
-        let kept = Retention::of(self.known_needs(), self.past_needs());
-        let kept = self.retain_held(kept, u64::MAX);
-        self.add(kept, at_us, units, false);
-    }
-
-    /// Remembers what a check needs that took a hold but consumed nothing, so that an
-    /// excess of its hold is kept for its window.
-    pub fn note_needs(&mut self, needs: Needs, at_us: u64) {
-        self.remember(needs, at_us);
+    /// Adds units that a settled hold cost beyond what it was charged. They evict nothing but
+    /// by age. `needs` are those of the hold's log rules; the excess adds to them, as it goes
+    /// beyond their limits.
+    pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
+        let most = needs.units.saturating_add(units).min(MAX_UNITS);
+        let kept = self.remember(Needs { units: most, ..needs }, at_us);
+        self.add_to_held(kept, at_us, units, false);
     }
 
     #[cold]
-    fn retain_held(&mut self, kept: Retention, held: u64) -> Retention {
-        self.admitted.keep_newest_entries(kept.most_entries());
+    fn add_to_held(&mut self, kept: Retention, at_us: u64, units: u32, denied: bool) {
+        self.drop_until(at_us.checked_sub(kept.window_us));
+        let entries = kept.most_entries().saturating_sub(1);
+        let room = MAX_RETAINED_UNITS.saturating_sub(units.into());
+        let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
+        series.keep_newest_entries(entries);
+        series.keep_newest(room);
+        series.push(at_us, units);
+        // A hold gives back no denial.
         if let Some(charged) = self.admitted.charged_mut() {
-            charged.keep_newest_entries(kept.most_entries());
+            charged.keep_newest(kept.units);
         }
-        kept.with_held(held)
+        self.admitted.tidy();
     }
 
     #[inline(always)]
@@ -219,34 +218,25 @@ impl Log {
     #[cold]
     fn remember_others(&mut self, latest: Needs, at_us: u64) {
         if !self.is_empty() {
-            let needs = self.known_needs().pack();
+            let needs = self.admitted.needs();
             let previous = PastNeeds { needs, until_us: self.latest_until_us() };
             needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
         }
     }
 
-    /// What the check that consumed last needs. If its limits are not known, it needs the
-    /// units that the log holds: none of its rules admitted more, and newer units stay in
-    /// its windows longer.
-    fn known_needs(&self) -> Needs {
-        if self.knows_needs() {
-            return self.needs();
-        }
-        let held = self.admitted.units().saturating_add(self.charged().map_or(0, Series::units));
-        let units = u32::try_from(held).map_or(MAX_UNITS, |held| held.min(MAX_UNITS));
-        Needs { units, ..self.needs() }
-    }
-
     /// Called before a check consumes if the clock stepped back by more than `window_us`,
-    /// the check's longest window. If another check's longer window still needs the
-    /// entries, they move back in time to just outside this check's window; otherwise the
-    /// log drops them.
-    pub fn step_back(&mut self, window_us: u64, now_us: u64) {
-        let needed = effective_time(now_us, self.last_us(), self.window_us()).is_some();
-        match now_us.checked_sub(window_us).filter(|_| needed) {
+    /// the check's longest window. If a longer window still needs the entries, that of
+    /// another check or of a live hold (`held_us`), they move back in time to just outside
+    /// this check's window, which is returned; otherwise the log drops them.
+    pub fn step_back(&mut self, window_us: u64, held_us: u64, now_us: u64) -> Option<u64> {
+        let longest_us = self.window_us().max(held_us);
+        let needed = effective_time(now_us, self.last_us(), longest_us).is_some();
+        let latest_us = now_us.checked_sub(window_us).filter(|_| needed);
+        match latest_us {
             Some(latest_us) => self.pull_back(latest_us),
             None => self.clear(),
         }
+        latest_us
     }
 
     /// Moves the entries later than a time to that time.
@@ -321,23 +311,14 @@ impl Log {
         u64::from(units.saturating_sub(left))
     }
 
-    /// Gives back up to `units` units admitted at a time, as far as they are still in the
-    /// longest window, and returns how many. The newest entry may go, and the log's last
-    /// time with it.
-    pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        let Some(Take { time_us, units }) = self.returned(stamp_us, at_us, units) else { return 0 };
-        let given = self.admitted.take_at(time_us, units);
+    /// Gives back up to `units` units admitted at a time, as far as they are still there, and
+    /// returns how many. The newest entry may go, and the log's last time with it.
+    pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
+        let given = self.admitted.take_at(stamp_us, units);
         if given > 0 {
             self.admitted.tidy();
         }
         given
-    }
-
-    /// What gives units admitted at a time back as [`Self::give_back`] does, with others;
-    /// `None` if they have left the longest window.
-    pub fn returned(&self, stamp_us: u64, at_us: u64, units: u64) -> Option<Take> {
-        let stays = at_us.saturating_sub(stamp_us) < self.window_us();
-        stays.then_some(Take { time_us: stamp_us, units })
     }
 
     /// Gives back units of many times at once.

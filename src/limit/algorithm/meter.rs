@@ -246,7 +246,7 @@ impl Meter {
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         match (&mut *self, rule.algorithm()) {
             (Self::Log(log), Algorithm::Log) => {
-                log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false, 0);
+                log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false, false);
             }
             (Self::Window(window), Algorithm::Window(_)) => window.consume(rule, at_us, cost),
             (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep: 0, .. })) => {
@@ -283,49 +283,16 @@ impl Meter {
         }
     }
 
-    /// Consumes for no rule, beyond any limit, at a time not before `last_us`: what a
-    /// settled hold cost beyond what it was charged. `limit` is the rate at which a debt
-    /// drains. If `capped`, a debt or an interval is not taken beyond its burst or queue:
-    /// a shadow took no more either.
-    pub fn consume_excess(&mut self, limit: u32, at_us: u64, units: u32, capped: bool) {
-        if units == 0 {
-            return;
-        }
-        let at_us = at_us.max(self.last_us());
-        match self {
-            Self::Log(log) => log.consume_excess(at_us, units),
-            Self::Window(window) => window.add(at_us, units),
-            Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
-            Self::FixedWithPast(past) => past.add(at_us, units),
-            Self::Debt(debt) => {
-                let capacity = match (capped, limit) {
-                    (false, _) => u64::MAX,
-                    (true, 0) => 0,
-                    (true, _) => debt.capacity(),
-                };
-                debt.add(limit, at_us, units, capacity);
-            }
-            Self::Interval(interval) => {
-                let capacity = match (capped, limit) {
-                    (false, _) => u32::MAX,
-                    (true, 0) => 0,
-                    (true, _) => interval.burst,
-                };
-                interval.add(at_us, units, capacity);
-            }
-            Self::Slots(_) => {}
-        }
-    }
-
     /// Gives back up to `units` units that were consumed at the time `stamp_us`, as far as
-    /// they still count at `at_us`, which is not before `last_us`, or are kept for graphs.
+    /// they still count at `at_us`, which is not before `last_us`, or are still in a log or
+    /// kept for graphs.
     /// Returns how many, and changes nothing if it returns 0. The last time stays, but for
     /// that of a log whose newest entry goes.
     ///
     /// Gives nothing back to a debt, which does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         match self {
-            Self::Log(log) => log.give_back(stamp_us, at_us, units),
+            Self::Log(log) => log.give_back(stamp_us, units),
             Self::Window(window) => window.give_back(stamp_us, at_us, units),
             Self::Fixed(fixed) => fixed.give_back(stamp_us, at_us, units),
             Self::FixedWithPast(past) => past.give_back(stamp_us, units),

@@ -13,7 +13,6 @@ use super::log::Log;
 use super::meter::Meter;
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::{HeapVisitor, block_of};
-use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
 use std::borrow::Cow;
 
@@ -263,24 +262,6 @@ impl State {
             *self = Self::named(rule.name(), self.meter().reshaped(rule));
         }
         self.meter_mut().consume(rule, at_us, cost);
-    }
-
-    /// Logs a request, if this is the log, with the needs of all log rules of the
-    /// check. `held` are the units of live holds on it.
-    pub fn consume_log(&mut self, needs: Needs, now_us: u64, cost: u32, denied: bool, held: u64) {
-        let Some(log) = self.log_mut() else { return };
-        let at_us = effective_time(now_us, log.last_us(), needs.window_us);
-        if at_us.is_none() {
-            log.step_back(needs.window_us, now_us);
-        }
-        match cost {
-            0 => log.note_needs(needs, at_us.unwrap_or(now_us)),
-            _ => log.consume(needs, at_us.unwrap_or(now_us), cost, denied, held),
-        }
-        if at_us.is_none() {
-            // The entries moved in time: no charge finds its own any more.
-            self.set_track(None);
-        }
     }
 
     /// Gives units back, newest first, and returns how many. Without a rule, it does so as

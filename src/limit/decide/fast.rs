@@ -159,7 +159,7 @@ fn check_log(
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.consume(evaluation.needs, at_us, cost, false, 0);
+        state.log_mut()?.consume(evaluation.needs, at_us, cost, false, false);
         for decision in decisions.iter_mut() {
             decision.take(cost);
         }

@@ -343,8 +343,10 @@ impl<'a> KeyCheck<'a> {
             Found::Rules(_) if plan.charges && !self.repeats => Change::Charged,
             Found::Rules(_) | Found::Access(..) => return Change::Nothing,
         };
-        let consumes = |rule: &Rule| self.check.consumes_from(rule, change);
-        if self.check.rules.iter().any(consumes) { change } else { Change::Nothing }
+        let rules = self.check.rules;
+        let consumes = rules.iter().any(|rule| self.check.consumes_from(rule, change));
+        let renames = || change == Change::Admitted && self.limiter.loses_a_name_to(rules);
+        if consumes || renames() { change } else { Change::Nothing }
     }
 
     /// Tests that a repeat costs what the hold was taken for.

@@ -23,7 +23,8 @@ use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
 use crate::limit::exact::{ceil_div, floor_div, millis_up, narrow, product};
 use crate::limit::series::Take;
-use crate::rule::Rule;
+use crate::limit::series::needs::Needs;
+use crate::rule::{Kind, Rule};
 
 impl Meter {
     /// The level at a time not before the last one, which drains at a limit.
@@ -37,6 +38,40 @@ impl Meter {
             | Self::FixedWithPast(_)
             | Self::Slots(_) => 0,
         })
+    }
+
+    /// Consumes beyond any limit, at a time not before `last_us`, what a settled hold cost
+    /// beyond this charge. A debt drains at the charge's limit. If the charge was a shadow's,
+    /// a debt or an interval is not taken beyond its burst or queue: the shadow took no more
+    /// either.
+    pub fn consume_excess(&mut self, charge: &Charge, at_us: u64, units: u32) {
+        if units == 0 {
+            return;
+        }
+        let at_us = at_us.max(self.last_us());
+        match self {
+            Self::Log(log) => log.consume_excess(charge.needs(), at_us, units),
+            Self::Window(window) => window.add(at_us, units),
+            Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
+            Self::FixedWithPast(past) => past.add(at_us, units),
+            Self::Debt(debt) => {
+                let capacity = match (charge.shadow, charge.limit) {
+                    (false, _) => u64::MAX,
+                    (true, 0) => 0,
+                    (true, _) => debt.capacity(),
+                };
+                debt.add(charge.limit, at_us, units, capacity);
+            }
+            Self::Interval(interval) => {
+                let capacity = match (charge.shadow, charge.limit) {
+                    (false, _) => u32::MAX,
+                    (true, 0) => 0,
+                    (true, _) => interval.burst,
+                };
+                interval.add(at_us, units, capacity);
+            }
+            Self::Slots(_) => {}
+        }
     }
 }
 
@@ -59,11 +94,12 @@ impl State {
     }
 
     /// What a hold is charged here for a rule, whose check consumed the cost already, at the
-    /// time `stamp_us`, when the level was `before`.
+    /// time `stamp_us`, when the level was `before`. `needs` are those of its log rules.
     pub fn charge(
         &mut self,
         holds: &mut Holds,
         rule: &Rule,
+        needs: Needs,
         cost: u32,
         stamp_us: u64,
         before: Level,
@@ -85,14 +121,16 @@ impl State {
             (Meter::Debt(_), TrackKind::Queue { .. }) => {
                 Detail::turn(millis_up(ceil_div(before.0, rule.limit().into())))
             }
+            (_, TrackKind::Log) => Detail::window(needs.window_us),
             (_, TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }) => {
                 Detail::least(None)
             }
         };
+        let is_log = rule.kind() == Kind::Log;
         Some(Charge {
             stamp_us,
             units,
-            limit: rule.limit(),
+            limit: if is_log { needs.units } else { rule.limit() },
             detail,
             track: number,
             by_default: rule.cost().own().is_none(),
@@ -112,7 +150,10 @@ impl State {
         now_us: u64,
         later: Option<&mut Vec<Take>>,
     ) {
-        let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us());
+        let (last_us, mut window_us) = (self.meter().last_us(), self.meter().period_us());
+        if self.log().is_some() {
+            window_us = window_us.max(charge.detail.window_us());
+        }
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let own_name = self.name();
         let names = match self.log() {
@@ -123,15 +164,15 @@ impl State {
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);
             match (self.log(), later) {
-                (Some(log), Some(later)) if last_us <= now_us => {
-                    later.extend(log.returned(charge.stamp_us, at_us, surplus.into()));
+                (Some(_), Some(later)) if last_us <= now_us => {
+                    later.push(Take { time_us: charge.stamp_us, units: surplus.into() });
                 }
                 (_, _) => self.give_back(track, ended, charge, surplus, at_us),
             }
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
             let excess = cost.saturating_sub(charge.units);
-            self.meter_mut().consume_excess(charge.limit, at_us, excess, charge.shadow);
+            self.meter_mut().consume_excess(charge, at_us, excess);
             track.consumed(before, true);
         }
     }
@@ -158,7 +199,10 @@ impl State {
                 leasts.give_back(position, owed, surplus)
             }
             (TrackKind::Queue { .. }, _) if ended.queued_last(charge) => surplus.min(owed),
-            (TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }, _) => 0,
+            (
+                TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) | TrackKind::Queue { .. },
+                _,
+            ) => 0,
         };
         debt.take_off(given);
     }

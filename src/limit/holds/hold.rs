@@ -7,6 +7,7 @@
 use super::least::Position;
 use super::request::{HoldRequest, Settlement};
 use crate::limit::heap::HeapVisitor;
+use crate::limit::series::needs::{Needs, PackedWindow};
 use crate::rule::Name;
 use std::cmp::Ordering;
 use std::slice;
@@ -27,7 +28,7 @@ pub struct Charge {
     /// The state's time when it was charged, Unix microseconds.
     pub stamp_us: u64,
     pub units: u32,
-    /// The limit of the rule, at which a debt drains.
+    /// The limit of the rule, at which a debt drains; of a log, the largest of the log rules.
     pub limit: u32,
     pub detail: Detail,
     /// Which state, see `tracks`.
@@ -55,6 +56,15 @@ impl Detail {
         if self.0 == u32::MAX { None } else { Some(Position::new(self.0)) }
     }
 
+    /// Of a log: the longest window of the hold's log rules.
+    pub fn window(us: u64) -> Self {
+        Self(PackedWindow::new(us).bits())
+    }
+
+    pub fn window_us(self) -> u64 {
+        PackedWindow::of_bits(self.0).micros()
+    }
+
     /// Of a leaky bucket: how long after its stamp its turn comes, in milliseconds.
     pub fn turn(ms: u64) -> Self {
         Self(u32::try_from(ms).unwrap_or(u32::MAX))
@@ -66,6 +76,12 @@ impl Detail {
 }
 
 impl Charge {
+    /// What the log rules of the hold need of the log. Whether they count denials is not
+    /// kept: a log that is told that they do not keeps at least as much.
+    pub fn needs(&self) -> Needs {
+        Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
+    }
+
     /// What the request really cost here.
     pub fn settled(&self, settlement: Settlement<'_>, names: &[Name]) -> u32 {
         match settlement {

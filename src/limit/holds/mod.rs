@@ -204,7 +204,12 @@ impl Holds {
             Some(TrackKind::Queue { last: Some(row) }) => {
                 self.hold(*row).is_some_and(|hold| hold.id() == id)
             }
-            Some(TrackKind::Queue { last: None } | TrackKind::Plain | TrackKind::Bucket(_))
+            Some(
+                TrackKind::Queue { last: None }
+                | TrackKind::Plain
+                | TrackKind::Log
+                | TrackKind::Bucket(_),
+            )
             | None => false,
         }
     }
@@ -284,6 +289,22 @@ impl Holds {
             }
         }
         Some(number)
+    }
+
+    /// The longest window of the log rules of the holds on a log.
+    pub fn longest_window_us(&self, track: u16) -> u64 {
+        let charges = self.rows.iter().flat_map(Hold::charges);
+        let of_track = charges.filter(|charge| charge.track == track);
+        of_track.map(|charge| charge.detail.window_us()).max().unwrap_or(0)
+    }
+
+    /// Lets the charges on a log find their entries, which moved to `latest_us` if they were
+    /// later.
+    pub fn move_stamps(&mut self, track: u16, latest_us: u64) {
+        let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
+        for charge in charges.filter(|charge| charge.track == track) {
+            charge.stamp_us = charge.stamp_us.min(latest_us);
+        }
     }
 
     /// Drops what tracks keep for holds that have ended, if it is most of what they keep. No
@@ -373,7 +394,7 @@ impl Holds {
     pub fn least(&self, charge: &Charge) -> Option<u128> {
         match &self.track(charge.track)?.kind {
             TrackKind::Bucket(leasts) => Some(leasts.get(charge.detail.position()?)),
-            TrackKind::Plain | TrackKind::Queue { .. } => None,
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => None,
         }
     }
 

@@ -22,8 +22,10 @@ pub struct Track {
 /// What else is kept, by the algorithm of the state.
 #[derive(Clone, Debug)]
 pub enum TrackKind {
-    /// A log, a window counter, or slots: nothing.
+    /// A window counter, or slots: nothing.
     Plain,
+    /// A log: nothing; its charges know what their log rules need.
+    Log,
     /// A token bucket: the least debts since its holds were taken.
     Bucket(Leasts),
     /// A leaky bucket: the hold that queued last, by its row, if nothing queued after it.
@@ -38,8 +40,8 @@ impl Track {
         let kind = match meter {
             Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
             Meter::Debt(_) => TrackKind::Bucket(Leasts::new()),
-            Meter::Log(_)
-            | Meter::Window(_)
+            Meter::Log(_) => TrackKind::Log,
+            Meter::Window(_)
             | Meter::Fixed(_)
             | Meter::FixedWithPast(_)
             | Meter::Interval(_)
@@ -52,7 +54,7 @@ impl Track {
     /// charged queues nothing: it is promised no turn.
     pub fn consumed(&mut self, before: Level, queues: bool) {
         match &mut self.kind {
-            TrackKind::Plain => {}
+            TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before.0),
             TrackKind::Queue { last } if queues => *last = None,
             TrackKind::Queue { .. } => {}
@@ -71,7 +73,7 @@ impl Track {
     /// Whether most of what it keeps belongs to holds that have ended.
     pub fn is_sparse(&self) -> bool {
         match &self.kind {
-            TrackKind::Plain | TrackKind::Queue { .. } => false,
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => false,
             TrackKind::Bucket(leasts) => {
                 leasts.len() / 2 > (self.charges as usize).saturating_add(16)
             }
@@ -81,7 +83,7 @@ impl Track {
     /// Shows each heap block held.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match &mut self.kind {
-            TrackKind::Plain | TrackKind::Queue { .. } => {}
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => {}
             TrackKind::Bucket(leasts) => leasts.visit_heap(to),
         }
     }

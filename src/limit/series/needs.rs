@@ -32,10 +32,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// More units than any limit: the limits are not known, because an old version saved
-    /// the log without them.
-    pub const ALL_UNITS: u32 = (1 << 30) - 1;
-
     pub fn of(rules: &[Rule]) -> Self {
         let mut needs = Self::default();
         for rule in rules.iter().filter(|rule| rule.kind() == Kind::Log) {
@@ -67,19 +63,19 @@ impl Needs {
     #[inline]
     pub fn pack(self) -> PackedNeeds {
         let units = self.units | if self.admitted { PackedNeeds::ADMITTED } else { 0 };
-        PackedNeeds { window: Window::new(self.window_us), units }
+        PackedNeeds { window: PackedWindow::new(self.window_us), units }
     }
 }
 
 /// [`Needs`] as a log keeps them beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedNeeds {
-    window: Window,
+    window: PackedWindow,
     /// The largest limit, and [`Self::ADMITTED`].
     units: u32,
 }
 
-const _: () = assert!(MAX_UNITS < Needs::ALL_UNITS && Needs::ALL_UNITS < PackedNeeds::ADMITTED);
+const _: () = assert!(MAX_UNITS < PackedNeeds::ADMITTED);
 
 impl PackedNeeds {
     const ADMITTED: u32 = 1 << 30;
@@ -97,20 +93,28 @@ impl PackedNeeds {
 /// A window's length in 4 bytes: exact to the millisecond up to 24 days,
 /// rounded up to a second beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Window(u32);
+pub struct PackedWindow(u32);
 
-impl Window {
+impl PackedWindow {
     const SECONDS: u32 = 1 << 31;
 
     #[inline]
-    fn new(us: u64) -> Self {
+    pub fn new(us: u64) -> Self {
         match u32::try_from(us.div_ceil(1_000)) {
             Ok(ms) if ms < Self::SECONDS => Self(ms),
             _ => Self(u32::try_from(us.div_ceil(1_000_000)).unwrap_or(0) | Self::SECONDS),
         }
     }
 
-    fn micros(self) -> u64 {
+    pub const fn of_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub fn micros(self) -> u64 {
         let count = u64::from(self.0 & !Self::SECONDS);
         count.saturating_mul(if self.0 & Self::SECONDS == 0 { 1_000 } else { 1_000_000 })
     }
@@ -165,10 +169,13 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
-/// The most entries that a log may have beyond the units that its rules need, for live
-/// holds. It bounds the memory, to about a megabyte more, whatever holds clients take:
-/// holds last longer than windows, so that their units may sum to any number.
+/// The most entries that a log may have beyond the units that its rules need, while holds may
+/// give units back. It bounds the memory, to about a megabyte more, and evicts nothing that
+/// a rule needs: a key has fewer holds.
 pub const MAX_HELD: u64 = 100_000;
+
+/// The most units that a series may have, so that their running totals can be told apart.
+pub const MAX_RETAINED_UNITS: u64 = u32::MAX as u64;
 
 /// How much a log retains for the latest check and those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,15 +200,7 @@ impl Retention {
         })
     }
 
-    /// The newest units and those of live holds besides: as many remain for the rules when
-    /// all holds have given theirs back. For them, a log retains no more units than
-    /// the largest limit, which is also the most that loading accepts.
-    pub fn with_held(self, held: u64) -> Self {
-        let more = |units: u64| units.max(units.saturating_add(held).min(MAX_UNITS.into()));
-        Self { units: more(self.units), admitted_units: more(self.admitted_units), ..self }
-    }
-
-    /// The most entries of a series, if it retains units for holds.
+    /// The most entries of a series while holds may give units back.
     pub fn most_entries(self) -> u64 {
         self.units.max(self.admitted_units).saturating_add(MAX_HELD)
     }
@@ -225,7 +224,7 @@ mod tests {
         #[test]
         fn packing_never_shortens_a_window(
             window_us in 0..=MAX_PERIOD_US,
-            units in 0..=Needs::ALL_UNITS,
+            units in 0..=MAX_UNITS,
             admitted: bool,
         ) {
             let needs = Needs { window_us, units, admitted };

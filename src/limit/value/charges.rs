@@ -21,6 +21,10 @@ pub struct ChargeView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetailView {
     Plain,
+    /// Of a log: the longest window of the hold's log rules.
+    Log {
+        window_us: u64,
+    },
     /// Of a token bucket: how many holds that still live were charged before it, and the
     /// least debt since, in fractions of a unit.
     Least {
@@ -86,6 +90,7 @@ impl<'a> ChargeViews<'a> {
                 ms: charge.detail.turn_ms(),
                 is_last: self.holds.queued_last(charge.track, hold.id()),
             },
+            (TrackKind::Log, _) => DetailView::Log { window_us: charge.detail.window_us() },
             (TrackKind::Plain | TrackKind::Bucket(_), _) => DetailView::Plain,
         }
     }

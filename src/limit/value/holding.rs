@@ -144,11 +144,27 @@ impl Limiter {
         }
     }
 
-    /// Units of live holds on the log, which it keeps longer than its rules need.
-    pub(super) fn held_in_log(&self) -> u64 {
-        let log = self.states().iter().find(|state| state.log().is_some());
-        let number = log.and_then(State::track);
-        number.and_then(|number| self.holds()?.track(number)).map_or(0, |track| track.units)
+    /// Moves the log's entries back in time, or drops them, before a check consumes whose clock
+    /// stepped back by more than its longest window. The charges of holds follow their entries.
+    #[cold]
+    pub(super) fn step_log_back(&mut self, index: usize, window_us: u64, now_us: u64) {
+        let track = self.states().get(index).and_then(State::track);
+        let held_us = match (track, self.holds()) {
+            (Some(track), Some(holds)) => holds.longest_window_us(track),
+            (_, _) => 0,
+        };
+        let log = self.states_mut().get_mut(index).and_then(State::log_mut);
+        let latest_us = log.and_then(|log| log.step_back(window_us, held_us, now_us));
+        match (latest_us, track, self.holds_mut()) {
+            (Some(latest_us), Some(track), Some(holds)) => holds.move_stamps(track, latest_us),
+            // The log is forgotten, and what its holds were charged with it.
+            (None, Some(_), _) => {
+                if let Some(state) = self.states_mut().get_mut(index) {
+                    state.set_track(None);
+                }
+            }
+            (_, _, _) => {}
+        }
     }
 
     /// Takes a hold for a check that has consumed from the states of these rules, one of them
@@ -172,7 +188,7 @@ impl Limiter {
                 let (last_us, window_us) = (state.meter().last_us(), needs.window_us_of(rule));
                 let stamp_us = effective_time(check.now_us, last_us, window_us);
                 let stamp_us = stamp_us.unwrap_or(check.now_us);
-                state.charge(holds, rule, check.cost_of(rule), stamp_us, before)
+                state.charge(holds, rule, needs, check.cost_of(rule), stamp_us, before)
             };
             let charges = levels.iter().filter_map(charge).collect();
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);

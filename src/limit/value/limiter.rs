@@ -15,7 +15,7 @@ use super::charges;
 use super::check::{Change, Check, Verdict};
 use super::deadline::Deadline;
 use super::history::{Entry, History};
-use crate::limit::algorithm::reading::Moment;
+use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::{HeapVisitor, block_of};
 use crate::limit::holds::{Holds, Level};
@@ -104,7 +104,7 @@ impl Limiter {
         }
     }
 
-    fn states_mut(&mut self) -> &mut [State] {
+    pub(super) fn states_mut(&mut self) -> &mut [State] {
         match &mut self.contents {
             Contents::Nothing => &mut [],
             Contents::One(state) => std::slice::from_mut(state),
@@ -132,6 +132,11 @@ impl Limiter {
     /// The state that a rule reads.
     pub(crate) fn state_of(&self, rule: &Rule) -> Option<&State> {
         self.states().iter().find(|state| state.belongs_to(rule))
+    }
+
+    /// Whether a state's name now belongs to one of these rules, of another algorithm.
+    pub(crate) fn loses_a_name_to(&self, rules: &[Rule]) -> bool {
+        rules.iter().any(|rule| self.states().iter().any(|state| state.lost_its_name_to(rule)))
     }
 
     /// The index of the state that a rule reads, made if it does not exist.
@@ -244,10 +249,11 @@ impl Limiter {
         let hold = check.hold().filter(|_| change == Change::Admitted);
         let mut levels = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
+        let takes_name = |rule: &&Rule| change == Change::Admitted || consumes(rule);
+        for rule in check.rules.iter().filter(takes_name) {
+            self.retain(|state| !state.lost_its_name_to(rule));
+        }
         for rule in check.rules.iter().filter(consumes) {
-            if rule.name().is_some() {
-                self.retain(|state| !state.lost_its_name_to(rule));
-            }
             if rule.kind() != Kind::Log {
                 let before = self.consume_by(rule, check, change);
                 if hold.is_some() {
@@ -260,7 +266,7 @@ impl Limiter {
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
-            self.consume_log(rule, check, change == Change::Charged);
+            self.consume_log(rule, check, change == Change::Charged, hold.is_some());
             if hold.is_some() {
                 levels.push((rule, Level::default()));
             }
@@ -286,11 +292,20 @@ impl Limiter {
     }
 
     /// Consumes for the log rules of a check, which share the log and have one cost.
-    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool) {
-        let (index, held) = (self.index_for(rule, check), self.held_in_log());
+    fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool, holding: bool) {
+        let (index, cost) = (self.index_for(rule, check), check.cost_of(rule));
+        if cost == 0 {
+            return;
+        }
         let needs = Needs::of(check.rules);
-        if let Some(state) = self.states_mut().get_mut(index) {
-            state.consume_log(needs, check.now_us, check.cost_of(rule), denied, held);
+        let held = holding || self.states().get(index).is_some_and(|log| log.track().is_some());
+        let last_us = self.states().get(index).map_or(0, |log| log.meter().last_us());
+        let at_us = effective_time(check.now_us, last_us, needs.window_us).unwrap_or_else(|| {
+            self.step_log_back(index, needs.window_us, check.now_us);
+            check.now_us
+        });
+        if let Some(log) = self.states_mut().get_mut(index).and_then(State::log_mut) {
+            log.consume(needs, at_us, cost, denied, held);
         }
     }
 

@@ -224,7 +224,8 @@ proptest! {
             }
             for part in &answered.keys {
                 let (key, check) = (part.key, asked[part.key].unwrap());
-                let free = check.rules.iter().all(|rule| check.cost_of(rule) == 0);
+                let free = check.rules.iter().all(|rule| check.cost_of(rule) == 0)
+                    && !before[key].loses_a_name_to(check.rules);
                 let consumes = allowed && !free && part.access.is_none();
                 prop_assert_eq!(part.change == Change::Admitted, consumes);
                 let may_change = part.ban.is_some()

@@ -11,6 +11,7 @@
 //! exact_numbers    `remaining`, `reset_ms` and `next_ms` are exact
 //! refund           a refund restores what was consumed
 //! mcheck           the laws hold over several keys at once
+//! everything       groups of all rules share a key, with holds, refunds and a clock that steps
 //! holds            holds change no decision, settle as if, and return no unit twice
 //! ladders          the count of a key's bans chooses the rung, and is forgotten in time
 //! fast_path        the fast path answers as the general one does
@@ -27,6 +28,7 @@ mod all_or_nothing;
 mod clock;
 mod codec;
 mod drift;
+mod everything;
 mod exact_numbers;
 mod examples;
 mod expiry;

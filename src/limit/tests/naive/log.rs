@@ -16,8 +16,8 @@ pub struct Request {
 pub struct Needs {
     /// The longest window.
     pub window: Micros,
-    /// The largest limit.
-    units: i128,
+    /// The largest limit, and what a settled hold consumed beyond it.
+    pub units: i128,
     /// The largest limit, if a rule counts admitted requests only.
     admitted: i128,
 }
@@ -77,6 +77,14 @@ impl Log {
             request.at > at - i128::from(rule.period_us()) && (rule.counts_all() || !request.denied)
         };
         self.requests.iter().filter(counted).map(|request| request.units).sum()
+    }
+
+    /// Whether a cost fits. Holds may keep the log fuller than the largest limit, which a cost of
+    /// 0 must not tell.
+    pub fn fits(&self, rule: &Rule, at: Micros, cost: i128) -> bool {
+        let limit = i128::from(rule.limit());
+        let most = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
+        cost == 0 && most <= limit || self.used(rule, at) + cost <= limit
     }
 
     pub fn take(&mut self, rules: &[Rule], at: Micros, cost: i128, denied: bool) {

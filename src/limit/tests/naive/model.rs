@@ -61,7 +61,7 @@ impl Model {
         Some(View { at, last: state.last, meter: Some(state.seen_by(rule)?) })
     }
 
-    fn fits(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> bool {
+    pub fn fits(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> bool {
         if cost > capacity(rule) {
             return false;
         }
@@ -71,7 +71,7 @@ impl Model {
         match self.view(rules, rule, now) {
             None => true,
             Some(View { at, last, meter: Some(meter) }) => meter.fits(rule, last, at, cost),
-            Some(View { at, .. }) => self.log.used(rule, at) + cost <= rule.limit().into(),
+            Some(View { at, .. }) => self.log.fits(rule, at, cost),
         }
     }
 
@@ -164,7 +164,13 @@ impl Model {
         let denials = denying(&decisions);
         let mut change = Change::Nothing;
         if denials.is_empty() {
-            if !rules.iter().all(is_free) && consume {
+            let changed_kind = |rule: &Rule| {
+                let other = |state: &Owned| {
+                    state.identity == Identity::of(rule) && state.kind != rule.kind()
+                };
+                self.states.iter().any(other)
+            };
+            if (!rules.iter().all(is_free) || rules.iter().any(changed_kind)) && consume {
                 change = Change::Admitted;
                 self.consume(rules, cost, now, false);
                 for (rule, decision) in rules.iter().zip(&mut decisions) {
@@ -276,6 +282,7 @@ impl Model {
         let (logs, others): (Vec<Rule>, Vec<Rule>) =
             rules.iter().partition(|rule| rule.kind() == Kind::Log);
         self.consume(&logs, 0, now, false);
+        self.log.latest.units += logs.first().map_or(0, |rule| cost_of(rule, 0));
         for rule in others.iter().filter(|rule| cost_of(rule, 0) > 0) {
             let identity = Identity::of(rule);
             if !self.states.iter().any(|state| state.identity == identity) {
@@ -302,10 +309,13 @@ impl Model {
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
         let charged = |rule: &&Rule| !denied || rule.counts_all();
         let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
-        for rule in consuming() {
-            // A name that changed its algorithm starts anew.
+        // A name that changed its algorithm loses its state, whatever the cost.
+        let charged_cost = |rule: &&Rule| !denied || charged(rule) && cost_of(rule, cost) > 0;
+        for rule in rules.iter().filter(charged_cost) {
             let identity = Identity::of(rule);
             self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
+        }
+        for rule in consuming() {
             if rule.kind() != Kind::Log {
                 self.consume_one(rules, rule, cost_of(rule, cost), now);
             }

@@ -2,17 +2,8 @@
 
 use std::fmt;
 
-/// The states, and a block or an exemption.
-pub const FIRST: u8 = 1;
-/// A history as well.
-pub const WITH_HISTORY: u8 = 2;
-/// The needs of logs and the length of a ban as well.
-pub const WITH_NEEDS: u8 = 3;
-/// Holds as well.
-pub const WITH_HOLDS: u8 = 4;
-/// A count of bans as well.
-pub const WITH_BANS: u8 = 5;
-const LATEST: u8 = WITH_BANS;
+/// The version that is written, and the only one there is.
+pub const VERSION: u8 = 1;
 
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +24,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Empty => f.write_str("the payload is empty, expected a version byte"),
             Self::Version(version) => {
-                write!(f, "the payload has version {version}, expected 1..{LATEST}")
+                write!(f, "the payload has version {version}, expected {VERSION}")
             }
             Self::Malformed(why) => write!(f, "the payload cannot be read: {why}"),
             Self::Trailing(bytes) => write!(f, "{bytes} bytes are left over after the payload"),

@@ -5,44 +5,22 @@
 //! payload, borrowed while reading. A first pass counts them; a second one loads
 //! them into memory reserved for that number.
 
-use super::error::{DecodeError, FIRST, WITH_HOLDS, WITH_NEEDS};
+use super::error::DecodeError;
 use bincode::error::DecodeError as DecodingError;
 use bincode::{BorrowDecode, Encode, config};
 
 const CONFIG: config::Configuration = config::standard();
 
-/// Versions 1 and 2; in version 2 a `SavedHistory` follows.
-#[derive(Encode, BorrowDecode)]
+/// All that a limiter holds.
+#[derive(Default, Encode, BorrowDecode)]
 pub struct SavedLimiter<'a> {
-    /// `SavedState`s, one after another.
+    /// `SavedState`s, one after another. A state may be empty if a hold was charged on it.
     pub states: Bytes<'a>,
     pub access: Option<SavedAccess<'a>>,
-}
-
-/// Version 3.
-#[derive(Encode, BorrowDecode)]
-pub struct SavedLimiter3<'a> {
-    /// `SavedState`s, one after another.
-    pub states: Bytes<'a>,
-    pub access: Option<SavedAccess<'a>>,
-    /// The length of a ban, in microseconds.
-    pub ban_us: Option<u64>,
     pub history: Option<SavedHistory<'a>>,
-}
-
-/// Version 4. A state may be empty if a hold was charged on it.
-#[derive(Encode, BorrowDecode)]
-pub struct SavedLimiter4<'a> {
-    pub limiter: SavedLimiter3<'a>,
     /// `SavedHold`s, one after another, in the order of their ids.
     pub holds: Bytes<'a>,
-}
-
-/// Version 5. There may be no holds.
-#[derive(Encode, BorrowDecode)]
-pub struct SavedLimiter5<'a> {
-    pub limiter: SavedLimiter4<'a>,
-    pub bans: SavedBans,
+    pub bans: Option<SavedBans>,
 }
 
 #[derive(Encode, BorrowDecode)]
@@ -78,6 +56,10 @@ pub struct SavedCharge {
 #[derive(Encode, BorrowDecode)]
 pub enum SavedDetail {
     Plain,
+    /// Of a log: the longest window of the hold's log rules; `limit` is their largest.
+    Log {
+        window_us: u64,
+    },
     /// Of a token bucket: how many of its holds were charged before, and the least debt
     /// since, in fractions of a unit.
     Least {
@@ -113,6 +95,8 @@ pub struct SavedEntry<'a> {
 pub struct SavedAccess<'a> {
     pub exempt: bool,
     pub until_us: Option<u64>,
+    /// The length of a ban, in microseconds; `None` or 0 if no rule banned the key.
+    pub ban_us: Option<u64>,
     pub reason: &'a [u8],
 }
 
@@ -124,9 +108,11 @@ pub struct SavedState<'a> {
 
 #[derive(Encode, BorrowDecode)]
 pub enum SavedMeter<'a> {
-    /// A log as versions 1 and 2 save it: without the largest limit.
-    LogOfWindow {
-        window_us: u64,
+    Log {
+        /// Of the check that consumed last.
+        needs: SavedNeeds,
+        /// `SavedPastNeeds` of checks before it.
+        past: Bytes<'a>,
         /// Microseconds since the entry before, then units: first the admitted
         /// ones, then the charged denials.
         admitted: Bytes<'a>,
@@ -167,35 +153,10 @@ pub enum SavedMeter<'a> {
         limit: u32,
         burst: u32,
     },
-    /// A log with the needs of its checks.
-    Log {
-        /// Of the check that consumed last.
-        needs: SavedNeeds,
-        /// `SavedPastNeeds` of checks before it.
-        past: Bytes<'a>,
-        /// As of `LogOfWindow`.
-        admitted: Bytes<'a>,
-        charged: Bytes<'a>,
-    },
     /// Slots; their units are those of the holds.
     Slots {
         limit: u32,
     },
-}
-
-impl SavedMeter<'_> {
-    /// The first version that can hold this kind of state.
-    pub const fn since(&self) -> u8 {
-        match self {
-            Self::LogOfWindow { .. }
-            | Self::Window { .. }
-            | Self::Fixed { .. }
-            | Self::Debt { .. }
-            | Self::Interval { .. } => FIRST,
-            Self::Log { .. } => WITH_NEEDS,
-            Self::Slots { .. } => WITH_HOLDS,
-        }
-    }
 }
 
 #[derive(Encode, BorrowDecode)]

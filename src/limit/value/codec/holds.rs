@@ -2,7 +2,7 @@
 
 use super::error::DecodeError;
 use super::form::{Bytes, SavedCharge, SavedDetail, SavedHold, load_items, save_items, within};
-use super::load::{check_time, check_units};
+use super::load::{check_time, check_units, check_window};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
@@ -32,6 +32,7 @@ fn save_charge(charge: ChargeView) -> SavedCharge {
         shadow,
         detail: match detail {
             DetailView::Plain => SavedDetail::Plain,
+            DetailView::Log { window_us } => SavedDetail::Log { window_us },
             DetailView::Least { older, owed } => SavedDetail::Least { older, owed },
             DetailView::Turn { ms, is_last } => SavedDetail::Turn { ms, is_last },
         },
@@ -62,6 +63,7 @@ pub fn load_holds(saved: &[u8], states: &mut [State]) -> Result<Option<Holds>, D
                 let of = PlaceOfCharge { row, index };
                 match charge.detail {
                     SavedDetail::Plain => {}
+                    SavedDetail::Log { window_us } => check_window(window_us)?,
                     SavedDetail::Least { older, owed } => {
                         within(owed <= MOST_OWED, "a debt")?;
                         leasts.push(Least { track, older, owed, of });
@@ -115,12 +117,13 @@ fn track_of(
     };
     let state = states.get_mut(index as usize).ok_or(DecodeError::OutOfRange("a state"))?;
     let fits = match (state.meter(), &charge.detail) {
+        (Meter::Debt(_), SavedDetail::Log { .. }) => false,
         (Meter::Debt(debt), SavedDetail::Turn { .. }) => debt.is_leaky(),
         (Meter::Debt(debt), SavedDetail::Least { .. }) => !debt.is_leaky(),
         (Meter::Debt(debt), SavedDetail::Plain) => !debt.is_leaky() && charge.units == 0,
+        (Meter::Log(_), detail) => matches!(detail, SavedDetail::Log { .. }),
         (
-            Meter::Log(_)
-            | Meter::Window(_)
+            Meter::Window(_)
             | Meter::Fixed(_)
             | Meter::FixedWithPast(_)
             | Meter::Interval(_)
@@ -146,6 +149,7 @@ fn load_charge(charge: &SavedCharge, track: u16) -> Result<Charge, DecodeError> 
     check_units(limit)?;
     let detail = match *detail {
         SavedDetail::Plain | SavedDetail::Least { .. } => Detail::least(None),
+        SavedDetail::Log { window_us } => Detail::window(window_us),
         SavedDetail::Turn { ms, .. } => Detail::turn(ms.into()),
     };
     Ok(Charge { stamp_us, units, limit, detail, track, by_default, shadow })

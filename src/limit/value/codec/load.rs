@@ -3,7 +3,7 @@
 use super::error::DecodeError;
 use super::form::{
     SavedAccess, SavedBans, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPastNeeds,
-    SavedState, UNKNOWN_KIND, each_item, load_items, load_text, within,
+    SavedState, each_item, load_items, load_text, within,
 };
 use crate::limit::algorithm::debt::{BurstOrQueue, Debt};
 use crate::limit::algorithm::fixed::{Anchor, Fixed, FixedWithPast, Past};
@@ -14,7 +14,7 @@ use crate::limit::algorithm::open_window::OpenWindow;
 use crate::limit::algorithm::state::State;
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::algorithm::window::Window;
-use crate::limit::series::needs::{MOST_PAST, Needs, PastNeeds};
+use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST, Needs, PastNeeds};
 use crate::limit::series::{Extent, Series};
 use crate::limit::value::access::{Access, AccessEntry};
 use crate::limit::value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
@@ -39,14 +39,11 @@ pub fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
-/// The states of a limiter, each of a kind that the payload's version can hold. They are
-/// not counted first: the list of them takes less memory than the states' own blocks.
-pub fn load_states(saved: &[u8], version: u8) -> Result<Vec<State>, DecodeError> {
+/// The states of a limiter. They are not counted first: the list of them takes less memory
+/// than the states' own allocations.
+pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     each_item(saved, |saved: SavedState<'_>| {
-        if saved.meter.since() > version {
-            return Err(DecodeError::Malformed(UNKNOWN_KIND));
-        }
         let state = load_state(saved)?;
         states.try_reserve(1).map_err(|_| DecodeError::NoMemory(states.len()))?;
         states.push(state);
@@ -80,14 +77,11 @@ pub fn load_history(saved: &SavedHistory<'_>) -> Result<History, DecodeError> {
     Ok(History { keep: saved.keep, until_us: saved.until_us, entries })
 }
 
-pub fn load_access(
-    saved: SavedAccess<'_>,
-    ban_us: Option<u64>,
-) -> Result<AccessEntry, DecodeError> {
+pub fn load_access(saved: SavedAccess<'_>) -> Result<AccessEntry, DecodeError> {
     Ok(AccessEntry {
         kind: if saved.exempt { Access::Exempt } else { Access::Block },
         until_us: saved.until_us,
-        ban_us: ban_us.and_then(NonZeroU64::new),
+        ban_us: saved.ban_us.and_then(NonZeroU64::new),
         reason: load_text(saved.reason)?,
     })
 }
@@ -110,11 +104,6 @@ fn load_state(saved: SavedState<'_>) -> Result<State, DecodeError> {
 
 pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
     match saved {
-        SavedMeter::LogOfWindow { window_us, admitted, charged } => {
-            check_window(window_us)?;
-            let needs = Needs { window_us, units: Needs::ALL_UNITS, admitted: true };
-            load_log(needs, &[], &admitted, &charged)
-        }
         SavedMeter::Log { needs, past, admitted, charged } => {
             load_log(load_needs(needs)?, &past, &admitted, &charged)
         }
@@ -225,7 +214,7 @@ fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<N
     Ok(Needs { window_us, units, admitted })
 }
 
-fn check_window(us: u64) -> Result<(), DecodeError> {
+pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
@@ -240,7 +229,7 @@ fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
     each_entry(bytes, |time_us, units| {
         total = total.saturating_add(u64::from(units));
         check_time(time_us)?;
-        within(units > 0 && total <= u64::from(MAX_UNITS), "an entry's units")?;
+        within(units > 0 && total <= MAX_RETAINED_UNITS, "an entry's units")?;
         if extent.entries == 0 {
             extent.oldest_us = time_us;
         }

@@ -1,17 +1,16 @@
 //! Parts of payloads, for tests of hostile ones: any bytes as one part of a payload that is
 //! otherwise in order, and what every part of a saved limiter keeps to.
 
-use super::error::{DecodeError, WITH_BANS};
+use super::error::{DecodeError, VERSION};
 use super::form::{
-    Bytes, SavedBans, SavedCharge, SavedDetail, SavedHistory, SavedHold, SavedLimiter3,
-    SavedLimiter4, SavedLimiter5, SavedMeter, SavedNeeds, SavedPast, SavedPastNeeds, SavedState,
-    each_item, put, save_items,
+    Bytes, SavedBans, SavedCharge, SavedDetail, SavedHistory, SavedHold, SavedLimiter, SavedMeter,
+    SavedNeeds, SavedPast, SavedPastNeeds, SavedState, each_item, put, save_items,
 };
 use super::save::save_meter;
 use crate::limit::algorithm::meter::Meter;
-use crate::limit::series::needs::MOST_PAST;
+use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::limit::value::limiter::Limiter;
-use crate::rule::{MAX_KEEP, MAX_RES, MAX_UNITS, MINUTE_US};
+use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
 
 /// 2023-11-15 00:00 UTC.
 const DAY_US: u64 = 1_700_006_400_000_000;
@@ -104,16 +103,15 @@ pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
         log_names: list(Part::LogNames, Bytes::default()),
     };
     let entries = list(Part::Entries, Bytes::from(&[0, 1, 0, 0][..]));
-    let limiter = SavedLimiter3 {
+    let limiter = SavedLimiter {
         states: list(Part::States, states),
         access: None,
-        ban_us: None,
         history: Some(SavedHistory { keep: 128, until_us: DAY_US, entries }),
+        holds: list(Part::Holds, save_items(std::iter::once(hold))),
+        bans: Some(SavedBans { bans: 1, forgotten_us: DAY_US, span_us: MINUTE_US }),
     };
-    let holds = list(Part::Holds, save_items(std::iter::once(hold)));
-    let bans = SavedBans { bans: 1, forgotten_us: DAY_US, span_us: MINUTE_US };
-    let mut payload = vec![WITH_BANS];
-    put(&mut payload, &SavedLimiter5 { limiter: SavedLimiter4 { limiter, holds }, bans });
+    let mut payload = vec![VERSION];
+    put(&mut payload, &limiter);
     payload
 }
 
@@ -133,6 +131,7 @@ const fn debt(leaky: bool) -> SavedMeter<'static> {
 /// The charge of a hold on one of the states above.
 fn charge(state: u32) -> SavedCharge {
     let detail = match state {
+        0 => SavedDetail::Log { window_us: MINUTE_US },
         3 => SavedDetail::Least { older: 0, owed: 0 },
         4 => SavedDetail::Turn { ms: 0, is_last: true },
         _ => SavedDetail::Plain,
@@ -154,12 +153,10 @@ pub fn assert_bounded(limiter: &Limiter) {
     for state in limiter.states() {
         let mut count = 0;
         let counted = match save_meter(state.meter()) {
-            SavedMeter::LogOfWindow { admitted, charged, .. } => {
-                assert!([admitted, charged].iter().all(|series| units(series) <= MAX_UNITS.into()));
-                Ok(())
-            }
             SavedMeter::Log { past, admitted, charged, .. } => {
-                assert!([admitted, charged].iter().all(|series| units(series) <= MAX_UNITS.into()));
+                assert!(
+                    [admitted, charged].iter().all(|series| units(series) <= MAX_RETAINED_UNITS)
+                );
                 each_item(&past, tally::<SavedPastNeeds>(&mut count))
             }
             SavedMeter::Window { counts, .. } => each_item(&counts, tally::<u64>(&mut count)),

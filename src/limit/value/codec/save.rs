@@ -1,15 +1,43 @@
 //! From a limiter to what is saved.
 
 use super::form::{
-    Bytes, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPast, SavedPastNeeds, save_items,
+    Bytes, SavedAccess, SavedBans, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPast,
+    SavedPastNeeds, SavedState, put, save_items,
 };
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::meter::Meter;
+use crate::limit::algorithm::state::State;
 use crate::limit::series::needs::Needs;
+use crate::limit::value::access::{Access, AccessEntry};
+use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::Verdict;
 use crate::limit::value::history::History;
-use crate::rule::Calendar;
+use crate::rule::{Calendar, Name};
+use std::num::NonZeroU64;
+
+pub fn save_states(states: &[State]) -> Bytes<'static> {
+    let mut bytes = Vec::new();
+    for state in states {
+        let name = state.name();
+        let name = name.as_ref().map(Name::as_str);
+        put(&mut bytes, &SavedState { name, meter: save_meter(state.meter()) });
+    }
+    bytes.into()
+}
+
+pub fn save_access(access: &AccessEntry) -> SavedAccess<'_> {
+    SavedAccess {
+        exempt: access.kind == Access::Exempt,
+        until_us: access.until_us,
+        ban_us: access.ban_us.map(NonZeroU64::get),
+        reason: &access.reason,
+    }
+}
+
+pub const fn save_bans(&BanCount { bans, forgotten_us, span_us }: &BanCount) -> SavedBans {
+    SavedBans { bans, forgotten_us, span_us }
+}
 
 pub fn save_history(history: &History) -> SavedHistory<'static> {
     let entries = save_items(history.entries.iter().map(|entry| SavedEntry {
@@ -63,9 +91,6 @@ pub fn save_meter(meter: &Meter) -> SavedMeter<'static> {
 fn save_log(log: &Log) -> SavedMeter<'static> {
     let admitted = save_entries(log.admitted().iter());
     let charged = save_entries(log.charged().iter().flat_map(|series| series.iter()));
-    if !log.knows_needs() {
-        return SavedMeter::LogOfWindow { window_us: log.needs().window_us, admitted, charged };
-    }
     let past = save_items(log.past_needs().iter().map(|past| SavedPastNeeds {
         needs: save_needs(past.needs.unpack()),
         until_us: past.until_us,

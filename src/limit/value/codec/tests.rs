@@ -1,16 +1,14 @@
 mod holds;
 
 use super::form::{
-    Bytes, SavedBans, SavedLimiter, SavedLimiter3, SavedLimiter4, SavedLimiter5, SavedMeter,
-    SavedNeeds, SavedPastNeeds, SavedState, UNKNOWN_KIND, put, save_items,
+    SavedBans, SavedLimiter, SavedMeter, SavedNeeds, SavedPastNeeds, put, save_items,
 };
 use super::load::load_meter;
 use super::save::save_meter;
-use super::{DecodeError, FIRST, WITH_BANS, decode, encode};
+use super::{DecodeError, VERSION, decode, encode};
 use crate::limit::algorithm::uint48::Uint48;
-use crate::limit::series::needs::{MOST_PAST, Needs};
-use crate::limit::{Check, Limiter, MAX_FORGOTTEN_US, MAX_SPAN_US, Verdict};
-use crate::parse::rules_of_line;
+use crate::limit::series::needs::MOST_PAST;
+use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
 use proptest::prelude::*;
 
@@ -113,65 +111,6 @@ proptest! {
 
 const NOW_US: u64 = 1_700_000_000_000_000;
 
-/// A log of a day as version 1 saved it: the units of admitted requests and of
-/// charged denials, each a second apart.
-fn log_of_version_1(admitted: &[u32], charged: &[u32]) -> Limiter {
-    let entries = |units: &[u32]| {
-        let gap_us = |i| if i == 0 { NOW_US } else { SECOND_US };
-        save_items(units.iter().enumerate().map(|(i, &units)| (gap_us(i), units)))
-    };
-    let (admitted, charged) = (entries(admitted), entries(charged));
-    let meter = SavedMeter::LogOfWindow { window_us: DAY_US, admitted, charged };
-    let mut states = Vec::new();
-    put(&mut states, &SavedState { name: None, meter });
-    let mut payload = vec![FIRST];
-    put(&mut payload, &SavedLimiter { states: states.into(), access: None });
-    let limiter = decode(&payload).expect("a payload of version 1");
-    assert_eq!(encode(&limiter), payload);
-    limiter
-}
-
-fn check(limiter: &mut Limiter, rules: &str, cost: u32, now_us: u64) -> Verdict {
-    let rules = rules_of_line(rules);
-    limiter.check(&Check::new(&rules, cost, now_us), &mut Vec::new()).summary.verdict
-}
-
-#[test]
-fn a_log_of_version_1_keeps_what_it_held_until_its_window_has_passed() {
-    let mut limiter = log_of_version_1(&[1; 5], &[]);
-    for second in 10..60 {
-        assert_eq!(check(&mut limiter, "9/s", 4, NOW_US + second * SECOND_US), Verdict::Allowed);
-    }
-    assert_eq!(check(&mut limiter, "5/d", 1, NOW_US + DAY_US - 1), Verdict::Limited);
-    assert_eq!(limiter.last_checks().map(|entry| entry.cost).sum::<u32>(), 9);
-}
-
-#[test]
-fn a_log_of_version_1_keeps_charged_denials() {
-    let mut limiter = log_of_version_1(&[1; 2], &[1; 3]);
-    assert_eq!(check(&mut limiter, "1/s", 1, NOW_US + 10 * SECOND_US), Verdict::Allowed);
-    let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + 11 * SECOND_US);
-    assert_eq!(verdict, Verdict::Limited);
-}
-
-#[test]
-fn a_log_of_version_1_does_not_grow_beyond_its_limits() {
-    let mut limiter = log_of_version_1(&[1; 5], &[]);
-    for second in 10..1_000 {
-        let verdict = check(&mut limiter, "5/d,count=all", 1, NOW_US + second * SECOND_US);
-        assert_eq!(verdict, Verdict::Limited);
-    }
-    // Five admitted, which another rule may need, and five charged.
-    assert_eq!(limiter.last_checks().count(), 10);
-}
-
-#[test]
-fn a_full_log_of_version_1_stays_readable() {
-    let mut limiter = log_of_version_1(&[MAX_UNITS], &[]);
-    assert_eq!(check(&mut limiter, "5/s,shadow", MAX_UNITS, NOW_US + 1), Verdict::Allowed);
-    assert_eq!(decode(&encode(&limiter)), Ok(limiter));
-}
-
 /// A log of one request, and what it keeps.
 fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> SavedMeter<'static> {
     let needs = |(window_us, units)| SavedNeeds { window_us, units, admitted: false };
@@ -198,7 +137,7 @@ fn impossible_needs_are_refused() {
     assert_eq!(loads(log((DAY_US, 1), &most)), Ok(()));
 
     let (limit, window) = (DecodeError::OutOfRange("a limit"), DecodeError::OutOfRange("a window"));
-    for units in [MAX_UNITS + 1, Needs::ALL_UNITS, u32::MAX] {
+    for units in [MAX_UNITS + 1, u32::MAX] {
         assert_eq!(loads(log((DAY_US, units), &[])), Err(limit.clone()));
         assert_eq!(loads(log((DAY_US, 1), &[(DAY_US, units, NOW_US)])), Err(limit.clone()));
     }
@@ -211,10 +150,11 @@ fn impossible_needs_are_refused() {
 }
 
 #[test]
-fn a_log_of_more_units_than_a_limit_has_is_refused() {
-    let of = |last: u32| SavedMeter::LogOfWindow {
-        window_us: DAY_US,
-        admitted: save_items([(NOW_US, MAX_UNITS - 1), (0, last)].into_iter()),
+fn a_log_of_more_units_than_it_can_count_is_refused() {
+    let of = |last: u32| SavedMeter::Log {
+        needs: SavedNeeds { window_us: DAY_US, units: 5, admitted: true },
+        past: [][..].into(),
+        admitted: save_items([(NOW_US, u32::MAX - 1), (0, last)].into_iter()),
         charged: [][..].into(),
     };
     assert_eq!(load_meter(of(1)).map(drop), Ok(()));
@@ -237,24 +177,19 @@ fn logs_that_keep_other_needs_are_not_equal() {
     }
 }
 
-/// An older module that reads a payload of its version must know what is in it.
 #[test]
-fn a_log_of_version_3_is_refused_in_an_older_version() {
-    let mut states = Vec::new();
-    put(&mut states, &SavedState { name: None, meter: log((DAY_US, 5), &[]) });
-    let mut body = Vec::new();
-    put(&mut body, &SavedLimiter { states: states.into(), access: None });
-    let read = decode(&[&[FIRST], &body[..]].concat());
-    assert_eq!(read, Err(DecodeError::Malformed(UNKNOWN_KIND)));
+fn a_newer_version_is_refused_by_its_number() {
+    for version in [0, VERSION + 1, u8::MAX] {
+        let mut payload = count_of_bans(SavedBans { bans: 1, forgotten_us: 1, span_us: 1 });
+        payload[0] = version;
+        assert_eq!(decode(&payload), Err(DecodeError::Version(version)));
+    }
 }
 
-/// A payload of version 5 that holds nothing but a count of bans.
+/// A payload that holds nothing but a count of bans.
 fn count_of_bans(bans: SavedBans) -> Vec<u8> {
-    let limiter =
-        SavedLimiter3 { states: Bytes::default(), access: None, ban_us: None, history: None };
-    let mut payload = vec![WITH_BANS];
-    let limiter = SavedLimiter4 { limiter, holds: Bytes::default() };
-    put(&mut payload, &SavedLimiter5 { limiter, bans });
+    let mut payload = vec![VERSION];
+    put(&mut payload, &SavedLimiter { bans: Some(bans), ..SavedLimiter::default() });
     payload
 }
 

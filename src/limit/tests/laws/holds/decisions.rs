@@ -4,11 +4,11 @@
 use super::traffic::{CALLS, Deed, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::rule_set;
 use crate::limit::tests::laws::traffic::{Clock, changing, steady};
-use crate::limit::tests::laws::{cases, check, cost_of, peek, unblocked};
+use crate::limit::tests::laws::{cases, check, peek, unblocked};
 use crate::limit::{
     Bounds, Change, Check, CheckOptions, Decision, HoldRequest, Limiter, Verdict, encode,
 };
-use crate::rule::{Kind, Rule};
+use crate::rule::Rule;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -23,15 +23,6 @@ fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Deci
     decisions
 }
 
-/// A cost of 0 passes a log that is exactly full, but not one that holds more, as only
-/// charged denials and shadows bring about; without holds a log drops what is beyond its
-/// limits.
-fn depends_on_trimming(rules: &[Rule], cost: u32) -> bool {
-    let exceeds = |rule: &Rule| rule.counts_all() || rule.is_shadow();
-    let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
-    logs().any(exceeds) && logs().any(|rule| cost_of(rule, cost) == 0)
-}
-
 /// Makes the calls twice, with holds of ever new ids and without, on a clock that does not
 /// step back: a hold of a rule at cost 0 makes a state, whose time is then ahead of it.
 fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
@@ -40,7 +31,6 @@ fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
     for step in steps {
         let Step { rules, now_us, deed } = *step;
         match deed {
-            Deed::Check { cost, .. } | Deed::Peek(cost) if depends_on_trimming(rules, cost) => {}
             Deed::Check { cost, options: CheckOptions { hold, .. } } => {
                 answers += 1;
                 let id = answers.to_be_bytes();

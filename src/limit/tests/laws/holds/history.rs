@@ -148,7 +148,7 @@ impl<'a> History<'a> {
 }
 
 /// What a settlement makes of what a rule was charged.
-fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
+pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
     // All log rules read one log.
     let shares = |other: &&Rule| {
         std::ptr::eq(*other, rule) || rule.kind() == Kind::Log && other.kind() == Kind::Log

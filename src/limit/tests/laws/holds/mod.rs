@@ -24,7 +24,7 @@ mod examples;
 mod expiry;
 mod foreseen;
 mod grants;
-mod history;
+pub mod history;
 pub mod memory;
 pub mod replica;
 pub mod returned;

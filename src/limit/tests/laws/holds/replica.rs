@@ -4,7 +4,7 @@
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::limit::tests::laws::cases;
 use crate::limit::tests::laws::traffic::changing;
-use crate::limit::{Bounds, Limiter, decode, encode};
+use crate::limit::{Bounds, Check, Limiter, decode, encode};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -14,7 +14,7 @@ fn reloaded(limiter: &Limiter) -> Limiter {
 }
 
 /// Does a step on the primary, and what it tells its replicas on the replica.
-fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> TestCaseResult {
+pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> TestCaseResult {
     let Step { rules, now_us, deed } = *step;
     match deed {
         Deed::Check { .. } => {
@@ -24,7 +24,8 @@ fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> T
             let check = step.check().unwrap();
             let outcome = primary.check_within(Bounds::ANY, &check, &mut Vec::new());
             let Ok(outcome) = outcome else { return Ok(()) };
-            replica.record(&check, outcome.change);
+            // Of a range, what was granted.
+            replica.record(&Check { cost: outcome.cost, ..check }, outcome.change);
             if outcome.ban.is_some() || outcome.ban_shortened {
                 let ban = primary.access().unwrap().clone();
                 replica.set_ban(ban, primary.bans().copied());

@@ -62,7 +62,7 @@ pub enum Terms {
 }
 
 impl Terms {
-    fn settlement(&self) -> Settlement<'_> {
+    pub fn settlement(&self) -> Settlement<'_> {
         match self {
             Self::AsCharged => Settlement::AsCharged,
             Self::Refund => Settlement::Refund,
@@ -216,7 +216,7 @@ fn id() -> impl Strategy<Value = usize> {
     prop_oneof![3 => 0..3usize, 1 => 0..IDS.len()]
 }
 
-fn terms(cost: impl Strategy<Value = u32> + Clone + 'static) -> impl Strategy<Value = Terms> {
+pub fn terms(cost: impl Strategy<Value = u32> + Clone + 'static) -> impl Strategy<Value = Terms> {
     let name = prop::sample::select(&["free", "x", "throttle", "other"][..]);
     let name = name.prop_map(|text| Name::new(text.as_bytes()).unwrap());
     let named = (name, cost.clone()).prop_map(|(name, cost)| NamedCost { name, cost });

@@ -1,10 +1,10 @@
 //! What only a hostile payload says of holds.
 
 use super::super::form::{
-    Bytes, SavedCharge, SavedDetail, SavedHold, SavedLimiter3, SavedLimiter4, SavedMeter,
-    SavedState, put, save_items,
+    Bytes, SavedCharge, SavedDetail, SavedHold, SavedLimiter, SavedMeter, SavedState, put,
+    save_items,
 };
-use super::super::{DecodeError, WITH_HOLDS, decode};
+use super::super::{DecodeError, VERSION, decode};
 use crate::limit::Limiter;
 use crate::rule::SECOND_US;
 
@@ -40,16 +40,15 @@ struct Held {
 }
 
 fn payload(states: impl Iterator<Item = SavedState<'static>>, holds: &[Held]) -> Vec<u8> {
-    let limiter =
-        SavedLimiter3 { states: save_items(states), access: None, ban_us: None, history: None };
     let mut saved = Vec::new();
     for Held { id, end_us, charges } in holds {
         let charges = save_items(charges.iter());
         let log_names = Bytes::default();
         put(&mut saved, &SavedHold { id, end_us: *end_us, refund: true, charges, log_names });
     }
-    let mut payload = vec![WITH_HOLDS];
-    put(&mut payload, &SavedLimiter4 { limiter, holds: saved.into() });
+    let mut payload = vec![VERSION];
+    let (states, holds) = (save_items(states), saved.into());
+    put(&mut payload, &SavedLimiter { states, holds, ..SavedLimiter::default() });
     payload
 }
 

@@ -1,0 +1,229 @@
+//! Everything at once: groups of rules of all algorithms share a key; holds are taken for any
+//! cost, settled lower and higher, given back, lapse, are renewed and repeated; there are
+//! refunds, resets, blocks, restarts, and a clock that steps back.
+//!
+//! The [`ledger`] is a list of charges. It says what must hold for each rule:
+//! never more than its limit over the settled checks that contain it, and no denial without a
+//! cause. Beside that the wait is honest, and a replica stays equal.
+
+mod ledger;
+mod scenario;
+
+use self::ledger::Ledger;
+use self::scenario::{Ask, START_US, Scenario, Step, needs_hold, scenario};
+use super::cases;
+use super::holds::replica::replicate;
+use super::holds::traffic::{Deed, IDS, Step as Deeds};
+use super::honest_wait::is_honest;
+use crate::limit::{
+    Access, AccessEntry, Bounds, Change, Check, CheckOptions, HoldRequest, Limiter, Verdict,
+    decode, encode,
+};
+use crate::rule::Rule;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// A key on two servers, and its ledger.
+#[derive(Default)]
+struct Key {
+    primary: Limiter,
+    replica: Limiter,
+    ledger: Ledger,
+    now_us: u64,
+    latest_us: u64,
+}
+
+/// A check and its hold.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    rules: &'a [Rule],
+    cost: u32,
+    more: Option<u32>,
+    hold: Option<Ask>,
+}
+
+impl Key {
+    /// The clock moves.
+    fn pass(&mut self, gap_us: i64) {
+        self.now_us = self.now_us.saturating_add_signed(gap_us);
+        if self.now_us < self.latest_us {
+            self.ledger.reeled = true;
+            // What has lapsed stays so, since a write stored it.
+            self.ledger.lapse(self.latest_us);
+            self.primary.lapse(self.latest_us);
+            self.replica.lapse(self.latest_us);
+        }
+        self.ledger.lapse(self.now_us);
+        self.latest_us = self.latest_us.max(self.now_us);
+    }
+
+    /// Does something on the primary, and what it tells its replica there.
+    fn act(&mut self, rules: &[Rule], deed: Deed<'_>) -> TestCaseResult {
+        let step = Deeds { rules, now_us: self.now_us, deed };
+        replicate(&step, &mut self.primary, &mut self.replica)
+    }
+
+    fn set_access(&mut self, access: Option<AccessEntry>) {
+        self.primary.set_access(access.clone());
+        self.replica.set_access(access);
+    }
+
+    fn step(&mut self, groups: &[Vec<Rule>], step: &Step) -> TestCaseResult {
+        let now_us = self.now_us;
+        match *step {
+            Step::Check { group, cost, more, mut hold } => {
+                let rules = groups[group % groups.len()].as_slice();
+                if needs_hold(rules) && hold.is_none() {
+                    hold = Some(Ask { id: 0, length_us: 500_000, refund: true });
+                }
+                self.check(Asked { rules, cost, more: more.filter(|_| cost > 0), hold })
+            }
+            Step::Settle(id, ref terms) => {
+                let (before, settlement) =
+                    (self.primary.as_of(now_us).into_owned(), terms.settlement());
+                let lives = self.ledger.lives(id, now_us);
+                prop_assert_eq!(before.holds_id(IDS[id], now_us), lives);
+                if lives {
+                    self.ledger.settle(id, settlement, now_us, &before);
+                }
+                self.act(&[], Deed::Settle { id: IDS[id], settlement })
+            }
+            Step::Renew(id, length_us) => {
+                let end_us = now_us + length_us;
+                if self.ledger.lives(id, now_us) {
+                    self.ledger.renew(id, end_us);
+                }
+                self.act(&[], Deed::Renew { id: IDS[id], end_us })
+            }
+            Step::Refund(units) => {
+                let before = logged(&self.primary.as_of(now_us));
+                self.act(&[], Deed::Refund(units, false))?;
+                self.ledger.refund(before - logged(&self.primary));
+                Ok(())
+            }
+            Step::Reset => {
+                self.ledger.reset();
+                self.act(&[], Deed::Reset)
+            }
+            Step::Block(length_us) => {
+                let (kind, until_us) = (Access::Block, Some(now_us + length_us));
+                self.set_access(Some(AccessEntry {
+                    kind,
+                    until_us,
+                    ban_us: None,
+                    reason: Box::default(),
+                }));
+                Ok(())
+            }
+            Step::Unblock => {
+                self.set_access(None);
+                Ok(())
+            }
+            Step::Reload => {
+                if !self.primary.is_empty() {
+                    let reloaded = decode(&encode(&self.primary));
+                    prop_assert_eq!(reloaded.as_ref(), Ok(&self.primary));
+                    self.primary = reloaded.unwrap();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check(&mut self, asked: Asked<'_>) -> TestCaseResult {
+        let Asked { rules, cost, more, hold } = asked;
+        let now_us = self.now_us;
+        let before = self.primary.as_of(now_us).into_owned();
+        let mut decisions = Vec::new();
+        let peeked = before.peek(&Check::new(rules, cost, now_us), &mut decisions).summary;
+
+        let ask = hold.map(|ask| (ask, now_us + ask.length_us));
+        let request =
+            ask.map(|(Ask { id, refund, .. }, end_us)| HoldRequest { id: IDS[id], end_us, refund });
+        let up_to = more.map(|more| cost + more);
+        let options = CheckOptions { up_to, hold: request, meta: None };
+        let check = Check::new(rules, cost, now_us).with(&options);
+        let mut answered = self.primary.clone();
+        answered.lapse_if_due(now_us);
+        let outcome = answered.check_within(Bounds::ANY, &check, &mut Vec::new());
+        self.act(rules, Deed::Check { cost, options })?;
+        let Ok(outcome) = outcome else {
+            prop_assert!(hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)));
+            return Ok(());
+        };
+        prop_assert_eq!(&self.primary, &answered);
+
+        let blocked = self.primary.access_at(now_us).is_some();
+        let repeated = hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)) && !blocked;
+        prop_assert_eq!(outcome.repeated, repeated);
+        if let (true, Some((ask, end_us))) = (repeated, ask) {
+            self.ledger.renew(ask.id, end_us);
+            return Ok(());
+        }
+        if blocked {
+            prop_assert_eq!(outcome.summary.verdict, Verdict::Blocked);
+            return Ok(());
+        }
+        prop_assert_eq!(outcome.summary.verdict, peeked.verdict);
+        let granted = Check::new(rules, outcome.cost, now_us);
+        let costs: Vec<u32> = rules.iter().map(|rule| granted.cost_of(rule)).collect();
+        if outcome.summary.verdict == Verdict::Allowed {
+            let times = self.ledger.open(rules, &costs, now_us, &before, true);
+            for ((rule, &cost), &at) in rules.iter().zip(&costs).zip(&times) {
+                if cost > 0 && !rule.is_shadow() {
+                    let admits = self.ledger.admits(rule, cost, at, now_us);
+                    prop_assert!(
+                        admits,
+                        "{rule} admits {cost} too many at {now_us}\n{:#?}",
+                        self.ledger
+                    );
+                }
+            }
+            self.ledger.charge(rules, &costs, &times, ask, false);
+            return Ok(());
+        }
+        for ((rule, decision), &cost) in rules.iter().zip(&decisions).zip(&costs) {
+            let denied = decision.verdict == Verdict::Limited && !rule.is_shadow();
+            if denied && rule.can_ever_admit(cost) {
+                let cause = self.ledger.denies(rule, cost, now_us.into(), now_us);
+                prop_assert!(cause, "{rule} denies {cost} at {now_us}\n{:#?}", self.ledger);
+            }
+        }
+        if outcome.change == Change::Charged {
+            let charged = |rule: &Rule| rule.counts_all();
+            let charges: Vec<u32> = (rules.iter().zip(&costs))
+                .map(|(rule, &cost)| if charged(rule) { cost } else { 0 })
+                .collect();
+            let times = self.ledger.open(rules, &charges, now_us, &before, false);
+            self.ledger.charge(rules, &charges, &times, None, true);
+        }
+        is_honest(&self.primary, rules, cost, now_us, outcome.summary.wait_ms)
+    }
+}
+
+/// The units in the log.
+fn logged(limiter: &Limiter) -> u64 {
+    let log = limiter.states().iter().find_map(|state| state.log());
+    log.map_or(0, |log| log.admitted().units() + log.charged().map_or(0, |series| series.units()))
+}
+
+fn holds_throughout(scenario: &Scenario) -> TestCaseResult {
+    let mut key = Key { now_us: START_US, latest_us: START_US, ..Key::default() };
+    for (gap_us, step) in &scenario.steps {
+        key.pass(*gap_us);
+        key.step(&scenario.groups, step)?;
+        prop_assert_eq!(&key.primary, &key.replica, "{:?}", step);
+        prop_assert_eq!(encode(&key.primary), encode(&key.replica), "{:?}", step);
+        prop_assert_eq!(key.primary.deadline(), key.replica.deadline());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn every_rule_keeps_its_limit_in_every_mix(scenario in scenario()) {
+        holds_throughout(&scenario)?;
+    }
+}
