@@ -6,7 +6,7 @@
 //! ends up with the same bytes.
 //!
 //! ```text
-//! RL.APPLY key v4:at-us:expiry:WORD...    ...
+//! RL.APPLY key v1:at-us:expiry:WORD...    ...
 //!
 //! admit, charge           :units[:keep]           [text] rule [rule ...]    consumed
 //! pass, deny, refuse      :units[:keep]           [text] rule [rule ...]    history only
@@ -32,23 +32,11 @@
 //! # Versions
 //!
 //! Append-only files and replication streams outlive the module that wrote them,
-//! so every version is read for good; `tests/fixtures/effects` holds files of each.
+//! so every released version is read for good; `tests/fixtures/effects` holds files of each.
 //! A change of this text, and every addition to the text of rules, is a new
 //! version: an older module must stop at it, not misread it.
 //!
-//! ```text
-//! 4   v4:at-us:expiry:WORD...                                   `ban=` has rungs, a ban has its count
-//! 3   v3:at-us:expiry:WORD...                                   rules have `cost=`, keys have holds
-//! 2   v2:at-us:expiry:WORD...                                   a ban has its length
-//! 1   at-us:expiry:WORD...                                      a ban lacks it
-//!     at-us expiry WORD units [META keep text] rule ...         an argument each
-//!     at-us admit|charge|refund units expiry [rule ...]
-//! ```
-//!
-//! Version 1 names no version. The colon in the first argument and the word in
-//! the second tell its three forms apart.
-//!
-//! [`Head`] writes the newest version, [`read()`] reads all. Both take the words
+//! [`Head`] writes an effect, [`read()`] reads it. Both take the words
 //! from `Word`, and a property test holds them together.
 
 #![forbid(unsafe_code)]
@@ -68,16 +56,10 @@ use crate::rule::{NamedCost, Rule, named};
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
-macro_rules! newest_version {
-    () => {
-        4
-    };
-}
-
-/// The newest version of effects, which is the one that is written.
-pub const VERSION: u64 = newest_version!();
-/// The field of a head that names the newest version.
-const VERSION_FIELD: &str = concat!("v", newest_version!());
+/// The version of effects, of which there is one.
+pub const VERSION: u64 = 1;
+/// The field of a head that names it.
+const VERSION_FIELD: &str = "v1";
 
 /// An effect. The rules of a check or a refund and the costs of a settlement by name lie
 /// beside it: the writer has their texts, the reader needs them parsed.
@@ -129,10 +111,10 @@ pub enum Action<'a> {
         until_us: Option<u64>,
         reason: &'a [u8],
     },
-    /// A block by a rule's `ban=`. Only a ban of version 1 lacks its length.
+    /// A block by a rule's `ban=`.
     Ban {
         until_us: Option<u64>,
-        length_us: Option<u64>,
+        length_us: u64,
         /// The key's count of bans; `None`: it is unchanged.
         count: Option<BanCount>,
         reason: &'a [u8],
@@ -210,7 +192,7 @@ impl<'a> Action<'a> {
         let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
         match (kind, ban_us.map(NonZeroU64::get)) {
             (Access::Block, None) => Self::Block { until_us, reason },
-            (Access::Block, length_us) => {
+            (Access::Block, Some(length_us)) => {
                 Self::Ban { until_us, length_us, count: count.copied(), reason }
             }
             (Access::Exempt, _) => Self::Exempt { until_us, reason },
@@ -321,7 +303,7 @@ impl Effect<'_> {
                 limiter.set_access(Some(access(Access::Exempt, until_us, None, reason)));
             }
             Action::Ban { until_us, length_us, count, reason } => {
-                limiter.set_ban(access(Access::Block, until_us, length_us, reason), count);
+                limiter.set_ban(access(Access::Block, until_us, Some(length_us), reason), count);
             }
             Action::Unblock => limiter.pardon(),
             Action::Unexempt => limiter.set_access(None),

@@ -1,6 +1,6 @@
-//! Reading an effect of any version; `mod.rs` describes them.
+//! Reading an effect; `mod.rs` describes them.
 
-use super::{Action, Effect, Recorded, VERSION, Word};
+use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict};
 use crate::parse::cursor::Cursor;
 use crate::parse::hold::{MAX_END_US, id};
@@ -32,15 +32,6 @@ const SPAN_US: RangeInclusive<u64> = 0..=MAX_SPAN_US;
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What an effect with too many fields should do instead.
 const NO_FIELD: &str = "the effect to end before it";
-
-/// The version of effects that name none.
-const UNVERSIONED: u64 = 1;
-/// The first version that a head names.
-const FIRST_NAMED: u64 = 2;
-/// The first version in which a ban can have a count.
-const WITH_BAN_COUNTS: u64 = 4;
-/// What names a version that can be read.
-const VERSION_FIELDS: &str = "v2, v3 or v4";
 
 /// Why an effect cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +91,7 @@ pub fn read<'a>(
     let mut args = Cursor::new(args);
     rules.clear();
     named.clear();
-    let mut effect = match args.peek() {
-        Some(first) if first.contains(&b':') || first.starts_with(b"v") => head(args.required()?)?,
-        _ => separate(&mut args)?,
-    };
+    let mut effect = head(args.required()?)?;
     match &mut effect.action {
         Action::Check { meta, .. } => rest_of_check(&mut args, meta, rules)?,
         Action::Hold { hold, meta, .. } => {
@@ -175,71 +163,48 @@ fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
 fn fields_of_head<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
 ) -> Result<Effect<'a>, EffectError> {
-    let version = version(fields)?;
+    test_version(fields)?;
     let at_us = fields.integer("time", TIME_US)?;
     let expiry = expiry(fields)?;
-    let action = action(fields, version, |fields| fields.peek().is_some())?;
-    Ok(Effect { at_us, expiry, action })
+    Ok(Effect { at_us, expiry, action: action(fields)? })
 }
 
-/// The version that a head names.
-fn version<'a, I: Iterator<Item = &'a [u8]>>(
+/// Refuses a head of another version.
+fn test_version<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
-) -> Result<u64, EffectError> {
-    let Some(number) = fields.peek().and_then(|field| field.strip_prefix(b"v")) else {
-        return Ok(UNVERSIONED);
-    };
+) -> Result<(), EffectError> {
     let given = fields.required()?;
-    match digits(number) {
-        Some(version @ FIRST_NAMED..=VERSION) => Ok(version),
+    match given.strip_prefix(b"v").and_then(digits) {
+        Some(VERSION) => Ok(()),
         Some(version) if version > VERSION => Err(EffectError::Newer { version }),
         _ => Err(EffectError::Parse(ParseError::Word {
             what: "the version of an effect",
             given: Excerpt::new(given),
-            expected: VERSION_FIELDS,
+            expected: VERSION_FIELD,
         })),
     }
 }
 
-/// Reads an effect of version 1 whose numbers and word are an argument each. The
-/// texts of its action are read later.
-fn separate<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-) -> Result<Effect<'a>, EffectError> {
-    let at_us = args.integer("time", TIME_US)?;
-    let (expiry, action) = match args.peek().and_then(Word::of_name) {
-        Some(Word::Admit | Word::Charge | Word::Refund) => {
-            let action = action(args, UNVERSIONED, |_| false)?;
-            (expiry(args)?, action)
-        }
-        _ => (expiry(args)?, action(args, UNVERSIONED, |args| args.keyword("META"))?),
-    };
-    Ok(Effect { at_us, expiry, action })
-}
-
-/// Reads the word and its numbers. Each form says in another way whether `META` was
-/// given.
+/// Reads the word and its numbers.
 fn action<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
-    version: u64,
-    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, EffectError> {
     let given = fields.required()?;
     let word = Word::of_name(given)
         .ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
     let reason = &b""[..];
     Ok(match word {
-        Word::Admit => check(fields, Recorded::Admitted, has_meta)?,
-        Word::Charge => check(fields, Recorded::Charged, has_meta)?,
-        Word::Pass => check(fields, Recorded::HistoryOnly(Verdict::Allowed), has_meta)?,
-        Word::Deny => check(fields, Recorded::HistoryOnly(Verdict::Limited), has_meta)?,
-        Word::Refuse => check(fields, Recorded::HistoryOnly(Verdict::Blocked), has_meta)?,
+        Word::Admit => check(fields, Recorded::Admitted)?,
+        Word::Charge => check(fields, Recorded::Charged)?,
+        Word::Pass => check(fields, Recorded::HistoryOnly(Verdict::Allowed))?,
+        Word::Deny => check(fields, Recorded::HistoryOnly(Verdict::Limited))?,
+        Word::Refuse => check(fields, Recorded::HistoryOnly(Verdict::Blocked))?,
         Word::Hold => {
             let cost = fields.integer("units", UNITS)?;
             let end_us = fields.integer("the end", END_US)?;
             let refund = fields.integer::<u64>("refund", REFUND)? == 1;
             let hold = HoldRequest { id: b"", end_us, refund };
-            Action::Hold { hold, cost, meta: meta(fields, has_meta)? }
+            Action::Hold { hold, cost, meta: meta(fields)? }
         }
         Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
         Word::Renew => Action::Renew { id: b"", end_us: fields.integer("the end", END_US)? },
@@ -250,14 +215,8 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
         Word::Exempt => Action::Exempt { until_us: end(fields)?, reason },
         Word::Ban => {
             let until_us = end(fields)?;
-            let length_us = match version {
-                UNVERSIONED => None,
-                _ => Some(fields.integer("the length", LENGTH_US)?),
-            };
-            let count = match fields.peek() {
-                Some(_) if version >= WITH_BAN_COUNTS => Some(ban_count(fields)?),
-                _ => None,
-            };
+            let length_us = fields.integer("the length", LENGTH_US)?;
+            let count = fields.peek().is_some().then(|| ban_count(fields)).transpose()?;
             Action::Ban { until_us, length_us, count, reason }
         }
         Word::Unblock => Action::Unblock,
@@ -269,10 +228,9 @@ fn action<'a, I: Iterator<Item = &'a [u8]>>(
 fn check<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
     recorded: Recorded,
-    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Action<'a>, ParseError> {
     let cost = fields.integer("units", UNITS)?;
-    Ok(Action::Check { recorded, cost, meta: meta(fields, has_meta)? })
+    Ok(Action::Check { recorded, cost, meta: meta(fields)? })
 }
 
 fn ban_count<'a, I: Iterator<Item = &'a [u8]>>(
@@ -285,11 +243,11 @@ fn ban_count<'a, I: Iterator<Item = &'a [u8]>>(
     })
 }
 
+/// Reads how many checks the history keeps, which only a check with `META` says.
 fn meta<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
-    has_meta: impl FnOnce(&mut Cursor<'a, I>) -> bool,
 ) -> Result<Option<Meta<'a>>, ParseError> {
-    if !has_meta(fields) {
+    if fields.peek().is_none() {
         return Ok(None);
     }
     Ok(Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }))

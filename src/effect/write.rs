@@ -2,7 +2,7 @@
 //! one argument.
 //!
 //! ```text
-//! v4:1700000000000000:1700000060000:admit:1
+//! v1:1700000000000000:1700000060000:admit:1
 //! ```
 
 use super::{Action, Effect, VERSION_FIELD};
@@ -47,9 +47,7 @@ impl Head {
             Action::Block { until_us, .. } | Action::Exempt { until_us, .. } => head.end(until_us),
             Action::Ban { until_us, length_us, count, .. } => {
                 head.end(until_us);
-                if let Some(length_us) = length_us {
-                    head.number(length_us);
-                }
+                head.number(length_us);
                 if let Some(BanCount { bans, forgotten_us, span_us }) = count {
                     head.number(bans);
                     head.number(forgotten_us);
