@@ -50,6 +50,7 @@ static HOLDS_SETTLED: Counter = Counter::new();
 static HOLDS_RENEWED: Counter = Counter::new();
 static WAITS_ADMITTED: Counter = Counter::new();
 static WAITS_EXPIRED: Counter = Counter::new();
+static WAITS_REFUSED: Counter = Counter::new();
 static UNREADABLE: Counter = Counter::new();
 static CLOCK_STEPS: Counter = Counter::new();
 static LOG_RULES: Counter = Counter::new();
@@ -169,6 +170,11 @@ pub fn wait_expired() {
     WAITS_EXPIRED.add(1);
 }
 
+/// Counts a client that waited until its key was blocked or its request could never pass.
+pub fn wait_refused() {
+    WAITS_REFUSED.add(1);
+}
+
 /// Counts a skipped command that a newer version of the module wrote.
 pub fn unreadable() {
     UNREADABLE.add(1);
@@ -219,6 +225,7 @@ pub fn write_info(info: &Info) {
     }
     fields.add(c"waits_admitted", WAITS_ADMITTED.get());
     fields.add(c"waits_expired", WAITS_EXPIRED.get());
+    fields.add(c"waits_refused", WAITS_REFUSED.get());
     for (name, rules) in Kind::ALL.map(rules_of) {
         fields.add(name, rules.get());
     }

@@ -5,7 +5,6 @@ mod waiters;
 
 use super::check;
 use crate::server::{Call, CommandError};
-use look::Look;
 use waiters::Joined;
 
 /// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
@@ -17,12 +16,9 @@ pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
             None => check::of_wait(call),
         };
     }
-    match look::look(call)? {
-        Look::Decided => check::of_wait(call),
-        look => match waiters::join(call, look)? {
-            Joined::Waits => Ok(()),
-            Joined::IsDecided => check::of_wait(call),
-            Joined::IsDenied { wait_ms } => look::deny(call, wait_ms),
-        },
+    match waiters::join(call, look::look(call)?)? {
+        Joined::Waits => Ok(()),
+        Joined::IsDecided => check::of_wait(call),
+        Joined::IsDenied { wait_ms } => look::deny(call, wait_ms),
     }
 }

@@ -27,10 +27,6 @@ pub fn run(data: &[u8]) {
 
 /// Tests that the effect is read as it is written.
 fn test_written(effect: &Effect<'_>, rules: &[Rule], named: &[NamedCost]) {
-    if matches!(effect.action, Action::Ban { length_us: None, .. }) {
-        // It was read from version 1, and nothing writes it any more.
-        return;
-    }
     let head = Head::of(effect);
     let texts = effect.action.texts().into_iter().flatten();
     let mut args: Vec<Vec<u8>> = std::iter::once(head.text()).chain(texts).map(Vec::from).collect();

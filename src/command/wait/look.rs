@@ -12,10 +12,17 @@ use crate::{config, parse};
 pub enum Look {
     /// An answer that no waiting changes, and that nobody in front can make worse.
     Decided,
+    /// It repeats a live hold: allowed, and it costs nobody anything.
+    Repeats,
     /// The request would pass.
     Passes { patience_ms: u64 },
     /// The request would pass after this time at the latest.
-    Later { patience_ms: u64, wait_ms: u64 },
+    Later {
+        patience_ms: u64,
+        wait_ms: u64,
+        /// Whether it may pass before its patience ends, if nothing else consumes.
+        in_time: bool,
+    },
 }
 
 /// What is looked at.
@@ -40,12 +47,12 @@ pub fn look(call: &Call<'_>) -> Result<Look, CommandError> {
         let Seen { check, patience_ms, outcome, limiter, .. } = seen;
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            // A repeated hold costs nobody anything.
-            _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Decided,
+            _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
             (Verdict::Allowed, _) => Look::Passes { patience_ms },
             // Nothing but a settled hold can come earlier than the wait.
-            (Verdict::Limited, Ok(wait_ms)) if wait_ms <= patience_ms || holds > 0 => {
-                Look::Later { patience_ms, wait_ms }
+            (Verdict::Limited, Ok(wait_ms)) => {
+                let in_time = wait_ms <= patience_ms || holds > 0;
+                Look::Later { patience_ms, wait_ms, in_time }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
         }

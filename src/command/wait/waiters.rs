@@ -107,9 +107,11 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
     let now_us = clock::steady_us();
     let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
     let (patience_ms, look_us) = match look {
-        Look::Decided => return Ok(Joined::IsDecided),
+        Look::Decided | Look::Repeats | Look::Later { in_time: false, .. } => {
+            return Ok(Joined::IsDecided);
+        }
         Look::Passes { patience_ms } => (patience_ms, now_us),
-        Look::Later { patience_ms, wait_ms } => (patience_ms, after(wait_ms)),
+        Look::Later { patience_ms, wait_ms, in_time: true } => (patience_ms, after(wait_ms)),
     };
     let bytes = bytes_of_args(place.key.len(), call.args().bytes());
     let (is_first, in_front_us, has_room) = {
@@ -190,21 +192,20 @@ fn serve(ctx: &AlarmContext) {
     set_alarm();
 }
 
-/// Answers the first in line if it would pass; else looks again after its wait.
+/// Answers the first in line if it would pass, or can never; else looks again after its wait,
+/// however long that has become.
 fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
-    match look_of(ctx, ticket) {
-        Some(Look::Later { wait_ms, .. }) => {
+    let Some(look) = look_of(ctx, ticket) else { return };
+    match look {
+        Look::Later { wait_ms, .. } => {
             let at_us = clock::steady_us().saturating_add(wait_ms.saturating_mul(1_000));
             waiters().queues.look_at(ticket, at_us);
+            return;
         }
-        Some(look) => {
-            if matches!(look, Look::Passes { .. }) {
-                metrics::wait_admitted();
-            }
-            decide(ticket);
-        }
-        None => {}
+        Look::Passes { .. } | Look::Repeats => metrics::wait_admitted(),
+        Look::Decided => metrics::wait_refused(),
     }
+    decide(ticket);
 }
 
 /// Answers a waiter whose deadline has come.
@@ -212,7 +213,7 @@ fn expire(ctx: &AlarmContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
     let look = look_of(ctx, ticket);
     match (in_front_us, look) {
-        (None, Some(Look::Passes { .. })) => metrics::wait_admitted(),
+        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => metrics::wait_admitted(),
         _ => metrics::wait_expired(),
     }
     match (in_front_us, look) {

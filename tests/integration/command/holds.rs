@@ -2,6 +2,7 @@
 //! lapses, and keys that are blocked or exempt.
 
 mod propagation;
+mod shared_log;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! `RL.WAIT`: the worked examples, order, deadlines, and what ends a wait.
 
 mod many;
+mod others;
 mod wakes;
 
 use std::thread;
@@ -24,7 +25,6 @@ fn counted(c: &mut Connection, name: &str) -> f64 {
     info(c, "ratelimit", &format!("ratelimit_{name}"))
 }
 
-/// Example D1.
 #[test]
 fn a_wait_too_long_is_denied_at_once_and_another_waits() {
     server::on_all(|server| {
@@ -47,7 +47,7 @@ fn a_wait_too_long_is_denied_at_once_and_another_waits() {
     });
 }
 
-/// Example D2, on all servers at the same time, as it takes ten seconds.
+/// On all servers at the same time, as it takes ten seconds.
 #[test]
 fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
     machine::alone();
@@ -87,7 +87,6 @@ fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
     });
 }
 
-/// Example D3.
 #[test]
 fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
     server::on_all(|server| {
@@ -109,7 +108,6 @@ fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
     });
 }
 
-/// Example D4.
 #[test]
 fn a_large_request_is_not_overtaken() {
     server::on_all(|server| {
@@ -144,6 +142,7 @@ fn what_no_waiting_changes_is_answered_at_once() {
         // So are those in line, when the key is blocked.
         assert_eq!(ask::<String>(&mut c, "RL.BLOCK new"), "OK");
         assert_eq!(first.verdict(), 2);
+        assert_eq!(counted(&mut c, "waits_refused"), 1.0);
         assert_eq!(verdict(&mut c, "RL.WAIT new 60000 5/m"), 2);
         assert_eq!(ask::<String>(&mut c, "RL.EXEMPT new"), "OK");
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 0/m"), [0, -1, -1, 0, 0]);

@@ -58,7 +58,7 @@ const WRONG: &[&str] = &[
     "RL.CHECK full window:5/h,name=c",
     "RL.CHECK holding HOLD b EX 99 slots:5",
     "RL.CHECK holding HOLD a EX 99 COST 2 slots:5",
-    "RL.APPLY k v4:1:0:admit:1 5/m",
+    "RL.APPLY k v1:1:0:admit:1 5/m",
 ];
 
 /// A connection that shows replies as they come.

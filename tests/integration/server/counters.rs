@@ -71,6 +71,7 @@ fn each_outcome_is_counted() {
             ("waiting_clients", 0.0),
             ("waits_admitted", 0.0),
             ("waits_expired", 0.0),
+            ("waits_refused", 0.0),
             ("values", 3.0),
         ] {
             let found = info(&mut c, "ratelimit", &format!("ratelimit_{name}"));

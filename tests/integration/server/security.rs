@@ -31,7 +31,7 @@ const CALLS: &[&str] = &[
     "RL.BLOCKS 0",
     "RL.TOP",
     "RL.POLICY LIST",
-    "RL.APPLY rl:1 v4:1:0:admit:1 5/m",
+    "RL.APPLY rl:1 v1:1:0:admit:1 5/m",
     "RL.LOAD rl:1 payload",
     "INFO ratelimit",
     "GET rl:s",

@@ -1,12 +1,12 @@
 //! Forged payloads, whose numbers announce more data than there is.
 //!
 //! ```text
-//! payload | version: 1 byte | length of the states | states | block or exemption | history |
+//! payload | version: 1 byte | length of the states | states | block or exemption | history | tail |
 //! history | how many entries to keep | end of its use | length of the entries | entries |
+//! tail    | length of the holds | holds | count of bans |
 //! ```
 //!
-//! Version 1 has no history, version 2 has one. In version 3 the length of a ban follows the block,
-//! and a byte before each of ban and history says whether there is one.
+//! A byte before each of block, history and count of bans says whether there is one.
 
 /// A number as payloads have it: one byte below 251, else a tag and 2, 4 or 8 bytes.
 fn varint(number: u64) -> Vec<u8> {
@@ -48,6 +48,8 @@ struct Parts<'a> {
     /// What follows the states, up to the length of the entries if there are any.
     middle: &'a [u8],
     entries: Option<&'a [u8]>,
+    /// What follows the entries, or the middle.
+    tail: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
@@ -55,27 +57,24 @@ impl<'a> Parts<'a> {
         let (&version, rest) = payload.split_first().expect("a version");
         let (len, rest) = take_varint(rest);
         let (states, rest) = rest.split_at(usize::try_from(len).expect("a length"));
-        let mut history = skip_access(rest);
-        let mut has_history = u64::from(version == 2);
-        if version == 3 {
-            (has_history, history) = take_varint(skip_number_if_any(history));
-        }
+        let (has_history, history) = take_varint(skip_access(rest));
         if has_history == 0 {
-            return Self { version, states, middle: rest, entries: None };
+            let (middle, tail) = rest.split_at(rest.len() - history.len());
+            return Self { version, states, middle, entries: None, tail };
         }
         let (_, after) = take_varint(history);
         let (_, after) = take_varint(after);
         let (middle, _) = rest.split_at(rest.len() - after.len());
-        let (len, entries) = take_varint(after);
-        assert_eq!(len, entries.len() as u64, "nothing follows the entries");
-        Self { version, states, middle, entries: Some(entries) }
+        let (len, after) = take_varint(after);
+        let (entries, tail) = after.split_at(usize::try_from(len).expect("a length"));
+        Self { version, states, middle, entries: Some(entries), tail }
     }
 
     /// The payload with these lengths.
     fn with_lengths(&self, of_states: &[u8], of_entries: &[u8]) -> Vec<u8> {
         let entries =
             self.entries.map(|entries| [of_entries, entries].concat()).unwrap_or_default();
-        [&[self.version], of_states, self.states, self.middle, &entries].concat()
+        [&[self.version], of_states, self.states, self.middle, &entries, self.tail].concat()
     }
 
     /// The payload with its true lengths.
@@ -92,7 +91,7 @@ fn skip_access(bytes: &[u8]) -> &[u8] {
         return rest;
     }
     let (_is_exempt, rest) = take_varint(rest);
-    let (len, rest) = take_varint(skip_number_if_any(rest));
+    let (len, rest) = take_varint(skip_number_if_any(skip_number_if_any(rest)));
     &rest[usize::try_from(len).expect("a length")..]
 }
 
@@ -120,6 +119,9 @@ pub fn payloads(payload: &[u8]) -> Vec<Vec<u8>> {
         }
         for middle in forged(parts.middle, &number) {
             payloads.push(Parts { middle: &middle, ..parts }.whole());
+        }
+        for tail in forged(parts.tail, &number) {
+            payloads.push(Parts { tail: &tail, ..parts }.whole());
         }
         if let Some(entries) = parts.entries {
             payloads.push(parts.with_lengths(&of_states, &number));

@@ -302,7 +302,7 @@ impl Generator {
     /// An effect or a value, which no client may send.
     fn apply(&mut self) -> Words {
         let mut command = self.on_either("RL.APPLY", "RL.LOAD");
-        command.push(b"v4:2000000000000000:-1:admit:1".to_vec());
+        command.push(b"v1:2000000000000000:-1:admit:1".to_vec());
         command.extend(self.rules());
         command
     }
