@@ -25,7 +25,7 @@
 //!
 //! ```text
 //! rule           a rule: its bounds, its text, what it means in words
-//! limit          five exact algorithms, to which the time is an argument
+//! limit          six algorithms, to which the time is an argument
 //! parse          arguments to requests, a file a command
 //! effect         what a command did, as it is propagated to replicas and the AOF
 //! waiting        who waits for a key, in which order, and when to look again

@@ -51,8 +51,7 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
 
     let mut key = call.open_write(name, &LIMITER)?;
     datatype::update(&mut key, |limiter| limiter.set_access(Some(access.clone())))?;
-    call.reply_ok();
-    finish(call, key, name, now_us, Action::set(&access, None));
+    finish(call, key, name, now_us, Action::set(&access, None), || call.reply_ok());
     Ok(())
 }
 
@@ -73,21 +72,22 @@ fn lift(
         return Ok(());
     };
     lift(limiter);
-    call.reply_integer(1);
-    finish(call, key, name, now_us, action);
+    finish(call, key, name, now_us, action, || call.reply_integer(1));
     Ok(())
 }
 
-/// Does what follows the change, closes the key, and publishes the event.
+/// Does what follows the change, replies, closes the key, and publishes the event.
 fn finish(
     call: &Call<'_>,
     mut key: WriteKey<'_, Limiter>,
     name: Arg<'_>,
     now_us: u64,
     action: Action<'_>,
+    reply: impl FnOnce(),
 ) {
     let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
     changed.finish(&mut key, || (action, Args::default()));
+    reply();
     changed::close(call, key, name, action.event());
 }
 

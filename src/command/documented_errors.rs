@@ -210,7 +210,13 @@ fn each_refusal_of_a_check_is_documented() {
         Refusal::TooManyStates { states: 9, max: 5 },
         Refusal::TooManyHolds { max: 5 },
         Refusal::TooManyRulesOfHolds { max: 20 },
-        Refusal::OtherCost { id: text(), rule: "log:5/1m".to_string(), held: 5, given: 9 },
+        Refusal::OtherCost {
+            id: text(),
+            rule: "log:5/1m".to_string(),
+            held: 5,
+            given: 9,
+            up_to: None,
+        },
     ];
     for refusal in &refusals {
         let keyed = matches!(refusal, Refusal::TooManyStates { .. });

@@ -45,23 +45,6 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let conclusion = limit::check_keys(&mut key_checks, config::bounds(), decisions)
             .map_err(|error| refused(names, &error))?;
 
-        if request.check.full {
-            let foresight = &mut Foresight::of_command();
-            for key in &key_checks {
-                let decisions = decisions.get_mut(key.decisions().clone()).unwrap_or_default();
-                key.limiter().fill_resets(key.check(), decisions, foresight);
-            }
-            let shown = key_checks.iter().zip(names.iter()).map(|(key, name)| {
-                let decisions = decisions.get(key.decisions().clone()).unwrap_or_default();
-                Shown::new(Some(name), key.check(), decisions, Some(key.limiter()), foresight)
-            });
-            let shown: Vec<_> = shown.collect();
-            answer::full(call, conclusion.summary, now_us, &shown, conclusion.decider);
-        } else {
-            let check = Check { cost: conclusion.cost, ..check_of(0) };
-            answer::short(call, conclusion.summary, check.granted(conclusion.summary.verdict));
-        }
-
         metrics::checked(conclusion.summary.verdict, clock_us);
         resolver.named.count(conclusion.summary.verdict);
         let checked = |(index, key): (usize, &KeyCheck<'_>)| Checked {
@@ -76,8 +59,10 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             held: key.held(),
         };
         let checked: Vec<_> = key_checks.iter().enumerate().map(checked).collect();
+        let decided: Vec<_> = key_checks.iter().map(|key| key.decisions().clone()).collect();
         drop(key_checks);
         let written = call.args().last(request.check.rule_args);
+        let mut events = Vec::with_capacity(checked.len());
         for (index, ((key, name), checked)) in
             keys.iter_mut().zip(names.iter()).zip(&checked).enumerate()
         {
@@ -91,11 +76,35 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
                     .insert(RuleArgs::of_check(written, &resolver.named, checked.check.rules))
                     .args()
             });
+            events.push(checked.event());
+        }
+
+        let summary = conclusion.summary;
+        let checks: Vec<_> = (0..keys.len())
+            .map(|index| Check { cost: conclusion.cost, ..check_of(index) })
+            .collect();
+        if request.check.full {
+            let foresight = &mut Foresight::of_command();
+            let limiters: Vec<_> = keys.iter_mut().map(|key| &*key.limiter()).collect();
+            for ((limiter, check), decided) in limiters.iter().zip(&checks).zip(&decided) {
+                let decisions = decisions.get_mut(decided.clone()).unwrap_or_default();
+                limiter.fill_resets(check, decisions, foresight);
+            }
+            let answers = limiters.iter().zip(&checks).zip(&decided).zip(names.iter());
+            let shown = answers.map(|(((limiter, check), decided), name)| {
+                let decisions = decisions.get(decided.clone()).unwrap_or_default();
+                Shown::new(Some(name), check, decisions, Some(limiter), foresight)
+            });
+            let shown: Vec<_> = shown.collect();
+            answer::full(call, summary, now_us, &shown, conclusion.decider);
+        } else {
+            let granted = checks.first().and_then(|check| check.granted(summary.verdict));
+            answer::short(call, summary, granted);
         }
 
         drop(keys);
-        for (name, checked) in names.iter().zip(&checked) {
-            if let Some(event) = checked.event() {
+        for (name, event) in names.iter().zip(events) {
+            if let Some(event) = event {
                 call.notify(KeyspaceEvent::Own(event), name);
             }
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import tempfile
@@ -94,6 +96,9 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    """A free port below those of outgoing connections, which could take it before its server does."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as taken, contextlib.suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port

@@ -253,9 +253,14 @@ impl FixedWithPast {
         if back > 0 {
             return back;
         }
-        let holds = |past: &Past| self.fixed.holds(past.start_us, stamp_us);
-        let Some(index) = self.past.iter().rposition(holds) else { return 0 };
+        // The windows are in the order of their starts.
+        let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
+        let started = self.past.partition_point(|past| past.start_us <= stamp);
+        let Some(index) = started.checked_sub(1) else { return 0 };
         let Some(past) = self.past.get_mut(index) else { return 0 };
+        if !self.fixed.holds(past.start_us, stamp_us) {
+            return 0;
+        }
         let back = past.count.min(units);
         past.count = past.count.saturating_sub(back);
         if past.count == 0 {

@@ -52,6 +52,8 @@ pub enum Refusal {
         rule: String,
         held: u32,
         given: u32,
+        /// The end of the range, if a range was given.
+        up_to: Option<u32>,
     },
 }
 
@@ -71,10 +73,13 @@ impl fmt::Display for Refusal {
                 "holds on {max} rules or more in the key already \
                  ({RULES_A_HOLD} for each of ratelimit.max-holds)"
             ),
-            Self::OtherCost { id, rule, held, given } => write!(
-                f,
-                "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}"
-            ),
+            Self::OtherCost { id, rule, held, given, up_to } => {
+                write!(
+                    f,
+                    "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}"
+                )?;
+                up_to.map_or(Ok(()), |up_to| write!(f, "..{up_to}"))
+            }
         }
     }
 }
@@ -91,8 +96,9 @@ impl Limiter {
                 None => check.accepts(held),
             };
             if let Some(held) = held.filter(|&held| !agrees(held)) {
-                let (id, rule) = (Excerpt::new(request.id), rule.to_string());
-                return Err(Refusal::OtherCost { id, rule, held, given });
+                let (id, text) = (Excerpt::new(request.id), rule.to_string());
+                let up_to = check.up_to().filter(|_| rule.cost().own().is_none());
+                return Err(Refusal::OtherCost { id, rule: text, held, given, up_to });
             }
         }
         Ok(())

@@ -132,7 +132,7 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.PEEK", &["5/y"], &["rule '5/y'"]),
     ("RL.REFUND", &["1", "5/y"], &["rule '5/y'"]),
     // Commands that only a primary may send.
-    ("RL.APPLY", &["1:0:admit:1", "5/m"], &["internal"]),
+    ("RL.APPLY", &["v1:1:0:admit:1", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:0:deny:1:5", "who", "5/m"], &["internal"]),
     ("RL.APPLY", &["1:-1:block:-1", "abuse"], &["internal"]),
     ("RL.LOAD", &["payload"], &["internal"]),

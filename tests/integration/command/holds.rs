@@ -283,6 +283,10 @@ fn a_refused_hold_changes_nothing() {
                     &["hold 'a'", "other costs"],
                 ),
                 (
+                    "RL.CHECK k HOLD a EX 90 COST 3..69 bucket:69/h,burst=69,name=x",
+                    &["cost 2, given 3..69"],
+                ),
+                (
                     "RL.PEEK k HOLD a EX 90 bucket:9/h",
                     &["HOLD is refused", "RL.CHECK or RL.MCHECK"],
                 ),

@@ -219,7 +219,7 @@ fn throttle_and_internal_commands_take_no_policy_names() {
         set(&mut c, &["free 5/h"]);
         // RL.THROTTLE takes numbers, and effects have the texts of rules.
         assert!(refusal(&mut c, "RL.THROTTLE k @free 1 1").contains("@free"));
-        let apply = command("RL.APPLY k 1:0:admit:1 @free");
+        let apply = command("RL.APPLY k v1:1:0:admit:1 @free");
         let reply = c.req_command(&apply);
         assert!(format!("{reply:?}").contains("internal"), "{reply:?}");
     });

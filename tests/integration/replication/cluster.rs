@@ -276,7 +276,7 @@ fn assert_usage_without_a_key(cluster: &Cluster, here: &Node) {
 }
 
 /// Commands that only a primary and a migration of slots may send.
-const INTERNAL: [&str; 2] = ["RL.APPLY KEY 1:0:admit:1 5/m", "RL.LOAD KEY payload"];
+const INTERNAL: [&str; 2] = ["RL.APPLY KEY v1:1:0:admit:1 5/m", "RL.LOAD KEY payload"];
 
 fn assert_internal_commands_refused(cluster: &Cluster, here: &Node, there: &Node) {
     let key = &cluster.keys_in(&here.slots, 1)[0];

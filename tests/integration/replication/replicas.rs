@@ -110,8 +110,8 @@ fn checks_on_a_writable_replica_stay_there() {
 
 /// Commands that only a primary may send to its replica.
 const INTERNAL: [&str; 3] = [
-    "RL.APPLY k 1700000000000000:0:admit:1 5/h",
-    "RL.APPLY k 1700000000000000:-1:refund:1",
+    "RL.APPLY k v1:1700000000000000:0:admit:1 5/h",
+    "RL.APPLY k v1:1700000000000000:-1:refund:1",
     "RL.LOAD k x",
 ];
 

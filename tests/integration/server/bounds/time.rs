@@ -14,6 +14,20 @@ use crate::support::server::{self, Builder, Flavor, Server};
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
 const WINDOW: &str = "window:1000000/d,res=60";
 
+/// The rows of a rule's holds, the rule, and a cost that it denies while others hold units: each
+/// algorithm, and each option that gives it a state of another kind.
+const KINDS: [(&str, &str, u32); 8] = [
+    ("`bucket`", BUCKET, 1_000_000),
+    ("another algorithm", WINDOW, 1_000_000),
+    ("another algorithm", "100000/d", 100_000),
+    ("another algorithm", "fixed:1000000/d", 1_000_000),
+    // The holds are taken in more windows than are kept.
+    ("another algorithm", "fixed:1000000/ms,keep=366", 1_000_000),
+    ("another algorithm", "fixed:1000000/d,align=first", 1_000_000),
+    ("another algorithm", "bucket:1000000/d,burst=1000000,refill=interval", 1_000_000),
+    ("another algorithm", "leaky:1000000/d,queue=1000000", 1_000_000),
+];
+
 /// Measures commands on one server.
 struct Stopwatch<'a> {
     c: Connection,
@@ -147,11 +161,12 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
     let () = ask(&mut watch.c, "FLUSHALL");
     on_holds_of_several_keys(watch);
 
-    for (kind, rule) in [("bucket", BUCKET), ("window", WINDOW)] {
+    for (kind, rule, cost) in KINDS {
         let rules = filled::rules_of_holds(&mut watch.c, "k", rule);
         filled::holds(&mut watch.c, "k", HOLDS, &rules);
-        let row = |what: &str| format!("{what}, 10,000 holds on 4 rules of `{kind}`");
-        watch.holds(&row("`RL.CHECK`, denied"), &denied("k", &rules));
+        let row = |what: &str| format!("{what}, 10,000 holds on 4 rules of {kind}");
+        let denied = at(&format!("RL.CHECK k @ COST {cost}"), now_us, &rules);
+        watch.holds(&row("`RL.CHECK`, denied"), &denied);
         let lapsed = at("RL.CHECK copy @", LAPSED_US, &rules);
         watch.holds_after(&row("`RL.CHECK` after all have lapsed"), &lapsed, copied("k", "copy"));
         watch.holds(&row("`RL.PEEK` after all have lapsed"), &at("RL.PEEK k @", LAPSED_US, &rules));
