@@ -91,7 +91,7 @@ impl Argument {
             ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
             ("integer", "seconds" | "milliseconds") => &["100"],
             ("integer", "cursor") => &["0"],
-            ("integer", "unix-time-microseconds") => &["v1:1605916800000000"],
+            ("integer", "unix-time-microseconds") => &["1605916800000000"],
             ("unix-time", "unix-time-seconds") => &["4102444800"],
             ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
             ("pattern", "pattern") => &["user:*"],
