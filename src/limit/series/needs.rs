@@ -174,8 +174,9 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
 /// a rule needs: a key has fewer holds.
 pub const MAX_HELD: u64 = 100_000;
 
-/// The most units that a series may have, so that their running totals can be told apart.
-pub const MAX_RETAINED_UNITS: u64 = u32::MAX as u64;
+/// The most units that a series retains. Another check's units fit beside them, so that the
+/// running totals never wrap around to where they were.
+pub const MAX_RETAINED_UNITS: u64 = (u32::MAX - MAX_UNITS) as u64;
 
 /// How much a log retains for the latest check and those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
