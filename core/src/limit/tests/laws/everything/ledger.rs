@@ -29,7 +29,7 @@ pub struct Ledger {
     /// Whether a hold ended on a log that its own rules had forgotten.
     unclear: bool,
     /// Whether the clock ever stepped back.
-    pub reeled: bool,
+    reeled: bool,
     checks: usize,
 }
 
@@ -89,6 +89,19 @@ impl Ledger {
     /// Whether a hold lives.
     pub fn lives(&self, id: usize, now_us: u64) -> bool {
         self.holds.get(&id).is_some_and(|hold| hold.end_us > now_us)
+    }
+
+    /// The clock steps back from a time. What has left a window by then never comes back into it.
+    pub fn step_back(&mut self, from_us: u64) {
+        self.reeled = true;
+        self.age_log(from_us.into());
+    }
+
+    /// Forgets what has left the windows of log rules at a time.
+    fn age_log(&mut self, at: Micros) {
+        for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
+            items.retain(|item| item.at > at - period(rule));
+        }
     }
 
     /// The holds that have reached their end are gone; with `REFUND`, their checks cost nothing.
@@ -214,10 +227,7 @@ impl Ledger {
             if effective_time(now, last, longest_window(rules)).is_none() {
                 self.step_log_back(last, now, longest_window(rules));
             }
-            // What has left a window never comes back into it.
-            for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
-                items.retain(|item| item.at > at - period(rule));
-            }
+            self.age_log(at);
         }
         times
     }

@@ -47,7 +47,7 @@ impl Key {
     fn pass(&mut self, gap_us: i64) {
         self.now_us = self.now_us.saturating_add_signed(gap_us);
         if self.now_us < self.latest_us {
-            self.ledger.reeled = true;
+            self.ledger.step_back(self.latest_us);
             // What has lapsed stays so, since a write stored it.
             self.ledger.lapse(self.latest_us);
             self.primary.lapse(self.latest_us);
