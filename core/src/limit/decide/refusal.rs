@@ -32,6 +32,14 @@ pub struct CheckError {
     pub why: Refusal,
 }
 
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {}: {}", self.key, self.why)
+    }
+}
+
+impl std::error::Error for CheckError {}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     TooManyStates {
