@@ -80,20 +80,21 @@ top: ## watch a server: denials a second, the keys most often denied, blocks (AR
 test: lint unit integration test-clients ## everything that CI runs
 
 lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences
-	cargo fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
+	cargo fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/walls --self-test
 	scripts/walls
 	scripts/licences --self-test
 	scripts/licences
 
 doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --no-deps --lib --document-private-items
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --lib --document-private-items
 
 fmt: ## format the code
-	cargo fmt
+	cargo fmt --all
 
-unit: ## tests of the pure layers; no server needed
+unit: ## tests of the core, which needs no libclang, and of the module; no server needed
+	cargo test --profile checked -p ratelimit-core
 	$(CARGO) test --profile checked --lib
 
 faulty: ## build the module with panics that tests ask for: target/faulty/libredis_ratelimit.so
@@ -152,7 +153,7 @@ ASAN := RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
 ASAN_BUILD = --profile checked --lib --target-dir target/asan --target $(HOST)
 
 asan: ## run the unit tests with AddressSanitizer, which finds leaks as well
-	$(ASAN) $(CARGO) test $(ASAN_BUILD)
+	$(ASAN) $(CARGO) test --workspace $(ASAN_BUILD)
 
 # A server with the allocator of the system, and gcc's runtime in front of it: an error ends the server, and so fails the test.
 asan-servers: export RATELIMIT_ONLY := valkey-8.1
@@ -178,7 +179,7 @@ soak: build fetch ## minutes of load on all servers at once: full speed, saves, 
 	$(CARGO) test --profile checked --test integration -- --nocapture soak::
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
-fuzz: ## fuzz each target of src/fuzz, or one (TARGET=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
+fuzz: ## fuzz each target of core/src/fuzz, or one (TARGET=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz run $(TARGET)
 
@@ -245,7 +246,7 @@ test-dist: unwinder fetch ## test what `make dist` made: sums, contents, command
 	env -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- command:: panics::
 
 cost: ## what a decision costs as the limit grows, without a server
-	$(CARGO) run --release --example cost
+	cargo run --release -p ratelimit-core --example cost
 
 bench: build fetch ## throughput and memory beside what one would use instead and what the server allows (ARGS=--help: options)
 	@scripts/fetch.py redis-benchmark
@@ -253,7 +254,7 @@ bench: build fetch ## throughput and memory beside what one would use instead an
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
 
 bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
-	$(CARGO) bench --bench core
+	cargo bench -p ratelimit-core --bench core
 
 bench-instructions: build ## count the instructions of each command, and fail where the module became more than 1 % dearer
 	@scripts/fetch.py servers redis-7.0

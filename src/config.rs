@@ -1,18 +1,16 @@
 //! The settings, one a line: `CONFIG GET/SET ratelimit.*` and the arguments of
 //! `loadmodule`.
 
-#![forbid(unsafe_code)]
-
 use std::ffi::CStr;
 
 use redis_module::{Context, RedisString};
 
-use crate::limit::Bounds;
-use crate::parse::{Limits, MOST_RULES};
-use crate::rule::MAX_UNITS;
 use crate::server::settings::{self, Setting, SettingError};
 use crate::top;
-use crate::waiting::Room;
+use ratelimit_core::limit::Bounds;
+use ratelimit_core::parse::{Limits, MOST_RULES};
+use ratelimit_core::rule::MAX_UNITS;
+use ratelimit_core::waiting::Room;
 
 /// The settings, and the list of them.
 macro_rules! settings {
@@ -40,7 +38,7 @@ settings! {
     /// The most bytes of a `META` or a `REASON`.
     MAX_META = Setting::number(c"max-meta", 256, 0, 65_536);
     /// The most keys that `RL.TOP` follows; 0: none.
-    TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::shared::resize);
+    TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::resize);
     /// Whether a request may give its time with `AT`.
     ALLOW_AT = Setting::switch(c"allow-at", false);
     /// Which policy is in effect after a restart, of two with the same name: the saved or

@@ -23,30 +23,24 @@
 //!
 //! # The rooms, in reading order
 //!
-//! ```text
-//! rule           a rule: its bounds, its text, what it means in words
-//! limit          six algorithms, to which the time is an argument
-//! parse          arguments to requests, a file a command
-//! effect         what a command did, as it is propagated to replicas and the AOF
-//! waiting        who waits for a key, in which order, and when to look again
-//! command        the table of commands, and a function for each
-//! datatype       how a limiter is a key's value
-//! server         the safe face of the module API
+//! The pure rooms are the crate [`ratelimit_core`], which knows no server: `rule`, `limit`,
+//! `parse`, `effect`, `waiting`, `top`. Those that know one are here:
 //!
-//! config         the settings, one a line
-//! policy         rules under a name
-//! metrics        counters for INFO
-//! top            the keys most often denied
-//! newer          data of a newer version of the module, which must not be lost silently
-//! header_slice   a header and items in one block of memory
-//! fuzz           what `make fuzz` tries, which the module does not contain
+//! ```text
+//! command    the table of commands, and a function for each
+//! datatype   how a limiter is a key's value
+//! server     the safe face of the module API
+//!
+//! config     the settings, one a line
+//! policy     rules under a name
+//! metrics    counters for INFO
+//! top        the server's one sketch of denied keys
+//! newer      data of a newer version of the module, which must not be lost silently
 //! ```
 //!
-//! [`limit`] could serve a proxy as well: it knows no server, no clock and no I/O, and
-//! neither do [`rule`], [`parse`] and `effect`. Only [`server`], [`datatype`] and the
-//! container [`header_slice`] have unsafe code, and every function that the server calls
-//! catches panics. `scripts/walls` lists which room may import from which, and checks
-//! that no files import in a circle.
+//! Only `server` and `datatype` have unsafe code, and every function that the server calls
+//! catches panics. `scripts/walls` lists which room may import from which, and checks that no
+//! files import in a circle.
 
 #![cfg_attr(
     not(any(test, fuzzing)),
@@ -58,24 +52,18 @@
         clippy::arithmetic_side_effects
     )
 )]
-#![deny(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
+#![deny(unsafe_code)]
 
-pub mod command;
-pub mod config;
-pub mod datatype;
-pub mod effect;
-#[cfg(any(test, fuzzing))]
-pub mod fuzz;
-pub mod header_slice;
-pub mod limit;
-pub mod metrics;
-pub mod newer;
-pub mod parse;
-pub mod policy;
-pub mod rule;
-pub mod server;
-pub mod top;
-pub mod waiting;
+mod command;
+mod config;
+#[allow(unsafe_code, reason = "the server calls its functions")]
+mod datatype;
+mod metrics;
+mod newer;
+mod policy;
+#[allow(unsafe_code, reason = "the module API is C")]
+mod server;
+mod top;
 
 use datatype::LIMITER;
 use redis_module::{Context, RedisString, Status, redis_module};

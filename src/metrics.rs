@@ -3,16 +3,14 @@
 //! Commands run one at a time, so a counter has one writer and needs no atomic addition:
 //! a load and a store are cheaper. Any thread may read it.
 
-#![forbid(unsafe_code)]
-
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::config;
-use crate::limit::{Access, Decision, Verdict};
-use crate::rule::{Kind, Rule};
 use crate::server::info::Info;
 use crate::server::log;
+use ratelimit_core::limit::{Access, Decision, Verdict};
+use ratelimit_core::rule::{Kind, Rule};
 
 /// A number that only grows.
 #[derive(Debug, Default)]

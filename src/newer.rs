@@ -12,15 +12,13 @@
 //! A replica cannot make its primary wait, and should not exit because of one module
 //! while it serves other data. `docs/upgrade.md` says what operators see.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::limit::DecodeError;
 use crate::metrics;
-use crate::parse::ParseError;
 use crate::server::{Call, CommandError, ServerEvent, end, log};
+use ratelimit_core::limit::DecodeError;
+use ratelimit_core::parse::ParseError;
 
 /// Whether this replica skipped an effect of its primary.
 static SKIPPED: AtomicBool = AtomicBool::new(false);

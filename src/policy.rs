@@ -26,8 +26,6 @@
 //! The lock is held briefly and never during a call of the server (except to allocate
 //! memory), so a command within a command finds it free.
 
-#![forbid(unsafe_code)]
-
 use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
 use std::collections::HashMap;
@@ -36,14 +34,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config;
-use crate::limit::Verdict;
 use crate::metrics::Counter;
-use crate::parse::{self, ParseError, RuleArgError};
-use crate::rule::Name;
-use crate::rule::Rule;
 use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
+use ratelimit_core::limit::Verdict;
+use ratelimit_core::parse::{self, ParseError, RuleArgError};
+use ratelimit_core::rule::Name;
+use ratelimit_core::rule::Rule;
 
 /// A policy: rules under a name.
 #[derive(Debug)]
@@ -405,7 +403,7 @@ mod tests {
     use super::*;
 
     fn rules(line: &str) -> Vec<Rule> {
-        parse::rules_of_line(line)
+        line.split(' ').map(|text| Rule::from_text(text.as_bytes()).unwrap()).collect()
     }
 
     #[test]

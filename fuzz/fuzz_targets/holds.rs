@@ -1,6 +1,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use redis_ratelimit::fuzz::holds::run;
+use ratelimit_core::fuzz::holds::run;
 
 fuzz_target!(|data: &[u8]| run(data));

@@ -4,11 +4,11 @@
 use super::changed::{self, Changed};
 use crate::config;
 use crate::datatype::{self, LIMITER};
-use crate::effect::Action;
-use crate::limit::{Access, AccessEntry, Limiter};
-use crate::parse::{self, Ends};
-use crate::rule::MAX_TIME_US;
 use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
+use ratelimit_core::effect::Action;
+use ratelimit_core::limit::{Access, AccessEntry, Limiter};
+use ratelimit_core::parse::{self, Ends};
+use ratelimit_core::rule::MAX_TIME_US;
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {

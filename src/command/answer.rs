@@ -1,9 +1,9 @@
 //! What a check replies: five integers, six if its cost is a range, or with `FULL` a map.
 
-use crate::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter, Outlook};
-use crate::rule::Rule;
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
+use ratelimit_core::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter, Outlook};
+use ratelimit_core::rule::Rule;
 
 /// The short reply.
 #[inline(always)]

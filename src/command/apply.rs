@@ -3,9 +3,9 @@
 use super::changed;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::effect::{self, EffectError};
 use crate::newer;
 use crate::server::{Call, CommandError};
+use ratelimit_core::effect::{self, EffectError};
 
 /// `RL.APPLY key effect ...`, as `effect/` describes it
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {

@@ -2,11 +2,12 @@
 
 use super::access::kind_name;
 use crate::datatype::LIMITER;
-use crate::limit::Limiter;
+use crate::newer;
 use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
-use crate::{newer, parse};
+use ratelimit_core::limit::Limiter;
+use ratelimit_core::parse;
 
 /// A row of the reply.
 struct Row {

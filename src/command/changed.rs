@@ -2,9 +2,9 @@
 //! deleted, replicas and the append-only file get the effect, and clients that watch
 //! or cache the key are notified.
 
-use crate::effect::{Action, Effect, Head};
-use crate::limit::{Expiry, Limiter};
 use crate::server::{Arg, Args, Call, KeyspaceEvent, WriteKey};
+use ratelimit_core::effect::{Action, Effect, Head};
+use ratelimit_core::limit::{Expiry, Limiter};
 use std::ffi::CStr;
 
 /// The command that carries an effect.

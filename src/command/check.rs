@@ -6,11 +6,12 @@ use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Resolver, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::limit::{Check, Decision, Limiter, Outcome};
-use crate::parse::{CheckRequest, Limits, ParseError};
-use crate::rule::Rule;
 use crate::server::{Args, Call, CommandError, WriteKey, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics};
+use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
+use ratelimit_core::parse;
+use ratelimit_core::parse::{CheckRequest, Limits, ParseError};
+use ratelimit_core::rule::Rule;
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`

@@ -3,13 +3,13 @@
 
 use super::changed::Changed;
 use super::top;
-use crate::effect::{self, Action};
-use crate::limit::{
+use crate::metrics;
+use crate::server::{Arg, Args, Call, CommandError, WriteKey};
+use ratelimit_core::effect::{self, Action};
+use ratelimit_core::limit::{
     Access, Change, Check, CheckError, Decision, Limiter, Outcome, Refusal, Verdict,
 };
-use crate::metrics;
-use crate::rule::Excerpt;
-use crate::server::{Arg, Args, Call, CommandError, WriteKey};
+use ratelimit_core::rule::Excerpt;
 use std::ffi::CStr;
 
 /// What a check decided about a key and did to it.

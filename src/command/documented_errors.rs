@@ -3,9 +3,9 @@
 //! A new variant stops the compiler at one of the `place_of_*` functions below. Give it the next
 //! number and an example, and the document a row.
 
-use crate::limit::Refusal;
-use crate::parse::{ParseError, RuleArgError};
-use crate::rule::{Excerpt, Kind, Name, PeriodOf, RuleError, RuleOption, RuleTextError};
+use ratelimit_core::limit::Refusal;
+use ratelimit_core::parse::{ParseError, RuleArgError};
+use ratelimit_core::rule::{Excerpt, Kind, Name, PeriodOf, RuleError, RuleOption, RuleTextError};
 use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");

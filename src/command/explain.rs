@@ -2,9 +2,9 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::parse;
-use crate::rule;
 use crate::server::{Call, CommandError};
+use ratelimit_core::parse;
+use ratelimit_core::rule;
 
 /// `RL.EXPLAIN rule [rule ...]`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {

@@ -2,10 +2,11 @@
 
 use super::access::kind_name;
 use crate::datatype::{self, LIMITER};
-use crate::limit::{HoldReport, Limiter, StateReport};
+use crate::newer;
 use crate::server::reply::Value::{Count, Integer, Nested, Text};
 use crate::server::{Call, CommandError, Writer, clock};
-use crate::{newer, parse};
+use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
+use ratelimit_core::parse;
 
 /// How many holds are shown, the next to lapse.
 const NEXT_HOLDS: usize = 10;

@@ -2,8 +2,9 @@
 
 use super::apply::require_obedience;
 use crate::datatype::{self, LIMITER};
+use crate::newer;
 use crate::server::{Call, CommandError};
-use crate::{limit, newer};
+use ratelimit_core::limit;
 
 /// `RL.LOAD key payload`: replaces the value, and leaves the key's expiry.
 pub fn load(call: &Call<'_>) -> Result<(), CommandError> {

@@ -1,10 +1,11 @@
 //! `RL.LOG`: the last checks of a key.
 
 use crate::datatype::LIMITER;
-use crate::limit::{Entry, Limiter};
+use crate::newer;
 use crate::server::reply::Value::{Count, Integer, Null, Text};
 use crate::server::{Call, CommandError, clock};
-use crate::{newer, parse};
+use ratelimit_core::limit::{Entry, Limiter};
+use ratelimit_core::parse;
 
 /// `RL.LOG key [COUNT n]`
 pub fn log(call: &Call<'_>) -> Result<(), CommandError> {

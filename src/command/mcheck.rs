@@ -10,11 +10,12 @@ use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{KeyEntry, LIMITER};
-use crate::limit::{self, Check, Foresight, KeyCheck};
-use crate::parse::{Group, MCheckRequest};
-use crate::rule::{Rule, digits};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics};
+use ratelimit_core::limit::{self, Check, Foresight, KeyCheck};
+use ratelimit_core::parse;
+use ratelimit_core::parse::{Group, MCheckRequest};
+use ratelimit_core::rule::{Rule, digits};
 
 /// `RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
 /// [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]

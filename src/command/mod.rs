@@ -16,8 +16,6 @@
 //! Each file of the left column has the commands of its name; `access` has RL.BLOCK,
 //! RL.EXEMPT, RL.UNBLOCK and RL.UNEXEMPT.
 
-#![forbid(unsafe_code)]
-
 mod access;
 mod answer;
 mod apply;
@@ -47,10 +45,10 @@ mod wait;
 
 use std::ffi::CStr;
 
-use crate::parse::ParseError;
 use crate::server::CommandError;
 use crate::server::callback::{on_command, on_command_or_keys};
 use crate::server::commands::{Audience, Command, KeyUse, Keys, Param};
+use ratelimit_core::parse::ParseError;
 
 /// Tip: the reply depends on the time.
 const CLOCK: &CStr = c"nondeterministic_output";

@@ -3,9 +3,10 @@
 use super::answer;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::limit::{Check, Limiter};
 use crate::server::{Call, CommandError, clock};
-use crate::{config, metrics, newer, parse};
+use crate::{config, metrics, newer};
+use ratelimit_core::limit::{Check, Limiter};
+use ratelimit_core::parse;
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {

@@ -3,9 +3,9 @@
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::newer;
-use crate::parse::{self, PolicyRequest};
 use crate::policy;
 use crate::server::{Call, CommandError};
+use ratelimit_core::parse::{self, PolicyRequest};
 
 /// In the form of the server's own `HELP` subcommands.
 const HELP: [&str; 11] = [

@@ -4,9 +4,10 @@ use super::changed::Changed;
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::effect::Action;
 use crate::server::{Call, CommandError, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics};
+use ratelimit_core::effect::Action;
+use ratelimit_core::parse;
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {

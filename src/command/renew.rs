@@ -2,10 +2,11 @@
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;
-use crate::effect::Action;
-use crate::limit::{Access, Limiter};
 use crate::server::{Args, Call, CommandError, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics};
+use ratelimit_core::effect::Action;
+use ratelimit_core::limit::{Access, Limiter};
+use ratelimit_core::parse;
 
 /// The command, the key, the id and the time.
 const LEAST_ARGUMENTS: usize = 5;

@@ -2,9 +2,9 @@
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;
-use crate::effect::Action;
-use crate::parse;
 use crate::server::{Args, Call, CommandError, clock};
+use ratelimit_core::effect::Action;
+use ratelimit_core::parse;
 
 /// `RL.RESET key`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {

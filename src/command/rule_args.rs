@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use crate::policy::UsedPolicies;
-use crate::rule::{Rule, WithCost};
 use crate::server::{Args, Joined, Texts};
+use ratelimit_core::rule::{Rule, WithCost};
 
 /// The rules, an argument each.
 #[derive(Debug)]

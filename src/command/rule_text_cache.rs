@@ -1,8 +1,8 @@
 //! Rules as text, for the effects of `RL.THROTTLE`, whose callers write no rules.
 
-use crate::parse::direct_mapped::{DirectMapped, SlotKey};
-use crate::rule::Rule;
 use crate::server::{Args, Texts};
+use ratelimit_core::direct_mapped::DirectMapped;
+use ratelimit_core::rule::Rule;
 use std::convert::Infallible;
 
 /// A cache of canonical texts by their rules. A rule has one canonical text, so
@@ -21,16 +21,10 @@ impl RuleTextCache {
     }
 }
 
-impl SlotKey for Rule {
-    fn numbers(self) -> impl IntoIterator<Item = u64> {
-        [self.limit().into(), self.period_us(), self.capacity()]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::direct_mapped::SLOTS;
+    use ratelimit_core::direct_mapped::SLOTS;
 
     #[test]
     fn rules_use_every_slot() {

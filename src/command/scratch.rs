@@ -3,11 +3,11 @@
 //! A call within a call (a module that reacts to a keyspace event) gets new ones.
 
 use super::rule_text_cache::RuleTextCache;
-use crate::limit::Decision;
-use crate::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
 use crate::policy::UsedPolicies;
-use crate::rule::{NamedCost, Rule, RuleTextError};
 use crate::server::{Call, PerServer};
+use ratelimit_core::limit::Decision;
+use ratelimit_core::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
+use ratelimit_core::rule::{NamedCost, Rule, RuleTextError};
 
 #[derive(Debug, Default)]
 pub struct Scratch {

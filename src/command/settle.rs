@@ -2,9 +2,10 @@
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;
-use crate::effect::Action;
 use crate::server::{Call, CommandError, Joined, clock};
-use crate::{config, metrics, parse};
+use crate::{config, metrics};
+use ratelimit_core::effect::Action;
+use ratelimit_core::parse;
 
 /// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {

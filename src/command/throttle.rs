@@ -17,12 +17,12 @@ use super::checked::{Checked, refused};
 use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::effect::{Action, BAN_EVENT};
-use crate::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
-use crate::parse::{self, Quantity};
-use crate::rule::Rule;
 use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
+use ratelimit_core::effect::{Action, BAN_EVENT};
+use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
+use ratelimit_core::parse::{self, Quantity};
+use ratelimit_core::rule::Rule;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`

@@ -1,24 +1,24 @@
 //! `RL.TOP`: the keys of this server that were denied most often.
 
 use crate::config;
-use crate::parse;
 use crate::server::reply::Value::{Count, Text};
 use crate::server::{Arg, Call, CommandError, clock};
-use crate::top::shared;
+use crate::top;
+use ratelimit_core::parse;
 
 /// Counts a denied check of a key.
 #[inline]
 pub fn denied(call: &Call<'_>, key: Arg<'_>, now_us: u64) {
     let size = config::top_size();
     if size > 0 {
-        shared::with(call, size, |top| top.count(key.bytes(), now_us));
+        top::with(call, size, |top| top.count(key.bytes(), now_us));
     }
 }
 
 /// `RL.TOP [COUNT n] [RESET]`
 pub fn top(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::top(call.args().from(1).bytes())?;
-    shared::with(call, config::top_size(), |top| {
+    top::with(call, config::top_size(), |top| {
         let rows = top.largest(clock::now_us(), request.count);
         call.reply(|to| {
             to.array(rows.len());

@@ -6,8 +6,9 @@ use std::ffi::c_void;
 use redis_module::raw;
 
 use super::value::borrow;
+use crate::policy;
 use crate::server::io;
-use crate::{limit, policy};
+use ratelimit_core::limit;
 
 pub(super) unsafe extern "C" fn rewrite(
     aof: *mut raw::RedisModuleIO,

@@ -20,12 +20,12 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::value::ENCODING;
-use crate::effect::VERSION as EFFECT_VERSION;
-use crate::rule::digits;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::server::status::{ERROR, OK};
 use crate::{metrics, newer, policy};
+use ratelimit_core::effect::VERSION as EFFECT_VERSION;
+use ratelimit_core::rule::digits;
 
 /// The beginning of the first line. No policy has a space in its name.
 const EFFECTS: &[u8] = b"effects ";

@@ -3,8 +3,8 @@
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 
-use crate::header_slice::{Count, HeaderSlice};
-use crate::limit::{HeapVisitor, Limiter};
+use ratelimit_core::header_slice::{Count, HeaderSlice};
+use ratelimit_core::limit::{HeapVisitor, Limiter};
 
 /// The alignment up to which `server::alloc` passes the server's blocks on as they are.
 const MAX_ALIGN: usize = 8;
@@ -77,18 +77,19 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Change, Check, CheckOptions, Decision, HoldRequest};
-    use crate::parse::rules_of_line as rules;
+    use ratelimit_core::limit::{Bounds, Change, Check, CheckOptions, Decision, HoldRequest};
+    use ratelimit_core::rule::Rule;
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 
     /// A value with many blocks, of every kind.
     fn value() -> Box<Limiter> {
         let mut limiter = Box::<Limiter>::default();
-        let rules = rules(
-            "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 fixed:9000/m,keep=9 \
-             bucket:900/h,name=named leaky:900/h bucket:700/h,refill=interval",
-        );
+        let texts = "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 \
+                     fixed:9000/m,keep=9 bucket:900/h,name=named leaky:900/h \
+                     bucket:700/h,refill=interval";
+        let rules: Vec<Rule> =
+            texts.split(' ').map(|text| Rule::from_text(text.as_bytes()).unwrap()).collect();
         let mut decisions: Vec<Decision> = Vec::new();
         for n in 0..900_u64 {
             let now_us = 1_700_000_000_000_000 + n * 9_000_000 + n / 100 * 6_000_000_000;
@@ -103,7 +104,8 @@ mod tests {
             }
         }
         let check = Check::new(&rules, 1_000, 1_800_000_000_000_000);
-        assert!(limiter.check(&check, &mut decisions).ban.is_some());
+        let outcome = limiter.check_within(Bounds::ANY, &check, &mut decisions).unwrap();
+        assert!(outcome.ban.is_some());
         assert!(limiter.live_holds(check.now_us) > 50);
         limiter
     }

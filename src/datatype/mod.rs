@@ -24,9 +24,9 @@ mod value;
 
 use redis_module::raw;
 
-use crate::limit::Limiter;
 use crate::metrics;
 use crate::server::{CommandError, NativeType, ReadKey, Value, WriteKey};
+use ratelimit_core::limit::Limiter;
 
 // SAFETY: every method takes and gives values as `value::into_raw` makes them.
 pub static LIMITER: NativeType<Limiter> =

@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::value::{ENCODING, NULL, borrow, new_value};
+use crate::newer;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
-use crate::{limit, newer};
+use ratelimit_core::limit;
 
 /// Loads a value. Any bytes give a value or an error that the server reports.
 pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {

@@ -7,12 +7,12 @@ use redis_module::raw;
 
 use super::heap::EachBlock;
 use super::value::{NULL, borrow, from_raw, new_value};
-use crate::limit::{self, Limiter};
 use crate::metrics;
 use crate::server::args::name;
 use crate::server::callback::guarded;
 use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
+use ratelimit_core::limit::{self, Limiter};
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
     guarded((), || {

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::limit::Limiter;
 use crate::metrics;
+use ratelimit_core::limit::Limiter;
 
 /// The encoding version of values in an RDB file. 1: one payload.
 pub(super) const ENCODING: i32 = 1;

@@ -74,11 +74,6 @@ impl<'a> Args<'a> {
     }
 
     #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.strings.is_empty()
-    }
-
-    #[must_use]
     pub fn get(self, index: usize) -> Option<Arg<'a>> {
         self.strings.get(index).map(|&string| Arg { string, lives: PhantomData })
     }

@@ -2,10 +2,11 @@
 
 use crate::command::answer;
 use crate::command::scratch::{self, Scratch};
+use crate::config;
 use crate::datatype::LIMITER;
-use crate::limit::{Check, Decision, Limiter, Outcome, Verdict};
 use crate::server::{Call, CommandError, ReadKey, clock};
-use crate::{config, parse};
+use ratelimit_core::limit::{Check, Decision, Limiter, Outcome, Verdict};
+use ratelimit_core::parse;
 
 /// What would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

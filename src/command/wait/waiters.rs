@@ -31,7 +31,7 @@ use crate::server::changes::{self, Changes};
 use crate::server::events::PAUSED_MS;
 use crate::server::propagation::must_not_replicate;
 use crate::server::{Blocked, BlockedId, Call, CommandError, Texts, WhileBlocked, clock};
-use crate::waiting::{Due, Place, Queues, Ticket};
+use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
 
 /// A client that waits.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! `RL.POLICY`, and policies in place of rules in other commands.
 
+use ratelimit_core::rule::Kind;
 use redis::{Connection, Value};
-use redis_ratelimit::rule::Kind;
 
 use crate::support::client::{
     allowed, ask, command, digest, digest_of, exists, refusal, remaining,

@@ -7,9 +7,9 @@ mod values;
 use std::fs;
 
 use fastrand::Rng;
+use ratelimit_core::limit::{Change, Check, Limiter, encode};
+use ratelimit_core::rule::Rule;
 use redis::{Cmd, Connection, RedisResult, Value, cmd};
-use redis_ratelimit::limit::{Change, Check, Limiter, encode};
-use redis_ratelimit::rule::Rule;
 use values::{EVERY_RULE, values};
 
 use crate::support::client::{command, info};

@@ -33,12 +33,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redis::cmd;
-use redis_ratelimit::limit::{
+use ratelimit_core::limit::{
     Access, AccessEntry, BanCount, Change, Check, Entry, History, HoldReport, Limiter, Verdict,
     decode, encode,
 };
-use redis_ratelimit::rule::Rule;
+use ratelimit_core::rule::Rule;
+use redis::cmd;
 use step::Step;
 
 use crate::support::dump::{Dump, uncompressed};

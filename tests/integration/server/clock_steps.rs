@@ -1,7 +1,7 @@
 //! A server whose clock steps back and forth by a second, an hour, ten years, and through the times
 //! at which clocks break.
 //!
-//! The laws about steps are tested on random rules in `src/limit/tests/laws/clock.rs`. Here the
+//! The laws about steps are tested on random rules in `core/src/limit/tests/laws/clock.rs`. Here the
 //! server's clock, the expiry of its keys and the timer of `RL.WAIT` are seen together.
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The counters in `INFO ratelimit`.
 
+use ratelimit_core::rule::Kind;
 use redis::{Value, cmd};
-use redis_ratelimit::rule::Kind;
 
 use crate::support::client::{ask, info, verdict};
 use crate::support::server::{self, Builder, eventually};

@@ -1,8 +1,8 @@
 //! What a golden file asks of a limiter, in turn: questions, checks, and holds that are settled.
 
+use ratelimit_core::limit::{Bounds, Check, Limiter, Settlement};
+use ratelimit_core::rule::{Name, NamedCost, Rule};
 use redis::{Cmd, Connection, FromRedisValue, cmd};
-use redis_ratelimit::limit::{Bounds, Check, Limiter, Settlement};
-use redis_ratelimit::rule::{Name, NamedCost, Rule};
 
 /// A line and its answer.
 pub struct Step {

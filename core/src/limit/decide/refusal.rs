@@ -21,7 +21,6 @@ pub struct Bounds {
 
 impl Bounds {
     /// Any number.
-    #[cfg(any(test, fuzzing))]
     pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
 }
 
@@ -32,6 +31,14 @@ pub struct CheckError {
     pub key: usize,
     pub why: Refusal,
 }
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {}: {}", self.key, self.why)
+    }
+}
+
+impl std::error::Error for CheckError {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {

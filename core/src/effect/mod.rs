@@ -39,8 +39,6 @@
 //! [`Head`] writes an effect, [`read()`] reads it. Both take the words
 //! from `Word`, and a property test holds them together.
 
-#![forbid(unsafe_code)]
-
 mod read;
 mod write;
 

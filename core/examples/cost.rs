@@ -1,9 +1,9 @@
 //! What a decision costs as the limit grows: nanoseconds a check at a limit of 10 and of 100,000, and their ratio.
 //! It measures the pure limiter, without a server that would hide the worst case of the search.
-//! `scripts/cargo run --release --example cost`
+//! `make cost`
 
-use redis_ratelimit::limit::{Bounds, Check, Limiter};
-use redis_ratelimit::rule::Rule;
+use ratelimit_core::limit::{Bounds, Check, Limiter};
+use ratelimit_core::rule::Rule;
 use std::hint::black_box;
 use std::time::Instant;
 

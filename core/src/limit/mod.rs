@@ -15,8 +15,6 @@
 //! and time. Times are Unix microseconds and always an argument; arithmetic is on
 //! integers and exact.
 
-#![forbid(unsafe_code)]
-
 mod algorithm;
 mod decide;
 mod exact;

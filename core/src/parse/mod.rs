@@ -21,7 +21,6 @@ mod blocks;
 mod check;
 mod costs;
 pub mod cursor;
-pub mod direct_mapped;
 mod error;
 mod explain;
 pub mod hold;

@@ -107,9 +107,9 @@ impl RuleOption {
 mod tests {
     use super::*;
 
-    const ALGORITHMS: &str = include_str!("../../docs/algorithms.md");
-    const DESIGN: &str = include_str!("../../docs/design.md");
-    const OPERATIONS: &str = include_str!("../../docs/operations.md");
+    const ALGORITHMS: &str = include_str!("../../../docs/algorithms.md");
+    const DESIGN: &str = include_str!("../../../docs/design.md");
+    const OPERATIONS: &str = include_str!("../../../docs/operations.md");
 
     #[test]
     fn documents_name_every_algorithm() {

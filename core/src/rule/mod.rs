@@ -21,9 +21,7 @@ mod spec;
 mod text;
 
 pub use cost::Cost;
-#[cfg(test)]
-pub(crate) use error::PeriodOf;
-pub use error::{Excerpt, RuleTextError};
+pub use error::{Excerpt, PeriodOf, RuleTextError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;

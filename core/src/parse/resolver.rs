@@ -1,7 +1,7 @@
 //! What a request's arguments stand for: the rules of policies, and rule texts.
 
-use super::direct_mapped::{DirectMapped, SlotKey};
 use super::error::RuleArgError;
+use crate::direct_mapped::{DirectMapped, SlotKey};
 use crate::rule::{Rule, RuleTextError, looks_like_rule};
 use std::slice;
 

@@ -23,8 +23,6 @@
 //!
 //! `fuzz/` has a program for each target, and `make fuzz` runs them.
 
-#![forbid(unsafe_code)]
-
 pub mod arguments;
 #[cfg(test)]
 mod corpus;

@@ -2,9 +2,9 @@
 //! deciding, and the saved form. `make bench-core`
 
 use divan::{Bencher, Divan, black_box};
-use redis_ratelimit::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
-use redis_ratelimit::rule::Rule;
-use redis_ratelimit::top::Top;
+use ratelimit_core::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
+use ratelimit_core::rule::Rule;
+use ratelimit_core::top::Top;
 
 const START_US: u64 = 1_700_000_000_000_000;
 const HOUR_US: u64 = 3_600_000_000;

@@ -12,9 +12,9 @@
 //! redis-cell does so without documenting it.
 
 use super::cursor::Cursor;
-use super::direct_mapped::{DirectMapped, SlotKey};
 use super::error::ParseError;
 use super::options::UNITS;
+use crate::direct_mapped::{DirectMapped, SlotKey};
 use crate::rule::{
     Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
 };
@@ -124,7 +124,7 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::direct_mapped::SLOTS;
+    use crate::direct_mapped::SLOTS;
     use Quantity::{Refund, Take};
 
     fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {

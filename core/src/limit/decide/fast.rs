@@ -30,7 +30,7 @@ use std::slice;
 impl Limiter {
     /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
     /// `decisions`, if the check needs the general path.
-    pub(crate) fn check_fast(
+    pub fn check_fast(
         &mut self,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,

@@ -7,7 +7,7 @@ use super::load::load_meter;
 use super::save::save_meter;
 use super::{DecodeError, VERSION, decode, encode};
 use crate::limit::algorithm::uint48::Uint48;
-use crate::limit::series::needs::MOST_PAST;
+use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
 use proptest::prelude::*;
@@ -150,11 +150,12 @@ fn impossible_needs_are_refused() {
 }
 
 #[test]
-fn a_log_of_more_units_than_it_can_count_is_refused() {
+fn a_log_of_more_units_than_it_may_retain_is_refused() {
+    let most = u32::try_from(MAX_RETAINED_UNITS).unwrap();
     let of = |last: u32| SavedMeter::Log {
         needs: SavedNeeds { window_us: DAY_US, units: 5, admitted: true },
         past: [][..].into(),
-        admitted: save_items([(NOW_US, u32::MAX - 1), (0, last)].into_iter()),
+        admitted: save_items([(NOW_US, most - 1), (0, last)].into_iter()),
         charged: [][..].into(),
     };
     assert_eq!(load_meter(of(1)).map(drop), Ok(()));

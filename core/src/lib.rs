@@ -1,0 +1,65 @@
+//! Rate limits, decided by pure functions.
+//!
+//! State, rules, cost and time go in; a decision comes out, and the state has consumed what was
+//! allowed. The crate knows no server, no clock and no I/O, so a proxy, a gateway or a
+//! simulation can decide exactly as the module redis-ratelimit does.
+//!
+//! ```
+//! use ratelimit_core::limit::{Bounds, Check, Limiter, Verdict};
+//! use ratelimit_core::rule::Rule;
+//!
+//! let rules = [Rule::from_text(b"2/1s")?, Rule::from_text(b"bucket:100/h")?];
+//! let mut limiter = Limiter::default();
+//! let mut ask = |now_us| {
+//!     let check = Check::new(&rules, 1, now_us);
+//!     limiter.check_within(Bounds::ANY, &check, &mut Vec::new()).map(|outcome| outcome.summary)
+//! };
+//! assert_eq!(ask(0)?.remaining, 1);
+//! assert_eq!(ask(1_000)?.verdict, Verdict::Allowed);
+//! assert_eq!(ask(2_000)?.wait_ms, 998);
+//! assert_eq!(ask(1_000_000)?.verdict, Verdict::Allowed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Times are Unix microseconds and always an argument. A program that limits many clients
+//! keeps a [`Limiter`](limit::Limiter) for each; `examples/in_process.rs` does so.
+//!
+//! # The rooms, in reading order
+//!
+//! ```text
+//! rule           a rule: its bounds, its text, what it means in words
+//! limit          six algorithms, the value of a key, and how a check is decided
+//! direct_mapped  a cache of few entries, in which each key has one slot
+//! parse          the arguments of RL.* commands to requests, a file a command
+//! effect         what a command did, as it is propagated to replicas and the AOF
+//! waiting        which clients wait for a key, in which order, and when to look again
+//! top            the keys that were denied most often
+//! header_slice   a header and items in one allocation, with the crate's only unsafe code
+//! fuzz           what `make fuzz` tries, for tests alone
+//! ```
+//!
+//! A room uses only rooms above it.
+
+#![cfg_attr(
+    not(any(test, fuzzing)),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+#![deny(unsafe_code)]
+
+pub mod direct_mapped;
+pub mod effect;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+#[allow(unsafe_code, reason = "the one container that allocates by itself")]
+pub mod header_slice;
+pub mod limit;
+pub mod parse;
+pub mod rule;
+pub mod top;
+pub mod waiting;

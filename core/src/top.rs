@@ -1,0 +1,437 @@
+//! The keys that were most often denied recently, of any number of keys, in little
+//! memory: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of
+//! Frequent and Top-k Elements in Data Streams", 2005), with a filter before it (Homem
+//! and Carvalho, "Finding Top-k Elements in Data Streams", 2010).
+//!
+//! ```text
+//! order   9:a  4:f  4:c  4:d  2:x    k counters by rank, largest first, each with its slot
+//! slots   c  a  x  f  d              the keys; each knows the rank of its counter
+//! index   hash of a key -> slot
+//! cells   0  2  0  1  0  0  2 ...    8k counts of the keys without a counter, by hash
+//!
+//! c is denied                   c and f swap ranks, c counts 5
+//! y, without a counter, too     its cell had 1, now has 2, and y gets no counter
+//! y is denied once more         y evicts x, whose cell gets x's count of 2;
+//!                               y counts 3: this denial, and the 2 it may have had
+//! ```
+//!
+//! A key without a counter is counted in its cell, together with all others of that
+//! cell, up to the smallest counter; then it evicts the key of that counter. So a flood
+//! of keys that are all different increments cells, about one in eight of these keys
+//! gets a counter, and the keys with large counters keep them longer.
+//!
+//! Incrementing a counter moves it only past its equals: two counters swap ranks. Slots
+//! do not move, so a swap writes two slot numbers and looks nothing up. The rank of the
+//! first equal is known at once if the counter is itself the first, as those of frequent
+//! keys are, or if the equals begin where the last increment left them, as when new keys
+//! take over the smallest counters one by one; otherwise a binary search finds it. So a
+//! denial costs one hash and one lookup, two more if a key gets a counter, and sometimes
+//! a search of `log k` steps, however many keys there are. Once all counters are taken, a
+//! new key gets the smallest one, with the count of that as its `error`, and its slot,
+//! buffer included: nothing is allocated but for a longer key.
+//!
+//! # Long names
+//!
+//! Clients choose the names of keys, and nothing evicts this memory. So only the first
+//! [`KEPT_BYTES`] of a name are kept, with its length and the 64 bits of its hash, which
+//! the index needs anyway: two long names with the same beginning are two keys. A counter
+//! takes at most about 500 bytes, whatever is denied.
+//!
+//! # Decay
+//!
+//! Every half-life, counts are halved, and counters that reach 0 are dropped; after a
+//! pause, several halvings are done at once. It costs a pass over counters and cells, a
+//! few microseconds in ten minutes with the default of 128 counters.
+//!
+//! # Bounds of the error
+//!
+//! Let `f` be the denials of a key and `N` those of all keys, both halved each half-life
+//! as real numbers. With `k` counters, always:
+//!
+//! ```text
+//! 1.  floor(f) <= count         a count misses no whole denial
+//! 2.  count - error <= f        and overestimates by at most its error,
+//! 3.  error < N/k + 1           which is small
+//! 4.  f >= N/k + 1              such a key has a counter
+//! ```
+//!
+//! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
+//! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at
+//! most one counter, and a new key takes its counter over, so the counts add up to at
+//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest
+//! counter, which never decreases: a cell is incremented only while it is less, and is
+//! set to the smallest when a key is evicted. No cell is less than the denials of any of
+//! its keys: it gets the count of an evicted key, and one for each denial. That proves
+//! 1 and 4 for keys without a counter. A new key had between 0 and the smallest, because
+//! its cell has reached the smallest: its count is the smallest plus this denial, and its
+//! error is the smallest, which proves 1, 2 and 3.
+//!
+//! Halving preserves all four if counts and cells are rounded down, and errors up. Down:
+//! the sum falls to half or less, and `N` to half. Whole denials halve as counts do,
+//! `floor(floor(f)/2) = floor(f/2)`, so what was at least `floor(f)` stays so: 1, and 4
+//! with the part of a denial that `f` may have beyond `floor(f)`. Up:
+//! `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what rounding adds to an error is
+//! halved each time: 1/2 + 1/4 + ... < 1, hence the `+ 1` in 3. And if a counter is
+//! dropped, the smallest fell to 0, so all cells did too: a counter is free only if no
+//! key's denials are missed, and a key that takes it has no error.
+//!
+//! With another number of counters the cells are replaced by new ones, which start from
+//! `missed`, the most denials that any key without a counter may have had. Fewer counters
+//! change nothing else: the smallest are dropped. With more, 1 and 2 hold, but a key that
+//! takes a free counter starts from `missed` too, and 3 and 4 return only as `missed` is
+//! halved away.
+//!
+//! # Rejected
+//!
+//! - Count-Min with a heap: it has the same error only with some probability, increments
+//!   a number in each of several rows, and the heap holds the keys all the same.
+//! - HeavyKeeper (what TOPK has): often closer, but it forgets by chance, so a count can
+//!   be too low by any amount, and nothing says by how much. Here `count - error` is
+//!   certain.
+//! - Newer denials that weigh more, instead of halving: with increments of one, a counter
+//!   moves only past its equals.
+//! - A list of the groups of equals, as in the paper: the first equal is then always
+//!   known, but with about a hundred counters keeping the list costs more than the
+//!   searches it saves.
+//! - Exact counts: an attacker, who can make up keys, would choose the memory.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use std::borrow::Cow;
+use std::hash::BuildHasher;
+
+/// The time in which the weight of a denial halves.
+pub const HALF_LIFE_US: u64 = 10 * 60 * 1_000_000;
+
+/// The most bytes of a name that are kept.
+pub const KEPT_BYTES: usize = 256;
+
+/// How many cells there are for each counter.
+const CELLS: usize = 8;
+
+/// The sketch. The module's documentation states its guarantees.
+#[derive(Debug, Default)]
+pub struct Top {
+    /// The counters by rank, largest first.
+    order: Vec<Counter>,
+    /// The keys of the counters. A key keeps its slot until counters are dropped.
+    slots: Vec<Slot>,
+    /// The slot of each key.
+    index: HashTable<usize>,
+    hashing: RandomState,
+    /// A guess for the rank of the first equal: the rank after the last increment.
+    hint: usize,
+    /// The most counters there may be.
+    capacity: usize,
+    /// The most denials that a key may have had before it takes a free counter. No counter
+    /// is smaller.
+    missed: u64,
+    /// The most denials that keys without a counter may have had, by hash. At least
+    /// `missed`, and exactly that while a counter is free; at most the smallest counter.
+    cells: Vec<u64>,
+    /// The time up to which halvings are done.
+    halved_us: u64,
+}
+
+#[derive(Debug)]
+struct Counter {
+    count: u64,
+    slot: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The first [`KEPT_BYTES`] of the key's name. Its capacity is no larger.
+    key: Vec<u8>,
+    /// The length and the hash of the whole name.
+    len: usize,
+    hash: u64,
+    /// The index of its counter in the order.
+    rank: usize,
+    error: u64,
+    /// When the key got its counter.
+    since_us: u64,
+}
+
+/// A key that is denied often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The first [`KEPT_BYTES`] of its name.
+    pub key: &'a [u8],
+    /// The length of the whole name, in bytes, and its hash.
+    pub len: usize,
+    pub hash: u64,
+    /// Its denials, halved each half-life; too many by at most `error`.
+    pub count: u64,
+    pub error: u64,
+    /// When it got its counter. Earlier denials have decayed, or are part of `error`.
+    pub since_us: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// The name, or for a cut one its beginning, hash and length. Only a cut name is shown
+    /// as more than [`KEPT_BYTES`].
+    #[must_use]
+    pub fn shown(&self) -> Cow<'a, [u8]> {
+        if self.len == self.key.len() {
+            return Cow::Borrowed(self.key);
+        }
+        let rest = format!("...#{:016x} ({} bytes)", self.hash, self.len);
+        Cow::Owned([self.key, rest.as_bytes()].concat())
+    }
+}
+
+impl Top {
+    /// A sketch with at most this many counters; 0: it counts nothing.
+    #[must_use]
+    pub fn new(counters: usize) -> Self {
+        let mut top = Self::default();
+        top.resize(counters);
+        top
+    }
+
+    /// Changes the number of counters, keeps the largest, and frees the memory of the
+    /// others.
+    #[inline]
+    pub fn resize(&mut self, counters: usize) {
+        if counters != self.capacity {
+            self.change_capacity(counters);
+        }
+    }
+
+    fn change_capacity(&mut self, counters: usize) {
+        if counters == 0 {
+            *self = Self::default();
+            return;
+        }
+        self.missed = self.cells.iter().copied().fold(self.missed, u64::max);
+        self.keep(counters);
+        self.capacity = counters;
+        self.cells = vec![self.missed; counters.saturating_mul(CELLS)];
+        self.order.shrink_to(counters);
+        self.slots.shrink_to(counters);
+        let slots = &self.slots;
+        self.index.shrink_to(counters, |&slot| hash_of(slots, slot));
+    }
+
+    /// Drops all counts.
+    pub fn clear(&mut self) {
+        self.order.clear();
+        self.slots.clear();
+        self.index.clear();
+        self.cells.fill(0);
+        self.missed = 0;
+    }
+
+    /// Counts a denial of a key.
+    pub fn count(&mut self, key: &[u8], now_us: u64) {
+        self.decay(now_us);
+        let hash = self.hashing.hash_one(key);
+        match self.find(key, hash) {
+            Some(slot) => self.increment(slot),
+            None => self.count_in_cell(key, hash, now_us),
+        }
+    }
+
+    /// The keys most often denied, at most `n`, largest first.
+    pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        self.decay(now_us);
+        let entry = |&Counter { count, slot }: &Counter| {
+            let &Slot { ref key, len, hash, error, since_us, .. } = self.slots.get(slot)?;
+            Some(Entry { key, len, hash, count, error, since_us })
+        };
+        self.order.iter().take(n).filter_map(entry).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The slot of a key.
+    fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
+        // The hash is that of the whole name, so it distinguishes long names.
+        let has = |slot: &Slot| slot.hash == hash && slot.key == kept(key);
+        self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
+    }
+
+    /// The smallest counter, if all are taken.
+    fn smallest_of_all(&self) -> Option<u64> {
+        let last = self.capacity.checked_sub(1)?;
+        self.order.get(last).map(|counter| counter.count)
+    }
+
+    /// Counts a denial of a key without a counter: in its cell, or in the smallest counter
+    /// if the cell has as much as that.
+    #[inline(never)]
+    fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
+        let smallest = self.smallest_of_all();
+        match (smallest, self.cell(hash)) {
+            (Some(smallest), Some(cell)) if *cell < smallest => *cell = cell.saturating_add(1),
+            _ => {
+                if let Some(slot) = self.insert(key, hash, now_us) {
+                    self.increment(slot);
+                }
+            }
+        }
+    }
+
+    /// The cell of a hash.
+    fn cell(&mut self, hash: u64) -> Option<&mut u64> {
+        // The upper half of the product: the hash as a fraction of 2^64, times the cells.
+        let cells = u128::try_from(self.cells.len()).unwrap_or(0);
+        let cell = u128::from(hash).wrapping_mul(cells) >> 64;
+        self.cells.get_mut(usize::try_from(cell).ok()?)
+    }
+
+    /// Gives a key a counter, the smallest if all are taken. The counter starts from the
+    /// denials that the key may have had; the caller adds the present one.
+    fn insert(&mut self, key: &[u8], hash: u64, now_us: u64) -> Option<usize> {
+        let at =
+            if self.slots.len() < self.capacity { self.add_slot() } else { self.evict_smallest()? };
+        let slot = self.slots.get_mut(at)?;
+        // Exactly: no slot gets a larger capacity than KEPT_BYTES.
+        slot.key.reserve_exact(kept(key).len());
+        slot.key.extend_from_slice(kept(key));
+        slot.len = key.len();
+        slot.hash = hash;
+        slot.error = self.order.get(slot.rank)?.count;
+        slot.since_us = now_us;
+        self.index_slot(at, hash);
+        Some(at)
+    }
+
+    /// Adds a slot with the smallest counter.
+    fn add_slot(&mut self) -> usize {
+        let rank = self.order.len();
+        let slot = self.slots.len();
+        self.order.push(Counter { count: self.missed, slot });
+        self.slots.push(Slot { rank, ..Slot::default() });
+        slot
+    }
+
+    /// Evicts the key of the smallest counter, whose slot is returned.
+    fn evict_smallest(&mut self) -> Option<usize> {
+        let &Counter { count, slot: at } = self.order.last()?;
+        let slot = self.slots.get_mut(at)?;
+        let hash = slot.hash;
+        slot.key.clear();
+        if let Ok(entry) = self.index.find_entry(hash, |&slot| slot == at) {
+            entry.remove();
+        }
+        *self.cell(hash)? = count;
+        Some(at)
+    }
+
+    /// Adds a slot to the index.
+    fn index_slot(&mut self, slot: usize, hash: u64) {
+        self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
+    }
+
+    /// Adds one to a counter: it swaps ranks with the first of its equals, and so becomes
+    /// the last of those that have one more.
+    fn increment(&mut self, slot: usize) {
+        let Some(rank) = self.slots.get(slot).map(|slot| slot.rank) else { return };
+        let Some(count) = self.order.get(rank).map(|counter| counter.count) else { return };
+        let Some(more) = count.checked_add(1) else { return };
+        let first = self.first_of_equals(rank, count);
+        self.swap(rank, first);
+        if let Some(counter) = self.order.get_mut(first) {
+            counter.count = more;
+        }
+    }
+
+    /// The rank of the first counter with this count; the counter of the given rank has it.
+    fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
+        if self.is_first(rank, count) {
+            return rank;
+        }
+        let first = if self.is_first(self.hint, count) {
+            self.hint
+        } else {
+            self.order.partition_point(|counter| counter.count > count)
+        };
+        self.hint = first.saturating_add(1);
+        first
+    }
+
+    /// Whether the first counter with this count has this rank.
+    fn is_first(&self, rank: usize, count: u64) -> bool {
+        let before = rank.checked_sub(1).and_then(|before| self.order.get(before));
+        self.order.get(rank).is_some_and(|counter| counter.count == count)
+            && before.is_none_or(|before| before.count > count)
+    }
+
+    /// Swaps the ranks of two counters.
+    fn swap(&mut self, one: usize, other: usize) {
+        let Ok([a, b]) = self.order.get_disjoint_mut([one, other]) else { return };
+        std::mem::swap(a, b);
+        for (counter, rank) in [(a, one), (b, other)] {
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.rank = rank;
+            }
+        }
+    }
+
+    /// Halves as often as is due. Without counters, or after the clock stepped back, no
+    /// halving is due, and the next one is a half-life away.
+    #[inline]
+    fn decay(&mut self, now_us: u64) {
+        if self.order.is_empty() || now_us < self.halved_us {
+            self.halved_us = now_us;
+        }
+        let halvings = now_us.saturating_sub(self.halved_us) / HALF_LIFE_US;
+        if halvings > 0 {
+            self.halve(halvings);
+        }
+    }
+
+    fn halve(&mut self, halvings: u64) {
+        self.halved_us = self.halved_us.saturating_add(halvings.saturating_mul(HALF_LIFE_US));
+        let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
+        self.missed = halved(self.missed, halvings);
+        for cell in &mut self.cells {
+            *cell = halved(*cell, halvings);
+        }
+        for counter in &mut self.order {
+            counter.count = halved(counter.count, halvings);
+            if let Some(slot) = self.slots.get_mut(counter.slot) {
+                slot.error = halved_up(slot.error, halvings).min(counter.count);
+            }
+        }
+        self.keep(self.order.partition_point(|counter| counter.count > 0));
+    }
+
+    /// Drops all but this many of the largest counters, and sorts their slots by rank.
+    fn keep(&mut self, counters: usize) {
+        let Some(largest) = self.order.get(counters) else { return };
+        self.missed = self.missed.max(largest.count);
+        self.order.truncate(counters);
+        self.slots.sort_unstable_by_key(|slot| slot.rank);
+        self.slots.truncate(counters);
+        self.index.clear();
+        for rank in 0..counters {
+            let Some(counter) = self.order.get_mut(rank) else { return };
+            counter.slot = rank;
+            let Some(hash) = self.slots.get(rank).map(|slot| slot.hash) else { return };
+            self.index_slot(rank, hash);
+        }
+    }
+}
+
+/// The part of a name that is kept.
+fn kept(key: &[u8]) -> &[u8] {
+    key.get(..KEPT_BYTES).unwrap_or(key)
+}
+
+fn hash_of(slots: &[Slot], slot: usize) -> u64 {
+    slots.get(slot).map_or(0, |slot| slot.hash)
+}
+
+/// A number after some halvings, rounded down.
+fn halved(number: u64, halvings: u32) -> u64 {
+    number.checked_shr(halvings).unwrap_or(0)
+}
+
+/// A number after some halvings, rounded up.
+fn halved_up(number: u64, halvings: u32) -> u64 {
+    halved(number.saturating_sub(1), halvings).saturating_add(1).min(number)
+}
+
+#[cfg(test)]
+mod tests;
