@@ -213,9 +213,19 @@ impl State {
         rule.name().is_none() || self.meter().has_shape_of(rule)
     }
 
-    /// Whether the state's name now belongs to a rule of another algorithm.
-    pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
-        rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().is_of_kind(rule.kind())
+    /// Whether a rule takes over this state's name, and is of another algorithm or shape.
+    pub fn is_taken_over_by(&self, rule: &Rule) -> bool {
+        rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().has_shape_of(rule)
+    }
+
+    /// Gives the state the shape of a rule that takes over its name. Returns `false` if the
+    /// rule is of another algorithm, and the state has to be dropped.
+    pub fn take_over(&mut self, rule: &Rule) -> bool {
+        let fits = self.meter().is_of_kind(rule.kind());
+        if fits {
+            *self = Self::named(rule.name(), self.meter().reshaped(rule));
+        }
+        fits
     }
 
     /// The meter as a rule that this state belongs to sees it; `None` if it is of
@@ -248,19 +258,14 @@ impl State {
         }
     }
 
-    /// Consumes for a rule that this state belongs to, unless that is a log rule.
+    /// Consumes for a rule that this state fits, unless that is a log rule.
     #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) {
-        let at_us = match effective_time(now_us, self.meter().last_us(), rule.period_us()) {
-            Some(at_us) if self.meter().is_of_kind(rule.kind()) => at_us,
-            Some(_) | None => {
-                *self = Self::new(rule, now_us);
-                now_us
-            }
-        };
-        if !self.suits(rule) {
-            *self = Self::named(rule.name(), self.meter().reshaped(rule));
-        }
+        let at_us = effective_time(now_us, self.meter().last_us(), rule.period_us());
+        let at_us = at_us.unwrap_or_else(|| {
+            *self = Self::new(rule, now_us);
+            now_us
+        });
         self.meter_mut().consume(rule, at_us, cost);
     }
 

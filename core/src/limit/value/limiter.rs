@@ -134,9 +134,18 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// Whether a state's name now belongs to one of these rules, of another algorithm.
+    /// Whether one of these rules takes over the name of a state of another algorithm or shape.
     pub(crate) fn loses_a_name_to(&self, rules: &[Rule]) -> bool {
-        rules.iter().any(|rule| self.states().iter().any(|state| state.lost_its_name_to(rule)))
+        rules.iter().any(|rule| self.states().iter().any(|state| state.is_taken_over_by(rule)))
+    }
+
+    /// Gives the state of a rule's name the shape of the rule, or drops it if it is of another
+    /// algorithm.
+    fn take_over_name(&mut self, rule: &Rule) {
+        let state = self.states_mut().iter_mut().find(|state| state.is_taken_over_by(rule));
+        if state.is_some_and(|state| !state.take_over(rule)) {
+            self.retain(|state| !state.is_taken_over_by(rule));
+        }
     }
 
     /// The index of the state that a rule reads, made if it does not exist.
@@ -251,7 +260,7 @@ impl Limiter {
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         let takes_name = |rule: &&Rule| change == Change::Admitted || consumes(rule);
         for rule in check.rules.iter().filter(takes_name) {
-            self.retain(|state| !state.lost_its_name_to(rule));
+            self.take_over_name(rule);
         }
         for rule in check.rules.iter().filter(consumes) {
             if rule.kind() != Kind::Log {

@@ -226,9 +226,13 @@ impl Owned {
         }
     }
 
-    /// Takes the shape a rule gives it.
+    pub fn has_shape_of(&self, rule: &Rule) -> bool {
+        self.kind == rule.kind() && self.shape == Shape::of(rule)
+    }
+
+    /// Takes the shape that a rule gives it.
     pub fn take_shape(&mut self, rule: &Rule) {
-        if self.shape != Shape::of(rule) {
+        if !self.has_shape_of(rule) {
             self.meter = self.meter.reshaped(rule, self.last);
             self.shape = Shape::of(rule);
             self.period = rule.period_us().into();

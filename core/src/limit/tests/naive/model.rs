@@ -164,13 +164,11 @@ impl Model {
         let denials = denying(&decisions);
         let mut change = Change::Nothing;
         if denials.is_empty() {
-            let changed_kind = |rule: &Rule| {
-                let other = |state: &Owned| {
-                    state.identity == Identity::of(rule) && state.kind != rule.kind()
-                };
-                self.states.iter().any(other)
+            let takes_over = |rule: &Rule| {
+                let of_rule = |state: &&Owned| state.identity == Identity::of(rule);
+                self.states.iter().find(of_rule).is_some_and(|state| !state.has_shape_of(rule))
             };
-            if (!rules.iter().all(is_free) || rules.iter().any(changed_kind)) && consume {
+            if (!rules.iter().all(is_free) || rules.iter().any(takes_over)) && consume {
                 change = Change::Admitted;
                 self.consume(rules, cost, now, false);
                 for (rule, decision) in rules.iter().zip(&mut decisions) {
@@ -309,11 +307,15 @@ impl Model {
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
         let charged = |rule: &&Rule| !denied || rule.counts_all();
         let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
-        // A name that changed its algorithm loses its state, whatever the cost.
+        // A name that changed its algorithm loses its state, and a name that changed its shape
+        // changes that of its state, whatever the cost.
         let charged_cost = |rule: &&Rule| !denied || charged(rule) && cost_of(rule, cost) > 0;
         for rule in rules.iter().filter(charged_cost) {
             let identity = Identity::of(rule);
             self.states.retain(|state| state.identity != identity || state.kind == rule.kind());
+            if let Some(state) = self.states.iter_mut().find(|state| state.identity == identity) {
+                state.take_shape(rule);
+            }
         }
         for rule in consuming() {
             if rule.kind() != Kind::Log {
@@ -348,7 +350,6 @@ impl Model {
             *state = Owned::new(rule, now);
             now
         });
-        state.take_shape(rule);
         state.meter.take(rule, state.last, at, cost);
         state.last = at;
     }
