@@ -15,20 +15,19 @@
 //! leaky, admitted      Q + 1 + L - ceil(L/W)
 //! ```
 //!
-//! *Window.* At `e` into a sub-interval the oldest one in sight, `w-e` of which
-//! the true window still covers, counts `(w-e)/w` of its units. If all `L`
-//! of them came at its very end, they all lie in the true window, and
-//! `L*e/w` more are let in. Nothing else is miscounted, and `L + floor(L*e/w)`
-//! grows with `e`; but one whole microsecond must lie in the covered part, so
-//! `w-e` is at least the smallest distance above 1 between a microsecond and a
-//! boundary, `g`. More sub-intervals do not lower this sum: they move the
-//! second crowd away from the first. Of the `res-1` sub-intervals before `t`
-//! every unit is counted in full, so no stretch of `W - w` sees more than `L`.
+//! *Window.* Let the current sub-interval be `e` old. The true window still covers `w-e` of the
+//! oldest counted sub-interval, so that one counts `(w-e)/w` of its units. If all `L` of them
+//! came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
+//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`, but the covered part
+//! must contain a whole microsecond: `w-e` is at least `g`, the smallest distance above 1
+//! between a microsecond and a boundary. More sub-intervals do not lower the sum, they only
+//! move the second crowd away from the first: the `res-1` sub-intervals before `t` are counted
+//! in full, so no stretch of `W - w` admits more than `L`.
 //!
-//! *First.* Windows open at a request, so one of the two crowds at a boundary
-//! lacks the unit that opened its window a period ago.
+//! *First.* The request that opens a window comes a whole period before the next boundary, so
+//! it is not part of the crowd just before that boundary: hence the `- 1`.
 //!
-//! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
+//! *Bucket.* The first and the last microsecond of a window are `W-1` apart, and meanwhile
 //! `L*(W-1)/W` tokens come back.
 
 use super::{
@@ -412,8 +411,8 @@ impl Display for Per {
     }
 }
 
-/// A part of a length of time: `3 seconds`, or rounded down to milliseconds
-/// or, under ten of these, microseconds.
+/// A fraction of a length of time: `3 seconds` if exact, else rounded down to milliseconds, or
+/// below 10 ms to microseconds.
 #[derive(Clone, Copy)]
 struct Share {
     us: u128,
