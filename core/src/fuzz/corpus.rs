@@ -1,4 +1,4 @@
-//! The inputs in fuzz/corpus, which fuzzing found, and on which every target must hold.
+//! Runs every target on the inputs in fuzz/corpus, which fuzzing found.
 
 use std::fs;
 use std::panic::catch_unwind;

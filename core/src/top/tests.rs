@@ -145,7 +145,7 @@ enum Act {
     StepBack(u64),
 }
 
-/// Keys: evenly distributed, the first few more often than others, in turn.
+/// Sequences of keys: uniform, mostly the first few, or each key in turn.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(0..12u8, 1..150),
