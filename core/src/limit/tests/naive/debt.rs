@@ -1,4 +1,4 @@
-//! `debt + c <= capacity`, where the debt drains `L` a window: a fraction whose
+//! `debt + c <= capacity`. The debt drains `L` units per window, and is a fraction whose
 //! denominator is the window.
 
 use super::{Micros, capacity};
@@ -7,7 +7,7 @@ use crate::rule::Rule;
 #[derive(Clone, Debug)]
 pub struct Debt {
     period: i128,
-    /// In `1/period` units, at the last consumption.
+    /// In `1/period` units, as of the last consumption.
     owed: i128,
     /// The limit of the rule that consumed last; not 0.
     pub limit: i128,
@@ -42,7 +42,7 @@ impl Debt {
         self.owed == 0
     }
 
-    /// A debt beyond the capacity grows no more.
+    /// A debt above the capacity grows no further.
     pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
         let owed = self.owed_at(rule.limit().into(), last, at);
         let full = capacity(rule) * self.period;
@@ -52,7 +52,7 @@ impl Debt {
         }
     }
 
-    /// Takes units even beyond the capacity.
+    /// Takes units even above the capacity.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
     }

@@ -1,4 +1,4 @@
-//! Naive models: the definitions written down as plainly as they can be.
+//! Naive models: the definitions, written down as plainly as possible.
 //!
 //! Nothing here is clever. Times and quantities are `i128`, a log is a list, and a wait
 //! is the least time after which the cost fits, found by bisection. The laws compare the
@@ -62,7 +62,7 @@ pub fn capacity(rule: &Rule) -> i128 {
     }
 }
 
-/// The time at which a state is read; `None` if a rule passes over it.
+/// The time at which a state is read; `None` if the rule passes over it.
 pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
     if now >= last {
         Some(now)
@@ -83,7 +83,7 @@ pub enum Meter {
 }
 
 impl Meter {
-    /// Units consumed at a time and nothing else.
+    /// A meter with only these units, consumed at this time.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
             Algorithm::Log => unreachable!("the log belongs to the key"),
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// What was consumed, under a rule of another shape.
+    /// What was consumed, read under a rule of another shape.
     pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
         match (self, rule.algorithm()) {
             (
@@ -108,7 +108,7 @@ impl Meter {
         }
     }
 
-    /// What counts at the time of the last consumption, rounded up.
+    /// The units that count at the time of the last consumption, rounded up.
     fn whole_units(&self, last: Micros) -> i128 {
         match self {
             Self::Window(window) => window.whole_units(last),
@@ -128,7 +128,7 @@ impl Meter {
         }
     }
 
-    /// Whether nothing is consumed any more at a time, at this limit.
+    /// Whether nothing is consumed at `at`, under this limit.
     pub fn is_clear(&self, limit: i128, last: Micros, at: Micros) -> bool {
         match self {
             Self::Window(window) => window.load(at) == 0,
@@ -138,7 +138,7 @@ impl Meter {
         }
     }
 
-    /// Whether nothing of it has mattered since a time, at the limit it was consumed under.
+    /// Whether the meter has not mattered since `at`, under the limit of its last consumption.
     pub fn is_over(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Fixed(fixed) => fixed.is_over(at),
@@ -147,7 +147,7 @@ impl Meter {
         }
     }
 
-    /// Whether it holds nothing.
+    /// Whether the meter holds nothing.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Window(window) => window.is_empty(),
@@ -166,7 +166,7 @@ impl Meter {
         }
     }
 
-    /// Takes units even beyond the capacity.
+    /// Takes units even above the capacity.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         match self {
             Self::Debt(debt) => debt.take_excess(rule, last, at, units),
@@ -176,8 +176,8 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, as a rule sees them; without a rule, as the rule
-    /// that consumed last does.
+    /// Gives units back, newest first, as `rule` sees them; `None`: as the rule that consumed
+    /// last.
     pub fn refund(&mut self, rule: Option<&Rule>, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),
@@ -198,7 +198,7 @@ pub struct Owned {
     pub kind: Kind,
     pub shape: Shape,
     pub period: Micros,
-    /// When it was last added to.
+    /// When it last consumed.
     pub last: Micros,
     pub meter: Meter,
 }
@@ -215,7 +215,7 @@ impl Owned {
         }
     }
 
-    /// What a rule sees of it; `None` if it sees nothing.
+    /// What a rule sees of the state; `None` if it sees nothing.
     pub fn seen_by(&self, rule: &Rule) -> Option<Meter> {
         if self.kind != rule.kind() {
             None
