@@ -4,10 +4,11 @@
 //! HeaderSlice ---> | header | count | item | item | item | ...
 //! ```
 //!
-//! A check spends more time waiting for memory than on anything else: once per block. A `Box`
-//! of a structure with a `Vec` is two blocks and two words more, and the second block can be
-//! fetched only when the first has arrived. A `Box` of an unsized structure is one block, but
-//! its pointer takes two words, which do not fit into a limiter of 16 bytes.
+//! A check waits for memory more than for anything else, once for each block. A `Box`
+//! of a structure with a `Vec` is two blocks and two words more, and the second block
+//! can be fetched only when the first has arrived. A `Box` of an unsized structure is
+//! one block, but its pointer takes two words, which do not fit into a limiter of 16
+//! bytes.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -16,7 +17,8 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// A header and a fixed number of items, each a plain value. `N` is the type of the count.
+/// A header and a fixed number of items, each a plain value. `N` is the type of the
+/// number.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
     block: NonNull<Block<H, T, N>>,
     owned: PhantomData<Block<H, T, N>>,
@@ -24,8 +26,9 @@ pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
 
 /// A number of items.
 ///
-/// The type has a size, and equal values always convert to equal numbers: the block is
-/// allocated, read and freed for that number of items.
+/// # Safety
+/// The type has a size, and converting equal values to `u32` gives equal numbers each
+/// time: the block is allocated, read and freed for that many items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.
@@ -244,7 +247,7 @@ mod tests {
         let slice = HeaderSlice::new(Rc::clone(&counted), 0_u32, 9_u32);
         let twin = slice.clone();
         assert_eq!(Rc::strong_count(&counted), 3);
-        // SAFETY: `into_raw` has just given up the block.
+        // SAFETY: the block just given up.
         drop(unsafe { HeaderSlice::<Rc<()>, u32>::from_raw(slice.into_raw()) });
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(twin);
@@ -276,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// `make asan` runs this under AddressSanitizer, in place of Miri.
+        /// Under AddressSanitizer (`make asan`) this is what Miri would run.
         #[test]
         fn a_header_slice_equals_a_string_and_a_vec(count in any::<u8>(), steps in steps()) {
             let mut slice = HeaderSlice::new(String::new(), 0_u64, count);
@@ -296,7 +299,7 @@ mod tests {
                     Step::Clone => slice = slice.clone(),
                     Step::Raw => {
                         let start = slice.into_raw();
-                        // SAFETY: `into_raw` has just given up the block.
+                        // SAFETY: the block just given up.
                         slice = unsafe { HeaderSlice::from_raw(start) };
                     }
                     Step::Resize(count) => {

@@ -111,7 +111,7 @@ const CELLS: usize = 8;
 #[derive(Debug, Default)]
 pub struct Top {
     /// The counters by rank, largest first.
-    order: Vec<Counter>,
+    order: Vec<RankedCount>,
     /// The keys of the counters. A key keeps its slot until counters are dropped.
     slots: Vec<Slot>,
     /// The slot of each key.
@@ -132,7 +132,7 @@ pub struct Top {
 }
 
 #[derive(Debug)]
-struct Counter {
+struct RankedCount {
     count: u64,
     slot: usize,
 }
@@ -234,7 +234,7 @@ impl Top {
     /// The keys most often denied, at most `n`, largest first.
     pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.decay(now_us);
-        let entry = |&Counter { count, slot }: &Counter| {
+        let entry = |&RankedCount { count, slot }: &RankedCount| {
             let &Slot { ref key, len, hash, error, since_us, .. } = self.slots.get(slot)?;
             Some(Entry { key, len, hash, count, error, since_us })
         };
@@ -298,14 +298,14 @@ impl Top {
     fn add_slot(&mut self) -> usize {
         let rank = self.order.len();
         let slot = self.slots.len();
-        self.order.push(Counter { count: self.missed, slot });
+        self.order.push(RankedCount { count: self.missed, slot });
         self.slots.push(Slot { rank, ..Slot::default() });
         slot
     }
 
     /// Evicts the key of the smallest counter, whose slot is returned.
     fn evict_smallest(&mut self) -> Option<usize> {
-        let &Counter { count, slot: at } = self.order.last()?;
+        let &RankedCount { count, slot: at } = self.order.last()?;
         let slot = self.slots.get_mut(at)?;
         let hash = slot.hash;
         slot.key.clear();

@@ -20,7 +20,7 @@ use crate::rule::{
 };
 use std::ops::RangeInclusive;
 
-/// The capacity minus one.
+/// The capacity less one.
 const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
@@ -62,7 +62,7 @@ pub fn throttle<'a>(
     Ok(ThrottleRequest { rule, limit, quantity })
 }
 
-/// A cache of buckets by their three numbers.
+/// A cache of buckets by their numbers.
 #[derive(Debug, Default)]
 pub struct BucketCache {
     rules: DirectMapped<Numbers, Rule>,

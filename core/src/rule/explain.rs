@@ -52,7 +52,10 @@ pub fn explain(rule: &Rule) -> String {
                 let windows = match calendar {
                     Some(calendar) => calendar_windows(rule, calendar, tz_min),
                     None => {
-                        format!("window of {}, opened by the first request", Span(rule.period_us()))
+                        format!(
+                            "window of {}, opened by the first request",
+                            InWords(rule.period_us())
+                        )
                     }
                 };
                 fixed(rule, &windows, keep)
@@ -156,7 +159,7 @@ fn window(rule: &Rule, res: u8) -> String {
             "{} at once, and up to {worst} in one {period}, if they crowd at the end of a \
              sub-interval and again {} later",
             requests(limit.into()),
-            Span(period_us)
+            InWords(period_us)
         );
         if res == 1 {
             return crowds;
@@ -206,8 +209,8 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
         _ => format!(
             "{} bytes, and up to {} for {} kept for graphs",
             memory::KEY,
-            Count(kept, "byte"),
-            Count(keep.into(), "past window")
+            Amount(kept, "byte"),
+            Amount(keep.into(), "past window")
         ),
     };
     format!(
@@ -229,7 +232,10 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
             }),
         ),
         Refill::Interval => (
-            format!("all come back at once, {} after the first was taken", Span(rule.period_us())),
+            format!(
+                "all come back at once, {} after the first was taken",
+                InWords(rule.period_us())
+            ),
             at_worst(rule, |worst| {
                 format!(
                     "{} within a moment, {} just before the tokens come back and {burst} just \
@@ -243,7 +249,7 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
     format!(
         "a bucket of {}, full at first; a request takes one, and {back} (token bucket). \
          Worst burst: {worst}. Memory: {}.",
-        Count(burst, "token"),
+        Amount(burst, "token"),
         constant(),
     )
 }
@@ -325,7 +331,7 @@ fn cost(rule: &Rule) -> String {
     let Some(cost) = rule.cost().written() else { return String::new() };
     let taken = match cost {
         0 => "nothing".into(),
-        cost => Count(cost.into(), "unit").to_string(),
+        cost => Amount(cost.into(), "unit").to_string(),
     };
     let text = format!(" A check takes {taken} of it, whatever COST n says");
     match rule.name() {
@@ -339,12 +345,12 @@ fn ban(rule: &Rule) -> String {
     if rule.is_shadow() {
         return " Its ban never sets in while it is on trial.".into();
     }
-    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Span(rung_us).to_string()).collect();
+    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| InWords(rung_us).to_string()).collect();
     let denial = format!(" A denial by it blocks the key for {}", rungs.join(", then "));
     if !ladder.counts_bans() {
         return format!("{denial}.");
     }
-    let longest = Span(ladder.longest_us());
+    let longest = InWords(ladder.longest_us());
     format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
 }
 
@@ -354,15 +360,15 @@ fn trial(rule: &Rule) -> String {
     if rule.is_shadow() { text.into() } else { String::new() }
 }
 
-const fn requests(count: u64) -> Count {
-    Count(count, "request")
+const fn requests(count: u64) -> Amount {
+    Amount(count, "request")
 }
 
 /// `1 byte`, `2 bytes`.
 #[derive(Clone, Copy)]
-struct Count(u64, &'static str);
+struct Amount(u64, &'static str);
 
-impl Display for Count {
+impl Display for Amount {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let plural = if self.0 == 1 { "" } else { "s" };
         write!(f, "{} {}{plural}", self.0, self.1)
@@ -371,10 +377,10 @@ impl Display for Count {
 
 /// A length of time in the longest unit that divides it: `1 minute`, `90 seconds`.
 #[derive(Clone, Copy)]
-struct Span(u64);
+struct InWords(u64);
 
-impl Span {
-    fn count(self) -> Count {
+impl InWords {
+    fn count(self) -> Amount {
         const UNITS: [(u64, &str); 6] = [
             (WEEK_US, "week"),
             (DAY_US, "day"),
@@ -385,14 +391,14 @@ impl Span {
         ];
         for (unit_us, noun) in UNITS {
             if self.0.checked_rem(unit_us) == Some(0) {
-                return Count(self.0.checked_div(unit_us).unwrap_or(0), noun);
+                return Amount(self.0.checked_div(unit_us).unwrap_or(0), noun);
             }
         }
-        Count(self.0, "microsecond")
+        Amount(self.0, "microsecond")
     }
 }
 
-impl Display for Span {
+impl Display for InWords {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.count().fmt(f)
     }
@@ -404,8 +410,8 @@ struct Per(u64);
 
 impl Display for Per {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match Span(self.0).count() {
-            Count(1, noun) => f.write_str(noun),
+        match InWords(self.0).count() {
+            Amount(1, noun) => f.write_str(noun),
             count => count.fmt(f),
         }
     }
@@ -427,9 +433,9 @@ impl Display for Share {
         let (ms, rest_us) = (whole_us / MS_US, whole_us % MS_US);
         match (whole_us, ms) {
             (0, _) => f.write_str("less than 1 microsecond"),
-            _ if exact && (rest_us == 0 || ms < 10) => Span(whole_us).fmt(f),
-            (_, ms) if ms < 10 => write!(f, "about {}", Count(whole_us, "microsecond")),
-            (_, ms) => write!(f, "about {}", Count(ms, "millisecond")),
+            _ if exact && (rest_us == 0 || ms < 10) => InWords(whole_us).fmt(f),
+            (_, ms) if ms < 10 => write!(f, "about {}", Amount(whole_us, "microsecond")),
+            (_, ms) => write!(f, "about {}", Amount(ms, "millisecond")),
         }
     }
 }

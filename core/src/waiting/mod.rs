@@ -51,7 +51,7 @@ pub struct Room {
 }
 
 #[derive(Debug)]
-struct Waiter<W> {
+struct Queued<W> {
     place: Arc<Place>,
     deadline_us: u64,
     /// When to decide it. Only the first of a queue has such a time.
@@ -64,7 +64,7 @@ struct Waiter<W> {
 #[derive(Debug)]
 pub struct Queues<W> {
     queues: BTreeMap<Arc<Place>, BTreeSet<Ticket>>,
-    waiters: BTreeMap<Ticket, Waiter<W>>,
+    waiters: BTreeMap<Ticket, Queued<W>>,
     /// Every deadline, and when to look at the first of each queue.
     instants: BTreeSet<(u64, Due)>,
     bytes: usize,
@@ -135,7 +135,7 @@ impl<W> Queues<W> {
         let is_first = queue.len() == 1;
         self.instants.insert((deadline_us, Due::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.waiters.insert(ticket, Waiter { place, deadline_us, look_us: None, bytes, value });
+        self.waiters.insert(ticket, Queued { place, deadline_us, look_us: None, bytes, value });
         if is_first {
             self.look_at(ticket, look_us);
         }

@@ -11,7 +11,7 @@ use crate::support::client::{ask, attempt, info};
 use crate::support::server::{Server, eventually};
 
 /// A client that has sent a command and waits for the reply.
-pub struct Waiter {
+pub struct WaitingClient {
     pub id: i64,
     line: String,
     reply: JoinHandle<(RedisResult<Value>, Instant)>,
@@ -23,12 +23,12 @@ pub fn waiting(c: &mut Connection) -> usize {
 }
 
 /// Sends a command from a new connection, which must wait, and returns once it does.
-pub fn wait_in_line(server: &Server, line: &str) -> Waiter {
+pub fn wait_in_line(server: &Server, line: &str) -> WaitingClient {
     wait_on(server, server.connect(), line)
 }
 
 /// Sends a command that must wait from this connection.
-pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
+pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> WaitingClient {
     let mut c = server.connect();
     let before = waiting(&mut c);
     let id = ask(&mut client, "CLIENT ID");
@@ -37,7 +37,7 @@ pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
         let reply = attempt(&mut client, &sent);
         (reply, Instant::now())
     });
-    let waiter = Waiter { id, line: line.to_string(), reply };
+    let waiter = WaitingClient { id, line: line.to_string(), reply };
     eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
     waiter
 }
@@ -52,7 +52,7 @@ pub fn wait_unread(server: &Server, line: &str) -> TcpStream {
     socket
 }
 
-impl Waiter {
+impl WaitingClient {
     /// Whether the client still waits.
     pub fn waits(&self) -> bool {
         !self.reply.is_finished()

@@ -2,7 +2,7 @@
 //! to each request is what the definition says.
 
 use super::{rule, spec};
-use crate::limit::tests::naive::window::Window;
+use crate::limit::tests::naive::window::NaiveWindow;
 use crate::limit::{Check, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
@@ -83,7 +83,7 @@ fn a_fixed_window_admits_its_limit_in_every_window() {
 fn a_sliding_window_admits_what_its_formula_says() {
     let spec = RuleSpec { res: Some(3), ..spec(Kind::Window, LIMIT, 13, Unit::Second) };
     let rule = spec.validate().unwrap();
-    let mut window = Window::of_units(&rule, START_US.into(), 0);
+    let mut window = NaiveWindow::of_units(&rule, START_US.into(), 0);
     let mut admitted = 0;
     flood(rule, |_, elapsed_us| {
         let now = i128::from(START_US + elapsed_us);

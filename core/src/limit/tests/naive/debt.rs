@@ -5,7 +5,7 @@ use super::{Micros, capacity};
 use crate::rule::Rule;
 
 #[derive(Clone, Debug)]
-pub struct Debt {
+pub struct NaiveDebt {
     period: i128,
     /// In `1/period` units, as of the last consumption.
     owed: i128,
@@ -13,7 +13,7 @@ pub struct Debt {
     pub limit: i128,
 }
 
-impl Debt {
+impl NaiveDebt {
     pub fn of_units(rule: &Rule, units: i128) -> Self {
         let period = i128::from(rule.period_us());
         Self { period, owed: units * period, limit: i128::from(rule.limit()).max(1) }

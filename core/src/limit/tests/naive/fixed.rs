@@ -5,7 +5,7 @@ use crate::rule::{Algorithm, Calendar, DAY_US, FixedParams, MINUTE_US, Rule};
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]
-pub struct Fixed {
+pub struct NaiveFixed {
     period: i128,
     calendar: Option<Calendar>,
     tz: Micros,
@@ -14,7 +14,7 @@ pub struct Fixed {
     windows: Vec<(Micros, i128)>,
 }
 
-impl Fixed {
+impl NaiveFixed {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         let Algorithm::Fixed(FixedParams { calendar, tz_min, .. }) = rule.algorithm() else {
             unreachable!()

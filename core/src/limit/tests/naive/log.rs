@@ -13,7 +13,7 @@ pub struct Request {
 
 /// What one check needs the log to keep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
+pub struct NaiveNeeds {
     /// The longest window.
     pub window: Micros,
     /// The largest limit, plus what a settled hold consumed beyond it.
@@ -22,7 +22,7 @@ pub struct Needs {
     admitted: i128,
 }
 
-impl Needs {
+impl NaiveNeeds {
     fn of(rules: &[Rule]) -> Self {
         let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
         let units = logs().map(|rule| rule.limit().into()).max().unwrap_or(0);
@@ -36,13 +36,13 @@ impl Needs {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Log {
+pub struct NaiveLog {
     /// By time; at equal times admitted requests come first.
     pub requests: Vec<Request>,
     /// The needs of the check that consumed last.
-    pub latest: Needs,
+    pub latest: NaiveNeeds,
     /// The needs of earlier checks, and when each ends.
-    pub past: Vec<(Needs, Micros)>,
+    pub past: Vec<(NaiveNeeds, Micros)>,
     /// Whether no request is ever dropped, for rules that do not change.
     pub keeps_all: bool,
 }
@@ -52,7 +52,7 @@ pub fn longest_window(rules: &[Rule]) -> Micros {
     log_rules.map(|rule| rule.period_us().into()).max().unwrap_or(0)
 }
 
-impl Log {
+impl NaiveLog {
     pub fn last(&self) -> Option<Micros> {
         self.requests.last().map(|request| request.at)
     }
@@ -62,7 +62,7 @@ impl Log {
         self.all_needs().map(|needs| needs.window).max().unwrap_or(0)
     }
 
-    fn all_needs(&self) -> impl Iterator<Item = Needs> {
+    fn all_needs(&self) -> impl Iterator<Item = NaiveNeeds> {
         self.past.iter().map(|&(needs, _)| needs).chain([self.latest])
     }
 
@@ -88,7 +88,7 @@ impl Log {
     }
 
     pub fn take(&mut self, rules: &[Rule], at: Micros, cost: i128, denied: bool) {
-        let needs = Needs::of(rules);
+        let needs = NaiveNeeds::of(rules);
         if let Some(last) = self.last() {
             self.past.push((self.latest, last + self.latest.window));
             self.past.retain(|(past, until)| *until > at && !needs.covers(past));

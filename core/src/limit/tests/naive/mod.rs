@@ -13,10 +13,10 @@ pub mod search;
 pub mod window;
 
 use crate::rule::{Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Name, Refill, Rule};
-use debt::Debt;
-use fixed::Fixed;
-use interval::Interval;
-use window::Window;
+use debt::NaiveDebt;
+use fixed::NaiveFixed;
+use interval::NaiveInterval;
+use window::NaiveWindow;
 
 /// Unix microseconds, or a length in microseconds.
 pub type Micros = i128;
@@ -25,20 +25,20 @@ pub type Micros = i128;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Identity {
     Named(Name),
-    Shaped(Shape),
+    Shaped(NaiveShape),
 }
 
 impl Identity {
     pub fn of(rule: &Rule) -> Self {
-        rule.name().map_or_else(|| Self::Shaped(Shape::of(rule)), |name| Self::Named(*name))
+        rule.name().map_or_else(|| Self::Shaped(NaiveShape::of(rule)), |name| Self::Named(*name))
     }
 }
 
 /// A period, and an algorithm without its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape(u64, Algorithm);
+pub struct NaiveShape(u64, Algorithm);
 
-impl Shape {
+impl NaiveShape {
     pub fn of(rule: &Rule) -> Self {
         let algorithm = match rule.algorithm() {
             Algorithm::Bucket(bucket) => Algorithm::Bucket(BucketParams { burst: 0, ..bucket }),
@@ -75,25 +75,27 @@ pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micro
 
 /// What one rule consumed.
 #[derive(Clone, Debug)]
-pub enum Meter {
-    Window(Window),
-    Fixed(Fixed),
-    Debt(Debt),
-    Interval(Interval),
+pub enum NaiveMeter {
+    Window(NaiveWindow),
+    Fixed(NaiveFixed),
+    Debt(NaiveDebt),
+    Interval(NaiveInterval),
 }
 
-impl Meter {
+impl NaiveMeter {
     /// A meter with only these units, consumed at this time.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
             Algorithm::Log => unreachable!("the log belongs to the key"),
             Algorithm::Slots => unreachable!("slots are the key's holds"),
-            Algorithm::Window(_) => Self::Window(Window::of_units(rule, at, units)),
-            Algorithm::Fixed(_) => Self::Fixed(Fixed::of_units(rule, at, units)),
+            Algorithm::Window(_) => Self::Window(NaiveWindow::of_units(rule, at, units)),
+            Algorithm::Fixed(_) => Self::Fixed(NaiveFixed::of_units(rule, at, units)),
             Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
-                Self::Interval(Interval::of_units(rule, at, units))
+                Self::Interval(NaiveInterval::of_units(rule, at, units))
             }
-            Algorithm::Bucket(_) | Algorithm::Leaky(_) => Self::Debt(Debt::of_units(rule, units)),
+            Algorithm::Bucket(_) | Algorithm::Leaky(_) => {
+                Self::Debt(NaiveDebt::of_units(rule, units))
+            }
         }
     }
 
@@ -196,11 +198,11 @@ impl Meter {
 pub struct Owned {
     pub identity: Identity,
     pub kind: Kind,
-    pub shape: Shape,
+    pub shape: NaiveShape,
     pub period: Micros,
     /// When it last consumed.
     pub last: Micros,
-    pub meter: Meter,
+    pub meter: NaiveMeter,
 }
 
 impl Owned {
@@ -208,18 +210,18 @@ impl Owned {
         Self {
             identity: Identity::of(rule),
             kind: rule.kind(),
-            shape: Shape::of(rule),
+            shape: NaiveShape::of(rule),
             period: rule.period_us().into(),
             last: now,
-            meter: Meter::of_units(rule, now, 0),
+            meter: NaiveMeter::of_units(rule, now, 0),
         }
     }
 
     /// What a rule sees of the state; `None` if it sees nothing.
-    pub fn seen_by(&self, rule: &Rule) -> Option<Meter> {
+    pub fn seen_by(&self, rule: &Rule) -> Option<NaiveMeter> {
         if self.kind != rule.kind() {
             None
-        } else if self.shape == Shape::of(rule) {
+        } else if self.shape == NaiveShape::of(rule) {
             Some(self.meter.clone())
         } else {
             Some(self.meter.reshaped(rule, self.last))
@@ -228,9 +230,9 @@ impl Owned {
 
     /// Takes the shape a rule gives it.
     pub fn take_shape(&mut self, rule: &Rule) {
-        if self.shape != Shape::of(rule) {
+        if self.shape != NaiveShape::of(rule) {
             self.meter = self.meter.reshaped(rule, self.last);
-            self.shape = Shape::of(rule);
+            self.shape = NaiveShape::of(rule);
             self.period = rule.period_us().into();
         }
     }

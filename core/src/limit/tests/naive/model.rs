@@ -1,15 +1,15 @@
 //! A limiter made of naive states.
 
-use super::log::{Log, longest_window};
+use super::log::{NaiveLog, longest_window};
 use super::search::least_ms;
-use super::{Identity, Meter, Micros, Owned, capacity, effective_time};
+use super::{Identity, Micros, NaiveMeter, Owned, capacity, effective_time};
 use crate::limit::{Change, Decision, Verdict};
 use crate::rule::{Kind, Rule};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     states: Vec<Owned>,
-    pub log: Log,
+    pub log: NaiveLog,
     /// When a ban by a rule ends, and how long it lasts.
     pub ban: Option<(Micros, Micros)>,
     bans: Option<Bans>,
@@ -300,7 +300,7 @@ impl Model {
     pub fn drain(&mut self, rule: &Rule, now: Micros) {
         let identity = Identity::of(rule);
         for state in self.states.iter_mut().filter(|state| state.identity == identity) {
-            if let Meter::Debt(debt) = &mut state.meter {
+            if let NaiveMeter::Debt(debt) = &mut state.meter {
                 debt.take_excess(rule, state.last, now, 0);
                 state.last = now;
             }
@@ -420,7 +420,7 @@ impl Model {
 struct View {
     at: Micros,
     last: Micros,
-    meter: Option<Meter>,
+    meter: Option<NaiveMeter>,
 }
 
 /// The cost of a rule in a check of this default cost.

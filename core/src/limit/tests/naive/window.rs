@@ -5,7 +5,7 @@ use crate::rule::{Algorithm, Rule, WindowParams};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct NaiveWindow {
     res: i128,
     /// The window's length in us, which is also the length of a sub-interval in `1/res` us.
     period: i128,
@@ -13,7 +13,7 @@ pub struct Window {
     counts: BTreeMap<i128, i128>,
 }
 
-impl Window {
+impl NaiveWindow {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         let Algorithm::Window(WindowParams { res }) = rule.algorithm() else { unreachable!() };
         let (res, period) = (i128::from(res), i128::from(rule.period_us()));
