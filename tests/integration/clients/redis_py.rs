@@ -1,4 +1,4 @@
-//! redis-py, which by default waits for a reply for 5 seconds and then sends the command again.
+//! redis-py, which by default waits 5 seconds for a reply and then sends the command again.
 
 use std::process::Command;
 

@@ -22,12 +22,12 @@ pub fn waiting(c: &mut Connection) -> usize {
     info(c, "ratelimit", "ratelimit_waiting_clients") as usize
 }
 
-/// Sends a command from a new connection, which must wait, and returns once it does.
+/// Sends a command that must wait from a new connection. Returns once it waits.
 pub fn wait_in_line(server: &Server, line: &str) -> WaitingClient {
     wait_on(server, server.connect(), line)
 }
 
-/// Sends a command that must wait from this connection.
+/// Sends a command that must wait from this connection. Returns once it waits.
 pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> WaitingClient {
     let mut c = server.connect();
     let before = waiting(&mut c);
@@ -58,13 +58,13 @@ impl WaitingClient {
         !self.reply.is_finished()
     }
 
-    /// The reply, and when it came.
+    /// The reply, and the time at which it came.
     pub fn reply(self) -> (RedisResult<Value>, Instant) {
         eventually(&format!("a reply to {}", self.line), || self.reply.is_finished());
         self.reply.join().expect("no panic")
     }
 
-    /// The reply, which must be no error.
+    /// The reply, which must not be an error.
     pub fn answer<T: FromRedisValue>(self) -> T {
         let line = self.line.clone();
         let value = self.reply().0.unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -76,14 +76,14 @@ impl WaitingClient {
         self.answer::<[i64; 5]>()[0]
     }
 
-    /// How long the reply took since `start`.
+    /// The time from `start` to the reply.
     pub fn answered_after(self, start: Instant) -> Duration {
         let (reply, at) = self.reply();
         assert!(reply.is_ok(), "{reply:?}");
         at.duration_since(start)
     }
 
-    /// The error that the client is told.
+    /// The error in the reply.
     pub fn refusal(self) -> String {
         let line = self.line.clone();
         match self.reply().0 {
