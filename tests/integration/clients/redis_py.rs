@@ -38,7 +38,7 @@ fn a_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
 }
 
 #[test]
-fn who_gives_up_is_forgotten_and_charged_nothing() {
+fn a_client_that_gives_up_is_forgotten_and_charged_nothing() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");

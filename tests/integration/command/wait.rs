@@ -186,7 +186,7 @@ fn a_deadline_counts_as_one_denied_check() {
 }
 
 #[test]
-fn a_later_one_whom_the_rules_would_admit_is_denied_at_its_deadline() {
+fn a_later_client_is_denied_at_its_deadline_even_if_the_rules_would_admit_it() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 30 COST 3 slots:4"), 0);
@@ -231,7 +231,7 @@ fn client_unblock_ends_a_wait_as_its_deadline_or_with_an_error() {
 }
 
 #[test]
-fn who_hangs_up_leaves_the_line_and_is_charged_nothing() {
+fn a_client_that_hangs_up_leaves_the_line_and_is_charged_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, HELD), 0);
@@ -253,7 +253,7 @@ fn who_hangs_up_leaves_the_line_and_is_charged_nothing() {
 }
 
 #[test]
-fn who_cannot_wait_is_answered_as_by_a_check() {
+fn a_client_that_cannot_wait_is_answered_as_by_a_check() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -279,7 +279,7 @@ fn who_cannot_wait_is_answered_as_by_a_check() {
 }
 
 #[test]
-fn a_replica_lets_nobody_wait() {
+fn no_client_waits_on_a_replica() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, HELD), 0);
@@ -296,7 +296,7 @@ fn a_replica_lets_nobody_wait() {
 }
 
 #[test]
-fn nobody_is_admitted_while_clients_are_paused() {
+fn no_waiting_client_is_admitted_while_clients_are_paused() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/s"), 0);
@@ -398,7 +398,7 @@ fn a_connection_goes_on_after_a_wait() {
 /// Denials by the rules are charged and ban, even for a client that cannot wait and has others
 /// in front of it.
 #[test]
-fn who_cannot_wait_behind_others_is_denied_by_the_rules() {
+fn a_client_that_cannot_wait_behind_others_is_denied_by_the_rules() {
     const RULE: &str = "bucket:1/h,burst=1,count=all,ban=1h,name=x";
     server::on_all(|server| {
         let mut c = server.connect();

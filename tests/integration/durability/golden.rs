@@ -24,7 +24,7 @@
 //! A program outside of this repository makes the files. It depends on this crate, makes a
 //! limiter with `Limiter::check_within`, `settle` and `set_access` at given times, and writes
 //! its `encode` to the payload and the replies of `Limiter::peek`, `check` and `settle` after
-//! the arrows. Each line was then verified by hand from the definition of its algorithm. No
+//! the arrows. Each line was then checked by hand against the definition of its algorithm. No
 //! program in the repository writes these files, because it would one day overwrite them.
 
 mod step;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! saving    RDB files, the append-only file, DUMP, full synchronizations
-//! loading   the same when loading, and loading the module
+//! loading   these being loaded, and the module itself
 //! serving   commands, INFO, settings, the server's upkeep of values
 //! waiting   clients that are answered later
 //! ```

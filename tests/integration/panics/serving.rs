@@ -60,7 +60,7 @@ fn a_panic_between_a_change_and_its_propagation_loses_that_change_on_replicas_al
 }
 
 #[test]
-fn a_command_whose_keys_cannot_be_found_is_refused_to_whom_some_keys_are_forbidden() {
+fn a_command_whose_keys_cannot_be_found_is_refused_to_users_without_all_keys() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");

@@ -73,7 +73,7 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
 }
 
 #[test]
-fn a_master_that_becomes_a_replica_unblocks_those_who_wait() {
+fn a_master_that_becomes_a_replica_unblocks_waiting_clients() {
     cluster::on_all(|cluster| {
         let master = cluster.masters()[0].clone();
         let mut c = cluster.connect(&master);
@@ -90,7 +90,7 @@ fn a_master_that_becomes_a_replica_unblocks_those_who_wait() {
 }
 
 #[test]
-fn a_key_that_migrates_admits_nobody_at_its_source() {
+fn a_migrating_key_admits_no_client_at_its_source() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);

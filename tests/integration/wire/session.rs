@@ -109,8 +109,7 @@ impl Session {
     }
 }
 
-/// Whether this reply is allowed for a command. `maps` is the protocol that decides the form of
-/// maps.
+/// Whether this reply is allowed for a command. Maps must have the form of the protocol `maps`.
 fn judge(reply: &Reply, expect: Expect, nonce: &[u8], maps: Protocol) -> Result<(), String> {
     if let Reply::Error(text) = reply
         && text.windows(14).any(|part| part == b"internal error")

@@ -67,7 +67,7 @@ fn a_settlement_that_helps_too_little_ends_no_wait() {
 }
 
 #[test]
-fn who_is_in_line_is_admitted_when_memory_is_full_or_replicas_are_missing() {
+fn clients_in_line_are_admitted_when_memory_is_full_or_replicas_are_missing() {
     for (setting, error) in [("maxmemory 1", "OOM"), ("min-replicas-to-write 1", "NOREPLICAS")] {
         server::on_all(|server| {
             let mut c = server.connect();

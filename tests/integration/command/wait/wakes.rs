@@ -85,7 +85,7 @@ fn an_overwritten_key_and_a_deleted_policy_are_errors() {
 }
 
 #[test]
-fn what_frees_nothing_lets_nobody_pass() {
+fn commands_that_free_nothing_admit_no_waiting_client() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 2/h"), 0);

@@ -15,8 +15,8 @@ fn used(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// Compares with a row by how much memory grows per thing, from before some act to after it.
-/// The server shrinks its own buffers only some seconds later.
+/// Compares a row with how much memory `make` adds for each of `things` things. The server
+/// shrinks its own buffers only some seconds later.
 fn judge(
     table: &Table,
     server: &Server,
