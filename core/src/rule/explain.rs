@@ -52,10 +52,7 @@ pub fn explain(rule: &Rule) -> String {
                 let windows = match calendar {
                     Some(calendar) => calendar_windows(rule, calendar, tz_min),
                     None => {
-                        format!(
-                            "window of {}, opened by the first request",
-                            InWords(rule.period_us())
-                        )
+                        format!("window of {}, opened by the first request", Time(rule.period_us()))
                     }
                 };
                 fixed(rule, &windows, keep)
@@ -159,7 +156,7 @@ fn window(rule: &Rule, res: u8) -> String {
             "{} at once, and up to {worst} in one {period}, if they crowd at the end of a \
              sub-interval and again {} later",
             requests(limit.into()),
-            InWords(period_us)
+            Time(period_us)
         );
         if res == 1 {
             return crowds;
@@ -232,10 +229,7 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
             }),
         ),
         Refill::Interval => (
-            format!(
-                "all come back at once, {} after the first was taken",
-                InWords(rule.period_us())
-            ),
+            format!("all come back at once, {} after the first was taken", Time(rule.period_us())),
             at_worst(rule, |worst| {
                 format!(
                     "{} within a moment, {} just before the tokens come back and {burst} just \
@@ -345,12 +339,12 @@ fn ban(rule: &Rule) -> String {
     if rule.is_shadow() {
         return " Its ban never sets in while it is on trial.".into();
     }
-    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| InWords(rung_us).to_string()).collect();
+    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Time(rung_us).to_string()).collect();
     let denial = format!(" A denial by it blocks the key for {}", rungs.join(", then "));
     if !ladder.counts_bans() {
         return format!("{denial}.");
     }
-    let longest = InWords(ladder.longest_us());
+    let longest = Time(ladder.longest_us());
     format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
 }
 
@@ -377,9 +371,9 @@ impl Display for Amount {
 
 /// A length of time in the longest unit that divides it: `1 minute`, `90 seconds`.
 #[derive(Clone, Copy)]
-struct InWords(u64);
+struct Time(u64);
 
-impl InWords {
+impl Time {
     fn count(self) -> Amount {
         const UNITS: [(u64, &str); 6] = [
             (WEEK_US, "week"),
@@ -398,7 +392,7 @@ impl InWords {
     }
 }
 
-impl Display for InWords {
+impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.count().fmt(f)
     }
@@ -410,7 +404,7 @@ struct Per(u64);
 
 impl Display for Per {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match InWords(self.0).count() {
+        match Time(self.0).count() {
             Amount(1, noun) => f.write_str(noun),
             count => count.fmt(f),
         }
@@ -433,7 +427,7 @@ impl Display for Share {
         let (ms, rest_us) = (whole_us / MS_US, whole_us % MS_US);
         match (whole_us, ms) {
             (0, _) => f.write_str("less than 1 microsecond"),
-            _ if exact && (rest_us == 0 || ms < 10) => InWords(whole_us).fmt(f),
+            _ if exact && (rest_us == 0 || ms < 10) => Time(whole_us).fmt(f),
             (_, ms) if ms < 10 => write!(f, "about {}", Amount(whole_us, "microsecond")),
             (_, ms) => write!(f, "about {}", Amount(ms, "millisecond")),
         }
