@@ -40,7 +40,7 @@ def wait_until_ready(process, client, log):
 
 @contextlib.contextmanager
 def started(module=MODULE, settings=(), under=(), name="redis-7.0", options=()):
-    """Starts a server, `under` another program if one is given (a list of words, {folder} being the server's folder)."""
+    """Starts a server, `under` another program if given: a list of words, in which {folder} is the server's folder."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends with us
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as scratch:
         folder = Path(scratch)
@@ -48,7 +48,8 @@ def started(module=MODULE, settings=(), under=(), name="redis-7.0", options=()):
         command = [*under, SERVERS / name / "server", "--port", "0", "--unixsocket", folder / "socket", "--dir", folder]
         command += ["--save", "", *options, "--loadmodule", module, *settings]
         with (folder / "log").open("w") as log:
-            # In a new session, so that Ctrl-C reaches this script alone and the server is stopped once.
+            # In a new session, so that Ctrl-C reaches only this script, which stops the server
+            # once.
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             client = redis.Redis(unix_socket_path=str(folder / "socket"))

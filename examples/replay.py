@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What would these rules have let through? Replays requests of a log against a server, at the times of the log.
+"""What would these rules have admitted? Replays the requests of a log against a server, at the times of the log.
 
     replay.py --redis URL rule [rule ...] < requests
 
 A line of requests is `unix-seconds key [cost]`, in the order of time. The server needs `ratelimit.allow-at yes`, and should not
-be the one that limits: the keys are written, under the prefix `replay:`, and deleted in the end.
+be the one that limits: the script writes keys with the prefix `replay:`, and deletes them in the end.
 
 Prints how many requests passed, and the keys that were denied most often. To try a rule on live traffic instead, give it
 `shadow`: it is then reported and counted, but denies nothing.
@@ -23,7 +23,7 @@ PREFIX = "replay:"
 
 
 def replay(server, rules, lines):
-    """How many requests passed, and how often each key was denied."""
+    """Returns how many requests passed, and how often each key was denied."""
     allowed, denied, keys = 0, Counter(), set()
     try:
         for line in lines:

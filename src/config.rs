@@ -29,7 +29,7 @@ settings! {
     MAX_STATES = Setting::number(c"max-states", 256, 1, 10_000);
     /// The most holds of a key.
     MAX_HOLDS = Setting::number(c"max-holds", 10_000, 1, 50_000);
-    /// The most clients that wait; beyond, they are answered at once.
+    /// The most clients that wait. Further clients are answered at once.
     MAX_WAITERS = Setting::number(c"max-waiters", 10_000, 0, 1_000_000);
     /// The most bytes that the arguments of all waiting clients take.
     MAX_WAITER_BYTES = Setting::number(c"max-waiter-bytes", 16_777_216, 0, 1_073_741_824);
@@ -41,8 +41,8 @@ settings! {
     TOP_SIZE = Setting::number(c"top-size", 128, 0, 100_000).when_changed(top::resize);
     /// Whether a request may give its time with `AT`.
     ALLOW_AT = Setting::switch(c"allow-at", false);
-    /// Which policy is in effect after a restart, of two with the same name: the saved or
-    /// the configured one.
+    /// Which of two policies with the same name is in effect after a restart: the saved or the
+    /// configured one.
     POLICIES = Setting::choice(c"policies", &[c"saved", c"config"]);
     /// Whether `RL.THROTTLE` is registered as `CL.THROTTLE` as well.
     THROTTLE_ALIAS = Setting::switch(c"throttle-alias", true).set_at_load();
@@ -51,8 +51,8 @@ settings! {
 /// The argument of `loadmodule` that sets a policy. It may be given more than once.
 const POLICY: &CStr = c"policy";
 
-/// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns
-/// the policies among the arguments, whose bounds are settings.
+/// Applies the arguments of `loadmodule`, then the lines of the server's file. Returns the
+/// policies among the arguments: reading them needs the settings.
 ///
 /// # Errors
 /// The first argument or setting that is wrong; the module must not load.
@@ -62,7 +62,7 @@ pub fn load<'a>(ctx: &Context, args: &'a [RedisString]) -> Result<Vec<&'a [u8]>,
     Ok(policies)
 }
 
-/// The bounds of requests, by the present settings.
+/// The bounds of requests, by the current settings.
 #[inline]
 #[must_use]
 pub fn limits() -> Limits {
@@ -75,13 +75,13 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether to register `CL.THROTTLE`. To be asked after [`load`].
+/// Whether to register `CL.THROTTLE`. Only valid after [`load`].
 #[must_use]
 pub fn throttle_alias() -> bool {
     THROTTLE_ALIAS.is_on()
 }
 
-/// How much a key may come to hold.
+/// The most states and holds of a key.
 #[inline]
 #[must_use]
 pub fn bounds() -> Bounds {
@@ -113,7 +113,7 @@ pub fn top_size() -> usize {
     number(&TOP_SIZE).unwrap_or(0)
 }
 
-/// The value of a number, none of which can be negative.
+/// The value of a number. No number can be negative.
 fn number<T: TryFrom<u64>>(setting: &Setting) -> Option<T> {
     T::try_from(setting.get().cast_unsigned()).ok()
 }

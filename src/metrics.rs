@@ -61,10 +61,10 @@ static SLOTS_RULES: Counter = Counter::new();
 /// How many clients wait.
 static WAITING_CLIENTS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes the arguments of waiting clients take.
+/// The bytes that the arguments of waiting clients take.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// The clock at the last check, to notice when it steps back.
+/// The clock at the last check, to notice steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
 
 /// The number of values in memory, including those yet to be freed. The server's

@@ -12,19 +12,19 @@
 //!
 //! ```text
 //! loaded with the module      from its arguments
-//! then from RDB or AOF        saved policies replace those of the same name; with the
-//!                             setting `policies config` it is the other way round
+//! then from RDB or AOF        a saved policy replaces a configured one of the same name; with
+//!                             the setting `policies config` the configured one stays
 //! from a primary              the primary's policies replace all
 //!   loaded in the background  staged, and in effect once everything is loaded
 //! ```
 //!
-//! An AOF that does not begin with an RDB file has no auxiliary data, and the server
-//! calls the module only for keys: the process that rewrites the AOF writes the
-//! policies before the first limiter. If there is no limiter, the server appends them
-//! to the AOF once the rewrite has started.
+//! An AOF that does not begin with an RDB file has no auxiliary data, and the server calls the
+//! module only for keys. So the process that rewrites the AOF writes the policies before the
+//! first limiter. If there is no limiter, the server appends them to the AOF once the rewrite
+//! has started.
 //!
-//! The lock is held briefly and never during a call of the server (except to allocate
-//! memory), so a command within a command finds it free.
+//! The lock is held briefly, and never during a call of the server (except to allocate memory),
+//! so a command within a command finds it free.
 
 use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
@@ -77,8 +77,8 @@ lazy_static! {
     static ref STORE: Mutex<Store> = Mutex::default();
 }
 
-/// How often the policies in effect may have changed. It is incremented under the
-/// lock, so a reader of the new number waits for the lock until the change is made.
+/// Counts changes of the policies in effect. It is incremented under the lock, so a reader that
+/// sees the new number then waits for the lock, and so for the change.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Locks the store for a change of the policies in effect.
@@ -89,7 +89,7 @@ fn store_to_change() -> MutexGuard<'static, Store> {
 }
 
 fn store() -> MutexGuard<'static, Store> {
-    // A call that panicked under the lock cannot have left a map incomplete.
+    // A call that panicked under the lock cannot have left a map half changed.
     STORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -134,8 +134,7 @@ pub fn set(name: Name, rules: &[Rule]) {
 
 /// Sets the policies of the arguments of `loadmodule`, each `name=rule[;rule ...]`.
 ///
-/// # Errors
-/// The first argument that is no policy, and why.
+/// The first argument that is not a policy, and why.
 pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
     let limits = config::limits();
     let mut rules = Vec::new();
@@ -152,8 +151,7 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the configured policies again, in case saved ones of the same names were
-/// loaded.
+/// Sets the configured policies again, in case loading replaced them by saved ones.
 fn restore_configured() {
     let configured: Vec<_> = store().configured.values().cloned().collect();
     for policy in configured {
@@ -161,8 +159,8 @@ fn restore_configured() {
     }
 }
 
-/// Propagates the configured policies to replicas. A full synchronization contains
-/// them, but a replica of a restarted primary may continue without one.
+/// Propagates the configured policies to replicas. A full synchronization contains them, but a
+/// replica of a restarted primary may continue with a partial one.
 fn propagate_to_replicas(ctx: &EventContext) {
     let names: Vec<_> = store().configured.keys().cloned().collect();
     for policy in names.iter().filter_map(|name| get(name)) {
@@ -202,11 +200,11 @@ pub fn all() -> Vec<Arc<Policy>> {
     all
 }
 
-/// The policies that a request names, and a cache of them for the next requests, which
-/// name the same few again. Any change of a policy empties the cache.
+/// The policies that a request names, and a cache of them for later requests, which usually
+/// name the same ones. Any change of a policy empties the cache.
 #[derive(Debug, Default)]
 pub struct UsedPolicies {
-    /// Those that the request names come first.
+    /// The policies that the request names come first.
     cache: Vec<Arc<Policy>>,
     /// How many the request names.
     used: usize,
@@ -219,7 +217,7 @@ impl UsedPolicies {
     /// application uses regularly, few enough for a linear search.
     const CACHED: usize = 8;
 
-    /// The rules of a policy, which is marked as named by the request.
+    /// Finds the rules of a policy, and marks it as named by the request.
     ///
     /// # Errors
     /// [`RuleArgError::UnknownPolicy`]
@@ -306,7 +304,7 @@ pub fn save() -> Vec<u8> {
 /// Loads saved policies: all of them, or none if there is an error.
 ///
 /// # Errors
-/// Why the first invalid line is no policy.
+/// Why the first invalid line is not a policy.
 pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     let mut loaded = Vec::new();
     let mut rules = Vec::new();
@@ -365,8 +363,7 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
 /// Whether this process writes an AOF and has not yet written the policies to it.
 static DUE_IN_AOF: AtomicBool = AtomicBool::new(false);
 
-/// The policies to write to the AOF before a key: all before the first key, none before
-/// the others.
+/// The policies to write to the AOF before a key: all of them before the first key, then none.
 #[must_use]
 pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
     if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
@@ -376,7 +373,7 @@ fn replace_staged(staged: Option<Policies>) -> Option<Policies> {
     std::mem::replace(&mut store().staged, staged)
 }
 
-/// Drops the policies before a primary's are loaded, unless those are staged.
+/// Drops the policies before those of a primary are loaded, unless these are staged.
 fn drop_unless_staging() {
     let mut store = store_to_change();
     if store.staged.is_none() {
@@ -418,7 +415,7 @@ mod tests {
             set(name("cached"), &rules(line));
             assert_eq!(used.find(b"other"), Ok(&rules("20/m")[..]));
             assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
-            // A request sees one policy under a name, whatever changes meanwhile.
+            // A request sees one policy under a name, even if it changes meanwhile.
             set(name("cached"), &rules("1/s"));
             assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
             assert!(used.get(b"cached").is_some_and(|policy| policy.rules() == rules(line)));

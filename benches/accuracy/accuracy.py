@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each algorithm lets through of the same requests under the same limit: a table, and docs/images/accuracy.svg.
+"""What each algorithm admits of the same requests under the same limit: a table, and docs/images/accuracy.svg.
 
-A real server decides, as of the times of requests that come in bursts (`AT`), so the numbers are the same each time. The
-requests of a leaky bucket go ahead when their turn comes: that is when they count here.
+A real server decides each request at that request's time (`AT`), so the numbers are the same in each run. A request of a
+leaky bucket counts at its turn, because that is when it goes ahead.
 """
 
 import sys
@@ -24,13 +24,13 @@ RULES = ["log:100/m", "window:100/m", "fixed:100/m", "bucket:100/m", "leaky:100/
 
 @dataclass(frozen=True)
 class Result:
-    """What was let through under a rule, and when: microseconds since the start."""
+    """What passed under a rule: times in microseconds since the start."""
 
     rule: str
     times: list
 
     def in_last_minute(self):
-        """How many were let through in the minute that ends with each."""
+        """How many requests passed in the minute that ends with each of them."""
         first, counts = 0, []
         for last, time in enumerate(self.times):
             while self.times[first] <= time - MINUTE_US:
@@ -44,7 +44,7 @@ class Result:
 
 
 def ask(client, rule, times):
-    """Sends the requests, each as of its time."""
+    """Sends the requests, each with its time."""
     pipe = client.pipeline(transaction=False)
     for time in times:
         pipe.execute_command("RL.CHECK", rule, "AT", START_US + time, rule)

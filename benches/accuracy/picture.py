@@ -1,4 +1,4 @@
-"""Small multiples: what came, and a row an algorithm, all on one axis of time."""
+"""Small multiples on one time axis: the requests, and one row per algorithm."""
 
 from bisect import bisect_left, bisect_right
 
@@ -20,7 +20,7 @@ IN_SHORT = {
     "leaky": "one after another, each when its turn comes",
 }
 STYLE = {
-    "svg.fonttype": "path",  # the same everywhere, whatever fonts the reader has
+    "svg.fonttype": "path",  # the same for every reader, with any fonts
     "svg.hashsalt": "accuracy",
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
@@ -36,14 +36,14 @@ def minutes(time_us):
 
 
 def bars(axes, times, color):
-    """How many in each five seconds."""
+    """The number of times in each five seconds."""
     edges = range(0, MINUTES * MINUTE_US + 1, BAR_US)
     counts = [bisect_left(times, edge + BAR_US) - bisect_left(times, edge) for edge in edges[:-1]]
     axes.stairs(counts, [minutes(edge) for edge in edges], color=color, fill=True, linewidth=0)
 
 
 def in_minute_before(times):
-    """How many were let through in the minute before each point of the curve."""
+    """How many requests passed in the minute before each point of the curve."""
     ends = range(0, MINUTES * MINUTE_US + 1, POINT_US)
     counts = [bisect_right(times, end) - bisect_right(times, end - MINUTE_US) for end in ends]
     return [minutes(end) for end in ends], counts
@@ -103,7 +103,7 @@ def draw_result(axes, strip, times, result, limit, top):
 
 
 def draw(times, results, limit, path):
-    """`times` are those of the requests; each result has a rule, and times that were let through."""
+    """`times` are those of the requests. Each result has a rule, and the times of the requests that passed."""
     top = 1.12 * max(max(result.in_last_minute()) for result in results)
     with pyplot.rc_context(STYLE):
         figure = pyplot.figure(figsize=(8.8, 9.4), facecolor="white")

@@ -1,18 +1,21 @@
-"""The calls whose instructions are counted: the keys that each finds, and the verdict that it must get."""
+"""The calls whose instructions are counted: the keys that each call finds, and the verdict that it must get."""
 
 from dataclasses import dataclass, field, replace
 
 CALLS = 500
 WARM_UP = 50
-# In cases about logs each call has another key, with a log that one request a minute filled, the last 90 seconds ago. Of
-# 61 requests 60 lie within the hour and the oldest has just left it: as in any log in long use, each new entry evicts one.
+# In cases about logs each call has its own key. Its log was filled by one request a minute, the
+# last one 90 seconds ago.
+# # Of the 61 requests 60 lie within the hour and the oldest has just left it, so each new entry
+# evicts one, as in a log in
+# # constant use.
 ENTRIES = 60
 LOGS = 200
 MINUTE_US = 60_000_000
 
 BUCKET = "bucket:1000000/s"
 FOUR_LOG_RULES = ["10/s", "20/m", "40/30m", "60/h"]
-# The case of the first article on limiting with four rules: sixty requests spread over a day.
+# The case of the first article on limiting with four rules: sixty requests over a day.
 RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 
 
@@ -20,20 +23,21 @@ RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 class Case:
     name: str
     calls: list
-    #: Of each reply; None where the calls reply unlike integers.
+    # #: The verdict of each reply; None if the integers differ between replies.
     verdict: int | None = 0
     prepare: list = field(default_factory=list)
-    #: Whether the server has an append-only file, so that the module propagates as it would to a replica.
+    # #: Whether the server has an append-only file, so that the module propagates as it does to
+    # a replica.
     with_aof: bool = False
 
 
 def steady(name, *call, verdict=0, prepare=()):
-    """One call of one key, repeated."""
+    """A call on one key, repeated."""
     return Case(name, [call] * CALLS, verdict, [*prepare, *[call] * WARM_UP])
 
 
 def on_logs(name, now_us, rules, verdict=0, requests=ENTRIES + 1, prepare=(), apart_us=MINUTE_US):
-    """One call a key, of keys whose logs earlier calls filled."""
+    """One call per key, on keys whose logs earlier calls filled."""
     keys = [f"log:{number}" for number in range(LOGS)]
     times = [now_us - apart_us * 3 // 2 - apart_us * age for age in reversed(range(requests))]
     filling = [["RL.CHECK", key, "AT", at_us, *rules] for key in keys for at_us in times]
@@ -50,7 +54,7 @@ def held(id, *rules):
 
 
 def on_holds(name, *rules):
-    """Takes a hold, then settles it, each in every other call; beside another hold of the key."""
+    """Takes a hold and settles it, in turns, while the key has another hold."""
     ids = [f"hold:{number:011}" for number in range(CALLS)]
     calls = [call for id in ids for call in (held(id, *rules), ["RL.SETTLE", "key", id])]
     return Case(name, calls, None, [held("another", *rules), *calls[:WARM_UP]])

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Counts the instructions of a call, in a real server under callgrind, and compares them with a baseline.
 
-Only what runs inside of a command's handler counts, the server's functions that it calls included; reading the request
-and sending the reply are the server's own affair. Unlike times, the counts repeat, on a busy machine too. What varies is
-the server's part: its dictionaries, hashed under another seed each time it starts, collide more or less, and so do its
-allocator's caches. So the module's own instructions are counted besides, which vary with little but how often the clock
-makes a key's expiry move. The least of several servers counts.
+Counts what runs inside a command's handler, including the server's functions that it calls, but not the server's work to
+read the request and to send the reply. Unlike times, the counts repeat, even on a busy machine. The server's part still
+varies: each start has a new hash seed, so dictionaries collide more or less, and the allocator's caches differ. So the
+module's own instructions are also counted separately: they vary only with how often the clock makes a key's expiry move.
+Of several servers the least count is taken.
 
-Ends with 1 if the module's own part of a call grew by more than the tolerance allows, as a part of the whole call. Another
-processor may choose other variants of memcpy and the like, so a baseline is good for machines like the one it was taken on.
+Ends with 1 if the module's own part grew by more than the tolerance, as a fraction of the whole call. Another processor may
+choose other variants of memcpy and the like, so compare only with a baseline from a similar machine.
 """
 
 import argparse
@@ -26,28 +26,28 @@ from started import MODULE, ROOT, redis, started  # noqa: E402
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 VALGRIND = ROOT / ".cache/valgrind/valgrind"
-# Counting begins and ends with a handler. PING has none of ours, so it separates one case from the next.
+# Counting starts and stops with a handler. PING runs none of ours, so it separates the cases.
 CALLGRIND = [
     VALGRIND.as_posix(),
     "--tool=callgrind",
-    "--trace-children=yes",  # the server may be started by a script
+    "--trace-children=yes",  # a script may start the server
     "--collect-atstart=no",
     "--toggle-collect=*::callback::trampoline*",
     "--dump-before=pingCommand*",
-    "--compress-strings=no", "--compress-pos=no",  # each profile can be read without those before it
+    "--compress-strings=no", "--compress-pos=no",  # each profile can be read on its own
     "--callgrind-out-file={folder}/profile.%p",
 ]
 
 
 class Profiler:
-    """Counts what happens between two PINGs."""
+    """Counts the instructions between two PINGs."""
 
     def __init__(self, server):
         self.server = server
         self.dumps = 0
 
     def dump(self):
-        """The profile of what happened since the last dump."""
+        """The profile since the last dump."""
         self.server.client.ping()
         self.dumps += 1
         return self.server.folder / f"profile.{self.server.process.pid}.{self.dumps}"
@@ -59,7 +59,7 @@ class Profiler:
         return pipe.execute()
 
     def profile(self, case):
-        """The profile of the calls of a case, or none if this module does not know one of its commands."""
+        """The profile of a case's calls; None if this module lacks one of its commands."""
         self.server.client.flushall()
         try:
             self.send(case.prepare)
@@ -82,7 +82,7 @@ def total(profile):
 
 
 def own(profile, module):
-    """The instructions of the module's own functions in a profile."""
+    """The instructions in the module's own functions."""
     instructions, in_module, is_call = 0, False, False
     with profile.open() as lines:
         for line in lines:
@@ -91,15 +91,15 @@ def own(profile, module):
             elif line.startswith("calls="):
                 is_call = True
             elif line[0].isdigit():
-                # The line after a call has what the function called took.
+                # The line after a call holds the instructions of the called function.
                 instructions += int(line.split()[1]) if in_module and not is_call else 0
                 is_call = False
     return instructions
 
 
 def measure(module, only, profiles):
-    """Instructions a call, all and the module's own, by the case's name, none where the module lacks the command; and the
-    server's version."""
+    """Instructions per call, in all and in the module's own functions, by the name of the case; None if the module lacks
+    the command. Also the server's version."""
     counts = {}
     for with_aof in (False, True):
         more, version = measure_on(module, with_aof, only, profiles)
@@ -108,7 +108,7 @@ def measure(module, only, profiles):
 
 
 def measure_on(module, with_aof, only, profiles):
-    """The same of the cases without an append-only file, or with one."""
+    """Measures the cases with or those without an append-only file."""
     counts = {}
     options = ["--appendonly", "yes"] if with_aof else []
     with started(module, ["allow-at", "yes"], CALLGRIND, options=options) as server:
@@ -130,18 +130,18 @@ def measure_on(module, with_aof, only, profiles):
 
 
 def least(rounds):
-    """The least counts of each case."""
+    """The least counts of each case over all rounds."""
     return {name: first and list(map(min, zip(*(counts[name] for counts in rounds)))) for name, first in rounds[0].items()}
 
 
 def compiler(module):
-    """The rustc that built the module, as it says itself."""
+    """The rustc that built the module, by its own record."""
     found = re.search(rb"rustc version ([^\0(]+\([^)]*\))", module.read_bytes())
     return found[1].decode() if found else "unknown"
 
 
 def compare(counts, baseline, tolerance):
-    """Prints the table, and returns the names of those that became too dear."""
+    """Prints the table, and returns the names of the cases that cost too much more."""
     dearer = []
     print(f"{'call':52} {'instructions':>12} {'baseline':>9} {'own':>6} {'baseline':>9} {'change':>8}")
     for name, count in counts.items():

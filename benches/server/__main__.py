@@ -1,4 +1,4 @@
-"""The command line: what to measure, on what, and where the results go."""
+"""The command line: what to measure, how, and where to put the results."""
 
 import argparse
 import re
@@ -16,7 +16,7 @@ from .rounds import Setting, say
 OUTPUT = servers.ROOT / "target/bench"
 PUBLISHED = servers.ROOT / "docs/images"
 
-# The load average of a machine that has nothing else to do.
+# The load average of an otherwise idle machine.
 QUIET = 0.5
 
 
@@ -48,7 +48,7 @@ def chosen(given, items):
 
 
 def with_base(items, base):
-    """A ratio needs what it is to."""
+    """A ratio needs its base as well."""
     return items if base in items or not items else [base, *items]
 
 
@@ -142,7 +142,7 @@ def run(given):
 
 
 def main():
-    # On the way out servers are ended, also where make or a shell told us to overlook Ctrl-C.
+    # Ends the servers on the way out, even where make or a shell made us ignore Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

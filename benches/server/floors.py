@@ -1,6 +1,6 @@
-"""The module in C whose rows show what a server allows: c/floor.c, compiled anew whenever its rows are measured.
+"""The module in C whose rows show what a server allows: c/floor.c, compiled each time its rows are measured.
 
-The header of the module API is the one in the sources of the crate that our own module is built with.
+It is compiled with the header of the module API that our own module's crate contains.
 """
 
 import json
@@ -20,7 +20,7 @@ HEADER = "src/include/redismodule.h"
 
 
 def run(command):
-    """What a command says; a failure carries what it complained of."""
+    """The output of a command. A failure carries its error output."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
@@ -32,8 +32,8 @@ def run(command):
 
 
 def header():
-    """Where cargo keeps it."""
-    # Only what this system needs, which the build has fetched.
+    """The folder in which cargo keeps the header."""
+    # Only the dependencies of this system, which the build has fetched.
     host = re.search(r"^host: (\S+)$", run(["rustc", "-vV"]), re.MULTILINE)[1]
     metadata = json.loads(run(["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={host}"]))
     for package in metadata["packages"]:

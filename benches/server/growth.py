@@ -1,12 +1,11 @@
 """Does a decision cost more as the limit grows, or as there are more keys?
 
-**Limits.** Ten keys whose logs are filled to the limit, from 10 to 100,000, stay filled while every check is allowed and
-logged: each drops the oldest entry and appends one. Ours is made to do that by `shadow`, which charges a rule as any
-other but lets it deny nothing. Lua's scripts have no such word, so their window is chosen by the rate at which they
-run: the sorted set's so that about as many requests as the limit fall into it, the list's so that its oldest entry is
-ten times too old to deny anything.
+**Limits.** Ten keys have logs filled to the limit, from 10 to 100,000. The logs stay full although every check is allowed
+and logged: each check drops the oldest entry and appends one. Our rule is a `shadow`, which is charged but never denies.
+Lua scripts have no shadows, so the rate at which they run decides their window: for the sorted set about as many requests
+as the limit fall into it, and for the list the oldest entry is ten times too old to deny anything.
 
-**Keys.** The same command on 1 to 1,000,000 keys: what grows is how much memory is visited, for INCR as for us.
+**Keys.** The same command on 1 to 1,000,000 keys: what grows is the memory that is visited, for INCR as for us.
 """
 
 from . import logs, scripts
@@ -16,12 +15,13 @@ from .wire import KEY
 LIMITS = [10, 100, 1_000, 10_000, 100_000]
 FILLED_KEYS = 10
 
-# Decisions a second that a script makes, roughly.
+# About how many decisions a second a script makes.
 LUA_RATE = 80_000
 
 NUMBERS_OF_KEYS = [1, 100, 10_000, 1_000_000]
 
-# So large a burst that one key takes the whole load, so slow a refill that no key is ever idle.
+# A burst so large that one key takes the whole load, and a refill so slow that no key is ever
+# idle.
 ENDLESS = "bucket:1000000/h,burst=1000000000"
 
 

@@ -1,14 +1,13 @@
-"""Holds: to take, repeat and settle one, beside the scripts that people write for it today; and as a key has more.
+"""Taking, repeating and settling a hold, compared with the scripts in use today, and with growing numbers of holds.
 
-**Beside scripts.** 20,000 keys, of which each holds one already, in a random order: every key takes a second hold, which
-is repeated, then settled. The script for reservations keeps a counter, a hash and a sorted set, the one for slots a
-sorted set.
+**Beside scripts.** 20,000 keys with one hold each, in random order: each key takes a second hold, repeats it and settles
+it. The script for reservations keeps a counter, a hash and a sorted set, the script for slots a sorted set.
 
-**As holds grow.** One key with 10 holds, and one with 10,000: what each command then takes.
+**As holds grow.** The time of each command on a key with 10 holds, and on one with 10,000.
 
-What is measured is the server's time: of its core in the first part, all in all, as for other rows, and as a ratio to
-INCR sent the same way; inside of the command in the second, by the server's own count (`INFO commandstats`). Each reply
-is looked at.
+Both parts measure the server's time: the first part all time of its core, as for other rows, and the ratio to INCR sent in
+the same way; the second part the time inside the command, by the server's own count (`INFO commandstats`). Every reply is
+checked.
 """
 
 import random
@@ -28,7 +27,7 @@ PIPELINE = 100
 LAST_S = 3600
 
 NUMBERS_OF_HOLDS = [10, 10_000]
-# Of each command, on a key of the second part.
+# The calls of each command on a key of the second part.
 CALLS = 10_000
 
 T0_US = 1_800_000_000_000_000
@@ -36,7 +35,7 @@ MS_US = 1000
 
 
 class Sender:
-    """A connection that sends commands in pipelines and reads what is replied, at little cost beside the server."""
+    """A connection that sends commands in pipelines and reads the replies, at little cost next to the server's."""
 
     def __init__(self, server):
         self.server = server
@@ -57,7 +56,7 @@ class Sender:
         return int(line[1:])
 
     def send(self, commands, wanted):
-        """Sends commands in pipelines; the first integer of each reply must be the wanted one."""
+        """Sends commands in pipelines. The first integer of each reply must be the wanted one."""
         encoded = [encode(command) for command in commands]
         for first in range(0, len(commands), PIPELINE):
             pipeline = encoded[first : first + PIPELINE]
@@ -77,7 +76,7 @@ def id_of(number):
 
 @dataclass(frozen=True)
 class Way:
-    """A way to reserve and settle: its commands on KEY, for an id."""
+    """One way to reserve and settle: its commands on KEY, for an id."""
 
     name: str
     family: str
@@ -125,14 +124,14 @@ WAYS = [
 
 
 def cpu_us(sender, commands, wanted):
-    """Microseconds of the server's core a command."""
+    """Microseconds of the server's core per command."""
     before = cpu_s(sender.server)
     sender.send(commands, wanted)
     return (cpu_s(sender.server) - before) * 1_000_000 / len(commands)
 
 
 def measure_way(server, way):
-    """Microseconds of the server's core a command, by what it does."""
+    """Microseconds of the server's core per command, by step."""
     sender = Sender(server)
     names = [key(number) for number in range(KEYS)]
     others = random.Random(1).sample(names, KEYS)
@@ -155,7 +154,7 @@ def measure_way(server, way):
 
 @dataclass(frozen=True)
 class Growth:
-    """All that the second part measures."""
+    """The results of the second part."""
 
     name: str = "as a key has more holds"
     family: str = OURS
@@ -165,13 +164,13 @@ class Growth:
 
 GROWTH = Growth()
 
-# A key that nobody else asks, and a limit that it does not reach.
+# A key that nothing else uses, and a limit that it does not reach.
 ONE_KEY = key(0)
 WIDE = "bucket:1000000000/h"
 
 
 def check_at(number, words, rule, lasts_ms):
-    """A check that takes a hold, a millisecond after the one before."""
+    """A check that takes a hold, one millisecond after the previous check."""
     at = ("AT", T0_US + number * MS_US)
     return ("RL.CHECK", ONE_KEY, "HOLD", id_of(number), "PX", lasts_ms, *words, *at, rule)
 
@@ -181,19 +180,19 @@ def renewed(number):
 
 
 def usec(sender, command):
-    """Microseconds that the server spent in a command, a call."""
+    """Microseconds that the server spent in a command, per call."""
     return sender.server.client.info("commandstats")[f"cmdstat_{command.lower()}"]["usec_per_call"]
 
 
 def timed(sender, command, send_all):
-    """The same, of the calls that are sent."""
+    """Microseconds that the server spent in a command, per call, while `send_all` sends."""
     sender.server.client.config_resetstat()
     send_all()
     return usec(sender, command)
 
 
 def taking_and_settling(sender, holds, rule):
-    """Each call takes a hold, and another settles any hold that there is, in turns of a few."""
+    """Each call takes a hold, and another settles some live hold, alternating every few calls."""
     order, ids, next_id = random.Random(1), list(range(holds)), holds
     sender.send([("RL.CHECK", ONE_KEY, "HOLD", id_of(id), "EX", LAST_S, rule) for id in ids], 0)
     sender.server.client.config_resetstat()
@@ -215,7 +214,7 @@ def taking_and_settling(sender, holds, rule):
 
 
 def lapsing(sender, holds, rule, *words):
-    """Each call takes a hold, and finds that an older one has lapsed."""
+    """Each call takes a hold, and finds that an older hold has lapsed."""
     filling = [check_at(number, words, rule, holds) for number in range(holds)]
     sender.send(filling, 0)
     calls = [check_at(number, words, rule, holds) for number in range(holds, holds + CALLS)]
@@ -223,7 +222,7 @@ def lapsing(sender, holds, rule, *words):
 
 
 def denied(sender, holds, rule, *words):
-    """The holds have all that the rule allows."""
+    """The holds take all that the rule allows."""
     filling = [check_at(number, words, rule, 1_000_000 + number) for number in range(holds)]
     sender.send(filling, 0)
     calls = [check_at(holds, words, rule, 1_000_000) for _ in range(CALLS // 10)]
@@ -231,14 +230,14 @@ def denied(sender, holds, rule, *words):
 
 
 def denied_until_all_lapse(sender, holds, rule, *words):
-    """The check asks for all that the rule allows, so every hold has to lapse first."""
+    """The check asks for all that the rule allows, so it passes only after all holds have lapsed."""
     denied(sender, holds, rule, *words)
     calls = [("RL.CHECK", ONE_KEY, "COST", holds, "AT", T0_US + holds * MS_US, rule) for _ in range(CALLS // 100)]
     return timed(sender, "RL.CHECK", lambda: sender.send(calls, 1))
 
 
 def growing(sender, holds):
-    """What each command takes on a key with this many holds, by its name."""
+    """Microseconds per command, by its name, on a key with this many holds."""
     for rule, name in [(WIDE, "bucket"), ("slots:1000000", "slots")]:
         yield from ((f"{step}, {name}", us) for step, us in taking_and_settling(sender, holds, rule))
         sender.server.client.flushall()
@@ -258,12 +257,12 @@ def growing(sender, holds):
 
 
 def measure_growth(server):
-    """Microseconds in a command by its name and the number of holds."""
+    """Microseconds per command, by its name and the number of holds."""
     return {holds: dict(growing(Sender(server), holds)) for holds in NUMBERS_OF_HOLDS}
 
 
 def of_rounds(name, core, ways, growth, rounds):
-    """What each round measured of each way, by its name, and as holds grow; each on a server of its own."""
+    """What each round measured of each way and of growth, by name. Each round has a new server."""
     found = {way.name: [] for way in ways}
     grown = []
     for number in range(rounds):
@@ -278,7 +277,7 @@ def of_rounds(name, core, ways, growth, rounds):
 
 
 def measure(name, core, ways, growth, rounds):
-    """The results: microseconds, medians over the rounds, and ratios within a round."""
+    """The results: medians of microseconds over the rounds, and ratios within a round."""
     if not ways and not growth:
         return []
     found, grown = of_rounds(name, core, [INCR, *(way for way in ways if way != INCR)], growth, rounds)

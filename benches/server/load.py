@@ -1,9 +1,9 @@
 """One run of one row: keys are filled, redis-benchmark loads the server, and the server is asked what it did.
 
-redis-benchmark does not look at replies, so a row could measure how fast a server says no, or says error. A run counts
-only if the server's own statistics say that it executed the row's command that often, that none failed, that a log
-holds as many entries as the row claims, and that every decision was the row's verdict: by replies on keys picked from
-all over, and where a module counts its decisions, as ours does in `INFO ratelimit`, by that.
+redis-benchmark does not check replies, so a row could measure how fast a server denies or fails. A run counts only if the
+server's statistics confirm the number of calls and that none failed, if a log has as many entries as the row claims, and
+if every decision had the row's verdict: by the replies on a sample of the keys, and by the module's own count if it has
+one, as ours in `INFO ratelimit`.
 """
 
 import csv
@@ -19,7 +19,7 @@ from .servers import ROOT
 
 PROGRAM = Path(os.environ.get("RATELIMIT_BENCHMARK", ROOT / ".cache/redis-benchmark/redis-benchmark"))
 
-# Modules that count their decisions, and their sections in INFO.
+# Modules that count their decisions, and the sections of these counts in INFO.
 COUNTING = {OURS: "ratelimit", FLOOR: "floor"}
 
 PICKED = 50
@@ -35,11 +35,12 @@ class Load:
 
 @dataclass(frozen=True)
 class Sample:
-    #: Commands a second.
+    # #: Commands per second.
     rate: float
-    #: Time of the server's core a command, in microseconds.
+    # #: Microseconds of the server's core per command.
     cpu_us: float
-    #: The part of the run in which the server worked. Below some nine tenths, it was the client that was measured.
+    # #: The fraction of the run in which the server worked. Below about nine tenths, the client
+    # was the bottleneck.
     busy: float
 
 
@@ -48,7 +49,7 @@ def median_of(samples):
 
 
 def offer(server, row, load):
-    """Loads the server; commands a second."""
+    """Loads the server. Returns commands per second."""
     requests = max(int(load.requests * row.share), load.pipeline)
     command = [PROGRAM, "-p", server.port, "-c", load.connections, "-P", load.pipeline, "-n", requests]
     command += ["-r", row.keys, "--csv", *row.command]
@@ -70,7 +71,7 @@ def calls(server, row):
 
 
 def count_decisions(server, row):
-    """The module's count of what this row's command does, in its verdict."""
+    """How often the module counted this row's command with its verdict."""
     name = "peeks" if row.command[0] == "RL.PEEK" else "allowed" if row.verdict == ALLOWED else "limited"
     section = COUNTING[row.family]
     return server.client.info(section)[f"{section}_{name}"]
@@ -105,7 +106,7 @@ def check_entries(server, row):
 
 
 def measure(server, row, load):
-    """Runs the row once, and leaves the server empty."""
+    """Runs the row once, then empties the server."""
     client = server.client
     client.config_resetstat()
     wire.fill(server, row.fill or row.command, row.keys, seed=row.seed)

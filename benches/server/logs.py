@@ -1,11 +1,11 @@
 """Sliding logs as a busy client keeps them.
 
-What a log costs depends on what it holds. The logs of these rows begin with 60 requests spread evenly over their window
-of a minute: while the load adds a few a second to each of 100,000 keys, one a second grows too old and goes. The limits
-are never reached, every check is allowed, and after the run the entries are counted (load.py): still about 60.
+The cost of a log depends on its entries. The logs of these rows start with 60 requests spread evenly over their window of
+a minute. Then the load adds a few a second to each of 100,000 keys, while one a second grows too old and is dropped. No
+limit is reached, so every check is allowed, and after the run load.py counts the entries: still about 60.
 
-A list, in the article's method, is not cut by age but by number: it keeps as many entries as its largest limit. It
-begins with all of these, spaced as the others are.
+A list, in the article's method, is cut by number and not by age: it keeps as many entries as its largest limit. It starts
+full, with its entries at the same distance.
 """
 
 import time
@@ -16,7 +16,7 @@ ENTRIES = 60
 WINDOW_S = 60
 WINDOW = f"{WINDOW_S}s"
 
-# Four rules for one log of 60 entries, none of them reached.
+# Four rules on one log of 60 entries. None of them denies.
 FOUR_RULES = [(40, 1), (60, 10), (80, 30), (100, WINDOW_S)]
 FOUR_RULES_FLAT = [number for rule in FOUR_RULES for number in rule]
 LARGEST_LIMIT = 100
@@ -25,7 +25,7 @@ BATCH = 1_000
 
 
 def times_us(entries, span_s):
-    """Evenly spaced times, oldest first, that end now."""
+    """Evenly spaced times up to now, oldest first."""
     now, step = time.time_ns() // 1000, span_s * 1_000_000 / entries
     return [now - int(step * back) for back in reversed(range(entries))]
 

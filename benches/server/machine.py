@@ -1,7 +1,7 @@
 """The machine that measures.
 
-Server and client get a core each, so that neither takes the other's time; servers that do not serve at the same time
-share theirs. A replica has a third core if there is one, else the client's: it must not slow down what is measured.
+Server and client get a core each, so that neither takes time from the other; servers that run one after the other share
+a core. A replica gets a third core if there is one, else the client's: it must not slow down the measured server.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Cores:
-    """Which core runs what; None: wherever the system puts it."""
+    """Which core runs what; None: the system chooses."""
 
     server: int | None = None
     client: int | None = None
@@ -20,18 +20,19 @@ class Cores:
 
 
 def pick_cores():
-    """The cores, and a warning if server and client cannot be kept apart."""
+    """The cores to use, and a warning if server and client cannot have different ones."""
     if not hasattr(os, "sched_setaffinity"):
         return Cores(), "this system pins no process to a core: server and client share what they get"
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) == 1:
         return Cores(), "there is one core only: server and client share it"
-    # The first and the last are not two threads of one core, unless there is but one core.
+    # The first and the last core are not two threads of one core, unless there is only one
+    # core.
     return Cores(usable[0], usable[-1], usable[1] if len(usable) > 2 else usable[-1]), None
 
 
 def pin(core):
-    """Keeps this process, and those it starts from now on, on a core."""
+    """Keeps this process, and those that it starts later, on a core."""
     if core is not None:
         os.sched_setaffinity(0, {core})
 
@@ -46,7 +47,7 @@ def cpu_name():
 
 
 def load_average():
-    """Processes that wanted a core during the last minute."""
+    """How many processes wanted a core, on average over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 

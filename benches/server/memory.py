@@ -1,14 +1,13 @@
-"""Bytes a key: what 100,000 keys with names of 14 bytes add to used_memory, all in all.
+"""Bytes per key: what 100,000 keys with names of 14 bytes add to used_memory in all.
 
-So the name, the entry in the table of keys and the one in the table of expiries are in it, and the tables' own growth:
-that is what a key costs, whatever its value. Each kind has a server of its own, and is read when the server has come to
-rest: while a table of keys grows there are two.
+This includes the name, the entries in the tables of keys and of expiries, and the growth of these tables, which any key
+costs. Each kind has a new server, and is measured when the tables have stopped growing: while one grows there are two.
 
-A counter that has counted to less than 10,000 shares its number with the server, so the plain one costs its entry only.
-Our log is filled by 60 rounds of checks, or once and copied, reserve and all: what its storage holds in reserve is
-counted. Lists and sorted sets have no reserve: they are filled once and copied.
+The server shares the numbers below 10,000 between values, so a plain counter costs only its entry. Our log is filled by 60
+rounds of checks, or filled once and copied with its reserve, which counts as well. Lists and sorted sets have no reserve:
+they are filled once and copied.
 
-Bytes a hold: what 10 keys with 10,000 holds each add, with ids of 16 bytes.
+Bytes per hold: what 10 keys with 10,000 holds each add, with ids of 16 bytes.
 """
 
 import time
@@ -20,11 +19,11 @@ from .rows import KEYS, LUA, NATIVE, OURS, REDIS_CELL, check
 from .servers import LOAD_OURS, LOAD_REDIS_CELL, Server
 from .wire import KEY
 
-# The case of the first article on limiting with four rules: sixty requests spread over a day.
+# The case of the first article on limiting with four rules: sixty requests over a day.
 A_DAY_OF_RULES = ("1/s", "20/m", "200/h", "800/d")
 DAY_S = 86_400
 
-# Keys that were checked once.
+# The rules of keys that were checked once.
 RULES = (
     "bucket:1000/d",
     "bucket:1000/d,name=api",
@@ -59,7 +58,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class HoldKind:
-    """Holds of one kind, by the rules that they are taken under."""
+    """Holds of one kind: the rules under which they are taken."""
 
     name: str
     rules: tuple
@@ -79,7 +78,7 @@ def hold_kinds():
 
 
 def seconds(time_us):
-    """As Python's time.time() says it."""
+    """A time as Python's time.time() prints it."""
     return f"{time_us / 1_000_000:.6f}"
 
 
@@ -107,7 +106,7 @@ def kinds():
 
 
 def used_at_rest(server):
-    """used_memory, once the tables of keys are done growing and it stands still but for the server's housekeeping."""
+    """used_memory once the tables of keys have stopped growing, so that only the server's housekeeping moves it."""
     time.sleep(GROWTH_S)
     deadline = time.monotonic() + REST_S
     before = None
@@ -121,11 +120,11 @@ def used_at_rest(server):
 
 
 def measure(name, core, kind):
-    """Bytes a key."""
+    """Bytes per key."""
     module = LOAD_REDIS_CELL if kind.family == REDIS_CELL else LOAD_OURS
     with Server(name, core, [module]) as server:
         scripts.load_all(server)
-        # As many connections, buffers and statistics before as after.
+        # Connections, buffers and statistics are the same before and after.
         wire.send(server, [])
         server.client.config_resetstat()
         empty = used_at_rest(server)
@@ -138,7 +137,7 @@ def measure(name, core, kind):
 
 
 def measure_holds(name, core, kind):
-    """Bytes a hold."""
+    """Bytes per hold."""
     with Server(name, core, [LOAD_OURS]) as server:
         wire.send(server, [])
         server.client.config_resetstat()

@@ -1,7 +1,7 @@
 """The pictures that README and docs/performance.md show.
 
-Horizontal bars with their values beside them, in the order of the rows, coloured by whose command it is; on white, so
-that they can be read on a dark page too.
+Horizontal bars with their values, in the order of the rows, coloured by the family of the command. The background is
+white, so that they can also be read on a dark page.
 """
 
 import matplotlib
@@ -49,7 +49,7 @@ def save(figure, path):
 
 
 def bars(axes, results, value, text, error=None):
-    """One bar a result, the first on top, its value at its end, its spread as a thin line."""
+    """One bar per result, the first on top, with its value at its end and its spread as a thin line."""
     rows = range(len(results))
     values = [value(result) for result in results]
     axes.barh(rows, values, height=0.72, color=[COLOURS[result["family"]] for result in results])
@@ -69,7 +69,7 @@ def bars(axes, results, value, text, error=None):
 
 
 def whose(figure, results):
-    """Which colour is whose, under the bars."""
+    """The legend: which colour is whose, under the bars."""
     families = dict.fromkeys(result["family"] for result in results)
     patches = [Patch(color=COLOURS[family], label=LABELS[family]) for family in families]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False, handlelength=1)
@@ -100,7 +100,7 @@ def throughput(results, report, path):
     save(figure, path)
 
 
-# The rows of the README's picture: each way to limit once, and four rules at once.
+# The rows of the README's picture: each method once, and four rules at once.
 FRONT = [
     "INCR",
     "RL.CHECK bucket, allowed",
@@ -134,7 +134,7 @@ def memory(results, _, path):
 
 
 def curves(results, part, unit, path):
-    """The server's time a decision over what grows, a line a series, its name at its end."""
+    """The server's time per decision against what grows: one line per series, with its name at its end."""
     series = {}
     for result in (result for result in results if result["part"] == part):
         series.setdefault(result["series"], []).append(result)
@@ -176,7 +176,7 @@ PICTURES |= {"front": (front, ("throughput",)), "limits": (limits, ("limits",)),
 
 
 def draw_all(report, folder):
-    """Draws what was measured; the files."""
+    """Draws all pictures, and returns their files."""
     results = report["results"]
     measured = {result["part"] for result in results}
     drawn = []

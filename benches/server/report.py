@@ -1,10 +1,10 @@
 """The tables, on stdout: what was measured, then under which conditions.
 
-A ratio is to INCR of the same round (the median of its runs), or to the least of a series that grows: its median over
-the rounds and, behind it, the least and the largest. A row marked with * kept the server's core less than nine tenths
-busy: the client was the slower one, or others had the core, and a decision costs less than its rate says. What it took
-of the server's core is in the last two columns: in microseconds, and as a part of what INCR takes, upside down, so that
-more is better too.
+A ratio compares with INCR of the same round (the median of its runs), or with the smallest of a growing series. The table
+shows its median over the rounds, then the least and the largest. A row marked with * kept the server's core less than nine
+tenths busy, because the client was slower or other processes had the core: a decision then costs less than the rate says.
+The last two columns are the time of the server's core per decision: in microseconds, and as INCR's time divided by it, so
+that more is better here too.
 """
 
 BUSY = 0.9
@@ -15,12 +15,12 @@ def spread_text(spread, form):
 
 
 def off_by(spread):
-    """The distance between the extremes, as a part of the median."""
+    """The distance between the extremes, as a fraction of the median."""
     return (spread["max"] - spread["min"]) / spread["median"]
 
 
 def table(title, columns, lines):
-    """Columns of text, the first to the left, the others to the right."""
+    """A table of text: the first column left-aligned, the others right-aligned."""
     if not lines:
         return
     widths = [max(map(len, column)) for column in zip(columns, *lines)]
@@ -54,7 +54,7 @@ def method_lines(results):
         ]
 
 
-# Of each kind of rows: its title, and what the ratio is to.
+# For each kind of row: its title, and what its ratio compares with.
 RATES = {
     "throughput": ("One decision after the other, pipelined", "ratio", "of INCR a second"),
     "limits": ("Filled logs, as the limit grows", "of_first", "of the least limit"),

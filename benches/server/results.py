@@ -1,8 +1,8 @@
 """What was measured, as numbers that can be compared: medians over the rounds, their spread, and ratios.
 
-A ratio is taken within a round, to INCR of that round, and only then comes the median over the rounds: what slowed a
-whole round down leaves it alone. For methods of clients it is to INCR by the same client. `cpu_ratio` is the same of the
-time that the server's core worked, which is steadier where others want that core too.
+A ratio compares with INCR of the same round, and only then the median over the rounds is taken, so a slow round does not
+change it. For methods of clients the base is INCR by the same client. `cpu_ratio` compares the times that the server's
+core worked, which are steadier on a busy machine.
 """
 
 import json
@@ -22,7 +22,7 @@ def ratios(samples, base):
 
 
 def row_result(row, samples, base, first):
-    """`base` is INCR, `first` the least of the row's series, which shows what growing costs."""
+    """`base` is INCR, `first` the smallest of the row's series: the ratio to it shows the cost of growth."""
     rates = [sample.rate for sample in samples]
     return {
         "part": row.part,

@@ -1,8 +1,8 @@
 """Rounds: each measures every row once and INCR several times, on new servers, in a new random order.
 
-New servers, because addresses and hash seeds differ between processes, and with them the speed; a random order, because
-a row must not always follow the same row and find its caches. All rows are compared with INCR, so each round measures it
-several times, spread over the round: on a shared machine the rate of the shortest command varies most.
+The servers are new because addresses and hash seeds, and so the speed, differ between processes. The order is random so
+that a row does not always profit from the caches of the same previous row. All rows are compared with INCR, so each round
+measures it several times, spread over the round: on a shared machine the rate of the shortest command varies most.
 """
 
 import random
@@ -17,7 +17,7 @@ from . import load, machine, roundtrips, scripts, servers
 from .load import Load
 from .rows import FLOOR, INCR, OURS, REDIS_CELL
 
-# How often a round measures INCR, if there is as much else to measure.
+# How often a round measures INCR, if it measures at least as many other rows.
 INCR_RUNS = 6
 
 
@@ -34,20 +34,20 @@ class Setting:
 
 @dataclass
 class Measured:
-    #: What each round measured, by name: load.Sample of rows, microseconds of methods.
+    # #: What each round measured, by name: load.Sample for rows, microseconds for methods.
     rows: dict = field(default_factory=dict)
     methods: dict = field(default_factory=dict)
     skipped: dict = field(default_factory=dict)
 
 
 def say(text):
-    """Progress goes to stderr: stdout belongs to the tables."""
+    """Prints progress to stderr: stdout is for the tables."""
     print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def hosts(setting, kinds):
-    """The servers of a round, by whose module they have."""
+    """The servers of a round, by the family of their module."""
     durability = servers.AOF if setting.aof else []
     modules = {OURS: servers.LOAD_OURS, REDIS_CELL: servers.LOAD_REDIS_CELL, FLOOR: servers.LOAD_FLOOR}
     with ExitStack() as stack:
@@ -63,7 +63,7 @@ def hosts(setting, kinds):
 
 
 def prepare(server, row):
-    """Why the row cannot be measured here, if it cannot."""
+    """Prepares a row. Returns why it cannot be measured here, if so."""
     try:
         server.client.execute_command(*row.setup)
     except redis.ResponseError as error:

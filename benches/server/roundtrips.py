@@ -1,12 +1,12 @@
-"""Clients that decide by themselves, in several commands, against those that ask once.
+"""Clients that decide by themselves with several commands, against clients that ask once.
 
-Each command of theirs depends on the reply to the one before, so nothing of it can be pipelined, and redis-benchmark
-cannot run it. What is measured here is what an application waits for: one blocking connection of redis-py, one decision
-after the other, on the same keys, in microseconds a decision. Most of that is the client and the loopback, in equal
-measure for every round trip; over a network a round trip takes some hundred microseconds more, and the ratios come
-closer to the numbers of trips.
+Each of their commands depends on the reply to the previous one, so they cannot be pipelined, and redis-benchmark cannot run
+them. This measures how long an application waits: microseconds per decision, one decision after the other, on the same
+keys, over one blocking connection of redis-py. Most of that is the client and the loopback, which cost the same for each
+round trip. Over a network a round trip takes some hundred microseconds more, and the ratios come closer to the numbers of
+round trips.
 
-Methods stand in pairs: ours, then what it replaces.
+Methods come in pairs: ours, then the one that it replaces.
 """
 
 import random
@@ -44,7 +44,7 @@ def incr_then_expire(client, name):
 
 
 def sorted_set_in_multi(client, name):
-    """Adds before it decides, so denied requests are counted too."""
+    """Adds before it decides, so it counts denied requests too."""
     now = time.time()
     pipe = client.pipeline(transaction=True)
     pipe.zremrangebyscore(name, 0, now - 1)
@@ -55,7 +55,7 @@ def sorted_set_in_multi(client, name):
 
 
 def token_bucket_by_get_and_set(client, name):
-    """Two clients at once spend the same token: GET and SET are two commands."""
+    """GET and SET are two commands, so two clients at once can spend the same token."""
     now = time.time()
     tokens, at = map(float, (client.get(name) or f"{LIMIT} {now}").split())
     tokens = min(LIMIT, tokens + (now - at) * LIMIT / PERIOD_S)
@@ -90,7 +90,7 @@ METHODS = [
 
 
 def measure(server, method):
-    """Microseconds a decision, the median of a run on keys that exist."""
+    """Microseconds per decision: the median of a run on existing keys."""
     names = [key(number) for number in range(KEYS)]
     order = random.Random(1).choices(names, k=DECISIONS)
     with redis.Redis(port=server.port, protocol=2, single_connection_client=True) as client:

@@ -1,11 +1,11 @@
 """What is compared: one command a decision, pipelined, on 100,000 random keys.
 
-What the server itself allows is shown by its own INCR and SET, and by floors: commands of a module in C (c/floor.c)
-that open a key, reply and replicate as any module's must, with the least of their own between.
+INCR and SET show what the server itself can do, and so do floors: commands of a module in C (c/floor.c) that open a key,
+reply and replicate as any module must, with as little as possible in between.
 
-The limit is 1000 a day wherever it does not matter: in a run a key is asked a few times, so all is allowed, and the
-state is one that a client in use has, neither new nor idle. Denied rows have a limit of one a day or a year, used up
-when the keys are filled. What each row says is checked after each run (load.py).
+Where the limit does not matter it is 1000 a day: a run asks each key only a few times, so every check is allowed, and the
+state is that of an active client, neither new nor idle. Denied rows have a limit of one a day or a year, which is used up
+when the keys are filled. After each run load.py checks what the row claims.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ NATIVE, FLOOR, OURS, REDIS_CELL, LUA = "native", "C floor", "ours", "redis-cell"
 
 ALLOWED, LIMITED = 0, 1
 
-# Lua takes several times as long, and its rows need not.
+# Lua takes several times as long, and its rows do not need the precision.
 LUA_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class Row:
-    """A command under load, and how its keys come into the state it is measured in."""
+    """A command under load, and how to prepare its keys."""
 
     name: str
     family: str
@@ -35,26 +35,27 @@ class Row:
     keys: int = KEYS
     #: The verdict of every reply; None for commands that decide nothing.
     verdict: int | None = None
-    #: Fills the keys instead of the command itself.
+    # #: The command that fills the keys, if the measured command does not.
     fill: tuple | None = None
-    #: Makes the key that all others begin as copies of.
+    # #: Makes a key, of which all other keys start as copies.
     seed: Callable | None = None
-    #: Once for each server, before anything else; the row is skipped where the server knows no such command.
+    # #: Sent once to each server, before anything else. The row is skipped on servers without
+    # such a command.
     setup: tuple | None = None
-    #: How many entries each key holds after the run, nearly, and the command that tells.
+    # #: About how many entries each key has after the run, and the command that counts them.
     entries: tuple | None = None
-    #: Where a row of a series stands in it: a limit, a number of keys.
+    # #: The position of the row in its series: a limit or a number of keys.
     series: str | None = None
     x: int | None = None
 
     @property
     def share(self):
-        """Of the requests that a run makes."""
+        """The fraction of a run's requests that this row makes."""
         return LUA_SHARE if self.family == LUA else 1
 
     @property
     def host(self):
-        """The server that has the command: CL.THROTTLE is the name of two, and floors are measured without us."""
+        """The server that has the command: two modules have CL.THROTTLE, and floors are measured without our module."""
         return self.family if self.family in (REDIS_CELL, FLOOR) else OURS
 
 
@@ -66,7 +67,7 @@ def check(*rules):
 
 
 def floors():
-    """The first two decide nothing, and say that they allow it."""
+    """The first two decide nothing, and reply that they allow."""
 
     def floor(name, command, *arguments, verdict=ALLOWED, **more):
         return Row(f"C floor, {name}", FLOOR, (command, KEY, *arguments), verdict=verdict, **more)

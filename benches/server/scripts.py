@@ -1,7 +1,7 @@
-"""The Lua scripts, written anew from the ideas of the articles that made these methods popular. One method a file.
+"""The Lua scripts, our own versions of the methods that popular articles describe. One file per method.
 
-They take the time from the server: redis-benchmark has none to give, and limits that trust every client's clock are no
-match for limits that do not. They reply, like RL.CHECK, 0 for allowed and 1 for limited, then little more.
+They take the time from the server: redis-benchmark cannot send it, and a limit that trusts each client's clock could not be
+compared with one that does not. They reply 0 for allowed and 1 for limited, as RL.CHECK does, and then little more.
 """
 
 import hashlib

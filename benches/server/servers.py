@@ -25,7 +25,7 @@ MODULE = Path(os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis
 FLOOR = ROOT / "target/bench/floor.so"
 REDIS_CELL = Path(os.environ.get("RATELIMIT_REDIS_CELL", ROOT / ".cache/redis-cell/libredis_cell.so"))
 
-# Logs are filled with entries of the past: that is what AT is for.
+# AT fills logs with entries of the past.
 LOAD_OURS = f'loadmodule "{MODULE}" allow-at yes'
 LOAD_REDIS_CELL = f'loadmodule "{REDIS_CELL}"'
 LOAD_FLOOR = f'loadmodule "{FLOOR}"'
@@ -64,7 +64,7 @@ class Server:
     def start(self, tries=3):
         self.port = free_port()
         lines = [f"port {self.port}", "bind 127.0.0.1", f'dir "{self.folder}"', 'save ""', "repl-diskless-sync-delay 0"]
-        # A replica that falls behind is waited for (wire.fill), not cut off.
+        # wire.fill waits for a replica that falls behind; the primary must not cut it off.
         lines += ["client-output-buffer-limit replica 0 0 0", *self.lines]
         config = self.folder / "server.conf"
         config.write_text("\n".join(lines) + "\n")
@@ -95,7 +95,7 @@ class Server:
         return False
 
     def log(self):
-        """The end of what the server had to say."""
+        """The last lines of the server's log."""
         return "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-15:])
 
     def stop(self):
@@ -112,7 +112,7 @@ def replica_of(primary, core, lines=()):
 
 
 def wait_for_link(replica):
-    """Until the replica has its primary's data and follows."""
+    """Waits until the replica has its primary's data and follows it."""
     deadline = time.monotonic() + START_S
     while replica.client.info("replication")["master_link_status"] != "up":
         if time.monotonic() > deadline:

@@ -1,16 +1,16 @@
-"""Waiting in line: workers behind slots, who wait or ask again and again; how soon a slot that is given back is taken; and
-what waiting costs while nothing happens.
+"""Waiting in line: workers that wait for slots or poll for them; how soon a released slot is taken again; and what waiting
+costs while nothing happens.
 
-**Workers.** A thousand, each with a connection, who need one of ten slots for a job of 20 ms: the slots can carry 500
-jobs a second. They wait with RL.WAIT, or ask with RL.CHECK every 100 ms. A worker that is done gives its slot back and
-at once asks for the next. What counts is how many jobs get done, what a job takes of the server, how many of the workers
-got any, and how long the unluckiest has stood in line: in a fair line that is the time of all others' jobs, two seconds.
+**Workers.** A thousand, each with a connection, need one of ten slots for a job of 20 ms: the slots can carry 500 jobs a
+second. They wait with RL.WAIT, or poll with RL.CHECK every 100 ms. A worker that is done gives its slot back and at once
+asks for the next. Measured are the number of jobs done, the server's time per job, the number of workers that got a slot,
+and the longest wait. In a fair line the longest wait is the time of all others' jobs, two seconds.
 
-**Handover.** Two clients hand a slot to and fro: from the moment in which one sends RL.SETTLE until the other has the reply
-to its RL.WAIT, with both ways over the loopback.
+**Handover.** Two clients pass a slot to each other. Measured is the time from one's RL.SETTLE to the reply to the other's
+RL.WAIT, including both ways over the loopback.
 
-**Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. What the server's core
-does then, beside what it does for as many connections that do nothing.
+**Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. Measured is the work of
+the server's core, compared with that for as many idle connections.
 """
 
 import heapq
@@ -34,7 +34,7 @@ WORKERS = 1000
 SLOTS = 10
 JOB_S = 0.02
 ASK_AGAIN_S = 0.1
-# The line has formed after the first, and is measured for the second.
+# The line forms during the first, and is measured during the second.
 WARM_UP_S, MEASURED_S = 3, 6
 
 WAITERS, KEYS, IDLE_S = 10_000, 1_000, 5
@@ -45,7 +45,7 @@ POOL = key(0)
 
 @dataclass(frozen=True)
 class Way:
-    """How a worker of this id asks for a slot."""
+    """How the worker with this id asks for a slot."""
 
     name: str
     ask: Callable
@@ -62,7 +62,7 @@ WAYS = [
 
 @dataclass(frozen=True)
 class Other:
-    """What is measured beside the ways of workers."""
+    """A measurement beside those of workers."""
 
     name: str
     part: str
@@ -102,7 +102,8 @@ class Worker:
     def read(self, now):
         lines = (self.unread + self.socket.recv(4096)).split(b"\r\n")
         self.unread = lines.pop()
-        # A decision is five integers after the line that says so; a settlement one.
+        # The reply to a decision is a line with the count, then five integers; the reply to a
+        # settlement is one integer.
         for before, line in zip([b"", *lines], lines):
             if line[:1] == b"-":
                 raise Failed(f"a worker was told {line.decode()}")
@@ -140,7 +141,7 @@ class Pool:
         self.served.add(worker)
 
     def run(self, seconds):
-        """Lets the workers work, and notes who got a slot and after which wait."""
+        """Runs the workers, and notes who got a slot and how long each waited."""
         self.waits, self.served = [], set()
         now = time.monotonic()
         end = now + seconds
@@ -153,14 +154,14 @@ class Pool:
                 heapq.heappop(self.due)[2](now)
 
     def longest_wait_s(self):
-        """Of those who got a slot, and of those who have none yet."""
+        """The longest wait of any worker, also of those that still have no slot."""
         now = time.monotonic()
         return max(self.waits + [now - worker.asked_at for worker in self.workers if worker.asked_at])
 
     def start(self):
         start = time.monotonic()
         for number, worker in enumerate(self.workers):
-            # Those who ask again and again do so spread over their time.
+            # Polling workers start at different times within their interval.
             self.later(start + ASK_AGAIN_S * number / WORKERS, worker.ask)
 
 
@@ -170,7 +171,7 @@ def calls(server):
 
 
 def measure_workers(server, way):
-    """What a second of the pool brings and costs."""
+    """What the pool gets done per second, and what it costs."""
     pool = Pool(server, way)
     pool.start()
     pool.run(WARM_UP_S)
@@ -191,7 +192,7 @@ def measure_workers(server, way):
 
 
 def measure_handover(server):
-    """Milliseconds until a slot that was given back is somebody else's."""
+    """Milliseconds from the release of a slot until another client has it."""
     clients = [redis.Redis(port=server.port, protocol=2, socket_timeout=60).connection_pool.get_connection() for _ in range(2)]
     holder, waiter = clients
     holder.send_command("RL.CHECK", POOL, "HOLD", "0", "EX", 60, "slots:1")
@@ -219,7 +220,7 @@ def cpu_ms_a_second(server):
 
 
 def measure_idle(server):
-    """The server's milliseconds a second, with idle connections and then while all of them wait."""
+    """Milliseconds of the server's core per second, with idle connections, and then while all of them wait."""
     for number in range(KEYS):
         server.client.execute_command("RL.CHECK", key(number), "HOLD", "taken", "EX", 3600, "slots:1")
     clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(WAITERS)]
@@ -239,7 +240,7 @@ def measure_idle(server):
 
 
 def allow_files(number):
-    """Raises the limit of open files, of this process and of the servers that it starts."""
+    """Raises the limit of open files for this process and for the servers that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < number:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))
@@ -250,7 +251,7 @@ def median_of(rounds):
 
 
 def measure(name, core, chosen, rounds):
-    """The results: medians over the rounds, each on a server of its own."""
+    """The results: medians over the rounds, each on a new server."""
     allow_files(WAITERS + 1000)
     others = {HANDOVER: measure_handover, IDLE: measure_idle}
     results = []

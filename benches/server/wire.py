@@ -1,8 +1,8 @@
 """Commands in bulk.
 
-A command is a tuple of words. One of them may be KEY, which stands for the key as it does for redis-benchmark: its
-placeholder becomes 12 digits. Keys are filled through one connection that asks for no replies, as fast as the server
-takes it; that nothing failed is read from the server's own count of errors, each of which the caller resets.
+A command is a tuple of words. One of them may be KEY, redis-benchmark's placeholder for the key, which becomes 12 digits.
+Keys are filled over one connection without replies, as fast as the server reads. The server's own counts, which the caller
+resets before, show whether a command failed.
 """
 
 import socket
@@ -21,7 +21,7 @@ def key(number):
 
 
 def on(command, name):
-    """The command, on this key."""
+    """The command with this key in place of KEY."""
     return tuple(name if word == KEY else word for word in command)
 
 
@@ -31,7 +31,7 @@ def encode(command):
 
 
 def for_each_key(command, keys):
-    """The command once for each key, encoded; in chunks."""
+    """The command for each key, encoded, in chunks."""
     before, after = encode(command).split(encode_word(KEY))
     for first in range(0, keys, CHUNK):
         numbers = range(first, min(first + CHUNK, keys))
@@ -43,7 +43,7 @@ def encode_word(word):
 
 
 def send(server, chunks):
-    """Sends what is encoded, and returns when all of it was executed."""
+    """Sends encoded commands, and returns when the server has executed all of them."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
         connection.sendall(encode(("CLIENT", "REPLY", "OFF")))
         for chunk in chunks:
@@ -54,8 +54,8 @@ def send(server, chunks):
 
 
 def fill(server, command, keys, passes=1, seed=None):
-    """Brings keys into the state in which they are measured: copies of a key that `seed` makes, if that is given, then
-    the command itself on each key, `passes` times. Waits for a replica."""
+    """Brings keys into the state in which they are measured: first copies of a key that `seed` makes, if it is given, then
+    `passes` calls of the command on each key. Waits for a replica."""
     if seed:
         send(server, [b"".join(map(encode, seed()))])
         send(server, for_each_key(("COPY", SEED, KEY), keys))
@@ -69,7 +69,7 @@ def fill(server, command, keys, passes=1, seed=None):
 
 
 def check_errors(server, what):
-    """That no command failed since the counts were reset."""
+    """Fails if any command failed since the counts were reset."""
     errors = server.client.info("errorstats")
     failed = {
         name: stats

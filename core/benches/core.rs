@@ -1,5 +1,5 @@
-//! The pure core under the stopwatch, without a server: parsing rules,
-//! deciding, and the saved form. `make bench-core`
+//! Benchmarks of the pure core, without a server: parsing rules, deciding, and the saved form.
+//! Run by `make bench-core`.
 
 use divan::{Bencher, Divan, black_box};
 use ratelimit_core::limit::{Bounds, Check, Decision, Limiter, Verdict, decode, encode};
@@ -34,8 +34,8 @@ fn rules(texts: &str, limit: u32) -> Vec<Rule> {
     texts.split(' ').map(|text| Rule::from_text(text.as_bytes()).expect("a rule")).collect()
 }
 
-/// A limiter as full as an hour's limit allows, and the rules that check it.
-/// On average a unit comes back every `step_us`.
+/// A limiter as full as an hour's limit allows, and the rules that check it. On average one
+/// unit comes back every `step_us`.
 struct Full {
     limiter: Limiter,
     rules: Vec<Rule>,
@@ -66,20 +66,20 @@ impl Full {
         outcome.expect("room").summary.verdict
     }
 
-    /// Checks that are `steps` steps apart, each of them allowed.
+    /// Checks, each `steps` steps after the previous one. All are allowed.
     fn bench_allowed(mut self, steps: u64, bencher: Bencher<'_, '_>) {
         let pause_us = steps * self.step_us;
         bencher.bench_local(|| assert_eq!(self.check_after(pause_us), Verdict::Allowed));
     }
 
-    /// Checks at one time, each of them denied.
+    /// Checks at one time. All are denied.
     fn bench_denied(mut self, bencher: Bencher<'_, '_>) {
         while self.check_after(0) == Verdict::Allowed {}
         bencher.bench_local(|| assert_eq!(self.check_after(0), Verdict::Limited));
     }
 }
 
-/// What the rules among a command's arguments cost.
+/// The time to parse the rules among a command's arguments.
 #[divan::bench(args = TEXTS)]
 fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
     let texts: Vec<&[u8]> = texts.split(' ').map(str::as_bytes).collect();
@@ -90,8 +90,8 @@ fn parse_rules(bencher: Bencher<'_, '_>, texts: &str) {
     });
 }
 
-/// At half the rate that the limit allows: `window` rules deny at the full rate, because
-/// they weigh the previous window.
+/// At half the rate of the limit: at the full rate `window` rules deny, because they weigh the
+/// previous window.
 #[divan::bench(args = ALGORITHMS)]
 fn allowed(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_allowed(2, bencher);
@@ -102,7 +102,7 @@ fn denied(bencher: Bencher<'_, '_>, texts: &str) {
     Full::new(texts, LIMIT).bench_denied(bencher);
 }
 
-/// At exactly the rate that the limit allows, so that the log stays full.
+/// At exactly the rate of the limit, so that the log stays full.
 #[divan::bench(args = ENTRIES)]
 fn allowed_by_log(bencher: Bencher<'_, '_>, entries: u32) {
     Full::new("log:LIMIT/h", entries).bench_allowed(1, bencher);
@@ -131,7 +131,7 @@ fn decode_limiter(bencher: Bencher<'_, '_>, texts: &str) {
     bencher.bench_local(|| decode(black_box(&payload)).expect("a payload"));
 }
 
-/// What it costs to count a denial for `RL.TOP`, among 100,000 keys.
+/// The time to count a denial for `RL.TOP`, among 100,000 keys.
 #[divan::bench(args = KEYS)]
 fn follow_denials(bencher: Bencher<'_, '_>, keys: &str) {
     const MANY: u32 = 100_000;

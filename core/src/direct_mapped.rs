@@ -1,11 +1,11 @@
-//! A direct-mapped cache: applications use the same few rules again and again.
+//! A direct-mapped cache, because applications use the same few rules again and again.
 
 use crate::rule::Rule;
 
 /// How many entries a cache holds.
 pub const SLOTS: usize = 32;
 
-/// What an entry is looked up by. A cache may store another form of it.
+/// The key of an entry. A cache may store it in another form.
 pub trait SlotKey: Copy {
     /// Numbers that differ between most keys; they choose the slot.
     fn numbers(self) -> impl IntoIterator<Item = u64>;
@@ -19,8 +19,7 @@ impl SlotKey for Rule {
 
 type Slots<K, V> = [Option<(K, V)>; SLOTS];
 
-/// A cache in which each key has one slot: a new entry evicts the old one of its
-/// slot.
+/// A cache in which each key has one slot: a new entry evicts its slot's old one.
 #[derive(Debug)]
 pub struct DirectMapped<K, V> {
     /// Allocated for the first entry.

@@ -1,7 +1,7 @@
-//! The keys that were most often denied recently, of any number of keys, in little
-//! memory: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of
-//! Frequent and Top-k Elements in Data Streams", 2005), with a filter before it (Homem
-//! and Carvalho, "Finding Top-k Elements in Data Streams", 2010).
+//! Finds the keys denied most often lately, among any number of keys, in little memory:
+//! Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", 2005), with a filter before it (Homem and Carvalho, "Finding
+//! Top-k Elements in Data Streams", 2010).
 //!
 //! ```text
 //! order   9:a  4:f  4:c  4:d  2:x    k counters by rank, largest first, each with its slot
@@ -15,33 +15,32 @@
 //!                               y counts 3: this denial, and the 2 it may have had
 //! ```
 //!
-//! A key without a counter is counted in its cell, together with all others of that
-//! cell, up to the smallest counter; then it evicts the key of that counter. So a flood
-//! of keys that are all different increments cells, about one in eight of these keys
-//! gets a counter, and the keys with large counters keep them longer.
+//! A key without a counter is counted in its cell, which it shares with other such keys. Once
+//! the cell has reached the smallest counter, the next denied key evicts that counter's key. So
+//! in a flood of different keys only about one in eight gets a counter, and keys with large
+//! counters keep them longer.
 //!
-//! Incrementing a counter moves it only past its equals: two counters swap ranks. Slots
-//! do not move, so a swap writes two slot numbers and looks nothing up. The rank of the
-//! first equal is known at once if the counter is itself the first, as those of frequent
-//! keys are, or if the equals begin where the last increment left them, as when new keys
-//! take over the smallest counters one by one; otherwise a binary search finds it. So a
-//! denial costs one hash and one lookup, two more if a key gets a counter, and sometimes
-//! a search of `log k` steps, however many keys there are. Once all counters are taken, a
-//! new key gets the smallest one, with the count of that as its `error`, and its slot,
-//! buffer included: nothing is allocated but for a longer key.
+//! An incremented counter moves only past its equals: it swaps ranks with the first of them.
+//! Slots do not move, so a swap writes two slot numbers and looks nothing up. The first equal
+//! is known at once if it is the counter itself, as for frequent keys, or if it is where the
+//! last increment ended, as when new keys take over the smallest counters one by one. Otherwise
+//! a binary search finds it. So a denial costs one hash and one lookup, two more if a key gets
+//! a counter, and sometimes a search of `log k` steps, however many keys there are. Once all
+//! counters are taken, a new key takes over the smallest one: the count stays as the `error` of
+//! the new key, and slot and buffer are reused, so only a longer name allocates.
 //!
 //! # Long names
 //!
 //! Clients choose the names of keys, and nothing evicts this memory. So only the first
-//! [`KEPT_BYTES`] of a name are kept, with its length and the 64 bits of its hash, which
-//! the index needs anyway: two long names with the same beginning are two keys. A counter
-//! takes at most about 500 bytes, whatever is denied.
+//! [`KEPT_BYTES`] of a name are kept, with its length and its 64-bit hash, which the index
+//! needs anyway. Two long names that begin alike are still two keys. A counter takes at most
+//! about 500 bytes for any name.
 //!
 //! # Decay
 //!
-//! Every half-life, counts are halved, and counters that reach 0 are dropped; after a
-//! pause, several halvings are done at once. It costs a pass over counters and cells, a
-//! few microseconds in ten minutes with the default of 128 counters.
+//! Every half-life, counts are halved, and counters that reach 0 are dropped; after a pause,
+//! several halvings are done at once. A halving is one pass over counters and cells: a few
+//! microseconds every ten minutes with the default of 128 counters.
 //!
 //! # Bounds of the error
 //!
@@ -58,42 +57,41 @@
 //! Without halving all counts are whole and the `+ 1` in 3 and 4 is not needed:
 //! `error <= N/k`, and a key with `f > N/k` has a counter. Proof: a denial adds one to at
 //! most one counter, and a new key takes its counter over, so the counts add up to at
-//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest
-//! counter, which never decreases: a cell is incremented only while it is less, and is
-//! set to the smallest when a key is evicted. No cell is less than the denials of any of
-//! its keys: it gets the count of an evicted key, and one for each denial. That proves
-//! 1 and 4 for keys without a counter. A new key had between 0 and the smallest, because
-//! its cell has reached the smallest: its count is the smallest plus this denial, and its
-//! error is the smallest, which proves 1, 2 and 3.
+//! most `N`, and the smallest of `k` is at most `N/k`. No cell exceeds the smallest counter,
+//! which never decreases: a cell is incremented only while it is less, and is set to the
+//! smallest when a key is evicted. No cell is less than the denials of any of its keys: it gets
+//! the count of an evicted key, and one for each denial. That proves 1 and 4 for keys without a
+//! counter. When a new key gets a counter, its cell has reached the smallest, so the key had
+//! between 0 and that many denials. Its count is the smallest plus this denial, and its error
+//! is the smallest, which proves 1, 2 and 3.
 //!
-//! Halving preserves all four if counts and cells are rounded down, and errors up. Down:
-//! the sum falls to half or less, and `N` to half. Whole denials halve as counts do,
-//! `floor(floor(f)/2) = floor(f/2)`, so what was at least `floor(f)` stays so: 1, and 4
-//! with the part of a denial that `f` may have beyond `floor(f)`. Up:
-//! `floor(c/2) - ceil(e/2) <= (c - e)/2`, so 2 holds; what rounding adds to an error is
-//! halved each time: 1/2 + 1/4 + ... < 1, hence the `+ 1` in 3. And if a counter is
-//! dropped, the smallest fell to 0, so all cells did too: a counter is free only if no
-//! key's denials are missed, and a key that takes it has no error.
+//! Halving preserves all four if counts and cells are rounded down, and errors up.
 //!
-//! With another number of counters the cells are replaced by new ones, which start from
-//! `missed`, the most denials that any key without a counter may have had. Fewer counters
-//! change nothing else: the smallest are dropped. With more, 1 and 2 hold, but a key that
-//! takes a free counter starts from `missed` too, and 3 and 4 return only as `missed` is
-//! halved away.
+//! - Counts: their sum falls to half or less, and `N` to half. Since `floor(floor(f)/2) =
+//!   floor(f/2)`, a count of at least `floor(f)` stays so. That keeps 1, and also 4, up to the
+//!   fraction of a denial by which `f` may exceed `floor(f)`.
+//! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
+//!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. A counter
+//!   is therefore free only if no denial of any key is missed, and the key that takes it has no
+//!   error.
+//!
+//! Resizing replaces the cells by new ones, which start from `missed`, the most denials that
+//! any key without a counter may have had. With fewer counters the smallest are dropped, and
+//! nothing else changes. With more, 1 and 2 hold, but a key that takes a free counter also
+//! starts from `missed`, so 3 and 4 return only as halvings bring `missed` to 0.
 //!
 //! # Rejected
 //!
-//! - Count-Min with a heap: it has the same error only with some probability, increments
-//!   a number in each of several rows, and the heap holds the keys all the same.
-//! - HeavyKeeper (what TOPK has): often closer, but it forgets by chance, so a count can
-//!   be too low by any amount, and nothing says by how much. Here `count - error` is
-//!   certain.
-//! - Newer denials that weigh more, instead of halving: with increments of one, a counter
-//!   moves only past its equals.
-//! - A list of the groups of equals, as in the paper: the first equal is then always
-//!   known, but with about a hundred counters keeping the list costs more than the
-//!   searches it saves.
-//! - Exact counts: an attacker, who can make up keys, would choose the memory.
+//! - Count-Min with a heap: its error bound holds only with some probability, a denial
+//!   increments a number in several rows, and the heap must hold the keys anyway.
+//! - HeavyKeeper, as in TOPK: often closer, but it forgets by chance, so a count can be too low
+//!   by an unknown amount. Here `count - error` is certain.
+//! - Weights that grow with time, instead of halving: then an increment can move a counter past
+//!   larger ones, not only past its equals.
+//! - A list of the groups of equals, as in the paper: it always knows the first equal, but with
+//!   about a hundred counters maintaining it costs more than the searches it saves.
+//! - Exact counts: an attacker who makes up keys would decide how much memory they take.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -113,7 +111,7 @@ const CELLS: usize = 8;
 #[derive(Debug, Default)]
 pub struct Top {
     /// The counters by rank, largest first.
-    order: Vec<Counter>,
+    order: Vec<RankedCount>,
     /// The keys of the counters. A key keeps its slot until counters are dropped.
     slots: Vec<Slot>,
     /// The slot of each key.
@@ -126,15 +124,15 @@ pub struct Top {
     /// The most denials that a key may have had before it takes a free counter. No counter
     /// is smaller.
     missed: u64,
-    /// The most denials that keys without a counter may have had, by hash. At least
-    /// `missed`, and exactly that while a counter is free; at most the smallest counter.
+    /// By hash, the most denials that keys without a counter may have had. At least `missed`,
+    /// and exactly that while a counter is free; at most the smallest counter.
     cells: Vec<u64>,
     /// The time up to which halvings are done.
     halved_us: u64,
 }
 
 #[derive(Debug)]
-struct Counter {
+struct RankedCount {
     count: u64,
     slot: usize,
 }
@@ -161,7 +159,7 @@ pub struct Entry<'a> {
     /// The length of the whole name, in bytes, and its hash.
     pub len: usize,
     pub hash: u64,
-    /// Its denials, halved each half-life; too many by at most `error`.
+    /// Its denials, halved each half-life. Overestimates by at most `error`.
     pub count: u64,
     pub error: u64,
     /// When it got its counter. Earlier denials have decayed, or are part of `error`.
@@ -169,8 +167,8 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The name, or for a cut one its beginning, hash and length. Only a cut name is shown
-    /// as more than [`KEPT_BYTES`].
+    /// The name, or for a cut name its beginning, hash and length. Only a cut name is shown as
+    /// more than [`KEPT_BYTES`].
     #[must_use]
     pub fn shown(&self) -> Cow<'a, [u8]> {
         if self.len == self.key.len() {
@@ -236,7 +234,7 @@ impl Top {
     /// The keys most often denied, at most `n`, largest first.
     pub fn largest(&mut self, now_us: u64, n: usize) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.decay(now_us);
-        let entry = |&Counter { count, slot }: &Counter| {
+        let entry = |&RankedCount { count, slot }: &RankedCount| {
             let &Slot { ref key, len, hash, error, since_us, .. } = self.slots.get(slot)?;
             Some(Entry { key, len, hash, count, error, since_us })
         };
@@ -256,8 +254,8 @@ impl Top {
         self.order.get(last).map(|counter| counter.count)
     }
 
-    /// Counts a denial of a key without a counter: in its cell, or in the smallest counter
-    /// if the cell has as much as that.
+    /// Counts a denial of a key without a counter: in its cell, or, if the cell has reached the
+    /// smallest counter, in that counter.
     #[inline(never)]
     fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
         let smallest = self.smallest_of_all();
@@ -273,7 +271,7 @@ impl Top {
 
     /// The cell of a hash.
     fn cell(&mut self, hash: u64) -> Option<&mut u64> {
-        // The upper half of the product: the hash as a fraction of 2^64, times the cells.
+        // The hash as a fraction of 2^64, times the number of cells.
         let cells = u128::try_from(self.cells.len()).unwrap_or(0);
         let cell = u128::from(hash).wrapping_mul(cells) >> 64;
         self.cells.get_mut(usize::try_from(cell).ok()?)
@@ -285,7 +283,7 @@ impl Top {
         let at =
             if self.slots.len() < self.capacity { self.add_slot() } else { self.evict_smallest()? };
         let slot = self.slots.get_mut(at)?;
-        // Exactly: no slot gets a larger capacity than KEPT_BYTES.
+        // Reserves exactly, so that no slot's capacity exceeds KEPT_BYTES.
         slot.key.reserve_exact(kept(key).len());
         slot.key.extend_from_slice(kept(key));
         slot.len = key.len();
@@ -300,14 +298,14 @@ impl Top {
     fn add_slot(&mut self) -> usize {
         let rank = self.order.len();
         let slot = self.slots.len();
-        self.order.push(Counter { count: self.missed, slot });
+        self.order.push(RankedCount { count: self.missed, slot });
         self.slots.push(Slot { rank, ..Slot::default() });
         slot
     }
 
     /// Evicts the key of the smallest counter, whose slot is returned.
     fn evict_smallest(&mut self) -> Option<usize> {
-        let &Counter { count, slot: at } = self.order.last()?;
+        let &RankedCount { count, slot: at } = self.order.last()?;
         let slot = self.slots.get_mut(at)?;
         let hash = slot.hash;
         slot.key.clear();
@@ -323,8 +321,8 @@ impl Top {
         self.index.insert_unique(hash, slot, |&slot| hash_of(&self.slots, slot));
     }
 
-    /// Adds one to a counter: it swaps ranks with the first of its equals, and so becomes
-    /// the last of those that have one more.
+    /// Adds one to a counter. It swaps ranks with the first of its equals, and so becomes the
+    /// last of the counters that have one more.
     fn increment(&mut self, slot: usize) {
         let Some(rank) = self.slots.get(slot).map(|slot| slot.rank) else { return };
         let Some(count) = self.order.get(rank).map(|counter| counter.count) else { return };
@@ -336,7 +334,7 @@ impl Top {
         }
     }
 
-    /// The rank of the first counter with this count; the counter of the given rank has it.
+    /// The rank of the first counter with this count, given the rank of any of them.
     fn first_of_equals(&mut self, rank: usize, count: u64) -> usize {
         if self.is_first(rank, count) {
             return rank;

@@ -15,7 +15,7 @@ import { ioredis } from 'redis-ratelimit/ioredis';
 const WEB = join(import.meta.dirname, '../web');
 const { PORT = '3000', REDIS_URL = 'redis://localhost' } = process.env;
 
-// Stands in for the sessions of a real application: who shows which token is whom.
+// In place of a real application's sessions: the user of each token.
 const USERS = new Map([['token-of-ann', 'ann'], ['token-of-bob', 'bob']]);
 
 const redis = new Redis(REDIS_URL, { maxRetriesPerRequest: 1, commandTimeout: 1000 });
@@ -31,9 +31,9 @@ function limitsOf(req) {
 }
 
 const app = express();
-app.set('trust proxy', 'loopback'); // only a proxy on this machine may say what the client's address is
+app.set('trust proxy', 'loopback'); // only a proxy on this machine may set the client's address
 
-// The page and the look at the quota cost nothing, so that a client who is out of quota still sees when it comes back.
+// The page and the quota cost nothing, so a client that is out of quota can see when it comes back.
 app.get('/', (_req, res) => res.sendFile(join(WEB, 'quota.html')));
 app.use('/web', express.static(WEB));
 app.get('/quota', async (req, res) => {
@@ -41,7 +41,7 @@ app.get('/quota', async (req, res) => {
   res.json(reports.flatMap(({ rules }) => rules).map(({ name, remaining, limit }) => ({ name, remaining, limit })));
 });
 
-// These limits are for fairness, so requests pass while nobody can be asked about them.
+// These limits are for fairness, so requests pass while the limiter does not answer.
 const onError = (error, _req, _res, next) => {
   console.error(error.message);
   next();

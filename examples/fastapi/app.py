@@ -23,7 +23,7 @@ from rl_limits.asgi import RateLimitMiddleware
 
 WEB = Path(__file__).parents[1] / "web"
 
-# Stands in for the sessions of a real application: who shows which token is whom.
+# In place of a real application's sessions: the user of each token.
 USERS = {"token-of-ann": "ann", "token-of-bob": "bob"}
 
 URL = os.environ.get("REDIS_URL", "redis://localhost")
@@ -31,7 +31,7 @@ limiter = AsyncRateLimiter(Redis.from_url(URL, socket_timeout=1, retry=Retry(NoB
 
 
 def limits_of(request):
-    """Everyone is counted by address, and users by name as well, from whatever addresses they come."""
+    """Counts every client by address, and users by name as well, from any address."""
     limits = [Limit(f"web:ip:{network(request.client.host)}", "20/m,name=address")]
     user = USERS.get(request.headers.get("authorization", "").removeprefix("Bearer "))
     if user:
@@ -40,12 +40,12 @@ def limits_of(request):
 
 
 def limits_of_scope(scope):
-    """The page and the look at the quota cost nothing, so that a client who is out of quota sees when it comes back."""
+    """The page and the quota cost nothing, so a client that is out of quota can see when it comes back."""
     return limits_of(Request(scope)) if scope["path"] == "/ask" else []
 
 
 def let_pass(error, scope):
-    """These limits are for fairness, so requests pass while nobody can be asked about them."""
+    """These limits are for fairness, so requests pass while the limiter does not answer."""
     logging.error(error)
 
 
@@ -74,6 +74,6 @@ def ask():
 if __name__ == "__main__":
     listener = socket.create_server(("127.0.0.1", int(os.environ.get("PORT", "8000"))))
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/", flush=True)
-    # Only a proxy on this machine may say what the client's address is.
+    # Only a proxy on this machine may set the client's address.
     config = uvicorn.Config(app, proxy_headers=True, forwarded_allow_ips="127.0.0.1", log_level="warning")
     uvicorn.Server(config).run([listener])

@@ -15,14 +15,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent.parent / "benches")]
 
-from running import running  # noqa: E402  which starts a program for a `with` block
-from started import started  # noqa: E402  which starts a server for one
+from running import running  # noqa: E402  runs a program for a `with` block
+from started import started  # noqa: E402  runs a server for a `with` block
 
 LLM = ["slots:2,cost=1,name=streams", "5/m,cost=1,name=requests", "bucket:2000/m,name=tokens", "fixed:100000/d,name=day"]
 
 
 class Call:
-    """A call of a client; `answer` reads the rest of it."""
+    """A client's call. `answer` reads the rest of it."""
 
     def __init__(self, port, words=100, max_tokens=500, length=20, stream=True, id=None):
         asked = {"prompt": "word " * words, "max_tokens": max_tokens, "length": length, "stream": stream}
@@ -47,7 +47,7 @@ class Call:
 
 
 def show_limits(server, what):
-    """What the rules say now, without changing anything."""
+    """Shows the state of the rules without changing anything."""
     time.sleep(0.2)
     print(f"\n# {what}\n> RL.PEEK llm:t7 FULL @llm", flush=True)
     reply = server.client.execute_command("RL.PEEK", "llm:t7", "FULL", "@llm")

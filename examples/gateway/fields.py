@@ -9,13 +9,13 @@ import sys
 
 
 def seconds(ms):
-    """Whole seconds, rounded up: the client that waits so long is not too early."""
+    """Whole seconds, rounded up, so that a client that waits this long is not too early."""
     return -(-ms // 1000)
 
 
 def fields(reply):
     policies, rates = [], []
-    # A rule on trial limits nobody, so nobody is told.
+    # A rule on trial limits nobody, so clients do not see it.
     for rule in (rule for rule in reply["rules"] if not rule["shadow"]):
         name = f'"{rule["name"] or rule["rule"]}"'
         period_ms = rule["period_ms"]
@@ -25,7 +25,7 @@ def fields(reply):
             window = f";w={period_ms // 1000}" if period_ms % 1000 == 0 else ""
             policies.append(f'{name};q={rule["quota"]}{window}')
         until_ms = rule["wait_ms"] if rule["verdict"] else rule["reset_ms"]
-        # No time is told if the request can never pass.
+        # No time if the request can never pass.
         time = f";t={seconds(until_ms)}" if until_ms >= 0 else ""
         rates.append(f'{name};r={rule["remaining"]}{time}')
     found = {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(rates)}

@@ -5,14 +5,14 @@
 
     POST /v1/chat                     {"prompt": "...", "max_tokens": 200, "stream": true}
     X-Tenant: t7                      whose limits count
-    Idempotency-Key: 3f2a...          optional: the same call again, after a lost connection, is not charged twice
+    Idempotency-Key: 3f2a...          optional: a call that is sent again after a lost connection is not charged twice
 
     GET /v1/limits                    what is left of the limits of X-Tenant
     GET /                             a page to try it
 
 Each call is one check, which holds a slot and the most tokens that the call can take. While the answer streams, the hold is
-renewed. When it has ended, also because the client hung up, the hold is settled with the tokens that were made. If the
-gateway is killed, the hold lapses: the slot is free again, and the tokens come back.
+renewed. When it has ended, even because the client hung up, the hold is settled for the tokens that were made. If
+the gateway is killed, the hold lapses: the slot is free again, and the tokens come back.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent
 sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
 
 from limits import Limits  # noqa: E402  it imports redis-py, which scripts/fetch.py puts there
-from pages import left, page  # noqa: E402  of examples/web
+from pages import left, page  # noqa: E402  from examples/web
 from redis.exceptions import RedisError  # noqa: E402
 
 
@@ -38,7 +38,7 @@ class Gateway:
     def __init__(self, limits, options):
         self.limits = limits
         self.options = options
-        # Calls under way here: two of one id would share one slot.
+        # Calls that run here: two with one id would share one slot.
         self.running = set()
 
     async def serve(self, reader, writer):
@@ -56,7 +56,7 @@ class Gateway:
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
         except RedisError as error:
-            # Without the limiter nothing passes. To let everything pass is the other choice.
+            # Without the limiter nothing passes. The alternative is to let everything pass.
             await client.answer(503, {"title": f"no limiter: {error}"})
         except ConnectionRefusedError:
             await client.answer(502, {"title": "no model"})
@@ -82,7 +82,7 @@ class Gateway:
 
 
 class Call:
-    """A call that holds what it may take."""
+    """A call, which holds all that it may use."""
 
     def __init__(self, limits, tenant, id, asked, options):
         self.limits = limits
@@ -96,7 +96,7 @@ class Call:
         self.asked = {"id": id, "gateway": options.name, "input": self.input, "length": length}
 
     async def run(self, client, headers):
-        """Relays the answer, and settles what it took, however it ended."""
+        """Relays the answer, and settles what the call used, however it ended."""
         taken = 0
         try:
             reader, self.model = await asyncio.open_connection("127.0.0.1", self.options.model)
@@ -106,7 +106,8 @@ class Call:
             try:
                 if self.streams:
                     client.begin_stream(headers)
-                # To the end, also after a cancellation: only then has the model stopped, and the count is whole.
+                # Reads to the end, even after a cancellation: only when the model has stopped
+                # is the count complete.
                 async for token in reader:
                     taken += 1
                     await self.relay(client, token)
@@ -115,7 +116,8 @@ class Call:
                     watcher.cancel()
                 self.model.close()
         finally:
-            # Before the answer ends: a client that has it all finds its slot free. Without a server the hold lapses.
+            # Settles before the answer ends, so a client with the whole answer finds its slot
+            # free. Without a server the hold lapses.
             with contextlib.suppress(RedisError):
                 await self.limits.settle(*self.owner, taken)
         if self.streams:
@@ -131,7 +133,7 @@ class Call:
                 self.cancel()
 
     def cancel(self):
-        """Tells the model to stop. It answers by closing the connection."""
+        """Tells the model to stop. The model then closes the connection."""
         if self.model.can_write_eof() and not self.model.is_closing():
             self.model.write_eof()
 
@@ -140,7 +142,7 @@ class Call:
         self.cancel()
 
     async def renew(self):
-        """Renews the hold three times a lease. A lost lease stops the call: another may have the slot."""
+        """Renews the hold three times per lease. A lost lease stops the call: another call may have the slot."""
         lease_s = self.options.lease_ms / 1000
         clock = asyncio.get_running_loop().time
         end = clock() + lease_s

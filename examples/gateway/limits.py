@@ -4,7 +4,7 @@ import redis.asyncio
 
 
 class Limits:
-    """The limits of all tenants. A hold lasts `lease_ms`; renewing keeps it while its call lasts."""
+    """The limits of all tenants. A hold lasts `lease_ms`, and is renewed for as long as its call lasts."""
 
     def __init__(self, url, rules, lease_ms):
         self.server = redis.asyncio.Redis.from_url(url, protocol=3, decode_responses=True)
@@ -12,15 +12,15 @@ class Limits:
         self.lease = ["PX", lease_ms]
 
     async def take(self, tenant, id, estimate):
-        """Asks for a call that may cost `estimate` tokens. The reply says of each rule what `FULL` says.
+        """Asks for a call that may cost `estimate` tokens. The reply is that of `FULL`.
 
-        The id makes it safe to ask again after a lost connection: a hold that lives is not charged twice.
+        The id makes it safe to ask again after a lost connection: a live hold is not charged twice.
         """
         command = ["RL.CHECK", self.key(tenant), "COST", estimate, "HOLD", id, *self.lease, "REFUND", "FULL"]
         return await self.server.execute_command(*command, *self.rules)
 
     async def renew(self, tenant, id):
-        """Whether the hold still lives. If not, its slot may belong to another call."""
+        """Renews the hold. Returns whether it is live; if not, another call may have its slot."""
         return await self.server.execute_command("RL.RENEW", self.key(tenant), id, *self.lease) == 1
 
     async def settle(self, tenant, id, tokens):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A stand-in for a model: it makes a token every few milliseconds, and writes down what it did.
+"""A stand-in for a model: it makes a token every few milliseconds, and logs what it did.
 
     model.py [--port PORT] [--pause-ms MS] [--log FILE]
 
-A caller sends a line of JSON: `id` and `gateway` to be written down, `input`, the tokens it sent, and `length`, the tokens
-it wants. It gets a line for each of these. The answer ends early when the caller closes its half of the connection.
+A caller sends a line of JSON: `id` and `gateway` for the log, `input`, the number of tokens sent, and `length`, the number of
+tokens wanted. It gets one line per wanted token. The answer ends early when the caller closes its half of the connection.
 
 The log has two lines for each call, TIME begin|end ID GATEWAY INPUT MADE, with the Unix time in microseconds and the number
 of tokens made so far. Tests count in this log: the model knows no limits.
@@ -39,7 +39,7 @@ class Model:
                 writer.write(f"token-{made}\n".encode())
                 await writer.drain()
         except ConnectionError:
-            pass  # The caller died.
+            pass  # The caller is gone.
         finally:
             cancelled.cancel()
             self.write_down("end", asked, made)

@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 that the gateway needs: a connection carries one request."""
+"""The small part of HTTP/1.1 that the gateway needs: one request per connection."""
 
 import json
 from http import HTTPStatus
@@ -7,11 +7,11 @@ LONGEST_BODY = 1 << 20
 
 
 class BadRequest(Exception):
-    """What the client sent is no request that the gateway understands."""
+    """The gateway does not understand the client's request."""
 
 
 class Client:
-    """One request of a client, and the way back to it."""
+    """One request of a client, and the way to answer it."""
 
     def __init__(self, reader, writer):
         self.reader = reader
@@ -43,7 +43,7 @@ class Client:
         await self.send(status, json.dumps(body).encode(), kind, headers)
 
     async def send(self, status, content, kind, headers=()):
-        """Sends a whole answer. If one has begun, it stays cut off, which tells the client that it is not whole."""
+        """Sends a whole answer. An answer that has already begun stays cut off, which shows the client that it is incomplete."""
         if self.has_begun:
             return
         self.head(status, {**dict(headers), "Content-Type": kind, "Content-Length": len(content)})

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent
 sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
 
 import redis  # noqa: E402  where scripts/fetch.py put it
-from pages import left, page  # noqa: E402  of examples/web
+from pages import left, page  # noqa: E402  from examples/web
 
 JOBS = 20
 
@@ -68,7 +68,7 @@ class Request(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_):
-        """Nothing: the page asks twice a second."""
+        """Logs nothing: the page asks twice a second."""
 
 
 def main():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Starts a server with the module, a stand-in for a limited service and a pool of workers, and shows how they get on.
+"""Starts a server with the module, a stand-in for a limited service and a pool of workers, and shows their progress.
 
-Called by `make pool`, which builds the module and fetches the server first. A page shows it, also after the demonstration,
-until Ctrl-C. PORT chooses its port.
+Called by `make pool`, which builds the module and fetches the server first. A page shows it, during the
+demonstration and then until Ctrl-C. PORT chooses its port.
 """
 
 import contextlib
@@ -15,18 +15,19 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent.parent / "benches")]
 
-from running import running  # noqa: E402  which starts a program for a `with` block
-from started import started  # noqa: E402  which starts a server for one
+from running import running  # noqa: E402  runs a program for a `with` block
+from started import started  # noqa: E402  runs a server for a `with` block
 
 JOBS = 150
 WORKERS = 8
 LEASE_MS = 4_000
-# The service allows 4 at once and 20 a second. The longer period bears requests that are up to 200 ms late on their way.
+# The service allows 4 at once and 20 a second. The longer period tolerates requests that arrive
+# up to 200 ms late.
 RULES = ["slots:4,name=slots", "20/1200ms,name=rate"]
 
 
 def holds(server):
-    """Who holds the slots: id and seconds left."""
+    """The holders of the slots: id and seconds left."""
     info = server.client.execute_command("RL.INFO", "upstream")
     return {hold[b"id"].decode(): hold[b"ttl_ms"] / 1000 for hold in info[b"next_holds"]} if info else {}
 
@@ -50,7 +51,7 @@ def kill_one(server):
 
 
 def play(server, log):
-    """Shows each second how the jobs get on, until all are done."""
+    """Shows the progress of the jobs each second, until all are done."""
     since, is_killed = time.monotonic(), False
     while (done := show(server, log, since)) < JOBS:
         if done > JOBS / 4 and not is_killed:

@@ -3,8 +3,8 @@
 
     pool.py --redis URL --upstream PORT [--workers N] [--key KEY] [--lease-ms MS] rule [rule ...]
 
-Starts the workers, as processes, and one anew when it dies. Any number of pools may share a key and its line. Jobs come from
-the list KEY:jobs and go to KEY:done; see worker.py.
+Starts each worker as a process, and again when it dies. Any number of pools may share a key and its line. Jobs come from the
+list KEY:jobs and go to KEY:done; see worker.py.
 """
 
 import argparse
@@ -38,7 +38,8 @@ def main():
     try:
         while True:
             died, _ = os.wait()
-            # Under its name, so that it finds the job that was left behind.
+            # The new worker has the same name, so it finds the job that the old one left
+            # behind.
             name = workers.pop(died)
             workers[start(name)] = name
     finally:

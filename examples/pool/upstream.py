@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A stand-in for a limited service: it refuses with 429 what exceeds its limits, and writes down what it saw.
+"""A stand-in for a limited service: it refuses with 429 what exceeds its limits, and logs what it saw.
 
     upstream.py [--port PORT] [--at-once N] [--requests N] [--period-ms MS] [--pause-ms MS] [--log FILE]
 
@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Limits:
-    """What the service allows: a count of what runs, and the times at which the last requests began."""
+    """What the service allows: the number of running requests, and the times at which the last requests began."""
 
     def __init__(self, options):
         self.options = options
@@ -28,7 +28,7 @@ class Limits:
         self.begun = deque()
 
     def begin(self, job):
-        """None if the request may begin, else the seconds after which it may be tried again."""
+        """Returns None if the request may begin, else the seconds until it may be tried again."""
         period_us = self.options.period_ms * 1000
         with self.lock:
             now_us = time.time_ns() // 1000
@@ -58,7 +58,7 @@ class Request(BaseHTTPRequestHandler):
         retry_s = limits.begin(job)
         if retry_s is not None:
             return self.answer(429, {"Retry-After": str(retry_s)})
-        # Also when the caller has died, which nobody here notices.
+        # Works on even if the caller has died, which the service does not notice.
         time.sleep(limits.options.pause_ms / 1000)
         limits.end(job)
         self.answer(200, {})
@@ -73,7 +73,7 @@ class Request(BaseHTTPRequestHandler):
             pass  # The caller is gone.
 
     def log_message(self, *_):
-        """Nothing: the log has it."""
+        """Logs nothing here: the service has its own log."""
 
 
 class Server(ThreadingHTTPServer):

@@ -4,7 +4,7 @@
     worker.py --redis URL --upstream PORT --name NAME [--key KEY] [--lease-ms MS] rule [rule ...]
 
 Jobs are in the list KEY:jobs. A worker moves one to its own list KEY:doing:NAME, and when it is done to KEY:done, so a job
-outlives its worker: a worker of the same name begins with what it finds in its list. It ends when its pool does.
+outlives its worker: a new worker of the same name begins with the job in its list. A worker ends when its pool does.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import time
 from line import Line, connect
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-# How long to wait for a job before looking whether the pool still runs.
+# How long to wait for a job before checking that the pool still runs.
 IDLE_S = 1
 
 
@@ -27,7 +27,7 @@ class Jobs:
         self.done = f"{key}:done"
 
     def next(self):
-        """The job that was left behind here, or else the next; None if there is none for a while."""
+        """The job left behind under this name, else the next one; None if no job comes for a while."""
         left = self.server.lindex(self.doing, 0)
         return left or self.server.blmove(self.waiting, self.doing, IDLE_S, "LEFT", "RIGHT")
 
@@ -36,7 +36,7 @@ class Jobs:
 
 
 def ask(upstream, job, timeout_s):
-    """The status of the upstream's answer, and the seconds after which it may be asked again."""
+    """The status of the upstream's answer, and the seconds until it may be asked again."""
     line = http.client.HTTPConnection("127.0.0.1", upstream, timeout=timeout_s)
     try:
         line.request("POST", f"/{job}")
@@ -60,7 +60,7 @@ def main():
     server = connect(options.redis)
     jobs = Jobs(server, options.key, options.name)
     line = Line(server, options.key, options.rules, options.lease_ms, options.name)
-    # The request must be over before the hold ends: then the slot may be another's.
+    # The request must end before the hold does: afterwards another worker may have the slot.
     timeout_s = options.lease_ms / 1000 / 2
     while os.getppid() == pool:
         try:

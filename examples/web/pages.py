@@ -7,13 +7,13 @@ FILES = {f"/web/{file.name}": file for file in Path(__file__).resolve().parent.i
 
 
 def page(path):
-    """The bytes and the type of a file of this folder, such as `/web/page.css`; None if there is none."""
+    """The bytes and the type of a file in this folder, such as `/web/page.css`; None if there is no such file."""
     file = FILES.get(path)
     return file and (file.read_bytes(), TYPES[file.suffix])
 
 
 def left(reply):
-    """What each rule of a `FULL` reply would still let pass, for limits.js."""
+    """What each rule of a `FULL` reply would still admit, for limits.js."""
     return [
         {"name": rule["name"] or rule["rule"], "remaining": rule["remaining"], "limit": rule["limit"]}
         for rule in reply["rules"]

@@ -9,7 +9,7 @@ use ratelimit_core::limit::Limiter;
 /// The encoding version of values in an RDB file. 1: one payload.
 pub(super) const ENCODING: i32 = 1;
 
-/// "No value": the server takes it for a failure.
+/// No value, which the server takes for a failure.
 pub(super) const NULL: *mut c_void = ptr::null_mut();
 
 /// Makes a new value for the server to own.

@@ -1,4 +1,4 @@
-//! The README and the guides, replayed: each transcript shows what a user at a terminal gets.
+//! Replays the README and the guides: each transcript must show what a user at a terminal gets.
 
 mod errors;
 mod likeness;
@@ -95,7 +95,7 @@ fn every_transcript_is_replayed() {
     assert_eq!(listeners, 2, "one of events and one of commands");
 }
 
-/// Only numbers that vary by nature may differ.
+/// Only numbers that naturally vary may differ.
 #[test]
 fn a_document_that_differs_is_noticed() {
     let differs = |command: &str, documented: &str, replied: &str| {
@@ -126,7 +126,7 @@ fn a_document_that_differs_is_noticed() {
     let dated = "RL.CHECK k AT 4102444800000000 5/h 1/m";
     assert!(differs(dated, &documented, &five(1, 500, 100, 58_999, 60_000)));
     assert!(!differs(dated, &documented, &documented));
-    // A slow machine makes waits shorter, and changes nothing else.
+    // A slow machine shortens waits and changes nothing else.
     let slowly = |documented: &str, replied: &str| {
         let took = Duration::from_millis(60);
         difference(check, &shown(documented), &shown(replied), took).is_some()
@@ -134,7 +134,7 @@ fn a_document_that_differs_is_noticed() {
     assert!(!slowly("1,5,0,493,500", "1,5,0,440,470"));
     assert!(slowly("1,5,0,493,500", "1,5,0,420,470"));
     assert!(slowly("1,5,1,493,500", "1,5,0,440,470"));
-    // The rest of a month depends on the day, the rest of a limit does not.
+    // The time left of a month depends on the day; what is left of a limit does not.
     let monthly = "RL.CHECK k fixed:5/month";
     assert!(!differs(monthly, "0,5,4,0,2000000000", "0,5,4,0,77"));
     assert!(differs(monthly, "0,5,4,0,2000000000", "0,5,3,0,77"));
@@ -145,7 +145,7 @@ fn a_document_that_differs_is_noticed() {
     assert!(!differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 300, 590_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(11, 300, 599_000)));
     assert!(differs("RL.INFO k", &info(10, 300, 599_000), &info(10, 301, 599_000)));
-    // A Unix time other than the present one is a difference.
+    // A Unix time other than the present counts as a difference.
     assert!(differs("RL.LOG k", "1763744291000", "1763744291000"));
     assert!(differs("INFO ratelimit", "ratelimit_checks:1000", "ratelimit_checks:1001"));
     assert!(differs(
@@ -185,8 +185,8 @@ fn the_guide_names_the_commands_of_the_category_ratelimit() {
     assert_eq!(named, held);
 }
 
-/// Whether a client shows hints from a server's `COMMAND DOCS`, which came with Redis 7.0; the client
-/// of 6.2 does not use it.
+/// Whether a client shows hints from a server's `COMMAND DOCS`, which exists since Redis 7.0.
+/// The client of 6.2 does not use it.
 fn shows_hints(client: &str, server: Flavor) -> bool {
     client != "redis-6.2" && server.is_7_or_later()
 }

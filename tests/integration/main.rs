@@ -1,15 +1,15 @@
-//! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module that `make build`
-//! builds.
+//! Tests on real servers: Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1, with the module built by
+//! `make build`.
 //!
 //! ```text
-//! command/       what each command replies and changes, a file a command; wrong input
+//! command/       what each command replies and changes, one file per command; wrong input
 //! panics/        panics in the functions that the server calls
 //! policy/        policies: who sets them, where they are saved, how they reach replicas
 //! durability/    RDB and append-only files: restarts, crashes, old versions, damaged data
 //! replication/   replicas, promotion, clusters, failover
 //! server/        settings, ACLs, COMMAND, events, memory, expiry, scripts and transactions
 //! docs.rs        the transcripts of the README and the guides
-//! clients/       client libraries of several languages that wait in RL.WAIT, and their time-outs
+//! clients/       client libraries of several languages waiting in RL.WAIT, and their time-outs
 //! monitoring/    alerts and the dashboard, over a real Prometheus and a real exporter
 //! soak/          long runs under load; seconds here, minutes in `make soak`
 //! wire/          what hostile clients, primaries and files send; seconds here, longer in `make fuzz-wire`

@@ -1,23 +1,22 @@
-/* Floors: what the server itself takes for a command that decides, measured by commands that do little else.
+/* Floors: what the server itself costs for a command that decides, measured by commands that do little else.
  *
- * A command of a module finds its key through the server, replies through the server, tells replicas and files through
- * the server, and has the server expire its key. These commands do that in plain C, with the least of their own between
- * the calls: no options, nothing saved, nothing counted but verdicts.
+ * A module's command uses the server to find its key, to reply, to propagate, and to expire the key. These commands do
+ * so in plain C, with as little as possible between the calls: no options, nothing saved, nothing counted but verdicts.
  *
  *     FLOOR.ADD key                       open the key, add one, reply
- *     FLOOR.ADDEX key                     the same, and the key expires, and replicas and files are told
+ *     FLOOR.ADDEX key                     as FLOOR.ADD, and the key expires, and the command is propagated
  *     FLOOR.GCRA key burst count period   a bucket, its numbers as in CL.THROTTLE
  *     FLOOR.LOG key (limit seconds){4} [at-us]
- *                                         a sliding log under four rules; a time of the past is for filling logs
+ *                                         a sliding log under four rules; a past time fills a log
  *     FLOOR.ENTRIES key                   how many entries a log holds
  *
  * The first four reply five integers, as RL.CHECK does: verdict (0 allowed, 1 limited), limit, remaining, wait_ms and
  * reset_ms. INFO floor counts the verdicts.
  *
- * What is simple here need not be right: commands are replicated as they came, so replicas decide again by their own
- * clocks. Nor is it always the least: all but FLOOR.ADD set the expiry at every change, and the server pays for each
- * word that it reads, of which FLOOR.LOG takes ten. A module that moves an expiry only when it must, or takes rules in
- * fewer words, can be below these. None can be below FLOOR.ADD, which does not even notify the clients that watch the key. */
+ * Simple is not always correct here: commands are propagated as they came, so replicas decide again by their own clocks.
+ * Nor is it always minimal: all commands but FLOOR.ADD set the expiry at every change, and the server reads each of the ten
+ * words of FLOOR.LOG. A module that moves an expiry only when it must, or takes rules in fewer words, can be faster than
+ * these. None can be faster than FLOOR.ADD, which does not even notify the clients that watch the key. */
 
 #include <assert.h>
 #include <stdint.h>
@@ -29,7 +28,7 @@
 #define RULES 4
 #define SECOND_US 1000000LL
 
-/* So small that nothing overflows: a bucket's interval is up to MOST seconds, its burst up to MOST of these. */
+/* Small enough that nothing overflows: a bucket's interval is up to MOST seconds, and its burst up to MOST intervals. */
 #define MOST 1000000LL
 
 #define TTL_MS 60000
@@ -47,7 +46,7 @@ typedef struct {
     uint32_t length;
 } State;
 
-/* As the state of most rules of ours, so that reaching it takes as much memory. */
+/* As large as the state of most of our rules, so that reaching it touches as much memory. */
 static_assert(sizeof(State) == 32, "not the size of our own state");
 
 typedef struct {
@@ -70,7 +69,7 @@ static int64_t whole_ms(int64_t us) {
     return (us + 999) / 1000;
 }
 
-/* Opens a key to change it, made if it is not there. NULL: it holds something else, which is replied. */
+/* Opens a key to change it, and makes it if it is missing. NULL: it has another type, and the error has been replied. */
 static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey **key) {
     *key = RedisModule_OpenKey(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE);
     if (RedisModule_ModuleTypeGetType(*key) == state_type) return RedisModule_ModuleTypeGetValue(*key);
@@ -84,7 +83,7 @@ static State *open_state(RedisModuleCtx *ctx, RedisModuleString *name, RedisModu
     return NULL;
 }
 
-/* What every change needs: an expiry, propagation to replicas and files, and a signal to clients that watch the key. */
+/* What every change needs: an expiry, propagation, and a signal to clients that watch the key. */
 static void changed(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, int64_t ttl_ms) {
     RedisModule_SetExpire(key, ttl_ms);
     RedisModule_SignalModifiedKey(ctx, name);
@@ -137,7 +136,7 @@ static int addex(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return reply(ctx, &decision);
 }
 
-/* ---- GCRA: a bucket is one time, that at which it will be full again */
+/* ---- GCRA: a bucket is one time, at which it will be full again */
 
 static Decision decide_gcra(State *state, int64_t burst, int64_t count, int64_t period_s, int64_t now) {
     int64_t interval = period_s * SECOND_US / count;
@@ -175,8 +174,8 @@ static int64_t entry(const State *state, uint32_t index) {
     return state->ring[(state->first + index) & (state->capacity - 1)];
 }
 
-/* How many entries are not after a time. The guess is where it would be among evenly spaced ones, as those of the logs
- * that are measured are: it reads fewer places of the ring than halving would, and the rest of the way is short. */
+/* How many entries are not after a time. Starts from a guess for evenly spaced entries, as the measured logs have: then the
+ * rest of the way is short, and fewer places of the ring are read than by bisection. */
 static uint32_t count_until(const State *state, int64_t time_us) {
     if (!state->length || time_us < entry(state, 0)) return 0;
     const uint32_t last = state->length - 1;
@@ -198,7 +197,7 @@ static void grow(State *state) {
     state->first = 0;
 }
 
-/* What one rule says: how many more its window has room for, or how long until there is room for one. */
+/* One rule's answer: how many more its window has room for, or how long until it has room for one. */
 static Decision ask(const State *state, const Rule *rule, int64_t now) {
     int64_t used = state->length - count_until(state, now - rule->window_us);
     if (used < rule->limit) {
@@ -226,7 +225,7 @@ static int64_t longest_window(const Rule *rules) {
     return longest;
 }
 
-/* Drops what has left the longest window, so that there are never more entries than that window's limit. */
+/* Drops what has left the longest window, so the ring never has more entries than that window's limit. */
 static void append(State *state, int64_t longest_us, int64_t now) {
     while (state->length && entry(state, 0) <= now - longest_us) {
         state->first++;
@@ -237,7 +236,7 @@ static void append(State *state, int64_t longest_us, int64_t now) {
 }
 
 static Decision decide_log(State *state, const Rule *rules, int64_t longest_us, int64_t now) {
-    /* A clock that steps back stands still here: entries are in order. */
+    /* If the clock steps back, time stands still here, so that entries stay in order. */
     if (state->length && entry(state, state->length - 1) > now) now = entry(state, state->length - 1);
     Decision decision = ask(state, &rules[0], now);
     for (int index = 1; index < RULES; index++) {
@@ -293,7 +292,7 @@ static int entries(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return REDISMODULE_OK;
 }
 
-/* ---- the type: copied whole, and saved as nothing, which comes back as a key that has seen no call */
+/* ---- the type: a copy is complete, but nothing is saved, so a loaded key is like one without calls */
 
 static void *load(RedisModuleIO *rdb, int encoding) {
     (void)rdb, (void)encoding;
@@ -355,7 +354,7 @@ static const struct {
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     if (RedisModule_Init(ctx, "floor", 1, REDISMODULE_APIVER_1) != REDISMODULE_OK) return REDISMODULE_ERR;
-    /* A key that is opened to be changed counts as changed when it is closed, denied or not, unless one says this. */
+    /* Without this option a key that was opened for a change counts as changed when it is closed, even after a denial. */
     RedisModule_SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
     RedisModuleTypeMethods methods = {
         .version = REDISMODULE_TYPE_METHOD_VERSION,

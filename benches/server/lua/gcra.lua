@@ -1,4 +1,4 @@
--- GCRA: a string holds the theoretical arrival time, in microseconds: when the bucket will be full again.
+-- GCRA: a string holds the theoretical arrival time, in microseconds: the time at which the bucket is full again.
 -- KEYS[1] the string; ARGV: burst, count, period in seconds, as in CL.THROTTLE.
 -- Replies: 0 allowed or 1 limited, remaining, wait in ms.
 local emission = tonumber(ARGV[3]) * 1e6 / tonumber(ARGV[2])

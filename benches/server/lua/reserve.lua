@@ -1,7 +1,7 @@
 -- Reservation: a fixed window whose units a caller reserves, then settles (settle.lua). Idempotent by the id.
 -- KEYS[1] the stem of three keys: a counter, a hash of reserved units by id, a sorted set of ids by their ends.
 -- ARGV: limit, period in seconds, id, units, seconds that the reservation lasts.
--- A reservation that nobody settles ends by itself, and its units stand. Replies: 0 allowed or 1 limited, remaining.
+-- A reservation that is not settled ends by itself, and its units stay charged. Replies: 0 allowed or 1 limited, remaining.
 local held, ends = KEYS[1] .. ':held', KEYS[1] .. ':ends'
 local limit, period, id, units = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local time = redis.call('TIME')

@@ -1,4 +1,4 @@
--- Semaphore: a sorted set of the ids of those who run, by the ends of their leases. ZREM gives a slot back.
+-- Semaphore: a sorted set of the ids that hold a slot, scored by the end of their lease. ZREM gives a slot back.
 -- KEYS[1] the sorted set; ARGV: slots, id, seconds that the lease lasts. Replies: 0 allowed or 1 limited, free slots.
 local slots = tonumber(ARGV[1])
 local time = redis.call('TIME')

@@ -1,6 +1,6 @@
--- Settles a reservation (reserve.lua): the counter is corrected to what the request really cost.
+-- Settles a reservation (reserve.lua): corrects the counter to what the request really cost.
 -- KEYS[1] the stem of the three keys; ARGV: id, units that it really cost. Replies: 1 settled, 0 no such reservation.
--- The window may have passed meanwhile: then the counter is gone, or counts another one, which this cannot tell.
+-- Known flaw: if the window has passed meanwhile, the counter is gone or counts a new window, and this script cannot tell.
 local held = KEYS[1] .. ':held'
 local units = redis.call('HGET', held, ARGV[1])
 if not units then

@@ -1,5 +1,5 @@
--- Sliding counter: this window's count, and the last one's weighted by how much of it the sliding window still covers.
--- KEYS[1] the stem of a counter a window; ARGV: limit, period in seconds. Replies: 0 allowed or 1 limited, remaining.
+-- Sliding counter: the count of this window, plus that of the previous one, weighted by how much of it the sliding window covers.
+-- KEYS[1] the stem of the keys, a counter for each window; ARGV: limit, period in seconds. Replies: 0 allowed or 1 limited, remaining.
 local limit, period = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6

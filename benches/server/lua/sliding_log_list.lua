@@ -1,4 +1,4 @@
--- Sliding log in a list of times, newest last, for several rules: each asks how old its limit-th newest entry is.
+-- Sliding log in a list of times, newest last, for several rules: for each rule, the age of the limit-th newest entry decides.
 -- KEYS[1] the list; ARGV: limit, period in microseconds, for each rule. Replies: 0 allowed or 1 limited, wait in ms.
 local time = redis.call('TIME')
 local now = time[1] * 1e6 + time[2]

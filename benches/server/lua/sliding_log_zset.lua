@@ -1,4 +1,4 @@
--- Sliding log in a sorted set: members and scores are times. What has left the window goes, the rest is counted.
+-- Sliding log in a sorted set: members and scores are times. Drops what has left the window and counts the rest.
 -- KEYS[1] the sorted set; ARGV: limit, period in microseconds. Replies: 0 allowed or 1 limited, remaining.
 local limit, period = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')

@@ -1,4 +1,4 @@
--- Token bucket: a hash of the tokens left and the time of the last look, refilled by the time that has passed since.
+-- Token bucket: a hash of the tokens left and the time of the last call, refilled for the time since.
 -- KEYS[1] the hash; ARGV: capacity, tokens a second. Replies: 0 allowed or 1 limited, remaining, wait in ms.
 local capacity, rate = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')

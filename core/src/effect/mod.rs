@@ -13,8 +13,8 @@
 //! hold                    :units:end-us:refund[:keep]
 //!                                                 id [text] rule [rule ...] admitted and held
 //! settle                                          id [REFUND | COST n|name=n ...]
-//! renew                   :end-us                 id                        another end
-//! refund                  :units                  [rule [rule ...]]         none: every state
+//! renew                   :end-us                 id                        the new end
+//! refund                  :units                  [rule [rule ...]]         no rule: all states
 //! block, exempt           :until-us               reason                    -1: no end
 //! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
 //!                                                 reason                    a block by a rule
@@ -22,22 +22,22 @@
 //! reset, unblock, unexempt
 //! ```
 //!
-//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0
-//! that its expiry stays. `units` is the cost of rules without `cost=`; a rule whose cost
-//! the request gave by name is written with that cost. `refund` is 1 if the charges come
-//! back when the hold lapses, else 0. `keep` is how many checks the history keeps; where it is
-//! given, the text of `META` follows. `bans` is the key's count of bans, if it has one. The server makes, sends and frees each
-//! argument separately, so numbers and word are one argument, the head.
+//! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
+//! stays. `units` is the cost of rules without `cost=`; a rule whose cost the request gave by
+//! name is written with that cost. `refund` is 1 if the charges come back when the hold lapses,
+//! else 0. `keep` is how many checks the history keeps; the text of `META` follows only if
+//! `keep` is given. `bans` is the key's count of bans, if it has one. The server makes, sends
+//! and frees each argument separately, so word and numbers are one argument, the head.
 //!
 //! # Versions
 //!
-//! Append-only files and replication streams outlive the module that wrote them,
-//! so every released version is read for good; `tests/fixtures/effects` holds files of each.
-//! A change of this text, and every addition to the text of rules, is a new
-//! version: an older module must stop at it, not misread it.
+//! Append-only files and replication streams outlive the module that wrote them, so later
+//! modules read every released version; `tests/fixtures/effects` holds files of each. A change
+//! of this text, and every addition to the text of rules, is a new version: an older module
+//! must stop at it, not misread it.
 //!
-//! [`Head`] writes an effect, [`read()`] reads it. Both take the words
-//! from `Word`, and a property test holds them together.
+//! [`Head`] writes an effect, [`read()`] reads it. Both take the words from `Word`, and a
+//! property test compares them.
 
 mod read;
 mod write;
@@ -54,16 +54,16 @@ use crate::rule::{NamedCost, Rule, named};
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
-/// The version of effects, of which there is one.
+/// The version of effects. There is only one.
 pub const VERSION: u64 = 1;
-/// The field of a head that names it.
+/// The field of a head that holds the version.
 const VERSION_FIELD: &str = "v1";
 
-/// An effect. The rules of a check or a refund and the costs of a settlement by name lie
-/// beside it: the writer has their texts, the reader needs them parsed.
+/// An effect. It does not hold the rules of a check or a refund, nor the costs of a settlement
+/// by name: the writer has their texts, the reader needs them parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect<'a> {
-    /// The time it was decided as of, Unix microseconds.
+    /// The time of the decision, in Unix microseconds.
     pub at_us: u64,
     /// What happened to the key's expiry.
     pub expiry: Expiry,
@@ -88,7 +88,7 @@ pub enum Action<'a> {
         id: &'a [u8],
         settled: Settled,
     },
-    /// Holds lapsed, seen by a check that changed nothing else.
+    /// Holds lapsed, and the check that noticed it changed nothing else.
     Lapse,
     /// A renewal, or a check that repeated a hold.
     Renew {
@@ -99,12 +99,12 @@ pub enum Action<'a> {
         units: u32,
     },
     Reset,
-    /// No `until_us` is a block without an end.
+    /// `until_us: None` is a block for good.
     Block {
         until_us: Option<u64>,
         reason: &'a [u8],
     },
-    /// No `until_us` is an exemption without an end.
+    /// `until_us: None` is an exemption for good.
     Exempt {
         until_us: Option<u64>,
         reason: &'a [u8],
@@ -263,8 +263,8 @@ impl<'a> Action<'a> {
 }
 
 impl Effect<'_> {
-    /// Does to a limiter what was done on the primary, with the rules and the costs that
-    /// lie beside the effect.
+    /// Does to a limiter what the primary did to its limiter. The rules and the costs are those
+    /// that came with the effect.
     pub fn perform(&self, rules: &[Rule], named: &[NamedCost], limiter: &mut Limiter) {
         let access = |kind, until_us, ban_us: Option<u64>, reason: &[u8]| {
             let ban_us = ban_us.and_then(NonZeroU64::new);

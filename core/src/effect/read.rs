@@ -26,11 +26,11 @@ const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
 const BANS: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// When bans are forgotten.
 const FORGOTTEN_US: RangeInclusive<u64> = 0..=MAX_FORGOTTEN_US;
-/// From when a ban is set until bans are forgotten.
+/// The time from a ban until the key's bans are forgotten.
 const SPAN_US: RangeInclusive<u64> = 0..=MAX_SPAN_US;
-/// What an effect that ends too early lacks.
+/// What errors expect where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
-/// What an effect with too many fields should do instead.
+/// What errors expect in place of a superfluous field.
 const NO_FIELD: &str = "the effect to end before it";
 
 /// Why an effect cannot be read.
@@ -76,10 +76,9 @@ impl fmt::Display for EffectError {
 
 impl std::error::Error for EffectError {}
 
-/// Reads the arguments of an `RL.APPLY` after its key. The rules of a check, of
-/// which there is at least one, or of a refund go to `rules`, the costs of a settlement
-/// by name to `named`. The primary decided what its configuration allows, so only the
-/// text itself is tested here.
+/// Reads the arguments of an `RL.APPLY` after its key. Puts the rules of a check, at least one,
+/// or of a refund into `rules`, and a settlement's costs by name into `named`. Tests only the
+/// text: the primary has tested the effect against its settings.
 ///
 /// # Errors
 /// Whatever is wrong first, from left to right.
@@ -128,8 +127,8 @@ fn rest_of_check<'a, I: Iterator<Item = &'a [u8]>>(
     if args.peek().is_some() { Ok(()) } else { require_rule(rules) }
 }
 
-/// Reads rules. No primary decides by two rules of one identity: both would charge one state,
-/// and a hold that charges a state twice could be saved, but not loaded.
+/// Reads rules, and refuses two of one identity. No primary sends these: both would charge one
+/// state, and a hold with two charges on one state could be saved, but not loaded.
 fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     rules: &mut Vec<Rule>,
@@ -146,7 +145,7 @@ fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(())
 }
 
-/// Reads a head. The texts of its action are read later.
+/// Reads a head. The texts of the action come later.
 fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
     let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
     let effect = fields_of_head(&mut fields).map_err(|error| match error {
@@ -243,7 +242,7 @@ fn ban_count<'a, I: Iterator<Item = &'a [u8]>>(
     })
 }
 
-/// Reads how many checks the history keeps, which only a check with `META` says.
+/// Reads how many checks the history keeps. Only a check with `META` says so.
 fn meta<'a, I: Iterator<Item = &'a [u8]>>(
     fields: &mut Cursor<'a, I>,
 ) -> Result<Option<Meta<'a>>, ParseError> {

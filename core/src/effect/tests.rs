@@ -152,7 +152,7 @@ fn a_replica_gets_the_access_that_was_set() {
             Access::Block => (Action::Unblock, None),
             Access::Exempt => (Action::Unexempt, Some(Action::Unblock)),
         };
-        // A pardon leaves an exemption.
+        // An `unblock` keeps an exemption.
         if let Some(other) = other {
             perform(other, &mut replica);
             assert_eq!(replica.access(), Some(&access));
@@ -162,7 +162,7 @@ fn a_replica_gets_the_access_that_was_set() {
     }
 }
 
-/// Any action that is written, with rules that fit it.
+/// Any action, with rules that fit it.
 fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
     const RULES: [&str; 9] = [
         "20/m",
@@ -260,7 +260,7 @@ proptest! {
     }
 }
 
-/// Arguments that begin like an effect now and then.
+/// Arguments that sometimes begin like an effect.
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let word = prop::sample::select(Word::ALL.map(Word::name).to_vec());
     let argument = prop_oneof![

@@ -8,7 +8,7 @@
 use super::{Action, Effect, VERSION_FIELD};
 use crate::limit::{BanCount, Expiry};
 
-/// A head's text, in place.
+/// A head's text, stored inline.
 #[derive(Debug)]
 pub struct Head {
     text: [u8; Self::ROOM],
@@ -16,8 +16,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// The longest head is that of a ban: the version, three letters, six numbers of 64 bits
-    /// and one of 32, each with a colon, are 144 characters.
+    /// The longest head is that of a ban: the version, the word, six numbers of 64 bits and one
+    /// of 32, each with a colon, are 144 characters.
     const ROOM: usize = 144;
 
     #[must_use]
@@ -69,7 +69,7 @@ impl Head {
         self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()
     }
 
-    /// When a block or an exemption ends; -1 if it does not.
+    /// Writes when a block or an exemption ends; -1 if never.
     fn end(&mut self, until_us: Option<u64>) {
         match until_us {
             Some(until_us) => self.number(until_us),

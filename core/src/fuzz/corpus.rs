@@ -1,4 +1,4 @@
-//! The inputs in fuzz/corpus, which fuzzing found, and on which every target must hold.
+//! Runs every target on the inputs in fuzz/corpus, which fuzzing found.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -18,36 +18,36 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
-fn rule_text_holds_on_its_corpus() {
+fn rule_text_passes_its_corpus() {
     replay("rule_text", super::rule_text::run);
 }
 
 #[test]
-fn arguments_hold_on_their_corpus() {
+fn arguments_pass_their_corpus() {
     replay("arguments", super::arguments::run);
 }
 
 #[test]
-fn effects_hold_on_their_corpus() {
+fn effects_pass_their_corpus() {
     replay("effects", super::effects::run);
 }
 
 #[test]
-fn payloads_hold_on_their_corpus() {
+fn payloads_pass_their_corpus() {
     replay("payload", super::payload::run);
 }
 
 #[test]
-fn parts_of_payloads_hold_on_their_corpus() {
+fn parts_of_payloads_pass_their_corpus() {
     replay("parts", super::parts::run);
 }
 
 #[test]
-fn operations_hold_on_their_corpus() {
+fn operations_pass_their_corpus() {
     replay("operations", super::operations::run);
 }
 
 #[test]
-fn holds_hold_on_their_corpus() {
+fn holds_pass_their_corpus() {
     replay("holds", super::holds::run);
 }

@@ -1,4 +1,4 @@
-//! Calls that take, settle and renew holds. The first byte chooses the law that they obey.
+//! Calls that take, settle and renew holds. The first byte chooses the law to test.
 
 use super::traffic;
 use crate::limit::tests::laws::holds::as_if::{Answers, is_as_if};
@@ -7,12 +7,12 @@ use crate::limit::tests::laws::holds::returned::returns_once;
 use crate::limit::tests::laws::traffic::Clock;
 use arbitrary::{Result, Unstructured};
 
-/// After how many steps the replica and the primary are loaded from what was saved.
+/// Replica and primary are saved and loaded after this many steps.
 const RESYNC: usize = 3;
 const RESTART: usize = 5;
 
 pub fn run(data: &[u8]) {
-    // Too few bytes choose the first of everything.
+    // When the bytes run out, the first choice is taken.
     let _ = obeys(&mut Unstructured::new(data));
 }
 

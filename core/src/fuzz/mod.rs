@@ -1,19 +1,19 @@
-//! What fuzzing tries: a target a file, each a function of bytes that panics where the
-//! crate breaks a promise.
+//! The fuzz targets, one per file. Each is a function of bytes that panics if the crate breaks
+//! a promise.
 //!
 //! ```text
 //! rule_text    rules are read, printed and read again; errors are printable
 //! arguments    every parser, given any arguments
 //! effects      effects are read, written and read again, and performed on a limiter
 //! payload      any bytes decode to a limiter or to an error
-//! parts        so they do as one list in a payload that is otherwise in order
+//! parts        as payload, with any bytes as one list of an otherwise valid payload
 //! operations   checks, refunds and steps of the clock, compared with the naive models
 //! holds        holds, settled and lapsed, under the laws of holds
 //! ```
 //!
-//! The first three take text: spaces end arguments, and line feeds end effects. `payload`
-//! takes the bytes of a saved value, so payloads of servers are inputs as they are; in `parts`
-//! the first byte chooses the list. In the last two targets, bytes choose rules and calls.
+//! The first three take text: spaces end arguments, and line feeds end effects. `payload` takes
+//! the bytes of a saved value, so a server's payload is an input as it is. In `parts` the first
+//! byte chooses the list. In the last two targets, bytes choose rules and calls.
 //!
 //! ```text
 //! sound        what must hold of every limiter

@@ -1,5 +1,6 @@
-//! Saved values, one of whose lists is any bytes: random bytes rarely make a payload of lists
-//! within lists whose lengths are right. The first byte chooses the list.
+//! Saved values with arbitrary bytes in place of one list. Random bytes alone rarely form a
+//! payload, because the lengths of its nested lists must be right. The first byte chooses the
+//! list.
 
 use super::payload;
 use crate::limit::parts;

@@ -7,8 +7,8 @@ use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, 
 use crate::parse::rules_of_line;
 use crate::rule::{MAX_TIME_US, Rule};
 
-/// Rules that find states of each algorithm: by their shapes, and by the names that the
-/// seeds of the corpus use.
+/// Rules that find states of each algorithm, by their shapes and by the names in the seeds of
+/// the corpus.
 const RULES: [&str; 4] = [
     "20/m window:100/m fixed:5/d bucket:10/s leaky:10/s",
     "5/h,count=all window:9/h,res=60 fixed:3/month bucket:5/m,refill=interval leaky:3/m,queue=0",
@@ -16,7 +16,7 @@ const RULES: [&str; 4] = [
     "window:7/m,name=free bucket:7/m,name=x leaky:7/m,name=y fixed:7/m,name=z slots:7,name=pool",
 ];
 
-/// The largest share of memory a payload's byte may cause, and what any value may take.
+/// How many bytes of memory each byte of a payload may cause, and how many any value may take.
 const BYTES_A_BYTE: usize = 200;
 const BYTES_ANYWAY: usize = 1_000;
 
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Does to a limiter what each command does.
+/// Does to a limiter what the commands do.
 fn use_it(limiter: &mut Limiter, rules: &[Rule], now_us: u64) {
     let hold = HoldRequest { id: b"a", end_us: now_us + 1_000_000, refund: true };
     let meta = Meta { text: b"who", keep: 3 };

@@ -1,9 +1,10 @@
-//! What must hold of every limiter, whatever came before.
+//! What must hold of every limiter at any time.
 
 use crate::limit::{Check, DecodeError, Foresight, Limiter, decode, encode, parts};
 use crate::rule::Rule;
 
-/// Tests that a limiter is saved and loaded as it is, and can be asked and shown.
+/// Tests that a limiter survives saving and loading unchanged, and that it can be checked and
+/// shown.
 pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
     parts::assert_bounded(limiter);
     let payload = encode(limiter);

@@ -1,5 +1,5 @@
-//! Bytes to the traffic of the laws. They choose among what the strategies of the laws
-//! choose from; when they end, so do the calls.
+//! Turns bytes into traffic for the laws. The bytes make the choices that the strategies of the
+//! laws make in tests; when the bytes end, so do the calls.
 
 use crate::limit::tests::laws::holds::traffic::{
     Ask, CALLS, Ending, Extra, HoldTraffic, IDS, Length, Terms,
@@ -28,8 +28,8 @@ pub fn with_holds(bytes: Bytes<'_, '_>) -> Result<HoldTraffic> {
     holding(bytes, of_any_rules)
 }
 
-/// Traffic with holds under one set of rules, for which settling a check is as if it had
-/// cost that much.
+/// Traffic with holds under one set of rules that settle exactly: as if the check had cost that
+/// much.
 pub fn settled_exactly(bytes: Bytes<'_, '_>, clock: Clock) -> Result<HoldTraffic> {
     holding(bytes, |bytes| {
         let exact = |bytes: Bytes<'_, '_>| Ok(made_exact(&rule(bytes, &SETTLED_EXACTLY)?));
@@ -197,7 +197,7 @@ fn one_in(bytes: Bytes<'_, '_>, number: u8) -> Result<bool> {
     Ok(bytes.int_in_range(1..=number)? == number)
 }
 
-/// Something, one time in this many.
+/// A value, in one of `number` cases.
 fn maybe<'b, T>(
     bytes: &mut Unstructured<'b>,
     number: u8,
@@ -206,7 +206,7 @@ fn maybe<'b, T>(
     one_in(bytes, number)?.then(|| of(bytes)).transpose()
 }
 
-/// This many of something.
+/// A list of values, its length in this range.
 fn some<'b, T>(
     bytes: &mut Unstructured<'b>,
     number: RangeInclusive<usize>,

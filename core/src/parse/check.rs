@@ -23,24 +23,23 @@ use crate::rule::Rule;
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckRequest<'a> {
-    /// The cost of rules that have none of their own, of a range the least: 0 ..=
-    /// [`MAX_UNITS`](crate::rule::MAX_UNITS).
+    /// The default cost, or the least of a range: 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS).
     pub cost: u32,
     /// The time of the decision, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
     /// Whether the reply describes each rule.
     pub full: bool,
-    /// What few requests ask for; `None` if nothing of it.
+    /// The rare options; `None` if none is given.
     pub options: Option<Box<RequestOptions<'a>>>,
-    /// How many of the arguments, the last ones, are rules.
+    /// How many of the last arguments are rules.
     pub rule_args: usize,
 }
 
-/// What few requests ask for.
+/// The options that few requests have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions<'a> {
-    /// The most that may be granted, if the cost is a range.
+    /// The most to grant, if the cost is a range.
     pub up_to: Option<u32>,
     /// What the history keeps of the check.
     pub meta: Option<Meta<'a>>,
@@ -66,7 +65,7 @@ impl<'a> CheckRequest<'a> {
         })
     }
 
-    /// What the rules cost that have no cost of their own.
+    /// The default cost, with the range if one was given.
     pub(super) fn default_cost(&self) -> DefaultCost {
         DefaultCost {
             least: self.cost,
@@ -74,7 +73,7 @@ impl<'a> CheckRequest<'a> {
         }
     }
 
-    /// Whether it asks for a hold.
+    /// Whether the request asks for a hold.
     pub(super) fn holds(&self) -> bool {
         self.options.as_ref().is_some_and(|options| options.hold.is_some())
     }
@@ -100,7 +99,7 @@ pub fn peek<'a>(
     options_then_rules(args, limits, resolver, rules, false)
 }
 
-/// Most requests have no options, and are read without a thought of any.
+/// Reads a request. Most have no options and skip the code that reads them.
 #[inline(always)]
 fn options_then_rules<'a>(
     args: impl Iterator<Item = &'a [u8]>,
@@ -128,7 +127,7 @@ fn some_options_then_rules<'a, I: Iterator<Item = &'a [u8]>>(
     then_rules(args, limits, resolver, rules, may_change, request, Some(&named_costs))
 }
 
-/// Reads the rules of a request whose options were read.
+/// Reads the rules of a request after its options.
 #[inline(always)]
 fn then_rules<'a, I: Iterator<Item = &'a [u8]>>(
     mut args: Cursor<'a, I>,
@@ -145,19 +144,18 @@ fn then_rules<'a, I: Iterator<Item = &'a [u8]>>(
     if let Some(costs) = named_costs {
         costs.give_to(rules, resolver.named_a_policy())?;
     }
-    // A peek may look at slots without taking one.
+    // A peek can ask about slots without a hold.
     test_costs(rules, request.default_cost(), request.holds() || !may_change)?;
     Ok(CheckRequest { rule_args, ..request })
 }
 
-/// A quick test, since most checks have no options: a rule that begins with a letter is
-/// longer than any option's name.
+/// Whether a text may be an option. A quick test, as most checks have none: a rule that begins
+/// with a letter is longer than any option's name.
 fn may_be_option(text: &[u8]) -> bool {
     text.len() <= 4 && text.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
-/// Reads the options of a check, up to its rules, and the costs by name, which are given to
-/// the rules later.
+/// Reads the options up to the rules, and the costs by name, which the rules get later.
 pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,

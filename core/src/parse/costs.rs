@@ -1,14 +1,13 @@
 //! What a check costs its rules.
 //!
 //! ```text
-//! COST n           the cost of rules that have none of their own
-//! COST a..b        grants these rules as much as passes, from a to b
-//! COST name=n      the cost of the rules of this name
+//! COST n           the default cost, of rules that nothing else gives a cost
+//! COST a..b        a range for the default cost: the check grants as much of it as passes
+//! COST name=n      the cost of the rules with this name
 //! ```
 //!
-//! Given any number of times, before the rules; a settlement takes no range. Once the rules
-//! are read, they get the costs that name them, so nothing behind the parser knows names of
-//! costs.
+//! `COST` can be given any number of times, before the rules; a settlement takes no range. The
+//! parser gives each rule the cost that names it, so later layers see no costs by name.
 
 use super::cursor::Cursor;
 use super::error::{ParseError, RuleArgError};
@@ -39,7 +38,7 @@ const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     default: Option<u32>,
-    /// The most that may be granted, if the default cost is a range.
+    /// The most to grant, if the default cost is a range.
     up_to: Option<u32>,
     named: NamedCosts,
 }
@@ -49,12 +48,12 @@ pub(super) struct Costs {
 pub(super) struct NamedCosts(Vec<NamedCost>);
 
 impl Costs {
-    /// The cost of rules that have none of their own.
+    /// The default cost, 1 if none was read.
     pub(super) fn default_cost(&self) -> u32 {
         self.default.unwrap_or(1)
     }
 
-    /// The most that may be granted, if the default cost is a range.
+    /// The most to grant, if the default cost is a range.
     pub(super) const fn up_to(&self) -> Option<u32> {
         self.up_to
     }
@@ -74,7 +73,7 @@ impl Costs {
         self.named
     }
 
-    /// Reads what follows a `COST`. So many names are allowed.
+    /// Reads what follows a `COST`. Refuses more than `max_names` costs by name.
     pub(super) fn read<'a, I: Iterator<Item = &'a [u8]>>(
         &mut self,
         args: &mut Cursor<'a, I>,
@@ -103,7 +102,7 @@ impl Costs {
         self.named.add(NamedCost { name, cost }, max_names)
     }
 
-    /// Reads `a..b`; `None` if the text is no such range.
+    /// Reads `a..b`; `None` if the text is not a valid range.
     #[cold]
     fn add_range(&mut self, text: &[u8]) -> Option<Result<(), ParseError>> {
         let middle = text.windows(2).position(|two| two == b"..")?;
@@ -131,8 +130,9 @@ impl NamedCosts {
         Ok(())
     }
 
-    /// Gives the rules of all keys the costs that name them. A name that no rule has is
-    /// ignored if the request names a policy: policies change while their callers stay.
+    /// Gives the rules of all keys the costs that name them. A name without a rule is an error,
+    /// unless the request names a policy: a policy can lose a rule while its callers still name
+    /// it.
     pub(super) fn give_to(&self, rules: &mut [Rule], names_policy: bool) -> Result<(), ParseError> {
         for &NamedCost { name, cost } in &self.0 {
             let mut found = false;
@@ -148,8 +148,7 @@ impl NamedCosts {
     }
 }
 
-/// What rules without a cost of their own cost: a number, or a range of which a grant takes
-/// one.
+/// The default cost: one number, or a range to grant from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DefaultCost {
     pub least: u32,
@@ -171,8 +170,8 @@ impl DefaultCost {
     }
 }
 
-/// Tests the rules of one key against the request's default cost, and that rules of slots
-/// have a hold, or may do without.
+/// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
+/// `may_have_slots`.
 #[inline(always)]
 pub(super) fn test_costs(
     rules: &[Rule],
@@ -199,8 +198,8 @@ fn test_costs_of_any(
     test_logs(rules, default)
 }
 
-/// Tests that the log rules of one key cost the same: they share one log, which has one
-/// entry a check.
+/// Tests that the log rules of one key cost the same: they share one log, in which a check is
+/// one entry.
 fn test_logs(rules: &[Rule], default: DefaultCost) -> Result<(), ParseError> {
     let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
     let Some(first) = logs.next() else { return Ok(()) };
@@ -351,7 +350,7 @@ mod tests {
         let line = "2 a b 20/m NEXT slots:8";
         let refused = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap_err();
         assert_eq!(refused.to_string(), format!("rule 'slots:8': {GIVE}"));
-        // A peek takes none.
+        // A peek needs no hold.
         assert!(peek(args("slots:8 20/m"), &LIMITS, &mut NoPolicies, &mut rules).is_ok());
     }
 

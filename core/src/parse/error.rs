@@ -33,7 +33,7 @@ pub enum ParseError {
         given: Excerpt,
         expected: &'static str,
     },
-    /// An option whose value is no plain integer ends the arguments.
+    /// The arguments end at an option whose value is no plain integer.
     Missing {
         option: &'static str,
         expected: &'static str,
@@ -41,7 +41,7 @@ pub enum ParseError {
     NoText {
         option: &'static str,
     },
-    /// An option that takes a period ends the arguments.
+    /// The arguments end at an option that takes a period.
     NoPeriod {
         option: &'static str,
     },
@@ -53,7 +53,7 @@ pub enum ParseError {
         max: usize,
     },
     AtRefused,
-    /// A `COST` names a rule again.
+    /// Two `COST`s name the same rule.
     RepeatedCost {
         name: Name,
     },
@@ -65,12 +65,12 @@ pub enum ParseError {
         name: Name,
         max: usize,
     },
-    /// `HOLD` ends the arguments.
+    /// The arguments end at `HOLD`.
     NoHoldId,
     HoldId {
         bytes: usize,
     },
-    /// The id of a hold ends the arguments.
+    /// The arguments end at the id of a hold.
     NoHoldTime {
         expected: &'static str,
     },
@@ -84,7 +84,7 @@ pub enum ParseError {
     SameKey {
         key: Excerpt,
     },
-    /// There is neither one group of rules nor one for each key.
+    /// The number of groups of rules is neither 1 nor the number of keys.
     Groups {
         groups: usize,
         keys: usize,
@@ -108,7 +108,7 @@ pub enum RuleArgError {
         other: Excerpt,
         by_name: bool,
     },
-    /// Log rules of one key, which cost a check unlike amounts.
+    /// Log rules of one key with different costs.
     UnlikeCosts {
         cost: String,
         other: Excerpt,
@@ -120,7 +120,7 @@ pub enum RuleArgError {
 }
 
 impl RuleArgError {
-    /// The error that a rule reads and writes the state of another rule.
+    /// The error that a rule has the identity of another one.
     #[cold]
     #[must_use]
     pub fn same_identity(other: &Rule) -> Self {

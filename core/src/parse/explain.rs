@@ -11,7 +11,7 @@ use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
 use crate::rule::Rule;
 
-/// The rules of an `RL.EXPLAIN`, which must be rules that one check could have.
+/// The rules of an `RL.EXPLAIN`, which one check must be able to have.
 pub fn explain<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,

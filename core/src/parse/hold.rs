@@ -1,5 +1,5 @@
-//! The option `HOLD` of `RL.CHECK` and `RL.MCHECK`, and what `RL.SETTLE` and `RL.RENEW`
-//! share with it: the id of a hold, and for how long it is held.
+//! The option `HOLD` of `RL.CHECK` and `RL.MCHECK`, and what `RL.SETTLE` and `RL.RENEW` share
+//! with it: the id of a hold, and how long the hold lasts.
 //!
 //! ```text
 //! HOLD id EX s|PX ms [REFUND]
@@ -13,7 +13,7 @@ use super::options::micros;
 use crate::limit::{HoldRequest, MAX_ID};
 use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
 
-/// The latest end of a hold or of a ban: set at the latest time, it lasts a period more.
+/// The latest end of a hold or of a ban: the longest period after the latest time.
 pub(crate) const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
 
 /// What errors expect after the id of a hold.
@@ -37,7 +37,7 @@ impl<'a> HoldOption<'a> {
     }
 }
 
-/// For how long a hold is held, in microseconds: 1 ms ..= [`MAX_PERIOD_US`].
+/// How long a hold lasts, in microseconds: 1 ms ..= [`MAX_PERIOD_US`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldTime(pub u64);
 
@@ -50,7 +50,7 @@ impl HoldTime {
     }
 }
 
-/// What follows the word `HOLD`.
+/// Reads what follows the word `HOLD`.
 pub(super) fn hold<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<HoldOption<'a>, ParseError> {
@@ -74,7 +74,7 @@ fn tested_id(id: &[u8]) -> Result<&[u8], ParseError> {
     }
 }
 
-/// For how long the hold is held.
+/// Reads how long the hold lasts.
 pub(super) fn time<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<HoldTime, ParseError> {

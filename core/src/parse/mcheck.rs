@@ -6,7 +6,7 @@
 //!           rule [rule ...] [NEXT rule [rule ...]] ...
 //! ```
 //!
-//! One group of rules for all keys, or one group a key, in the order of the keys.
+//! One group of rules for all keys, or one group per key, in the order of the keys.
 
 use super::check::{CheckRequest, expected, options};
 use super::costs::test_costs;
@@ -26,23 +26,23 @@ const MOST_KEYS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MCheckRequest<'a> {
     pub keys: usize,
-    /// The options, which hold for every key.
+    /// The options, which apply to every key.
     pub check: CheckRequest<'a>,
-    /// One for all keys, or one a key in their order.
+    /// One for all keys, or one per key in their order.
     pub groups: Vec<Group>,
 }
 
 /// The rules of one key, or of all keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Positions among the rules read.
+    /// Positions among the rules that were read.
     pub rules: Range<usize>,
     /// Positions among the arguments from the first rule on, `NEXT` included.
     pub args: Range<usize>,
 }
 
-/// The request of an `RL.MCHECK`, the number of its keys first. The number of its
-/// groups is tested last.
+/// The request of an `RL.MCHECK`, from the number of keys on. The number of groups is tested
+/// last.
 pub fn mcheck<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,

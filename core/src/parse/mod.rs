@@ -1,20 +1,18 @@
-//! Arguments to typed requests: a file a command, by the same name as in
-//! `command/`.
+//! Reads arguments into typed requests, one file per command, named as in `command/`.
 //!
 //! ```text
 //! [&[u8]] --cursor--> arguments, integers --check, refund, ...--> CheckRequest, ...
 //!                     rule text --resolver, rules--> Rule         tested against Limits
 //! ```
 //!
-//! Bytes are borrowed, never copied, and reading a request for one key allocates
-//! nothing (but for `COST name=n`): rules go to a `Vec` that the caller reuses. A parser clears it first,
-//! and its contents are valid only if the parser returns `Ok`.
+//! A request borrows its bytes. Reading one for a single key allocates nothing, except for
+//! `COST name=n`: rules go to a `Vec` that the caller reuses. A parser clears it first, and its
+//! contents are valid only if the parser returns `Ok`.
 //!
-//! Parsing is total: any bytes give a request or a [`ParseError`], in one line
-//! fit for a RESP error. The error is about the first wrong argument, from left
-//! to right, and says what was given and what was expected. Parsing opens no key
-//! and knows no server: [`crate::rule`] says what a rule may be, and [`Limits`]
-//! what the settings let it be.
+//! Parsing is total: any bytes give a request or a [`ParseError`], whose text is one line, fit
+//! for a RESP error. The error is about the first wrong argument, from left to right, and says
+//! what was given and what was expected. Parsing opens no key and knows no server:
+//! [`crate::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
 mod access;
 mod blocks;
@@ -65,7 +63,7 @@ pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     rules
 }
 
-/// Arguments for the tests of this layer, and what they give.
+/// Arguments for the tests of this module, and what they are read as.
 #[cfg(test)]
 mod test_lines {
     use super::Limits;

@@ -36,8 +36,7 @@ pub(super) fn at<'a, I: Iterator<Item = &'a [u8]>>(
     args.value("AT", TIME_US)
 }
 
-/// The number that follows an option's name, from 1 of its unit to the most, in
-/// microseconds.
+/// The number that follows an option's name, in microseconds: at least 1 of its unit.
 pub(super) fn micros<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     option: &'static str,

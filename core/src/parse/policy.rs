@@ -80,8 +80,8 @@ pub fn policy<'a>(
     }
 }
 
-/// The policy that one argument writes, `name=rule[;rule ...]`. Without limits
-/// any rules pass, since the settings may have changed since they were saved.
+/// The policy that one argument writes, `name=rule[;rule ...]`. Without limits any rules pass:
+/// the settings may have changed after the policy was saved.
 pub fn written_policy(
     text: &[u8],
     limits: Option<&Limits>,

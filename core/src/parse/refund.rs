@@ -20,7 +20,7 @@ pub struct RefundRequest {
     /// The time of the refund, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-    /// How many of the arguments, the last ones, are rules.
+    /// How many of the last arguments are rules.
     pub rule_args: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `RL.RENEW`: which hold, and for how long from now.
+//! `RL.RENEW`: which hold to renew, and how long it lasts from now.
 //!
 //! ```text
 //! RL.RENEW     id EX s|PX ms [AT unix-us]

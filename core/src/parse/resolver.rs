@@ -49,7 +49,7 @@ pub struct RuleCache {
 }
 
 impl RuleCache {
-    /// Does what [`RuleResolver::rule`] does, with the cache.
+    /// Does what [`RuleResolver::rule`] does, through the cache.
     ///
     /// # Errors
     /// Why the text is no rule.
@@ -62,7 +62,7 @@ impl RuleCache {
         };
         match self.rules.get_or_try_insert(key, read) {
             Ok(rule) => {
-                // Not pushed: that would copy it twice.
+                // `push` would copy it twice.
                 rules.extend_from_slice(slice::from_ref(rule));
                 Ok(true)
             }
@@ -95,7 +95,7 @@ impl SlotKey for ShortText<'_> {
     }
 }
 
-/// A cached text, in place.
+/// A cached text, stored inline.
 #[derive(Clone, Copy, Debug)]
 struct Text {
     len: u8,

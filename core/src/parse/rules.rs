@@ -25,8 +25,8 @@ pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     take_rules_of_next_key(args, limits, resolver, rules)
 }
 
-/// Does what [`take_rules`] does, but keeps the rules of earlier keys. Inlined, as most
-/// checks have one rule, which the resolver's cache holds.
+/// Does what [`take_rules`] does, but keeps the rules of earlier keys. Inlined for the common
+/// check: one rule, found in the resolver's cache.
 #[inline(always)]
 pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
@@ -54,8 +54,7 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(taken)
 }
 
-/// Tests the rules that a text stands for against the settings and the rules
-/// before them.
+/// Tests the rules of one argument against the settings and the rules before them.
 #[inline(always)]
 fn test_bounds(
     text: &[u8],
@@ -67,7 +66,7 @@ fn test_bounds(
         return Err(too_many_rules(text, limits));
     }
     for rule in found {
-        // The first rule, which most often is the only one, is not compared.
+        // Skips the comparison for the first rule, usually the only one.
         let is_repeated =
             !before.is_empty() && before.iter().any(|other| other.same_identity(rule));
         if is_repeated || is_too_long(rule, limits) {

@@ -1,4 +1,4 @@
-//! `RL.SETTLE`: which hold, and what the request really cost.
+//! `RL.SETTLE`: which hold to settle, and what the request really cost.
 //!
 //! ```text
 //! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
@@ -25,23 +25,24 @@ pub struct SettleRequest<'a> {
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-    /// Positions among the arguments of what settles the hold: before an `AT`, and after.
+    /// Where the arguments are that settle the hold: those before `AT`, and those after its
+    /// time.
     pub written: [Range<usize>; 2],
 }
 
-/// How a hold is settled. Costs by name lie beside it.
+/// How a hold is settled. The costs by name are kept beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// All charges stand.
     AsCharged,
     /// All charges come back.
     Refund,
-    /// Charges are corrected; `default` is the cost of those that took the default cost.
+    /// Charges are corrected; `default` replaces those that took the default cost.
     Costs { default: Option<u32> },
 }
 
 impl Settled {
-    /// The whole settlement.
+    /// The settlement, with its costs by name.
     #[must_use]
     pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
         match self {
@@ -67,14 +68,14 @@ pub fn settle<'a>(
         after = options.take(&mut args, limits.max_rules)?;
     }
     args.finish(options.expected())?;
-    // The id comes first, `AT` and its time take two.
+    // Skips the id, `AT` and its time.
     let start = before.saturating_add(3);
     let written = [1..before.saturating_add(1), start..start.saturating_add(after)];
     let (settled, named) = options.settled();
     Ok(SettleRequest { id, settled, named, at_us, written })
 }
 
-/// Takes what settles a hold, from an effect.
+/// Reads how an effect settles a hold.
 pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
 ) -> Result<(Settled, Vec<NamedCost>), ParseError> {
@@ -83,7 +84,7 @@ pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     Ok(options.settled())
 }
 
-/// `REFUND` and `COST`, as far as they were read.
+/// The `REFUND` and the `COST`s read so far.
 #[derive(Default)]
 struct Options {
     refund: Option<()>,

@@ -4,7 +4,7 @@ use super::test_lines::*;
 use super::*;
 use proptest::prelude::*;
 
-/// Arguments of which some pass the first tests.
+/// Arguments, some of which get past the first tests.
 fn arguments() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let argument = prop_oneof![
         "(?i)cost|at|full|meta|next|ex|reason|count|match".prop_map(String::into_bytes),

@@ -21,7 +21,7 @@ const WAIT_MS: RangeInclusive<u64> = 0..=3_600_000;
 pub struct WaitRequest<'a> {
     /// How long the client waits at most.
     pub ms: u64,
-    /// What is decided, always at the server's time.
+    /// The check, decided at the server's time.
     pub check: CheckRequest<'a>,
 }
 

@@ -12,17 +12,17 @@
 /// and from the request that it belongs to. 8 bytes: a rule is copied often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The cost in this check; [`NONE`](Self::NONE): that of the check.
+    /// The cost in this check; [`NONE`](Self::NONE): the check's default.
     own: u32,
     /// The cost in the rule's text, if there is one.
     written: u32,
 }
 
 impl Cost {
-    /// No cost: more than any.
+    /// No cost: larger than any valid one.
     const NONE: u32 = u32::MAX;
 
-    /// The cost of a rule whose text has this one.
+    /// The cost of a rule with this `cost=`.
     pub(super) const fn new(written: Option<u32>) -> Self {
         let written = match written {
             Some(cost) => cost,
@@ -35,14 +35,14 @@ impl Cost {
         Self { own: cost, ..self }
     }
 
-    /// The cost in a check whose default cost is given.
+    /// The cost in a check with this default cost.
     #[inline(always)]
     #[must_use]
     pub const fn or(self, default: u32) -> u32 {
         if self.own == Self::NONE { default } else { self.own }
     }
 
-    /// The cost that the rule has whatever the check's default is.
+    /// The cost that overrides the check's default.
     #[must_use]
     pub const fn own(self) -> Option<u32> {
         if self.own == Self::NONE { None } else { Some(self.own) }
@@ -54,7 +54,7 @@ impl Cost {
         if self.written == Self::NONE { None } else { Some(self.written) }
     }
 
-    /// Whether the request gives the rule another cost than its text does.
+    /// Whether the request overrides the rule's `cost=`.
     #[must_use]
     pub const fn is_named(self) -> bool {
         self.own != self.written

@@ -39,7 +39,7 @@ pub enum RuleTextError {
     Invalid(RuleError),
 }
 
-/// Where the period stands that cannot be read. Only a rule's period can be a month.
+/// Where the unreadable period is. Only a rule's period can be a month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeriodOf {
     Rule,

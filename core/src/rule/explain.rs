@@ -15,20 +15,19 @@
 //! leaky, admitted      Q + 1 + L - ceil(L/W)
 //! ```
 //!
-//! *Window.* At `e` into a sub-interval the oldest one in sight, `w-e` of which
-//! the true window still covers, counts `(w-e)/w` of its units. If all `L`
-//! of them came at its very end, they all lie in the true window, and
-//! `L*e/w` more are let in. Nothing else is miscounted, and `L + floor(L*e/w)`
-//! grows with `e`; but one whole microsecond must lie in the covered part, so
-//! `w-e` is at least the smallest distance above 1 between a microsecond and a
-//! boundary, `g`. More sub-intervals do not lower this sum: they move the
-//! second crowd away from the first. Of the `res-1` sub-intervals before `t`
-//! every unit is counted in full, so no stretch of `W - w` sees more than `L`.
+//! *Window.* Let the current sub-interval be `e` old. The true window still covers `w-e` of the
+//! oldest counted sub-interval, so that one counts `(w-e)/w` of its units. If all `L` of them
+//! came at its very end, they all lie in the true window, and the rule admits `L*e/w` more.
+//! Nothing else is miscounted. The sum `L + floor(L*e/w)` grows with `e`, but the covered part
+//! must contain a whole microsecond: `w-e` is at least `g`, the smallest distance above 1
+//! between a microsecond and a boundary. More sub-intervals do not lower the sum, they only
+//! move the second crowd away from the first: the `res-1` sub-intervals before `t` are counted
+//! in full, so no stretch of `W - w` admits more than `L`.
 //!
-//! *First.* Windows open at a request, so one of the two crowds at a boundary
-//! lacks the unit that opened its window a period ago.
+//! *First.* The request that opens a window comes a whole period before the next boundary, so
+//! it is not part of the crowd just before that boundary: hence the `- 1`.
 //!
-//! *Bucket.* From the first to the last of these microseconds `W-1` pass, and
+//! *Bucket.* The first and the last microsecond of a window are `W-1` apart, and meanwhile
 //! `L*(W-1)/W` tokens come back.
 
 use super::{
@@ -53,7 +52,7 @@ pub fn explain(rule: &Rule) -> String {
                 let windows = match calendar {
                     Some(calendar) => calendar_windows(rule, calendar, tz_min),
                     None => {
-                        format!("window of {}, opened by the first request", Span(rule.period_us()))
+                        format!("window of {}, opened by the first request", Time(rule.period_us()))
                     }
                 };
                 fixed(rule, &windows, keep)
@@ -157,7 +156,7 @@ fn window(rule: &Rule, res: u8) -> String {
             "{} at once, and up to {worst} in one {period}, if they crowd at the end of a \
              sub-interval and again {} later",
             requests(limit.into()),
-            Span(period_us)
+            Time(period_us)
         );
         if res == 1 {
             return crowds;
@@ -207,8 +206,8 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
         _ => format!(
             "{} bytes, and up to {} for {} kept for graphs",
             memory::KEY,
-            Count(kept, "byte"),
-            Count(keep.into(), "past window")
+            Amount(kept, "byte"),
+            Amount(keep.into(), "past window")
         ),
     };
     format!(
@@ -230,7 +229,7 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
             }),
         ),
         Refill::Interval => (
-            format!("all come back at once, {} after the first was taken", Span(rule.period_us())),
+            format!("all come back at once, {} after the first was taken", Time(rule.period_us())),
             at_worst(rule, |worst| {
                 format!(
                     "{} within a moment, {} just before the tokens come back and {burst} just \
@@ -244,7 +243,7 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
     format!(
         "a bucket of {}, full at first; a request takes one, and {back} (token bucket). \
          Worst burst: {worst}. Memory: {}.",
-        Count(burst, "token"),
+        Amount(burst, "token"),
         constant(),
     )
 }
@@ -326,7 +325,7 @@ fn cost(rule: &Rule) -> String {
     let Some(cost) = rule.cost().written() else { return String::new() };
     let taken = match cost {
         0 => "nothing".into(),
-        cost => Count(cost.into(), "unit").to_string(),
+        cost => Amount(cost.into(), "unit").to_string(),
     };
     let text = format!(" A check takes {taken} of it, whatever COST n says");
     match rule.name() {
@@ -340,12 +339,12 @@ fn ban(rule: &Rule) -> String {
     if rule.is_shadow() {
         return " Its ban never sets in while it is on trial.".into();
     }
-    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Span(rung_us).to_string()).collect();
+    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Time(rung_us).to_string()).collect();
     let denial = format!(" A denial by it blocks the key for {}", rungs.join(", then "));
     if !ladder.counts_bans() {
         return format!("{denial}.");
     }
-    let longest = Span(ladder.longest_us());
+    let longest = Time(ladder.longest_us());
     format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
 }
 
@@ -355,15 +354,15 @@ fn trial(rule: &Rule) -> String {
     if rule.is_shadow() { text.into() } else { String::new() }
 }
 
-const fn requests(count: u64) -> Count {
-    Count(count, "request")
+const fn requests(count: u64) -> Amount {
+    Amount(count, "request")
 }
 
 /// `1 byte`, `2 bytes`.
 #[derive(Clone, Copy)]
-struct Count(u64, &'static str);
+struct Amount(u64, &'static str);
 
-impl Display for Count {
+impl Display for Amount {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let plural = if self.0 == 1 { "" } else { "s" };
         write!(f, "{} {}{plural}", self.0, self.1)
@@ -372,10 +371,10 @@ impl Display for Count {
 
 /// A length of time in the longest unit that divides it: `1 minute`, `90 seconds`.
 #[derive(Clone, Copy)]
-struct Span(u64);
+struct Time(u64);
 
-impl Span {
-    fn count(self) -> Count {
+impl Time {
+    fn count(self) -> Amount {
         const UNITS: [(u64, &str); 6] = [
             (WEEK_US, "week"),
             (DAY_US, "day"),
@@ -386,14 +385,14 @@ impl Span {
         ];
         for (unit_us, noun) in UNITS {
             if self.0.checked_rem(unit_us) == Some(0) {
-                return Count(self.0.checked_div(unit_us).unwrap_or(0), noun);
+                return Amount(self.0.checked_div(unit_us).unwrap_or(0), noun);
             }
         }
-        Count(self.0, "microsecond")
+        Amount(self.0, "microsecond")
     }
 }
 
-impl Display for Span {
+impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.count().fmt(f)
     }
@@ -405,15 +404,15 @@ struct Per(u64);
 
 impl Display for Per {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match Span(self.0).count() {
-            Count(1, noun) => f.write_str(noun),
+        match Time(self.0).count() {
+            Amount(1, noun) => f.write_str(noun),
             count => count.fmt(f),
         }
     }
 }
 
-/// A part of a length of time: `3 seconds`, or rounded down to milliseconds
-/// or, under ten of these, microseconds.
+/// A fraction of a length of time: `3 seconds` if exact, else rounded down to milliseconds, or
+/// below 10 ms to microseconds.
 #[derive(Clone, Copy)]
 struct Share {
     us: u128,
@@ -428,9 +427,9 @@ impl Display for Share {
         let (ms, rest_us) = (whole_us / MS_US, whole_us % MS_US);
         match (whole_us, ms) {
             (0, _) => f.write_str("less than 1 microsecond"),
-            _ if exact && (rest_us == 0 || ms < 10) => Span(whole_us).fmt(f),
-            (_, ms) if ms < 10 => write!(f, "about {}", Count(whole_us, "microsecond")),
-            (_, ms) => write!(f, "about {}", Count(ms, "millisecond")),
+            _ if exact && (rest_us == 0 || ms < 10) => Time(whole_us).fmt(f),
+            (_, ms) if ms < 10 => write!(f, "about {}", Amount(whole_us, "microsecond")),
+            (_, ms) => write!(f, "about {}", Amount(ms, "millisecond")),
         }
     }
 }

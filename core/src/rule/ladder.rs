@@ -12,27 +12,28 @@ use std::num::NonZeroU8;
 /// The most rungs of a ladder.
 pub const MAX_RUNGS: usize = 8;
 
-/// The lengths of a rule's bans, in the order in which a key takes them. 36 bytes, since a
-/// rule is copied often: no rung has more than 35 bits of milliseconds.
+/// The lengths of a rule's bans, in the order in which a key gets them. Rules are copied often,
+/// so a ladder packs into 36 bytes: a rung takes at most 35 bits of milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ladder {
-    /// The lower 32 bits of each rung; zeros follow.
+    /// The lower 32 bits of each rung; 0 after the last rung.
     low: [u32; MAX_RUNGS],
-    /// The upper 3 bits of each rung, the first rung's lowest.
+    /// The upper 3 bits of each rung, the first rung in the lowest bits.
     high: [u8; 3],
     len: NonZeroU8,
 }
 
 impl Ladder {
-    /// A ladder of one rung, which is no more than the length of each ban; `None` if it is out
-    /// of 1 ms ..= 366 d.
+    /// A ladder of one rung: every ban lasts that long. `None` if the rung is outside 1 ms ..=
+    /// 366 d.
     #[must_use]
     pub fn new(rung_us: u64) -> Option<Self> {
         let none = Self { low: [0; MAX_RUNGS], high: [0; 3], len: NonZeroU8::MIN };
         none.with(0, rung_us)
     }
 
-    /// The ladder with another rung; `None` if that is out of 1 ms ..= 366 d, or one too many.
+    /// The ladder with one more rung; `None` if the rung is outside 1 ms ..= 366 d, or the
+    /// ladder is full.
     #[must_use]
     pub fn and(self, rung_us: u64) -> Option<Self> {
         let len = self.len.checked_add(1)?;
@@ -60,13 +61,13 @@ impl Ladder {
         usize::from(self.len.get())
     }
 
-    /// Whether the key keeps count of the bans.
+    /// Whether the key counts its bans.
     #[must_use]
     pub const fn counts_bans(&self) -> bool {
         self.len.get() > 1
     }
 
-    /// The length of the ban that follows this many, in microseconds.
+    /// The length in microseconds of the ban that follows `bans` earlier ones.
     #[must_use]
     pub fn rung_us(&self, bans: u32) -> u64 {
         let last = self.len().saturating_sub(1);
@@ -88,7 +89,7 @@ impl Ladder {
     }
 }
 
-/// Where the upper bits of a rung are.
+/// The position of a rung's upper bits.
 fn upper_bits_at(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(3)
 }
@@ -134,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_ban_takes_the_rung_after_those_before_it_and_at_last_the_last(
+        fn each_ban_takes_the_next_rung_and_then_repeats_the_last(
             rungs_ms in prop::collection::vec(prop_oneof![1..9u64, 1..=MAX_MS], 1..=MAX_RUNGS),
             bans: u32,
         ) {

@@ -9,7 +9,7 @@ pub const LOG_KEY: u64 = 52;
 pub const WINDOW_KEY: u64 = 36;
 /// A counter of a sliding window counter.
 pub const WINDOW_COUNTER: u64 = 6;
-/// A hold on one state, and its places in the orders of ids and of ends.
+/// A hold on one state, with its entries in the orders of ids and of ends.
 pub const HOLD: u64 = 60;
 /// A past window under `keep=`.
 pub const PAST_WINDOW: u64 = 16;

@@ -45,7 +45,7 @@ pub const MAX_NAME: usize = 32;
 pub const MAX_RES: u8 = 60;
 /// The most past windows a fixed window can keep.
 pub const MAX_KEEP: u16 = 366;
-/// The time zones furthest from UTC, in minutes.
+/// The furthest time zones from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
 
 /// The unit a period was written in. Only `fixed` cares: its weeks start on
@@ -153,7 +153,7 @@ pub enum Align {
 pub enum Refill {
     /// One by one, evenly.
     Even,
-    /// All at once, a period after the first was taken.
+    /// All at once, one period after the first was taken.
     Interval,
 }
 
@@ -239,7 +239,7 @@ impl Algorithm {
 /// A rule's name: 1 to 32 bytes of `[A-Za-z0-9_.-]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    /// Zeros follow.
+    /// The name, then zeros.
     bytes: [u8; MAX_NAME],
     len: u8,
 }
@@ -267,25 +267,25 @@ impl Name {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// The name, with zeros up to the longest length.
+    /// The name, padded with zeros.
     pub(crate) const fn padded(&self) -> &[u8; MAX_NAME] {
         &self.bytes
     }
 
-    /// The name of padded bytes.
+    /// The name in bytes that are padded with zeros.
     pub(crate) fn of_padded(bytes: [u8; MAX_NAME]) -> Option<Self> {
         let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(MAX_NAME);
         Self::new(bytes.get(..len)?)
     }
 
-    /// Whether it is the name of every bucket of `RL.THROTTLE`.
+    /// Whether this is the name that `RL.THROTTLE` gives its buckets.
     #[must_use]
     pub fn is_throttle(&self) -> bool {
         self.as_bytes() == THROTTLE.as_bytes()
     }
 }
 
-/// A cost for the rules of one name.
+/// A cost for the rules with this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedCost {
     pub name: Name,
@@ -293,7 +293,7 @@ pub struct NamedCost {
     pub cost: u32,
 }
 
-/// The name of every bucket of `RL.THROTTLE`.
+/// The name that `RL.THROTTLE` gives its buckets.
 pub const THROTTLE: &str = "throttle";
 
 impl fmt::Debug for Name {
@@ -395,7 +395,8 @@ impl Rule {
     /// Whether a denial by this rule changes the key: it is charged, or blocks the key.
     #[inline]
     pub(crate) const fn denial_changes_key(&self) -> bool {
-        // Every field is listed, so that the compiler asks this of a new option.
+        // Lists every field, so that a new one does not compile until this function answers for
+        // it.
         let Self {
             algorithm: _,
             limit: _,

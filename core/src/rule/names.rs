@@ -1,5 +1,5 @@
-//! What has a name in the text of a rule: algorithms and options. Each list is
-//! written once, so reading, printing and errors cannot disagree.
+//! The names in the text of a rule: of algorithms and of options. Each list is written once, so
+//! reading, printing and errors cannot disagree.
 
 /// An enum, with the name of each value in a text.
 macro_rules! named {
@@ -65,7 +65,7 @@ impl Kind {
 }
 
 impl RuleOption {
-    /// The algorithm whose rules alone can have the option; `None`: all can.
+    /// The only algorithm that takes the option; `None`: no single one.
     #[must_use]
     pub const fn owner(self) -> Option<Kind> {
         match self {

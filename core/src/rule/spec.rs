@@ -1,4 +1,4 @@
-//! From what was written to a [`Rule`]: every bound, and which algorithm owns an option.
+//! Validates a parsed rule: every bound, and which algorithm takes an option.
 
 use super::{
     Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,

@@ -35,9 +35,9 @@ impl Rule {
     }
 }
 
-/// Whether a text is meant as a rule: it has a slash, or it begins with a digit or with the
-/// name of an algorithm and a colon. So the error about `10` and `bucket:10` is that the period
-/// is missing.
+/// Whether a text is meant as a rule: it has a slash, or it begins with a digit or with an
+/// algorithm's name and a colon. So `10` and `bucket:10` get the error that the period is
+/// missing.
 #[must_use]
 pub fn looks_like_rule(text: &[u8]) -> bool {
     let begins_with_limit = || text.first().is_some_and(u8::is_ascii_digit);
@@ -133,8 +133,8 @@ fn algorithm(name: &[u8]) -> Result<Kind, RuleTextError> {
     Kind::of_name(name).ok_or_else(|| RuleTextError::UnknownAlgorithm { given: Excerpt::new(name) })
 }
 
-/// Reads one option into the spec. An option of another algorithm is read like
-/// any other; the spec refuses it by name.
+/// Reads one option into the spec. Also reads options of other algorithms, which validation
+/// then refuses by name.
 fn read_option(
     spec: &mut RuleSpec,
     text: &[u8],
@@ -208,8 +208,7 @@ fn wrong(what: &'static str, given: &[u8], expected: &'static str) -> RuleTextEr
     RuleTextError::Value { what, given: Excerpt::new(given), expected }
 }
 
-/// Reads a period. A count too large for a `u64` becomes the largest, which is out of
-/// bounds as well.
+/// Reads a period. A count that overflows becomes `u64::MAX`, which validation refuses.
 fn period(of: PeriodOf, text: &[u8]) -> Result<Period, RuleTextError> {
     let is_unit = |byte: &u8| !byte.is_ascii_digit();
     let count_len = text.iter().position(is_unit).unwrap_or(text.len());
@@ -258,8 +257,8 @@ impl Display for Rule {
     }
 }
 
-/// A rule's canonical text with the cost that the rule has in a request, also if the
-/// request gives it by name.
+/// A rule's canonical text with its cost in this request, whether `cost=` or `COST name=n`
+/// gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct WithCost<'a>(pub &'a Rule);
 

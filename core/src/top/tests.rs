@@ -145,7 +145,7 @@ enum Act {
     StepBack(u64),
 }
 
-/// Keys: evenly distributed, the first few more often than others, in turn.
+/// Sequences of keys: uniform, mostly the first few, or each key in turn.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(0..12u8, 1..150),
@@ -211,7 +211,7 @@ proptest! {
     ) {
         counts.sort_unstable_by(|one, next| next.cmp(one));
         let mut top = Top::new(counts.len());
-        top.order = (0..).zip(&counts).map(|(slot, &count)| Counter { count, slot }).collect();
+        top.order = (0..).zip(&counts).map(|(slot, &count)| RankedCount { count, slot }).collect();
         top.hint = hint;
         for place in (raised..counts.len()).chain(0..raised.min(counts.len())) {
             let first = counts.iter().position(|&count| count == counts[place]);

@@ -1,4 +1,4 @@
-//! Who waits for a key, in which order, and when to look at the first in line again.
+//! Which clients wait for a key, in which order, and when to look at the first one again.
 //!
 //! ```text
 //!  key  ->  queue    [ first | second | third ... ]    strictly in order of arrival
@@ -7,14 +7,14 @@
 //!  deadline         <----+
 //! ```
 //!
-//! Only the first of a queue is decided: a later one, however small its request, does not
-//! overtake. The first is due when the wait that its last denial announced has passed, and
-//! at once when its key changed or when it has just become the first. When it is admitted,
-//! the next one becomes the first.
+//! Only the first of a queue is decided: a later one never overtakes it, however small its
+//! request. The first is due when the wait that its last denial announced has passed, and at
+//! once when its key changes or when it has just become the first. When it is admitted, the
+//! next one becomes the first.
 //!
-//! One ordered set has every instant at which something is due, so one timer, set for the
-//! earliest, serves all queues, and nothing happens in between. All operations take
-//! O(log N) with N waiters, but for those that wake many queues.
+//! One ordered set holds every instant at which something is due. So one timer, set for the
+//! earliest, serves all queues, and nothing happens in between. With N waiters an operation
+//! takes O(log N), unless it wakes many queues.
 //!
 //! Nothing here decides a request, knows a client or reads a clock: time is an argument, in
 //! microseconds of any clock that never steps back.
@@ -36,25 +36,25 @@ pub struct Ticket(u64);
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// The first of a queue is to be decided: it leaves, or a later instant is set for it.
+    /// Decide the first of a queue: it then leaves, or the caller plans a later look.
     First(Ticket),
-    /// The deadline of a waiter has come: it leaves.
+    /// A waiter's deadline has come, and it must leave.
     Deadline(Ticket),
 }
 
-/// How much may wait.
+/// How many waiters fit, and how large they may be together.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub waiters: usize,
-    /// What the arguments of all waiters may take.
+    /// The most bytes that the arguments of all waiters may take.
     pub bytes: usize,
 }
 
 #[derive(Debug)]
-struct Waiter<W> {
+struct Queued<W> {
     place: Arc<Place>,
     deadline_us: u64,
-    /// When it is to be decided; only of the first in a queue.
+    /// When to decide it. Only the first of a queue has such a time.
     look_us: Option<u64>,
     bytes: usize,
     value: W,
@@ -64,7 +64,7 @@ struct Waiter<W> {
 #[derive(Debug)]
 pub struct Queues<W> {
     queues: BTreeMap<Arc<Place>, BTreeSet<Ticket>>,
-    waiters: BTreeMap<Ticket, Waiter<W>>,
+    waiters: BTreeMap<Ticket, Queued<W>>,
     /// Every deadline, and when to look at the first of each queue.
     instants: BTreeSet<(u64, Due)>,
     bytes: usize,
@@ -77,7 +77,7 @@ impl<W> Default for Queues<W> {
     }
 }
 
-/// An instant that has always passed.
+/// An instant that has passed at any time.
 const AT_ONCE: u64 = 0;
 
 impl<W> Queues<W> {
@@ -92,7 +92,7 @@ impl<W> Queues<W> {
         }
     }
 
-    /// How many wait.
+    /// How many clients wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters.len()
@@ -109,7 +109,7 @@ impl<W> Queues<W> {
         self.bytes
     }
 
-    /// Whether there is room for another waiter, whose arguments take so many bytes.
+    /// Whether another waiter fits, whose arguments take this many bytes.
     #[must_use]
     pub fn has_room(&self, room: Room, bytes: usize) -> bool {
         self.len() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
@@ -135,7 +135,7 @@ impl<W> Queues<W> {
         let is_first = queue.len() == 1;
         self.instants.insert((deadline_us, Due::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.waiters.insert(ticket, Waiter { place, deadline_us, look_us: None, bytes, value });
+        self.waiters.insert(ticket, Queued { place, deadline_us, look_us: None, bytes, value });
         if is_first {
             self.look_at(ticket, look_us);
         }
@@ -162,8 +162,8 @@ impl<W> Queues<W> {
         Some(waiter.value)
     }
 
-    /// Sets when the first of a queue is to be decided, in place of any earlier plan. Of
-    /// other waiters nothing is planned.
+    /// Sets when to decide the first of a queue, and replaces any earlier plan. Does nothing
+    /// for other waiters.
     pub fn look_at(&mut self, ticket: Ticket, at_us: u64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         if self.queues.get(&waiter.place).and_then(BTreeSet::first) != Some(&ticket) {
@@ -175,7 +175,7 @@ impl<W> Queues<W> {
         self.instants.insert((at_us, Due::First(ticket)));
     }
 
-    /// The key of this name changed, in whichever database.
+    /// The key of this name changed in any database, so its first waiter is due at once.
     pub fn key_changed(&mut self, key: &[u8]) {
         let from = Place { key: key.into(), db: i32::MIN };
         let of_key = self.queues.range(from..).take_while(|(place, _)| *place.key == *key);
@@ -183,7 +183,7 @@ impl<W> Queues<W> {
         self.look_at_once(firsts);
     }
 
-    /// Any key may have changed, or any policy.
+    /// Any key or policy may have changed, so the first waiter of every key is due at once.
     pub fn everything_changed(&mut self) {
         let firsts: Vec<_> = self.queues.values().filter_map(|q| q.first().copied()).collect();
         self.look_at_once(firsts);
@@ -201,8 +201,8 @@ impl<W> Queues<W> {
         self.instants.first().map(|&(at_us, _)| at_us)
     }
 
-    /// What is due at a time, the earliest first. The plan to look at the first of a queue
-    /// is dropped by that; a deadline stays until the waiter leaves.
+    /// The earliest thing that is due by `now_us`. Removes a planned look; a deadline stays
+    /// until the waiter leaves.
     pub fn due(&mut self, now_us: u64) -> Option<Due> {
         let &(at_us, due) = self.instants.first().filter(|&&(at_us, _)| at_us <= now_us)?;
         if let Due::First(ticket) = due {
@@ -220,14 +220,14 @@ impl<W> Queues<W> {
         self.waiters.get(&ticket).map(|waiter| (&*waiter.place, &waiter.value))
     }
 
-    /// When the first in front of a waiter is to be decided; `None` if nobody is in front.
+    /// When the first of the queue is to be decided; `None` if this waiter is the first.
     #[must_use]
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         self.first_look(&waiter.place).filter(|&(first, _)| first != ticket).map(|(_, at)| at)
     }
 
-    /// When the first who waits for a key is to be decided.
+    /// When the first waiter of a key is to be decided.
     #[must_use]
     pub fn look_of(&self, place: &Place) -> Option<u64> {
         self.first_look(place).map(|(_, at_us)| at_us)

@@ -1,5 +1,5 @@
-//! The laws of the queue, against a model with a simulated clock: one list of everybody in
-//! order of arrival, looked through from its start every millisecond.
+//! The laws of the queue, tested against a naive model: one list in order of arrival, searched
+//! from its start at every millisecond of a simulated clock.
 
 use super::*;
 use crate::limit::{Check, Limiter};
@@ -95,23 +95,23 @@ fn room_is_bounded_in_waiters_and_in_bytes() {
     assert!(!queues.has_room(room(0, 10), 0));
 }
 
-/// What happens, and how many milliseconds later.
+/// What happens. A number of milliseconds passes before it.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody asks, and waits for so long at most.
+    /// A client asks, and waits at most `patience_ms`.
     Ask {
         key: u8,
         cost: u32,
         patience_ms: u64,
     },
-    /// A waiter goes away, one of those that wait, by number.
+    /// A waiter leaves. The number chooses which one.
     Leave(usize),
     /// Units come back to a key.
     Refund {
         key: u8,
         units: u32,
     },
-    /// Somebody who does not queue takes units.
+    /// A client that does not queue takes units.
     Take {
         key: u8,
         cost: u32,
@@ -148,7 +148,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
 /// An answer: who, when, and whether admitted.
 type Answer = (u64, u64, bool);
 
-/// Keys, and how a check of them goes.
+/// Keys with rules, on which checks can be tried.
 struct Keys<'a> {
     limiters: [Limiter; 3],
     rules: &'a [Rule],
@@ -165,7 +165,7 @@ impl<'a> Keys<'a> {
         Check::new(self.rules, cost, now_us)
     }
 
-    /// The wait of a cost: 0 if it passes, none if it never does.
+    /// The wait of a cost: 0 if it passes, `None` if it never does.
     fn wait_ms(&self, key: u8, cost: u32, now_us: u64) -> Option<u64> {
         let check = self.check(cost, now_us);
         let summary = self.limiters[usize::from(key)].peek(&check, &mut Vec::new()).summary;
@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
         limiter.check(&check, &mut Vec::new()).summary.verdict.code() == 0
     }
 
-    /// What others do, but for leaving.
+    /// A step that changes a key; returns that key.
     fn change(&mut self, step: &Step, now_us: u64) -> Option<u8> {
         match *step {
             Step::Refund { key, units } => {
@@ -201,7 +201,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Somebody who waits.
+/// A client that waits.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     number: u64,
@@ -221,8 +221,8 @@ impl Asker {
     }
 }
 
-/// The naive model: at every millisecond it looks at the first who waits for each key, and at
-/// all deadlines.
+/// The naive model: every millisecond it looks at the first waiter of each key, and at all
+/// deadlines.
 fn naive(steps: &[(u64, Step)], rules: &[Rule]) -> Vec<Answer> {
     let (mut keys, mut line, mut answers) = (Keys::new(rules), Vec::<Asker>::new(), Vec::new());
     let mut now_us = START_US;
@@ -239,7 +239,7 @@ fn naive(steps: &[(u64, Step)], rules: &[Rule]) -> Vec<Answer> {
                     line.remove(index);
                 }
             }
-            // Who leaves at the deadline may let the next one pass, whose deadline it is too.
+            // A waiter that leaves may let the next one pass, even one with the same deadline.
             let expired = line.iter().filter(|asker| asker.deadline_us <= now_us);
             let Some(number) = expired.map(|asker| asker.number).min() else { break };
             line.retain(|asker| asker.number != number);
@@ -342,7 +342,8 @@ fn driven(steps: &[(u64, Step)], rules: &[Rule]) -> (Vec<Answer>, usize) {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::with_cases(600) })]
 
-    /// Admitted in order of arrival, nobody whom the rules would not admit, nobody lost or late.
+    /// Waiters are admitted in order of arrival, only as the rules allow, and none is lost or
+    /// late.
     #[test]
     fn the_queue_answers_as_its_model(
         steps in proptest::collection::vec(step(), 1..60),

@@ -1,4 +1,5 @@
-//! ioredis, which by default waits for a reply forever, on a connection that all callers share.
+//! ioredis, which by default waits forever for a reply, on one connection that all callers
+//! share.
 
 use std::process::Command;
 use std::thread;
@@ -67,7 +68,7 @@ fn a_command_that_timed_out_waits_on_until_its_connection_is_closed() {
         assert_eq!(client.outcome(), "Command timed out");
     }
     assert_eq!(waiting(&mut c), 2);
-    // Who does not close the connection may get a slot that nobody uses.
+    // A client that keeps the connection open may get a slot that nothing uses.
     free(&mut c, "open");
     eventually_waiting(&mut c, 1);
     assert_eq!(verdict(&mut c, "RL.PEEK open slots:1"), 1);

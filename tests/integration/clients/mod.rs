@@ -1,6 +1,5 @@
-//! Client libraries that wait in `RL.WAIT`: what they do when the wait is longer than their time-out.
-//!
-//! docs/waiting.md tells users how to set it.
+//! Client libraries that send `RL.WAIT`, and what they do if the wait is longer than their
+//! time-out. docs/waiting.md tells users how to set the time-out.
 
 mod ioredis;
 mod redis_py;
@@ -33,7 +32,7 @@ fn eventually_waiting(c: &mut Connection, clients: usize) {
     eventually(&format!("{clients} to wait"), || waiting(c) == clients);
 }
 
-/// Waits until a client connects once more, and joins the line again.
+/// Waits until a client has connected again and joined the line again.
 fn eventually_again(c: &mut Connection, clients: usize) {
     let mut connections = || info(c, "stats", "total_connections_received");
     let before = connections();
@@ -41,7 +40,8 @@ fn eventually_again(c: &mut Connection, clients: usize) {
     eventually_waiting(c, clients);
 }
 
-/// Nobody waits for the key and nobody was charged: its only slot is free once `held` has ended.
+/// Checks that nobody waits for the key and nobody was charged: its only slot is free once
+/// `held` has ended.
 fn is_forgotten(c: &mut Connection, key: &str) {
     eventually_waiting(c, 0);
     free(c, key);

@@ -1,11 +1,11 @@
-//! redis-py, which by default waits for a reply for 5 seconds and then sends the command again.
+//! redis-py, which by default waits 5 seconds for a reply and then sends the command again.
 
 use std::process::Command;
 
 use super::script::Script;
 use super::{eventually_again, eventually_waiting, free, hold, is_forgotten, server};
 use crate::support::server::Server;
-use crate::support::waiters::{Waiter, wait_in_line};
+use crate::support::waiters::{WaitingClient, wait_in_line};
 
 fn client(server: &Server, key: &str, options: &str) -> Script {
     let mut python = Command::new("python3");
@@ -18,7 +18,7 @@ fn client(server: &Server, key: &str, options: &str) -> Script {
 fn a_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
     let server = server();
     let mut c = server.connect();
-    let mut wait = |key: &str, options: &str, clients: usize| -> (Script, Waiter) {
+    let mut wait = |key: &str, options: &str, clients: usize| -> (Script, WaitingClient) {
         hold(&mut c, key);
         let client = client(&server, key, options);
         eventually_waiting(&mut c, clients);
@@ -38,7 +38,7 @@ fn a_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
 }
 
 #[test]
-fn who_gives_up_is_forgotten_and_charged_nothing() {
+fn a_client_that_gives_up_is_forgotten_and_charged_nothing() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");

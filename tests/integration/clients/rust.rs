@@ -1,5 +1,5 @@
-//! The crate `redis`: blocking connections, which have no time-out by default, and asynchronous ones, which
-//! wait for half a second.
+//! The crate `redis`: blocking connections, which by default have no time-out, and asynchronous
+//! ones, which wait half a second.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ fn an_asynchronous_connection_waits_as_long_as_it_is_told() {
         let ((admitted, waited), answered) = tokio::join!(waits, pings);
         assert_eq!(admitted, 0);
         assert!(waited > Duration::from_millis(1_000));
-        // What shares the connection is answered after the wait.
+        // Other commands on the same connection are answered after the wait.
         assert!(answered > Duration::from_millis(1_000), "{answered:?}");
     });
 }
@@ -94,7 +94,7 @@ fn an_asynchronous_command_that_timed_out_waits_on_until_its_connection_is_dropp
         assert!(start.elapsed() < Duration::from_secs(5));
         eventually_waiting(&mut c, 1);
         drop(line);
-        // Lets the task of the connection end.
+        // Gives the connection's task time to end.
         tokio::time::sleep(Duration::from_millis(50)).await;
         is_forgotten(&mut c, "k");
     });

@@ -12,7 +12,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// How long the script may take to start, to wait and to print.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running script. It keeps its client until it is told to close it.
+/// A running script. It keeps its connection until [`Script::close`].
 pub struct Script {
     process: Child,
     input: Option<ChildStdin>,
@@ -20,8 +20,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// Starts `name`, which sends `RL.WAIT key 20000 HOLD id EX 100 slots:1`, with the key as id. The options
-    /// are those of its library, as JSON.
+    /// Starts `name`, which sends `RL.WAIT key 20000 HOLD id EX 100 slots:1` with the key as
+    /// id. The options are those of its library, as JSON.
     pub fn start(
         mut program: Command,
         name: &str,

@@ -25,7 +25,7 @@ fn a_block_refuses_checks_and_keeps_counts() {
         let passed_ms = now_ms(&mut c) - before_ms;
         assert!((99_999 - passed_ms..=100_000).contains(&wait_ms), "{wait_ms} after {passed_ms}");
         assert_eq!(wait_ms, reset_ms);
-        // A block holds even for a rule that admits everything and a cost of 0.
+        // A block holds even if a rule would admit everything, and at a cost of 0.
         assert_eq!(check(&mut c, "k COST 0 bucket:1000000000/h,shadow")[0], 2);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
@@ -67,7 +67,7 @@ fn a_block_ends_when_its_option_says() {
             let set_ms = now_ms(&mut c);
             let wait_ms = check(&mut c, "k 5/h")[3];
             let after_ms = now_ms(&mut c);
-            // Times are rounded down to a millisecond, the wait up.
+            // Ends are rounded down to the millisecond, waits up.
             let earliest_ms = end_ms.unwrap_or(before_ms + 100_000);
             let latest_ms = end_ms.unwrap_or(set_ms + 1 + 100_000);
             let waits = earliest_ms - after_ms - 1..=latest_ms - set_ms + 1;
@@ -153,7 +153,8 @@ fn blocks_and_exemptions_survive_rewrites_restarts_replication_and_promotion() {
             let _: String = ask(&mut c, "RL.EXEMPT vip");
             assert_eq!(check(&mut c, "banned COST 9 5/h,ban=10m,name=brute")[0], 1);
             let replica = replica_of(server);
-            // The replica has the former in its snapshot and gets the latter as effects.
+            // The replica has the earlier ones in its snapshot and gets the later ones as
+            // effects.
             let _: String = ask(&mut c, "RL.BLOCK late REASON late");
             let _: String = ask(&mut c, "RL.BLOCK lifted");
             let _: i64 = ask(&mut c, "RL.UNBLOCK lifted");
@@ -199,7 +200,7 @@ fn a_denial_by_a_rule_with_a_ban_blocks_the_key() {
         assert!((590_000..=600_000).contains(&wait_ms), "{wait_ms}");
         let rows = blocks(&mut c, "");
         assert_eq!((rows[0].1.as_str(), rows[0].3.as_str()), ("blocked", "rule brute"));
-        // The reason has the text of a rule without a name.
+        // The reason contains the text of a rule without a name.
         check(&mut c, "other COST 9 bucket:5/m,ban=1h");
         assert_eq!(blocks(&mut c, "MATCH other")[0].3, "rule bucket:5/1m,ban=1h");
         assert_eq!(client::info(&mut c, "ratelimit", "ratelimit_bans"), 2.0);

@@ -188,7 +188,8 @@ fn wrong_arguments_give_an_error_and_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let rules = ["5/m", "bucket:9/h", "fixed:9/d,keep=2"];
-        // A key with a history and without a block, then one without a history and with a block.
+        // First a key with a history and without a block, then one with a block and without a
+        // history.
         for (meta, then) in [(&["META", "who"][..], "RL.UNBLOCK"), (&[], "RL.BLOCK")] {
             let () = cmd("DEL").arg("k").query(&mut c).unwrap();
             let _: Value = cmd("RL.CHECK").arg("k").arg(meta).arg(&rules).query(&mut c).unwrap();

@@ -7,7 +7,7 @@ use crate::support::server::{self, eventually};
 
 #[test]
 fn a_scan_of_a_million_keys_takes_short_steps() {
-    // A step costs what SCAN costs, so that one server is enough.
+    // A step costs what SCAN costs, so one server is enough.
     let server = server::one().start();
     let mut c = server.connect();
     let _: String = ask(&mut c, "DEBUG POPULATE 1000000 plain 10");
@@ -20,8 +20,8 @@ fn a_scan_of_a_million_keys_takes_short_steps() {
     let matched = blocks(&mut c, "MATCH ip:1? COUNT 10000");
     assert_eq!(matched.len(), 10, "{matched:?}");
 
-    // As with SCAN, keys that exist from the first step to the last are returned, whichever keys are
-    // made and deleted meanwhile.
+    // As with SCAN, keys that exist from the first step to the last are returned, even if
+    // others are made and deleted meanwhile.
     let (mut cursor, mut seen) = ("0".to_string(), std::collections::BTreeSet::new());
     let mut steps = 0;
     loop {
@@ -41,7 +41,7 @@ fn a_scan_of_a_million_keys_takes_short_steps() {
     let _: String = ask(&mut c, "CONFIG SET slowlog-log-slower-than 50000");
     let _: String = ask(&mut c, "SLOWLOG RESET");
     assert_eq!(blocks(&mut c, "").len(), 201, "with the default COUNT");
-    // The machine may have been slow: a slow step gets another try.
+    // The machine may have been slow, so a slow step gets another try.
     eventually("no step to take over 50 ms", || {
         type Slow = (i64, i64, i64, Vec<String>, String, String);
         let slow: Vec<Slow> = ask(&mut c, "SLOWLOG GET 128");
@@ -71,7 +71,7 @@ fn one_call_scans_a_small_database_and_no_count_makes_a_call_long() {
                 let (next, rows): (String, Vec<BlockRow>) = ask(&mut c, &line);
                 (cursor, calls, found) = (next, calls + 1, found + rows.len());
             }
-            // The last bucket of the hash table that a call scans may hold several keys.
+            // The last bucket that a call scans in the hash table may hold several keys.
             assert!(calls > KEYS / 4_200, "{KEYS} keys in {calls} calls");
             assert!(calls < 2 * KEYS / 4_096, "{KEYS} keys in {calls} calls");
             assert!(found > 0);

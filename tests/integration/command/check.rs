@@ -24,7 +24,7 @@ fn check(c: &mut Connection, key: &str, at_us: u64, rules: &str) -> [i64; 5] {
         .unwrap()
 }
 
-/// How many of these requests, each for one unit, pass at a time.
+/// How many of these requests, each for one unit, pass at this time.
 fn passed(c: &mut Connection, key: &str, at_us: u64, rules: &str, requests: usize) -> usize {
     (0..requests).filter(|_| check(c, key, at_us, rules)[0] == 0).count()
 }
@@ -66,8 +66,8 @@ fn a_sliding_window_counter_weighs_the_previous_window() {
 
 #[test]
 fn a_flood_does_not_drain_longer_limits() {
-    // A hundred requests a second for an hour: the limits of a second and of a minute deny nearly
-    // all of them, and the limit of an hour still lets 240 pass.
+    // A hundred requests a second for an hour: the limits of a second and of a minute deny
+    // nearly all of them, and the limit of an hour still admits 240.
     let server = server::one().builder().allow_at().start();
     let mut c = server.connect();
     for rules in [["10/s", "120/m", "240/h"], ["fixed:10/s", "fixed:120/m", "fixed:240/h"]] {

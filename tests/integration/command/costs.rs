@@ -90,9 +90,9 @@ fn wrong_costs_are_refused_and_change_nothing() {
             assert!(error.contains(part), "{line}: {error}");
         }
         assert!(!exists(&mut c, "k"));
-        // Policies change while their callers stay.
+        // A policy may lose a rule while callers still name it.
         assert_eq!(five(&mut c, "RL.CHECK k COST gone=1 @llm")[0], 0);
-        // Log rules of different keys may cost unlike amounts.
+        // Log rules of different keys may have different costs.
         assert_eq!(five(&mut c, "RL.MCHECK 2 l m 20/m NEXT 20/m,cost=5")[..3], [0, 20, 15]);
     });
 }
@@ -117,7 +117,7 @@ fn costs_reach_replicas_and_the_append_only_file() {
         assert_eq!(digest(&mut p), digest(&mut r));
         let aof = fs::read(appended_aof(server)).expect("the append-only file");
         let aof = String::from_utf8_lossy(&aof);
-        // As written, unless the request names the rule.
+        // The rule's own text, unless the request gives a cost by name.
         for text in ["50/1m,cost=1", "fixed:9/h\r", "window:5/1h,name=a,cost=1"] {
             assert!(aof.contains(text), "{text}");
         }

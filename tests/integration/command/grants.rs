@@ -1,5 +1,5 @@
-//! `COST a..b`: as much as passes. The sixth integer of the reply, what limits a grant, and holds of
-//! what was granted.
+//! `COST a..b`: grants as much as passes. The sixth integer of the reply, what limits a grant,
+//! and holds for a granted cost.
 
 use std::collections::HashMap;
 

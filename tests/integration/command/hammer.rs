@@ -1,10 +1,10 @@
 //! Many clients on one key, with the real clock: exactly what the rules allow passes.
 //!
-//! Eight Rust clients and four redis-py processes (`hammer.py`) hammer each key for ten seconds. For
-//! each request that passed, a client records the server's time before and after it. The decision
-//! was at some time between the two, so that only a pass whose two times both break a rule is a
-//! violation. Each client also records when it sent requests without a pause, so that no capacity
-//! counts as lost while the machine stood still.
+//! Eight Rust clients and four redis-py processes (`hammer.py`) hammer each key for ten
+//! seconds. For each request that passed, a client records the server's time before and after
+//! it. The decision happened between the two, so a pass is a violation only if both times break
+//! a rule. Each client also records the periods in which it sent requests without a pause:
+//! capacity does not count as lost while the machine stood still.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -20,9 +20,9 @@ use crate::support::server::{self, Server};
 const RUN: Duration = Duration::from_secs(10);
 const RUST_CLIENTS: usize = 8;
 const PYTHON_CLIENTS: usize = 4;
-/// How long short pauses of a busy machine may keep clients from sending requests, in total.
+/// The total time for which short pauses of a busy machine may stop the requests.
 const SLOWNESS_US: i64 = 800_000;
-/// The longest time between two requests that is not yet a pause.
+/// The longest gap between two requests that is not a pause.
 const PAUSE_US: i64 = 50_000;
 
 /// Each key and its rules.
@@ -102,8 +102,8 @@ fn ask_in_rust(mut c: Connection) -> Seen {
         for (index, reply) in replies.iter().skip(1).step_by(2).enumerate() {
             let reply: [i64; 5] = from_redis_value(reply.clone()).expect("five integers");
             if reply[0] == 0 {
-                // Valkey 9.1 reads its clock once for several commands: only a time later than the
-                // next one is surely after the decision.
+                // Valkey 9.1 reads its clock once for several commands, so only a time later
+                // than the next one is surely after the decision.
                 let [next, rest @ ..] = &times_us[index + 1..] else { panic!("no time after") };
                 let after_us = rest.iter().find(|time| *time > next).copied();
                 seen.passes[index].push(Pass {
@@ -130,8 +130,8 @@ fn start_redis_py(port: u16) -> Child {
         .expect("a client")
 }
 
-/// What a redis-py client prints at its end: `SCENARIO BEFORE AFTER WAIT` for each pass and
-/// `FROM UNTIL` for each period without a pause.
+/// Reads what a redis-py client prints at its end: `SCENARIO BEFORE AFTER WAIT` for each pass
+/// and `FROM UNTIL` for each period without a pause.
 fn seen_by_redis_py(mut client: Child) -> Seen {
     let mut seen = Seen::default();
     for line in BufReader::new(client.stdout.take().expect("piped")).lines() {
@@ -150,7 +150,7 @@ fn seen_by_redis_py(mut client: Child) -> Seen {
     seen
 }
 
-/// What all clients saw together.
+/// What all clients saw, combined.
 fn seen_by_all(server: &Server) -> Seen {
     thread::scope(|scope| {
         let connections: Vec<_> = (0..RUST_CLIENTS).map(|_| server.connect()).collect();
@@ -189,7 +189,7 @@ fn hammer(server: &Server) {
     leaky_turns(&passes[5], 100, 20, lost_us, &mut server.connect());
 }
 
-/// When no client sent requests: clients, server or machine stood still.
+/// The times at which no client sent requests, because clients, server or machine stood still.
 fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     asking.sort_unstable();
     let mut until_us = asking[0].1;
@@ -203,8 +203,8 @@ fn silences(mut asking: Vec<(i64, i64)>) -> Vec<Range<i64>> {
     silences
 }
 
-/// No window of `period_us` holds more than `limit` passes. A pass surely belongs to a window only if
-/// both of its times do: they are far apart if the client stood still.
+/// Checks that no window of `period_us` has more than `limit` passes. A pass surely belongs to
+/// a window only if both of its times do: they are far apart if the client stood still.
 fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let end_us = first.before_us + period_us;
@@ -214,7 +214,7 @@ fn at_most_in_any_window(passes: &[Pass], limit: usize, period_us: i64) {
     }
 }
 
-/// No capacity is lost: as soon as a request leaves the window, another passes.
+/// Checks that no capacity is lost: as soon as a request leaves the window, another passes.
 fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     assert!(passes.len() > limit, "only {} passed", passes.len());
     for many in passes.windows(limit + 1) {
@@ -223,8 +223,8 @@ fn reaches_limit(passes: &[Pass], limit: usize, period_us: i64, lost_us: i64) {
     }
 }
 
-/// Each aligned window has at most `limit` passes, and each whole window without a silence has all of
-/// them.
+/// Checks that each aligned window has at most `limit` passes, and that each whole window
+/// without a silence has exactly that many.
 fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Range<i64>]) {
     let (first, last) =
         (passes[0].after_us / period_us, passes[passes.len() - 1].before_us / period_us);
@@ -245,7 +245,7 @@ fn fixed_windows(passes: &[Pass], limit: usize, period_us: i64, silences: &[Rang
 }
 
 /// Checks the definition of the sliding window counter. A pass whose two times lie in different
-/// sub-intervals counts for neither.
+/// sub-intervals does not count.
 fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us: i64) {
     let sub = period_us / res;
     let count = |from: i64, to: i64, upto: usize| {
@@ -268,8 +268,8 @@ fn window_counter(passes: &[Pass], limit: i64, period_us: i64, res: i64, lost_us
     reaches_limit(passes, limit as usize, period_us + sub, lost_us);
 }
 
-/// Between any two times, at most the burst and the refill pass. Only passes that surely lie between
-/// them count.
+/// Checks that between any two times at most the burst and the refill pass. Only passes that
+/// surely lie between them count.
 fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     for (index, first) in passes.iter().enumerate() {
         let mut ends_us: Vec<i64> = passes[index..].iter().map(|pass| pass.after_us).collect();
@@ -285,14 +285,14 @@ fn token_bucket(passes: &[Pass], per_second: i64, burst: i64, lost_us: i64) {
     assert!(passes.len() as i64 >= refilled, "only {} of {refilled} passed", passes.len());
 }
 
-/// Turns are `1/rate` apart, except for rounding to the millisecond, and no wait is longer than the
-/// queue.
+/// Checks that turns are `1/rate` apart, except for rounding to the millisecond, and that no
+/// wait is longer than the queue.
 fn leaky_turns(passes: &[Pass], per_second: i64, queue: i64, lost_us: i64, c: &mut Connection) {
     let apart_us = 1_000_000 / per_second;
     let mut turns: Vec<Pass> = passes.to_vec();
     turns.sort_by_key(|pass| pass.before_us + pass.wait_us);
     for pair in turns.windows(2) {
-        // Either may have come first.
+        // Either one may have been first.
         let apart = |a: Pass, b: Pass| (b.after_us + b.wait_us) - (a.before_us + a.wait_us);
         let apart = apart(pair[0], pair[1]).max(apart(pair[1], pair[0]));
         assert!(apart >= apart_us - 1_000, "two turns only {apart} us apart");

@@ -1,4 +1,4 @@
-//! `HOLD`, `RL.SETTLE` and `RL.RENEW`: worked examples at given times, what repeats, renews and
+//! `HOLD`, `RL.SETTLE` and `RL.RENEW`: worked examples at given times, repeats, renewals,
 //! lapses, and keys that are blocked or exempt.
 
 mod propagation;
@@ -17,7 +17,7 @@ fn at_us(seconds: &str) -> u64 {
     START_US.checked_add_signed((seconds * 1e6).round() as i64).expect("a time")
 }
 
-/// A line such as `CHECK k 5/m` as a command that is carried out at a time.
+/// The command for a line such as `CHECK k 5/m`, executed at this time.
 pub(super) fn command_at(seconds: &str, line: &str) -> String {
     let words: Vec<_> = line.split(' ').collect();
     let keys = match words[0] {
@@ -31,7 +31,7 @@ pub(super) fn command_at(seconds: &str, line: &str) -> String {
     ["RL.", &[before, &["AT", &at], after].concat().join(" ")].concat()
 }
 
-/// The integers of a reply, with a space between.
+/// The integers of a reply, separated by spaces.
 pub(super) fn integers(reply: Value) -> String {
     let integers = match reply {
         Value::Array(_) => Vec::<i64>::from_redis_value(reply),
@@ -44,7 +44,7 @@ pub(super) fn integers(reply: Value) -> String {
 /// Seconds, a line, and its reply.
 pub(super) type Step = (&'static str, &'static str, &'static str);
 
-/// Carries out steps at their times, and compares the replies.
+/// Executes steps at their times, and compares the replies.
 pub(super) fn play(c: &mut Connection, steps: &[Step]) {
     for (seconds, line, reply) in steps {
         let given = ask(c, &command_at(seconds, line));
@@ -234,7 +234,7 @@ fn a_repeat_changes_nothing_but_the_end_of_the_hold() {
             assert_eq!(integers(ask(&mut c, &command_at("0", &taken))), first);
         }
         assert_eq!(dump(&mut c, "k"), before, "the end is the same");
-        // Limits and rules may have changed meanwhile, and even deny.
+        // Limits and rules may have changed meanwhile, and may even deny.
         for rules in ["0/m", "5/m fixed:0/h", "bucket:5/s,name=new"] {
             let repeat = command_at("1", &format!("CHECK k HOLD r EX 29 {rules}"));
             assert_eq!(verdict(&mut c, &repeat), 0, "{rules}");
@@ -298,7 +298,7 @@ fn a_refused_hold_changes_nothing() {
                 assert_eq!(dump(&mut c, "k"), before, "{line}");
                 assert!(!exists(&mut c, "new"), "{line}");
             }
-            // A repeat takes no room, and a settled hold gives its own back.
+            // A repeat needs no room, and a settled hold frees its room.
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 90 COST 2 bucket:9/h,name=x"), 0);
             assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 1);
             assert_eq!(verdict(&mut c, "RL.CHECK k HOLD c EX 90 bucket:9/h,name=x"), 0);
@@ -332,7 +332,7 @@ fn holds_on_many_rules_are_fewer() {
                 assert_eq!(dump(&mut c, "k"), before, "{line}");
                 assert!(!exists(&mut c, "new"), "{line}");
             }
-            // Lapsed holds take no room; log rules share a charge, but keep their names.
+            // Lapsed holds need no room. Log rules share a charge, but keep their names.
             let named = command_at("9", &held_on("b", 10..17, "99/h"));
             assert_eq!(verdict(&mut c, &named), 0);
             assert_eq!(verdict(&mut c, &command_at("10", "CHECK k HOLD c EX 9 99/h")), 0);
@@ -355,7 +355,7 @@ fn denied_checks_and_blocked_or_exempt_keys_take_no_hold() {
         for (line, reply) in [("RL.SETTLE denied r", 0), ("RL.RENEW denied r EX 9", 0)] {
             assert_eq!(ask::<i64>(&mut c, line), reply, "{line}");
         }
-        // Of several keys, one that denies keeps the others from taking theirs.
+        // If one of several keys denies, the others take no hold either.
         assert_eq!(verdict(&mut c, "RL.MCHECK 2 one two HOLD r EX 90 5/h NEXT 0/h"), 1);
         assert!(!exists(&mut c, "one"));
 
@@ -364,7 +364,7 @@ fn denied_checks_and_blocked_or_exempt_keys_take_no_hold() {
         assert_eq!(ask::<i64>(&mut c, "RL.RENEW friend r EX 90"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE friend r"), 0);
 
-        // A block refuses a repeat, but a hold can be renewed and settled behind it.
+        // A block refuses a repeat, but the hold can still be renewed and settled.
         assert_eq!(verdict(&mut c, "RL.CHECK foe HOLD r EX 90 COST 3 5/h"), 0);
         let () = ask(&mut c, "RL.BLOCK foe EX 90");
         assert_eq!(verdict(&mut c, "RL.CHECK foe HOLD r EX 90 COST 3 5/h"), 2);
@@ -391,7 +391,7 @@ fn one_mcheck_takes_a_hold_in_each_key() {
         assert_eq!(integers(ask(&mut c, &check("0"))), "0 5 3 0 60000");
         assert_eq!(integers(ask(&mut c, &check("0"))), "0 5 3 0 60000");
         play(&mut c, &[("1", "SETTLE a r REFUND", "1"), ("1", "PEEK b 5/m", "0 5 3 0 59000")]);
-        // It lives in b, which costs nothing, and is taken anew in a.
+        // The hold lives in b, where the check costs nothing, and is taken again in a.
         assert_eq!(verdict(&mut c, &check("1")), 0);
         play(
             &mut c,

@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 use crate::support::client::{ask, verdict};
 use crate::support::server;
 
-/// A map in a reply: of RESP3, or the flat array of RESP2.
+/// A map in a reply: a map of RESP3, or the flat array of RESP2.
 fn map(value: Value) -> BTreeMap<String, Value> {
     let pairs: Vec<(String, Value)> = match value {
         Value::Map(pairs) => {

@@ -1,5 +1,5 @@
-//! Ladders of bans, `ban=1m:10m:1h`: the rungs, the count in a key, what forgets it, and what keeps
-//! it: replicas, restarts, copies.
+//! Ban ladders, `ban=1m:10m:1h`: the rungs, the count in a key, what forgets it, and what
+//! preserves it: replicas, restarts, copies.
 
 use redis::{Connection, Value, cmd};
 
@@ -90,7 +90,7 @@ fn ladders_come_out_as_documented() {
     server::on_all_with(Builder::allow_at, |server| play_each(&mut server.connect(), EXAMPLES));
 }
 
-/// A check of a key at a time of the server's clock: its verdict and its wait.
+/// Checks a key at a time of the server's clock. Returns its verdict and wait.
 fn check(c: &mut Connection, key: &str, at_us: u64, rule: &str) -> (i64, i64) {
     let reply: [i64; 5] = ask(c, &format!("RL.CHECK {key} AT {at_us} {rule}"));
     (reply[0], reply[3])
@@ -99,7 +99,7 @@ fn check(c: &mut Connection, key: &str, at_us: u64, rule: &str) -> (i64, i64) {
 const LADDER: &str = "fixed:0/h,ban=1h:2h:3h";
 const HOUR_MS: i64 = 3_600_000;
 
-/// Bans a key now, and after the ban.
+/// Bans a key now, and again after the ban.
 fn ban_twice(c: &mut Connection, key: &str) -> u64 {
     let start_us = now_us(c);
     let bans = |c: &mut Connection| info_of(c, key).expect("a key").bans;
@@ -119,10 +119,10 @@ fn info_shows_the_count_and_when_it_is_forgotten() {
             let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
             let passed_ms = (now_us(&mut c) - before_us).div_ceil(1_000).cast_signed() + 1;
             assert_eq!(bans, 2);
-            // The ban of two hours, and the longest rung.
+            // The ban of two hours, plus the longest rung.
             let expected = 5 * HOUR_MS - passed_ms..=5 * HOUR_MS;
             assert!(expected.contains(&forgiven_ms), "{forgiven_ms}, not {expected:?}");
-            // The key lives as long, and no more than a second longer.
+            // The key lives until then, and at most a second longer.
             let expires_ms = expires_ms(&mut c, server.flavor(), "k");
             let late_ms = expires_ms - before_us.cast_signed() / 1_000 - 5 * HOUR_MS;
             assert!((0..1_001 + passed_ms).contains(&late_ms), "{late_ms}");
@@ -146,11 +146,11 @@ fn only_a_pardon_forgets_bans_before_their_time() {
         assert_eq!(verdict(&mut c, "RL.CHECK k 9/h"), 0);
         assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
         assert_eq!(bans(&mut c), 2, "a reset keeps the count");
-        // Nothing blocks the key: the pardon forgets its bans, once.
+        // Nothing blocks the key, so the pardon only forgets its bans, once.
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 0);
         assert!(!exists(&mut c, "k"), "the key was empty");
-        // A ban and its count go together, and an exemption stays.
+        // A pardon removes a ban with its count, and keeps an exemption.
         ban_twice(&mut c, "k");
         assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), 1);
         assert!(!exists(&mut c, "k"));
@@ -175,7 +175,7 @@ fn a_step_of_the_clock_shortens_ban_and_count() {
             assert_eq!(check(&mut c, "k", now_us, LADDER), (2, HOUR_MS));
             let Bans { bans, forgiven_ms } = info_of(&mut c, "k").expect("a key");
             assert!(bans == 1 && forgiven_ms <= 4 * HOUR_MS, "{bans} {forgiven_ms}");
-            // A change of the key shortens the count of a key that nothing blocks.
+            // Any change of a key shortens its count, even if nothing blocks it.
             assert_eq!(check(&mut c, "free", now_us + year_us, LADDER), (1, -1));
             let _: String = ask(&mut c, "RL.EXEMPT free");
             let _: i64 = ask(&mut c, "RL.UNEXEMPT free");
@@ -218,7 +218,7 @@ fn wrong_ladders_are_refused_with_what_was_expected() {
     });
 }
 
-/// What is done to some keys, in turn.
+/// What happens to some keys, in turn.
 const SEQUENCE: &[(&str, &str)] = &[
     ("0", "CHECK k COST 3 3/m,ban=1m:10m:1h"),
     ("1", "CHECK k META who 3/m,ban=1m:10m:1h"),

@@ -141,7 +141,7 @@ fn a_denial_with_meta_makes_a_key_that_lives_an_hour() {
         let ttl: i64 = ask(&mut c, "TTL k");
         assert!((3_590..=3_600 + 450).contains(&ttl), "{ttl}");
         assert_eq!(log_untimed(&mut c, "k"), [(1, 1, some("who"))]);
-        // Without entries to keep, META makes no key.
+        // With no entries to keep, META makes no key.
         if server.flavor().is_7_or_later() {
             let _: String = ask(&mut c, "CONFIG SET ratelimit.log-entries 0");
             assert_eq!(verdict(&mut c, "RL.CHECK other META who 0/s"), 1);
@@ -159,7 +159,7 @@ fn replicas_and_restarts_keep_the_history() {
             verdict(&mut c, "RL.CHECK k META before 9/h");
             let replica = replica_of(server);
             let mut r = replica.connect();
-            // The replica keeps as many entries as its primary, whatever its own setting.
+            // The replica keeps as many entries as its primary, under any setting.
             for n in 0..30 {
                 verdict(
                     &mut c,

@@ -1,5 +1,5 @@
-//! `RL.MCHECK`: one request checked under several keys, such as an address and a user, which counts
-//! for all keys or for none.
+//! `RL.MCHECK`: one request is checked under several keys, such as an address and a user, and
+//! counts for all keys or for none.
 
 mod full;
 mod propagation;
@@ -54,7 +54,7 @@ fn a_flood_under_two_keys_gets_all_that_the_hour_allows() {
                 flood.query(&mut c).unwrap()
             })
             .collect();
-        // 120 in each of two minutes, then none until the hour is over.
+        // 120 in each of the first two minutes, then none until the hour is over.
         assert_eq!(passed, [240, 0, 0, 0, 0, 0, 240]);
         for key in ["ip", "user"] {
             let peek = format!("RL.PEEK {key} AT {} 240/h", at(2 * HOUR_MS - 1));
@@ -72,7 +72,8 @@ fn each_key_may_have_its_rules() {
         let mut check =
             |ms, options: &str| mcheck(&mut c, keys, &format!("{options} AT {} {rules}", at(ms)));
         assert_eq!(check(0, "COST 2"), [0, 5, 3, 0, HOUR_MS]);
-        // The user's rule has least left; the endpoint's queue has the longest wait: 2 of 9 an hour.
+        // The user's rule has the least left; the endpoint's queue has the longest wait: 2 of 9
+        // an hour.
         assert_eq!(check(0, "COST 2"), [0, 5, 1, 800_000, HOUR_MS]);
         assert_eq!(check(0, "COST 2"), [1, 5, 1, HOUR_MS, HOUR_MS]);
         assert_eq!(check(0, "COST 7"), [1, 5, 1, -1, HOUR_MS], "a wait for ever is the longest");
@@ -179,11 +180,11 @@ fn a_blocked_key_denies_the_request_and_an_exempt_key_is_ignored() {
         assert!((90_000..=100_000).contains(&wait_ms) && wait_ms == reset_ms, "{wait_ms}");
         assert!(!exists(&mut c, "new"));
 
-        // A rule that denies longer than the block decides, as does a rule that denies for good.
+        // A rule decides if it denies for longer than the block, or for good.
         let _: Value = ask(&mut c, "RL.CHECK spent 1/d");
         assert_eq!(mcheck(&mut c, "blocked spent", "1/d")[..3], [1, 1, 0]);
         assert_eq!(mcheck(&mut c, "blocked new", "5/h NEXT 0/h")[..4], [1, 0, 0, -1]);
-        // Of a block and a rule that both deny for good, the first decides.
+        // If both a block and a rule deny for good, the first one decides.
         let () = ask(&mut c, "RL.BLOCK forever");
         assert_eq!(mcheck(&mut c, "new blocked forever", "0/h"), [1, 0, 0, -1, 0]);
         assert_eq!(mcheck(&mut c, "forever blocked new", "0/h"), [2, 0, 0, -1, -1]);
@@ -208,7 +209,7 @@ fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_count
             let () = ask(c, "FLUSHALL");
             assert_eq!(mcheck(c, "stays goes", "COST 3 5/h")[..3], [0, 5, 2], "{how}");
             go(c);
-            // The removed key alone would let this through.
+            // The removed key alone would admit this.
             assert_eq!(mcheck(c, "stays goes", "COST 4 5/h")[..3], [1, 5, 2], "{how}");
             assert!(!exists(c, "goes"), "{how}: a denied check made a key");
             assert_eq!(mcheck(c, "stays goes", "COST 2 5/h")[..3], [0, 5, 0], "{how}");
@@ -222,7 +223,7 @@ fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_count
             let _: i64 = ask(c, "PEXPIRE goes 1");
             eventually("the key to expire", || !exists(c, "goes"));
         });
-        // Expired, but not deleted yet.
+        // Expired, but not yet deleted.
         assert_kept(&mut c, "found expired", &mut |c| {
             let () = ask(c, "DEBUG SET-ACTIVE-EXPIRE 0");
             let end_ms = now_ms(c) + 5;
@@ -230,7 +231,7 @@ fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_count
             eventually("the expiry to pass", || now_ms(c) > end_ms);
         });
         let () = ask(&mut c, "DEBUG SET-ACTIVE-EXPIRE 1");
-        // The server evicts keys with an expiry only.
+        // The server evicts only keys with an expiry.
         let () = ask(&mut c, "CONFIG SET maxmemory-policy volatile-lru");
         assert_kept(&mut c, "evicted", &mut |c| {
             let _: i64 = ask(c, "PERSIST stays");
@@ -280,7 +281,7 @@ fn a_denial_charges_rules_that_count_all_under_every_key() {
         };
         assert_eq!(check("a b c", 1), [0, 1, 0, 0, HOUR_MS]);
         assert_eq!(check("a b c", 1), [1, 1, 0, HOUR_MS, HOUR_MS], "one unit was left in b");
-        // The wait is that after the charge, which left no unit in b.
+        // The wait is the one after the charge, which left no unit in b.
         assert_eq!(check("a b c", 1), [1, 3, 0, DAY_MS, 3 * DAY_MS]);
         assert_eq!(check("a x c", 2)[3], -1, "a request that can never pass was charged");
         assert_eq!(check("a x c", 1)[0], 1);
@@ -290,7 +291,7 @@ fn a_denial_charges_rules_that_count_all_under_every_key() {
         assert_eq!(left(&mut c, "x", "bucket:1/d,burst=3"), 2);
         assert_eq!(left(&mut c, "c", "9/h"), 8, "a denial counted without count=all");
 
-        // Behind a block no key is charged. An exempt key is not charged, but others are.
+        // Behind a block no key is charged. Next to an exempt key the other keys are.
         let () = ask(&mut c, "RL.BLOCK blocked");
         let () = ask(&mut c, "RL.EXEMPT exempt");
         let all = format!("AT {START_US} 1/h,count=all");
@@ -337,7 +338,7 @@ fn the_time_of_a_check_grows_linearly_with_its_keys() {
         let mut c = server.connect();
         let pipelines = [&checks(8), &checks(64)];
         let [few, many] = client::least_usec_per_call(&mut c, "rl.mcheck", pipelines);
-        // Quadratic growth would be 64 times.
+        // Quadratic growth would be 64-fold.
         assert!(many < few * 8.0 * 3.0, "8 keys: {few} us, 64 keys: {many} us");
     });
 }

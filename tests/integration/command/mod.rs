@@ -1,4 +1,4 @@
-//! What each command replies and changes, a file a command.
+//! What each command replies and changes, one file per command.
 
 mod access;
 mod bad_input;

@@ -11,7 +11,7 @@ use crate::support::server::{self, Builder};
 
 type Reply = [i64; 5];
 
-/// A time for checks that must have the same time.
+/// One time for several checks.
 const AT_US: u64 = 1_700_000_000_000_000;
 
 fn value(c: &mut Connection, line: &str) -> Value {
@@ -159,12 +159,13 @@ fn every_connection_uses_a_changed_policy_at_once() {
 fn states_keep_their_counts_when_limits_change() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // Slots count holds, which a changed limit leaves alone.
+        // Slots count holds, which do not depend on the limit.
         for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::Slots) {
             let algorithm = kind.name();
-            // A leaky bucket lets one unit pass at once, beside those that queue.
+            // A leaky bucket admits one unit at once in addition to those that queue.
             let more = if kind == Kind::Leaky { 1 } else { 0 };
-            // A window of a day from the first request: no unit comes back while the test runs.
+            // A window of a day from the first request, so that no unit comes back while the
+            // test runs.
             let align = if kind == Kind::Fixed { ",align=first" } else { "" };
             let limit = |limit: i64| format!("p {algorithm}:{limit}/d{align},name=s");
             let check = |cost: i64| format!("RL.CHECK {algorithm} COST {cost} @p");

@@ -1,5 +1,5 @@
-//! `slots:N`: how many requests run at once. The worked examples, pools, what other commands make
-//! of slots, and their errors.
+//! `slots:N`: how many requests run at once. Worked examples, pools, how other commands treat
+//! slots, and errors.
 
 use std::collections::HashMap;
 
@@ -146,7 +146,7 @@ fn examples_come_out_exactly() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         play_each(&mut c, EXAMPLES);
-        // The last example goes on.
+        // Continues the last example.
         assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
         play(&mut c, &[("0", "PEEK k slots:4", "0 4 4 0 0"), ("0", "SETTLE k a", "0")]);
         let () = ask(&mut c, "FLUSHALL");
@@ -245,7 +245,7 @@ fn wrong_slots_are_refused_and_change_nothing() {
     });
 }
 
-/// Changes of slots and grants, in turn. The denied checks find that holds have lapsed.
+/// Changes of slots and grants, in turn. The denied checks notice that holds have lapsed.
 const SEQUENCE: &[(&str, &str)] = &[
     ("0", "CHECK k HOLD a EX 5 slots:2"),
     ("0", "CHECK k HOLD b EX 6 REFUND COST 1..3 slots:2 9/m,cost=1"),

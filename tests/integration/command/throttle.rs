@@ -1,5 +1,5 @@
-//! `RL.THROTTLE` and `CL.THROTTLE`: redis-cell's arguments and reply on the data type of this module;
-//! `redis_cell.rs` compares them with redis-cell itself.
+//! `RL.THROTTLE` and `CL.THROTTLE`: redis-cell's arguments and reply on this module's data
+//! type. `redis_cell.rs` compares them with redis-cell itself.
 
 mod redis_cell;
 
@@ -21,8 +21,8 @@ fn throttle(c: &mut Connection, line: &str) -> [i64; 5] {
     ask(c, &format!("RL.THROTTLE {line}"))
 }
 
-/// Checks the replies to calls in turn, after `preparation` on an empty server. Replies in seconds hold
-/// for one second: calls that took longer are repeated.
+/// Checks the replies to calls in turn, after `preparation` on an empty server. Replies in
+/// seconds stay right for only a second, so calls that took longer are repeated.
 fn assert_replies(c: &mut Connection, preparation: &[&str], expected: &[(&str, [i64; 5])]) {
     let mut in_time = Vec::new();
     eventually("all calls to take less than a second", || {
@@ -59,7 +59,7 @@ fn the_reply_is_that_of_the_readme_of_redis_cell() {
 fn calls_take_units_until_none_are_left_and_then_get_a_wait() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // A unit an hour: none comes back while the test runs.
+        // One unit an hour: none comes back while the test runs.
         let expected = [
             ("k 4 24 86400", [0, 5, 4, -1, 3_600]),
             ("k 4 24 86400 3", [0, 5, 1, -1, 14_400]),
@@ -70,7 +70,8 @@ fn calls_take_units_until_none_are_left_and_then_get_a_wait() {
             ("k 4 24 86400 6", [1, 5, 1, NEVER, 14_400]),
             ("k 4 24 86400", [0, 5, 0, -1, 18_000]),
             ("k 4 24 86400", [1, 5, 0, 3_600, 18_000]),
-            // With another burst, another text for the rate, or another rate, the units stay.
+            // With another burst, the rate written differently, or another rate, the units
+            // stay.
             ("k 9 24 86400 0", [0, 10, 5, -1, 18_000]),
             ("k 1 24 86400 0", [1, 2, 0, 10_800, 18_000]),
             ("k 9 1 3600 0", [0, 10, 5, -1, 18_000]),
@@ -132,7 +133,7 @@ fn the_largest_and_smallest_arguments_get_exact_replies() {
             assert_eq!(throttle(&mut c, call), reply, "{call}");
         }
         assert!(exists(&mut c, "b"));
-        // Longer than 64 bits of microseconds.
+        // More microseconds than 64 bits can hold.
         let [limited, limit, remaining, retry_after, reset_after] =
             throttle(&mut c, "e 999999999 1 31622400 1000000000");
         assert_eq!([limited, limit, remaining, retry_after], [0, most, 0, -1]);
@@ -203,7 +204,7 @@ fn blocks_and_exemptions_apply() {
             let expected = [("k 4 24 86400 0", reply), ("k 4 24 86400 9", reply)];
             assert_replies(&mut c, &["RL.THROTTLE k 4 24 86400 2", access], &expected);
         }
-        // No unit was taken meanwhile.
+        // No unit was taken while the key was exempt.
         let _: i64 = ask(&mut c, "RL.UNEXEMPT k");
         assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 3, -1]);
     });
@@ -225,7 +226,7 @@ fn the_state_is_a_bucket_named_throttle() {
         assert_eq!(throttle(&mut c, "k 4 24 86400 0")[..4], [0, 5, 1, -1]);
         let kind: String = ask(&mut c, "TYPE k");
         assert_eq!(kind, "ratelimit");
-        // The key expires once the bucket is full, late by at most an eighth of the period.
+        // The key expires once the bucket is full, or up to an eighth of the period later.
         let left_s: i64 = ask(&mut c, "TTL k");
         assert!((14_380..=14_400 + 86_400 / 8).contains(&left_s), "{left_s}");
     });
@@ -284,7 +285,7 @@ fn many_different_rules_in_turn_are_replicated() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let mut c = server.connect();
-        // More rules than the module caches texts of.
+        // More rules than the module has cached texts.
         for _ in 0..2 {
             for n in 1..=100 {
                 throttle(&mut c, &format!("k{n} {} {n} {}", n % 5, 60 + n % 7));

@@ -31,7 +31,7 @@ fn keys_denied_most_often_come_first() {
             };
             let rows = top(&mut c, "");
             assert_eq!(rows.len(), 10);
-            // Space-Saving counts at most N/k too many: 2,000 denials, 20 counters.
+            // Space-Saving overestimates by at most N/k: 2,000 denials, 20 counters.
             assert_eq!(rows[0].0, "worst");
             assert!((1_000..=1_100).contains(&rows[0].1), "{rows:?}");
             assert_eq!(rows[1].0, "bad");

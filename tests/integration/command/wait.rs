@@ -14,7 +14,7 @@ use crate::support::machine;
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::waiters::{wait_in_line, wait_on, wait_unread, waiting};
 
-/// A rule that nobody passes by waiting while a test runs, and a hold that frees it.
+/// A rule that no client passes by waiting while a test runs, and a hold whose end frees it.
 const HELD: &str = "RL.CHECK k HOLD held EX 3000 slots:1";
 
 fn millis(ms: u64) -> Duration {
@@ -47,7 +47,7 @@ fn a_wait_too_long_is_denied_at_once_and_another_waits() {
     });
 }
 
-/// On all servers at the same time, as it takes ten seconds.
+/// On all servers at once, because it takes ten seconds.
 #[test]
 fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
     machine::alone();
@@ -56,7 +56,7 @@ fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
         for server in &servers {
             scope.spawn(|| {
                 let mut c = server.connect();
-                // The history keeps when the server admitted whom.
+                // The history shows when the server admitted each client.
                 let waiters: Vec<_> = (0..11)
                     .map(|n| format!("RL.WAIT k 20000 META {n} 1/s"))
                     .map(|line| match line.contains(" 0 1/s") {
@@ -98,7 +98,7 @@ fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
         assert!(b.waits() && other.waits());
         let start = Instant::now();
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE s a"), 1);
-        // The time of the hold begins with the admission.
+        // The time of the hold starts with the admission.
         assert_eq!(b.answer::<[i64; 5]>(), [0, 1, 0, 0, 1500]);
         assert!(start.elapsed() < millis(1000), "at once: {:?}", start.elapsed());
         assert!(other.waits());
@@ -135,18 +135,18 @@ fn what_no_waiting_changes_is_answered_at_once() {
         let mut c = server.connect();
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 5/m"), [0, 5, 4, 0, 60000]);
         assert_eq!(ask::<[i64; 6]>(&mut c, "RL.WAIT new 60000 COST 2..9 5/m")[5], 4);
-        // Never, whether anybody waits or not.
+        // The reply is never, whether other clients wait or not.
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
         let first = wait_in_line(server, "RL.WAIT new 60000 5/m");
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 COST 6 5/m")[3], -1);
-        // So are those in line, when the key is blocked.
+        // Clients in line are answered as well when the key is blocked.
         assert_eq!(ask::<String>(&mut c, "RL.BLOCK new"), "OK");
         assert_eq!(first.verdict(), 2);
         assert_eq!(counted(&mut c, "waits_refused"), 1.0);
         assert_eq!(verdict(&mut c, "RL.WAIT new 60000 5/m"), 2);
         assert_eq!(ask::<String>(&mut c, "RL.EXEMPT new"), "OK");
         assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT new 60000 0/m"), [0, -1, -1, 0, 0]);
-        // A repeat of a hold that lives costs nobody anything.
+        // A repeat of a live hold consumes nothing.
         assert_eq!(verdict(&mut c, HELD), 0);
         let first = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 9 slots:1");
         assert_eq!(verdict(&mut c, "RL.WAIT k 60000 HOLD held EX 3000 slots:1"), 0);
@@ -186,7 +186,7 @@ fn a_deadline_counts_as_one_denied_check() {
 }
 
 #[test]
-fn a_later_one_whom_the_rules_would_admit_is_denied_at_its_deadline() {
+fn a_later_client_is_denied_at_its_deadline_even_if_the_rules_would_admit_it() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 30 COST 3 slots:4"), 0);
@@ -231,7 +231,7 @@ fn client_unblock_ends_a_wait_as_its_deadline_or_with_an_error() {
 }
 
 #[test]
-fn who_hangs_up_leaves_the_line_and_is_charged_nothing() {
+fn a_client_that_hangs_up_leaves_the_line_and_is_charged_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, HELD), 0);
@@ -253,7 +253,7 @@ fn who_hangs_up_leaves_the_line_and_is_charged_nothing() {
 }
 
 #[test]
-fn who_cannot_wait_is_answered_as_by_a_check() {
+fn a_client_that_cannot_wait_is_answered_as_by_a_check() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
@@ -279,7 +279,7 @@ fn who_cannot_wait_is_answered_as_by_a_check() {
 }
 
 #[test]
-fn a_replica_lets_nobody_wait() {
+fn no_client_waits_on_a_replica() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, HELD), 0);
@@ -296,7 +296,7 @@ fn a_replica_lets_nobody_wait() {
 }
 
 #[test]
-fn nobody_is_admitted_while_clients_are_paused() {
+fn no_waiting_client_is_admitted_while_clients_are_paused() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/s"), 0);
@@ -332,7 +332,7 @@ fn a_bounded_number_waits() {
                 assert_eq!(verdict(&mut c, HELD), 0);
                 let line = "RL.WAIT k 20000 HOLD a EX 9 slots:1";
                 let first = wait_in_line(server, line);
-                // Its arguments, and its key once more.
+                // Its arguments, plus its key once more.
                 let bytes: usize = line.split(' ').map(str::len).sum();
                 assert_eq!(counted(&mut c, "waiting_bytes"), (bytes + "k".len()) as f64);
                 let bound = format!("max_{}", setting.trim_start_matches("max-").replace('-', "_"));
@@ -395,10 +395,10 @@ fn a_connection_goes_on_after_a_wait() {
     });
 }
 
-/// Denials by the rules are charged, and ban, also where others are in front of a client that
-/// cannot wait.
+/// Denials by the rules are charged and ban, even for a client that cannot wait and has others
+/// in front of it.
 #[test]
-fn who_cannot_wait_behind_others_is_denied_by_the_rules() {
+fn a_client_that_cannot_wait_behind_others_is_denied_by_the_rules() {
     const RULE: &str = "bucket:1/h,burst=1,count=all,ban=1h,name=x";
     server::on_all(|server| {
         let mut c = server.connect();

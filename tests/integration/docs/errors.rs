@@ -1,7 +1,6 @@
-//! docs/errors.md: each reply that it lists is provoked on real servers.
+//! docs/errors.md: real servers must give each reply that it lists.
 //!
-//! That each error of the module has a row is tested where the errors are, in
-//! `src/command/documented_errors.rs`.
+//! `src/command/documented_errors.rs` tests that each error of the module has a row.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +15,10 @@ use crate::support::client::{ask, info};
 use crate::support::server::{self, Server, eventually};
 use crate::support::waiters::waiting;
 
-/// Rows that other tests provoke: redirections need a cluster of several nodes
-/// (`replication/cluster.rs`), a skipped effect a newer primary (`durability/effects.rs`), holds on
-/// too many rules more rules than this test allows (`command/holds.rs`), and an internal error a
-/// build with a fault.
+/// Rows that other tests cover. Redirections need a cluster of several nodes
+/// (`replication/cluster.rs`), a skipped effect needs a newer primary
+/// (`durability/effects.rs`), holds on too many rules need more rules than this test allows
+/// (`command/holds.rs`), and an internal error needs a build with a fault.
 const ELSEWHERE: [&str; 6] = [
     "MOVED …",
     "ASK …",
@@ -61,7 +60,7 @@ const WRONG: &[&str] = &[
     "RL.APPLY k v1:1:0:admit:1 5/m",
 ];
 
-/// A connection that shows replies as they come.
+/// A connection that returns replies as received.
 struct Raw(BufReader<TcpStream>);
 
 impl Raw {
@@ -87,7 +86,7 @@ impl Raw {
         self.line()
     }
 
-    /// An error, without the sign that says that it is one.
+    /// An error, without its leading `-`.
     fn error(&mut self, line: &str) -> String {
         let reply = self.reply(line);
         reply.strip_prefix('-').unwrap_or_else(|| panic!("{line}: {reply}")).to_string()
@@ -98,7 +97,7 @@ impl Raw {
     }
 }
 
-/// Waits for a reply to `RL.CHECK` that is an error of this code.
+/// Waits until the reply to `RL.CHECK` is an error with this code.
 fn eventually_refused(port: u16, code: &str) -> String {
     let mut error = None;
     eventually(code, || {
@@ -135,7 +134,7 @@ fn no_rights(server: &Server) -> Vec<String> {
     [errors, vec![stranger]].concat()
 }
 
-/// Errors of a server that works, but not for this command now.
+/// Errors of a working server that cannot execute this command now.
 fn busy(server: &Server) -> Vec<String> {
     let port = server.port();
     let (mut admin, mut c) = (Raw::to(port), server.connect());
@@ -156,7 +155,7 @@ fn busy(server: &Server) -> Vec<String> {
     admin.must("SCRIPT KILL");
     script.line();
 
-    // A folder in the place of the file makes each save fail.
+    // A folder in place of the file makes each save fail.
     fs::create_dir(server.dir().join("dump.rdb")).expect("a folder");
     admin.must("CONFIG SET save \"900 1\"");
     admin.reply("BGSAVE");
@@ -176,7 +175,8 @@ fn busy(server: &Server) -> Vec<String> {
     admin.must(&format!("CONFIG SET maxclients {clients}"));
     eventually("no room for a client", || {
         let mut late = Raw::to(port);
-        // A server closes a client that it has no room for, perhaps before the command arrives.
+        // A server closes a client for which it has no room, perhaps before the command
+        // arrives.
         let _ = late.0.get_mut().write_all(b"PING\r\n");
         let mut line = String::new();
         let refused = late.0.read_line(&mut line).is_ok() && line.starts_with('-');
@@ -195,13 +195,13 @@ fn on_a_replica(server: &Server) -> Vec<String> {
     raw.must(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
     let readonly = raw.error("RL.CHECK k 5/m");
     raw.must("CONFIG SET replica-serve-stale-data no");
-    // Nobody listens there.
+    // Nothing listens there.
     raw.must("REPLICAOF 127.0.0.1 1");
     vec![readonly, raw.error("RL.PEEK k 5/m")]
 }
 
 fn while_loading(server: &Server) -> Vec<String> {
-    // Servers answer clients after each two megabytes of a file.
+    // Servers answer clients after every two megabytes of a file.
     let builder = server.flavor().builder().config("rdbcompression", "no");
     let mut server = builder.config("key-load-delay", "1000").start();
     let () = ask(&mut server.connect(), "DEBUG POPULATE 2000 k 5000");
@@ -231,7 +231,7 @@ fn in_a_cluster(server: &Server) -> Vec<String> {
     vec![down, crosses()[1..].to_string()]
 }
 
-/// The texts in the first cells of the tables, but for what no server says.
+/// The texts in the first cells of the tables, except those that no server says.
 fn documented() -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/errors.md");
     let text = fs::read_to_string(path).expect("the document");
@@ -239,7 +239,7 @@ fn documented() -> Vec<String> {
     text.lines().filter_map(cell).collect()
 }
 
-/// Whether a text is of a form in which `…` stands for any text.
+/// Whether a text matches a form, in which `…` stands for any text.
 fn fits(form: &str, text: &str) -> bool {
     let Some((start, rest)) = form.split_once('…') else { return form == text };
     let Some(text) = text.strip_prefix(start) else { return false };
@@ -266,7 +266,7 @@ fn each_documented_error_is_replied() {
                 in_a_cluster(server),
             ]
             .concat();
-            // The most precise row counts: the longest.
+            // The most precise row counts, which is the longest one.
             let mut replied = BTreeSet::from(ELSEWHERE);
             for error in &errors {
                 let of = forms.iter().filter(|form| fits(form, error));

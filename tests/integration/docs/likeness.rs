@@ -1,21 +1,21 @@
-//! Whether a server replied what a document shows.
+//! Compares what a server replied with what a document shows.
 //!
-//! Text and numbers must be equal, except for what no document can know, unless the command gives the
-//! time with `AT`:
+//! Text and numbers must be equal, except for what no document can know, unless the command
+//! gives the time with `AT`:
 //!
 //! ```text
 //! waits, TTLs, bytes     may differ by a tenth; times also by the time that the command took
-//! Unix times             the document has one, and the server one of the last minute
-//! windows by the clock   the time left may be any that the window allows
+//! Unix times             the document has any, and the server's is within the last minute
+//! windows by the clock   the time left can be any that the window allows
 //! spans, ports, numbers of SLOWLOG: anything
 //! ```
 //!
-//! A document may have a comment two spaces after a line.
+//! A comment in a document starts two spaces after the text of a line.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A message about the first line that differs from the document, if any. `took` is the time that the
-/// command took.
+/// A message about the first line that differs from the document, if any. `took` is the time of
+/// the command.
 pub fn difference(
     command: &str,
     documented: &[String],
@@ -41,13 +41,13 @@ pub fn difference(
 /// Reads the document and the reply in parallel.
 struct Reader<'a> {
     command: &'a str,
-    /// How long the command took, milliseconds.
+    /// How long the command took, in milliseconds.
     took_ms: u64,
-    /// The last complete string: in a map, the name of the number that follows.
+    /// The last complete string: in a map, the name of the following number.
     name: String,
-    /// The string that has begun and not ended.
+    /// The string that has started and not yet ended.
     quoted: Option<String>,
-    /// How many numbers so far are values.
+    /// How many of the numbers so far are values.
     values: usize,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a number may stand in place of the documented one, between these texts.
+    /// Whether `replied` may stand in place of the documented number, between these texts.
     fn takes(&mut self, before: &str, shown: &str, replied: &str, after: &str) -> bool {
         if before.ends_with("127.0.0.1:") {
             return true;
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let has = |word: &str| self.command.contains(word);
         let is_check = ["RL.CHECK ", "RL.PEEK ", "RL.WAIT"].into_iter().any(has);
         let is_short = is_check && !has(" FULL ");
-        // Wait and reset are the last two of five integers.
+        // The wait and the reset are the last two of five integers.
         let is_wait = is_short && (self.values - 1) % 5 >= 3;
         let is_named = name.ends_with("_ms") || ["bytes", "blocked", "exempt"].contains(&name);
         is_named || is_wait || ["TTL ", "MEMORY USAGE "].into_iter().any(has)
@@ -131,7 +131,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The longest time for which a rule of a command may need a window that begins by the clock.
+/// The longest time that a window of the command's rules may have left, if the window begins by
+/// the clock.
 fn longest_window_ms(command: &str) -> Option<u64> {
     let rules =
         command.split(' ').filter(|word| word.contains("fixed:") || word.contains("window:"));
@@ -146,7 +147,7 @@ fn longest_window_ms(command: &str) -> Option<u64> {
     rules.filter_map(needed_ms).max()
 }
 
-/// The digits that a text begins with.
+/// The leading digits of a text.
 fn number(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }

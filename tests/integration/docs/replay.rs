@@ -13,9 +13,9 @@ use super::likeness::difference;
 use super::transcript::{Step, Typed, blocks, shown};
 use crate::support::server::{self, Flavor};
 
-/// A line between the replies to the commands of a session.
+/// A line that separates the replies of a session.
 const MARK: &str = "--next--";
-/// A block that took longer ran on a busy machine.
+/// A block that takes longer ran on a busy machine.
 const STALL: Duration = Duration::from_millis(300);
 /// How long a listener waits for its messages.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ pub fn client(name: &str) -> PathBuf {
     client
 }
 
-/// A program without the user's configuration of redis-cli.
+/// A program that ignores the user's configuration of redis-cli.
 pub fn plain(program: impl AsRef<Path>, home: &Path) -> Command {
     let mut command = Command::new(program.as_ref());
     for (name, _) in env::vars_os() {
@@ -44,8 +44,8 @@ pub fn plain(program: impl AsRef<Path>, home: &Path) -> Command {
     command
 }
 
-/// Replays a whole document on a new server. If a block differs and took long, waits may have ended
-/// meanwhile: the document is replayed again.
+/// Replays a whole document on a new server. If a block differs and took long, waits may have
+/// ended meanwhile, so the document is replayed again.
 pub fn replay(document: &str) {
     for _ in 0..10 {
         match Replay::of(document) {
@@ -98,7 +98,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The client, with output as for a terminal.
+    /// The client, with output formatted for a terminal.
     fn client(&self) -> Command {
         let mut command = plain(&self.client, self.home.path());
         command.args(["-p", &self.port.to_string()]).env("FAKETTY", "1");
@@ -113,7 +113,7 @@ impl Replay {
             let redis_cli = r#"redis-cli() { "$CLIENT" -p "$PORT" "$@"; }"#;
             shell.arg("-c").arg(format!("{redis_cli}\n{line}"));
             shell.env("CLIENT", &self.client).env("PORT", self.port.to_string());
-            // Output to a pipe or a variable is not formatted for a terminal.
+            // Output into a pipe or a variable is not formatted for a terminal.
             if !line.contains('|') && !line.contains("$(") {
                 shell.env("FAKETTY", "1");
             }
@@ -129,7 +129,8 @@ impl Replay {
         })
     }
 
-    /// Types all steps into one session, so that only the server takes time between them.
+    /// Types all steps into one session, so that nothing but the server takes time between
+    /// them.
     fn session(&self, options: &[String], steps: &[Step]) -> Option<String> {
         let input: Vec<_> =
             steps.iter().map(|step| format!("{}\nECHO {MARK}\n", step.command)).collect();
@@ -167,7 +168,7 @@ impl Replay {
         let (tell, lines) = mpsc::channel();
         thread::spawn(move || from.lines().map_while(Result::ok).try_for_each(|l| tell.send(l)));
         let mut listener = Listener { client, lines, received: Vec::new(), step };
-        // From the first reply on, the listener gets every message.
+        // After the first reply the listener gets every message.
         listener.receive(1);
         listener
     }

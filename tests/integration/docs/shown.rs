@@ -1,5 +1,5 @@
-//! What the README and the guides show outside of transcripts: commands in sentences and tables, and
-//! the middleware.
+//! What the README and the guides show outside of transcripts: commands in sentences and
+//! tables, and the middleware.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::replay::flavor;
 use super::{FROM_INCREX, HTTP, README};
 use crate::support::client::attempt;
 
-/// The commands with arguments between backquotes, without those that stand for others.
+/// The complete commands in backquotes: not the forms with placeholders.
 fn commands(document: &'static str) -> impl Iterator<Item = &'static str> {
     let spans = document.split('`').skip(1).step_by(2);
     spans.filter(|span| span.starts_with("RL.") && span.contains(' ') && !span.contains("..."))

@@ -17,7 +17,7 @@ pub struct Block {
     pub text: Vec<String>,
 }
 
-/// What a user types in a block.
+/// What a user types into a block.
 #[derive(Debug)]
 pub enum Typed {
     Shell(Vec<Step>),
@@ -64,7 +64,7 @@ impl Block {
         self.text.iter().all(|line| line.starts_with("127.0.0.1:6379> "))
     }
 
-    /// What a user types; `None` if the block is no transcript.
+    /// What a user types; `None` if the block is not a transcript.
     pub fn typed(&self) -> Option<Typed> {
         let (first, second) = (self.text.first()?, self.text.get(1));
         if first.starts_with("$ ") && second.is_some_and(|line| line.starts_with("> ")) {
@@ -102,7 +102,7 @@ fn steps(text: &[String], prompt: &str) -> Vec<Step> {
     steps
 }
 
-/// Output as a document shows it: without colours, and without empty lines at its ends.
+/// Output as in a document: without colours, and without empty lines at the start and the end.
 pub fn shown(output: &str) -> Vec<String> {
     let plain = |line: &str| {
         let mut parts = line.split("\x1b[");

@@ -1,5 +1,5 @@
-//! Damaged and forged `DUMP` payloads: each gives an error or a value that works, never a crash, and
-//! takes no more memory than it justifies.
+//! Damaged and forged `DUMP` payloads: each gives an error or a working value, never a crash,
+//! and takes no more memory than it justifies.
 
 mod forge;
 mod values;
@@ -16,7 +16,7 @@ use crate::support::client::{command, info};
 use crate::support::dump::{Dump, assert_calm, length, uncompressed};
 use crate::support::server::{self, Builder, Server};
 
-/// Runs a test on each server with values of every kind. Afterwards the server must still work.
+/// Runs a test on each server with values of every kind. The server must still work afterwards.
 fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
     let configure = |builder: Builder| uncompressed(builder).allow_at();
     server::on_all_with(configure, |server| {
@@ -29,7 +29,7 @@ fn on_all_with_values(body: impl Fn(&mut Server, &mut Connection, &[Dump])) {
     });
 }
 
-/// Sends commands in one pipeline; errors are replies.
+/// Sends commands in one pipeline. Errors are returned as replies.
 fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<RedisResult<Value>> {
     let mut pipe = redis::pipe();
     pipe.ignore_errors();
@@ -39,7 +39,7 @@ fn run_all(c: &mut Connection, commands: impl IntoIterator<Item = Cmd>) -> Vec<R
     pipe.query(c).expect("the server answers")
 }
 
-/// Every command on the key `k`. The last one deletes it. A blocked check evaluates no rule, so that
+/// Every command on the key `k`; the last one deletes it. A blocked check evaluates no rule, so
 /// there are checks before and after the block is lifted.
 fn every_command() -> Vec<Cmd> {
     [
@@ -93,7 +93,7 @@ struct Outcome {
     refused: usize,
 }
 
-/// Restores each of these payloads, and tries every command on those that are not refused.
+/// Restores each payload, and tries every command on those that are accepted.
 fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
     let mut outcome = Outcome::default();
     for batch in dumps.chunks(200) {
@@ -118,7 +118,7 @@ fn restore(c: &mut Connection, dumps: &[Vec<u8>]) -> Outcome {
     outcome
 }
 
-/// Tries every command on accepted payloads, and restores what the server dumps of them.
+/// Tries every command on accepted payloads, and restores what the server then dumps.
 fn try_each(c: &mut Connection, dumps: &[(&Vec<u8>, &Vec<u8>)]) {
     let commands_on = |dump: &[u8], again: &[u8]| {
         let last = [restored(again), on_key("DUMP"), on_key("DEL")];
@@ -154,7 +154,8 @@ fn a_truncated_payload_is_refused() {
 
 #[test]
 fn a_truncated_value_is_refused() {
-    // Version and checksum follow: if no more is missing, the server reads them as the rest.
+    // The version and the checksum follow the value. If no more is missing, the server takes
+    // the last bytes for them.
     const FOOTER: usize = 10;
     on_all_with_values(|server, c, values| {
         let cut = |from: usize, to: usize, dump: &Dump| -> Vec<Vec<u8>> {
@@ -210,8 +211,8 @@ fn a_load_takes_no_more_memory_than_twice_the_value() {
         let () = cmd("RESTORE").arg("k").arg(0).arg(&dump).query(c).unwrap();
         let value: u64 = cmd("MEMORY").arg("USAGE").arg("k").query(c).unwrap();
         let peak = memory(c, "used_memory_peak") - before;
-        // The server's buffers hold the command, and the server copies the payload once more for the
-        // module.
+        // The server's buffers hold the command, and the server makes one more copy of the
+        // payload for the module.
         let allowed = 2 * value + 4 * dump.len() as u64;
         assert!(peak < allowed, "{peak} bytes for {value}, from a payload of {}", payload.len());
     });
@@ -232,7 +233,7 @@ fn payloads_with_wrong_bits_are_refused_or_work() {
     on_all_with_values(|server, c, values| {
         let flavors = server::all();
         let number = flavors.iter().position(|&flavor| flavor == server.flavor()).unwrap();
-        // The seed differs from server to server, and is the same in each run.
+        // Each server has a different seed, which is the same in each run.
         let mut rng = Rng::with_seed(number as u64);
         let damaged = (0..DAMAGED / flavors.len()).map(|_| {
             let mut dump = values[rng.usize(..values.len())].clone();
@@ -245,26 +246,26 @@ fn payloads_with_wrong_bits_are_refused_or_work() {
             dump.sealed(&value)
         });
         let outcome = restore(c, &damaged.collect::<Vec<_>>());
-        // Otherwise the damage was too large or too small to prove anything.
+        // Otherwise the damage was too large or too small for the test to mean anything.
         assert!(outcome.usable > 200 && outcome.refused > 200, "{outcome:?}");
     });
 }
 
-/// A line in `/proc/PID/status` of the server's process, in bytes.
+/// A line of `/proc/PID/status` for the server's process, in bytes.
 fn process_memory(server: &Server, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
 }
 
-/// A number of `INFO memory`, in bytes.
+/// A number in `INFO memory`, in bytes.
 fn memory(c: &mut Connection, field: &str) -> u64 {
     info(c, "memory", field) as u64
 }
 
 const MB: u64 = 1 << 20;
 
-/// All fields whose range the module checks while it reads a payload.
+/// All fields whose range is checked while a payload is read.
 const RANGES: [&str; 16] = [
     "a calendar",
     "a cost",
@@ -287,10 +288,10 @@ const RANGES: [&str; 16] = [
 #[test]
 fn forged_numbers_allocate_nothing() {
     on_all_with_values(|server, c, values| {
-        // The server itself takes memory for many commands at once: let it take this before.
+        // The server allocates memory for many commands at once, so let it do that first.
         restore(c, &vec![values[0].bytes(); 200]);
         let peaks = |c: &mut Connection| {
-            // The largest address space so far, whether its pages were touched or not.
+            // The largest address space so far, with pages touched or not.
             [process_memory(server, "VmPeak:"), memory(c, "used_memory_peak")]
         };
         let before = peaks(c);
@@ -317,7 +318,8 @@ fn a_payload_with_a_forged_length_is_refused() {
         let before = process_memory(server, "VmHWM:");
         let lengths = [1 << 14, 1 << 20, 1 << 32, 1 << 40, i64::MAX as u64, u64::MAX];
         let lengths = lengths.map(length).into_iter();
-        // In place of a length: integers of 1, 2 and 4 bytes, a compressed string, and no encoding.
+        // In place of a length: integers of 1, 2 and 4 bytes, a compressed string, and an
+        // invalid encoding.
         let lengths = lengths.chain([0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xff].map(|byte| vec![byte]));
         let lengths: Vec<_> = lengths.collect();
         let forged = values.iter().flat_map(|dump| {
@@ -344,7 +346,7 @@ fn refused_payloads_leak_no_memory() {
         for _ in 0..5 {
             restore(c, &cut);
         }
-        // A leak of one byte a payload would add up to 160 kB.
+        // A leak of one byte per payload would add up to 160 kB.
         server::eventually("memory is as before", || {
             memory(c, "used_memory").saturating_sub(before) < 100_000
         });

@@ -1,5 +1,5 @@
-//! Damaged files: a server that cannot load an RDB file logs why and ends; wrong commands in an AOF
-//! are skipped and logged.
+//! Damaged files: a server that cannot load an RDB file logs why and ends. Wrong commands in an
+//! AOF are skipped and logged.
 
 use redis::{Cmd, Connection, cmd};
 
@@ -16,7 +16,7 @@ fn remaining_after_check(c: &mut Connection, key: &str) -> i64 {
     reply[2]
 }
 
-/// Effects that no primary writes, and what the log says of each.
+/// Effects that no primary writes, and the log's message for each.
 const WRONG_EFFECTS: [(&str, &str); 31] = [
     ("wrong v1:x:0:admit:1 5/m", "time is 'x'"),
     ("wrong v1:1:-2:admit:1 5/m", "expiry is '-2'"),
@@ -51,7 +51,7 @@ const WRONG_EFFECTS: [(&str, &str); 31] = [
     ("good v1:1:0:admit:1 @free", "unknown policy"),
 ];
 
-/// Runs a test on each server with a key `k` that has one unit in each rule, and a history.
+/// Runs a test on each server with a key `k` that has a history and one unit in each rule.
 fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
     server::on_all_with(uncompressed, |server| {
         let mut c = server.connect();
@@ -116,14 +116,14 @@ fn wrong_commands_in_an_aof_are_skipped_and_logged() {
             (load("wrong", &payload[..payload.len() - 1]), "payload cannot be read"),
             (load("wrong", &[&payload[..], &[0]].concat()), "1 bytes are left over"),
             (load("wrong", &[&[1, 253], &[0xff; 8][..]].concat()), "payload cannot be read"),
-            // The earlier value of the key stays.
+            // The key keeps its earlier value.
             (load("good", &[&[0], &payload[1..]].concat()), "version 0"),
         ];
         wrong.extend(
             WRONG_EFFECTS.map(|(words, why)| (apply(&words.split(' ').collect::<Vec<_>>()), why)),
         );
         if !server.flavor().is_valkey() {
-            // Valkey itself counts arguments in an AOF and does not start.
+            // Valkey itself checks the number of arguments in an AOF, and does not start.
             let load_nothing = cmd("RL.LOAD").arg("wrong").to_owned();
             for few in [apply(&["wrong"]), apply(&[]), cmd("RL.LOAD"), load_nothing] {
                 wrong.push((few, "wrong number of arguments"));
@@ -140,7 +140,7 @@ fn wrong_commands_in_an_aof_are_skipped_and_logged() {
                 .concat();
         let aof: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
         let folder = folder_with("appendonly.aof", &aof);
-        // From 7.0 on, the server converts an AOF of one file.
+        // From 7.0 on, the server converts an AOF of a single file.
         let builder = uncompressed(server.flavor().builder()).dir(folder.path());
         let loaded = builder.config("appendonly", "yes").start();
 

@@ -23,7 +23,7 @@ use crate::support::server::{self, Builder, Server, eventually};
 
 /// More units than any round consumes.
 const LIMIT: u64 = 100_000;
-/// A rule of each algorithm; no unit comes back within a round.
+/// A rule of each algorithm. No unit comes back within a round.
 const RULES: [&str; 5] = [
     "log:100000/h",
     "window:100000/366d",
@@ -36,7 +36,7 @@ const CLIENTS: usize = 3;
 /// How many checks of each rule a client pipelines.
 const BATCH: usize = 8;
 
-/// Redis promises to lose one second at most, and may delay a write for another.
+/// Redis promises to lose at most one second, and may delay a write by another.
 const AT_MOST_LOST: Duration = Duration::from_secs(2);
 
 /// The key of a rule in a round.
@@ -47,16 +47,16 @@ fn key(round: u32, rule: &str) -> String {
 /// The load of a round.
 struct Load {
     round: u32,
-    /// The pause between batches: a long round must not write an AOF that takes long to load.
+    /// The pause between batches: a long round must not write an AOF that loads slowly.
     pause: Duration,
 }
 
-/// What clients know about the checks of one rule.
+/// What clients know of the checks of one rule.
 #[derive(Clone, Debug, Default)]
 struct Sent {
     /// When each allowed check was answered.
     allowed: Vec<Instant>,
-    /// How many checks have no reply.
+    /// How many checks got no reply.
     in_flight: u64,
 }
 
@@ -91,8 +91,8 @@ fn ask(mut c: Connection, load: &Load, progress: &AtomicUsize) -> [Sent; RULES.l
     }
 }
 
-/// Kills the server under the load of all clients once their number of replies is `enough`. Returns
-/// what clients know about each rule, and the time of the kill.
+/// Kills the server while all clients load it, once they have `enough` replies. Returns what
+/// clients know of each rule, and the time of the kill.
 fn kill_under_load(
     server: &mut Server,
     load: &Load,
@@ -118,7 +118,7 @@ fn kill_under_load(
     })
 }
 
-/// How many units a key still lets through, until it denies a single unit.
+/// How many units a key still admits, until it denies a single unit.
 fn allowed_after(c: &mut Connection, key: &str, rule: &str) -> u64 {
     let mut total = 0;
     for cost in (0..20).rev().map(|bit| 1u64 << bit) {
@@ -134,8 +134,8 @@ fn allowed_after(c: &mut Connection, key: &str, rule: &str) -> u64 {
     total
 }
 
-/// Starts the server again and compares what it remembers with what clients know. `lasts` says
-/// whether a check that was answered at a time must not be lost.
+/// Starts the server again and compares what it remembers with what clients know. `lasts`
+/// decides whether a check that was answered at a time must not be lost.
 fn assert_remembered(
     server: &mut Server,
     round: u32,

@@ -1,20 +1,21 @@
-//! Effects: the module reads every version that was ever written to an append-only file or a
-//! replication stream. A server that meets a newer version stops before it loses data.
+//! Effects: the module reads every version ever written to an append-only file or a replication
+//! stream. A server that meets a newer version stops before it loses data.
 //!
 //! `fixtures/effects/vN/FORM.*` was recorded on Redis 6.2 with a build of the module that wrote
 //! effects in this form:
 //!
 //! ```text
 //! .aof         an append-only file without an RDB preamble
-//! .rdb         the snapshot that a replica got after the first half of the commands
-//! .stream      the stream that it got then
+//! .rdb         the snapshot that a replica received after the first half of the commands
+//! .stream      the stream that it received afterwards
 //! .expected    replies of that server: COMMAND -> REPLY, expiries, counts of bans, blocks and exemptions
 //! .script      the commands
 //! ```
 //!
-//! All times are in the year 2100, so that no key expires while a test runs. FROM RELEASE 0.1.0 ON
-//! THESE FILES ARE NEVER EDITED, ONLY ADDED TO: when a test fails, the code reads somebody's data
-//! wrong, and the code has to change. A change of what is written is a new version, with a new folder.
+//! All times are in the year 2100, so that no key expires while a test runs. FROM RELEASE 0.1.0
+//! ON THESE FILES ARE NEVER EDITED, ONLY ADDED TO: a test that fails means that the code
+//! misreads users' data, and the code has to change. A change of the written form is a new
+//! version, with a new folder.
 
 mod player;
 mod recording;
@@ -31,7 +32,8 @@ use crate::support::dump::{Dump, uncompressed};
 use crate::support::files::{appended_aof, folder_with, with_synced_aof};
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 
-/// A server that loads the AOF in this folder; from 7.0 on it converts an AOF of one file.
+/// A server that loads the AOF in this folder. From 7.0 on, servers convert an AOF of a single
+/// file.
 fn with_aof(flavor: Flavor, folder: &Path) -> Builder {
     flavor.builder().allow_at().dir(folder).config("appendonly", "yes")
 }
@@ -72,15 +74,15 @@ fn replicas_follow_streams_of_every_version() {
             let mut c = replica.connect();
             recording.assert_held(&mut c, flavor, true);
             assert_eq!(info(&mut c, "ratelimit", "ratelimit_unreadable_effects"), 0.0);
-            // Promoted, it answers alike.
+            // After its promotion it gives the same answers.
             let () = ask(&mut c, "REPLICAOF NO ONE");
             recording.assert_held(&mut c, flavor, false);
         }
     }
 }
 
-/// The commands of the module in an append-only file, with `NOW` for times of the clock; times of
-/// the script stay.
+/// The module's commands in an append-only file, with `NOW` in place of times of the clock.
+/// Times from the script stay.
 fn effects(aof: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(aof).replace("\r\n", "\n");
     let commands = text.split("\n*").map(|command| {
@@ -116,7 +118,7 @@ fn effects_are_written_as_in_the_newest_recording() {
     );
 }
 
-/// An effect as the next version may write it, and a policy and a value of some later version.
+/// An effect as the next version may write it, and a policy and a value of a later version.
 const NEWER: [&[&str]; 3] = [
     &["RL.APPLY", "k", "v2:4102444800000000:0:admit:1", "5/h"],
     &["RL.POLICY", "SET", "free", "quantum:5/h"],
@@ -139,7 +141,7 @@ fn an_append_only_file_of_a_newer_version_keeps_the_server_from_starting() {
             for part in [REMEDY, "upgrade this server first", "append-only file"] {
                 assert!(log.contains(part), "{}: «{log}» does not say «{part}»", flavor.name);
             }
-            // The file stays for the version that can read it.
+            // The file stays in place for a version that can read it.
             let moved = folder.path().join("appendonlydir/appendonly.aof");
             let kept = fs::read(folder.path().join("appendonly.aof")).or(fs::read(moved));
             assert_eq!(kept.expect("the file"), aof, "{}", flavor.name);
@@ -179,8 +181,8 @@ fn assert_answers_reads(c: &mut Connection) {
     }
 }
 
-/// Runs a test on a replica of each server whose stream has a command of a newer version, with other
-/// data before and after it.
+/// Runs a test on a replica of each server. Its stream has a command of a newer version, with
+/// other data before and after it.
 fn on_replicas_that_skipped(newer: &[&str], body: impl Fn(&Server)) {
     for flavor in server::all() {
         let recording = Recording::newest();
@@ -260,7 +262,7 @@ fn a_snapshot_of_a_newer_primary_is_refused_before_data_is_lost() {
             let log = replica.log();
             assert!(log.contains("version 2, expected 1 or older; upgrade this server"), "{log}");
             if load == "disabled" {
-                // The replica loads from a file and ends, as with any file that it cannot load.
+                // The replica loads from a file and ends, as with any file that does not load.
                 eventually("the end of the server", || replica.has_ended());
             } else {
                 let () = ask(&mut c, "REPLICAOF NO ONE");

@@ -1,7 +1,7 @@
-//! Payloads of every version stay readable, and decide as they did when they were saved.
+//! Payloads of every version stay readable, and decide as on the day they were saved.
 //!
-//! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: the module's own payload
-//! (`limit::encode`), nothing around it. `NAME.expected` says what it holds and how it decides:
+//! `fixtures/golden/vN/NAME.payload` is a limiter as version N saved it: only the module's
+//! payload (`limit::encode`). `NAME.expected` says what it holds and how it decides:
 //!
 //! ```text
 //! # what was done to it
@@ -15,17 +15,17 @@
 //! settle UNIX-US ID [REFUND | COST N | COST NAME=N ...] -> 1 or 0
 //! ```
 //!
-//! The lines with an arrow are carried out in their order.
+//! The lines with an arrow are executed in their order.
 //!
-//! FROM RELEASE 0.1.0 ON THESE FILES ARE NEVER EDITED, ONLY ADDED TO. When a test fails, the code
-//! reads somebody's data wrong, and the code has to change. A new version of the payload gets a new
-//! folder, and a line in `AT_LEAST`.
+//! FROM RELEASE 0.1.0 ON THESE FILES ARE NEVER EDITED, ONLY ADDED TO. A test that fails means
+//! that the code misreads users' data, and the code has to change. A new version of the payload
+//! gets a new folder, and a line in `AT_LEAST`.
 //!
-//! A program outside of this repository makes the files. It depends on this crate, makes a limiter
-//! with `Limiter::check_within`, `settle` and `set_access` at given times, and writes `encode` of it
-//! to the payload and the replies of `Limiter::peek`, `check` and `settle` after the arrows. Each line was then worked out from the
-//! definition of its algorithm. No program in the repository writes these files, because it would
-//! one day overwrite them.
+//! A program outside of this repository makes the files. It depends on this crate, makes a
+//! limiter with `Limiter::check_within`, `settle` and `set_access` at given times, and writes
+//! its `encode` to the payload and the replies of `Limiter::peek`, `check` and `settle` after
+//! the arrows. Each line was then checked by hand against the definition of its algorithm. No
+//! program in the repository writes these files, because it would one day overwrite them.
 
 mod step;
 
@@ -44,13 +44,13 @@ use step::Step;
 use crate::support::dump::{Dump, uncompressed};
 use crate::support::server::{self, Builder};
 
-/// How many payloads each version has at least, so that none is lost unnoticed.
+/// The least number of payloads of each version, so that none gets lost unnoticed.
 const AT_LEAST: [(u8, usize); 1] = [(1, 93)];
 
 /// A payload and what its file expects.
 struct Golden {
     name: String,
-    /// The version in the name of its folder.
+    /// The version, from the name of the folder.
     version: u8,
     payload: Vec<u8>,
     /// The line about a block or an exemption.
@@ -103,7 +103,7 @@ impl Golden {
     }
 }
 
-/// A block or an exemption as the files write it.
+/// A block or an exemption, as in the files.
 fn access_line(access: &AccessEntry) -> String {
     let kind = match access.kind {
         Access::Block => "blocked",
@@ -117,13 +117,13 @@ fn access_line(access: &AccessEntry) -> String {
     format!("{kind} {until}{ban} reason {}", access.reason.escape_ascii())
 }
 
-/// A count of bans as the files write it.
+/// A count of bans, as in the files.
 fn bans_line(count: &BanCount) -> String {
     let BanCount { bans, forgotten_us, span_us } = count;
     format!("bans {bans} until {forgotten_us} span {span_us}")
 }
 
-/// A history as the files write it.
+/// A history, as in the files.
 fn history_lines(history: &History) -> Vec<String> {
     let entry_line = |entry: &Entry| {
         let verdict = match entry.verdict {
@@ -141,14 +141,14 @@ fn history_lines(history: &History) -> Vec<String> {
     [head].into_iter().chain(history.entries.iter().map(entry_line)).collect()
 }
 
-/// The holds of a limiter as the files write them.
+/// The holds of a limiter, as in the files.
 fn hold_lines(limiter: &Limiter) -> Vec<String> {
     let line = |hold: HoldReport| {
         let HoldReport { id, ttl_ms, units, refund } = hold;
         let refund = if refund { " refund" } else { "" };
         format!("hold \"{}\" until {ttl_ms} units {units}{refund}", id.escape_ascii())
     };
-    // As of 1970, the time left is the time of the end.
+    // As of 1970, the time left equals the time of the end.
     limiter.next_holds(0, usize::MAX).into_iter().map(line).collect()
 }
 

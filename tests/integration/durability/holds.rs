@@ -1,4 +1,5 @@
-//! Holds in RDB files, append-only files and `DUMP` payloads: they settle as if nothing had happened.
+//! Holds in RDB files, append-only files and `DUMP` payloads settle like holds that were never
+//! saved.
 
 mod crash;
 
@@ -33,7 +34,8 @@ fn holds_survive_a_restart_from_an_rdb_file() {
     });
 }
 
-/// Restarts from commands, and from a file that was rewritten while holds lived and more were taken.
+/// Restarts from commands, and from a file that was rewritten while some holds lived and more
+/// were taken.
 fn assert_aof_keeps_holds(preamble: bool) {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), preamble),
@@ -88,7 +90,7 @@ fn settlements_survive_a_restart_from_an_aof() {
     });
 }
 
-/// Brings the value of a key to another key.
+/// Copies or moves the value of a key to another key.
 type Move = fn(&mut Connection, &str, &str);
 
 const MOVES: [(&str, Move); 3] = [
@@ -115,7 +117,7 @@ fn copied_renamed_and_restored_holds_settle_as_their_originals() {
             }
             assert_settles(&mut c, &moved, &expected, name);
             if name != "RENAME" {
-                // What happens to a copy does not happen to the original.
+                // Changing a copy does not change the original.
                 assert_settles(&mut c, PREFIX, &expected, name);
                 let _: i64 = cmd("DEL").arg(keys(PREFIX)).query(&mut c).unwrap();
             }

@@ -1,9 +1,9 @@
-//! A server ends when it gets no memory. Whichever allocation fails, what is on the disk loads
-//! afterwards: with the effect of each command that was answered, and of the one that was not
-//! wholly or not at all.
+//! A server ends when an allocation fails. Whichever allocation that is, the files on disk load
+//! afterwards, with the effect of each command that was answered. The command that was not
+//! answered takes effect completely or not at all.
 //!
-//! A few allocations fail here. In `make out-of-memory` each of the scenario's does;
-//! RATELIMIT_STRIDE=10 is each tenth.
+//! Here only some allocations fail. `make out-of-memory` lets each allocation of the scenario
+//! fail; RATELIMIT_STRIDE=10 lets every tenth fail.
 
 use std::env;
 use std::thread;
@@ -17,8 +17,8 @@ use crate::support::policies::{Policies, known};
 use crate::support::server::{Flavor, Server, all};
 use crate::support::waiters::wait_unread;
 
-/// Every kind of work that allocates: values of each kind, policies, holds, several keys at once,
-/// saving, rewriting, loading, and `DEL wait`, which admits a client that waits.
+/// Everything that allocates: values of each kind, policies, holds, several keys at once,
+/// saving, rewriting, loading, and `DEL wait`, which admits a waiting client.
 const SCENARIO: [&str; 22] = [
     "RL.POLICY SET free 9/d 100/30d",
     "RL.CHECK log 9/d",
@@ -44,7 +44,7 @@ const SCENARIO: [&str; 22] = [
     "SAVE",
 ];
 
-/// What is asked of a server to compare it: limits, slots, blocks and policies, but no times.
+/// What is compared of a server: limits, slots, blocks and policies, but no times.
 type State = (Vec<[i64; 3]>, Vec<(String, String, String)>, Policies);
 
 fn state(c: &mut Connection) -> State {
@@ -68,7 +68,7 @@ fn state(c: &mut Connection) -> State {
 }
 
 fn start(flavor: Flavor, countdown: &Countdown) -> Server {
-    // A server that ends would test the machine's memory for its crash report.
+    // Otherwise a server that ends would test the machine's memory for its crash report.
     let builder = with_synced_aof(flavor.builder()).config("crash-log-enabled", "no");
     let server = countdown.of(builder).start();
     let () = ask(&mut server.connect(), "RL.BLOCK other FOR 1d");
@@ -76,7 +76,8 @@ fn start(flavor: Flavor, countdown: &Countdown) -> Server {
     server
 }
 
-/// The state before the scenario and after each step, and how many allocations all steps make.
+/// The state before the scenario and after each step, and how many allocations the steps make
+/// in all.
 fn undisturbed(flavor: Flavor) -> (Vec<State>, i64) {
     const MANY: i64 = 1 << 60;
     let countdown = Countdown::new();
@@ -94,14 +95,14 @@ fn undisturbed(flavor: Flavor) -> (Vec<State>, i64) {
     (states, allocations)
 }
 
-/// Lets one allocation of the scenario fail, and compares what the server has after a restart.
+/// Lets one allocation of the scenario fail, and compares the server's state after a restart.
 fn disturb(flavor: Flavor, failing: i64, states: &[State]) -> usize {
     let countdown = Countdown::new();
     let mut server = start(flavor, &countdown);
     let _waiter = wait_unread(&server, "RL.WAIT wait 60000 1/50s");
     let mut c = server.connect();
     countdown.begin(failing);
-    // An error as a reply means that nothing was done.
+    // An error reply means that the command did nothing.
     let (mut answered, mut saved, mut unanswered) = (0, None, 0);
     for line in SCENARIO {
         match attempt(&mut c, line) {
@@ -133,8 +134,8 @@ fn disturb(flavor: Flavor, failing: i64, states: &[State]) -> usize {
     answered
 }
 
-/// What a function returns for each number, called by a dozen threads, most of which wait: the child
-/// that rewrites the AOF of Redis 6.2 keeps the sockets of a server that ended for 5 s.
+/// The results of a function for each number, from a dozen threads. Most threads wait: in Redis
+/// 6.2 the child that rewrites the AOF keeps the sockets of an ended server for 5 s.
 fn in_parallel(numbers: &[i64], of: impl Fn(i64) -> usize + Sync) -> Vec<usize> {
     let share = numbers.len().div_ceil(12);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Restarts from RDB files and AOFs preserve values, expiries and decisions, and so does a move of a
+//! Restarts from RDB files and AOFs preserve values, expiries and decisions. So does moving a
 //! `DUMP` or a file to any other server.
 
 mod fill;
@@ -18,9 +18,9 @@ use crate::support::files::{
 use crate::support::rdb_version::{self, takes};
 use crate::support::server::{self, Builder, Server, eventually};
 
-/// Saves in the background with a command, while other commands keep coming.
+/// Saves in the background while other commands keep coming.
 fn save_under_load(c: &mut Connection, filler: &mut Filler, command: &str) {
-    // Slow enough for a few thousand commands to come meanwhile.
+    // So slow that a few thousand commands come meanwhile.
     let delay = |c: &mut Connection, us: u32| -> () {
         cmd("CONFIG").arg("SET").arg("rdb-key-save-delay").arg(us).query(c).unwrap()
     };
@@ -63,7 +63,7 @@ fn an_rdb_file_saved_under_load_holds_the_data_of_its_start() {
     });
 }
 
-/// Restarts from an AOF of commands, then from an AOF that was rewritten under load.
+/// Restarts from an AOF of commands, then from an AOF rewritten under load.
 fn assert_aof_loses_nothing(preamble: bool) {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), preamble),
@@ -128,7 +128,7 @@ fn a_key_that_expired_while_the_server_was_down_is_gone() {
 
 #[test]
 fn commands_that_change_nothing_are_not_written_to_the_aof() {
-    // The server writes before it replies, so that the length of the file shows each write.
+    // The server writes before it replies, so the length of the file shows each write.
     let configure =
         |builder: Builder| with_aof(builder.allow_at(), true).config("appendfsync", "always");
     server::on_all_with(configure, |server| {
@@ -170,14 +170,14 @@ fn commands_that_change_nothing_are_not_written_to_the_aof() {
             }
             assert_eq!(growth("RL.REFUND", &[rule, "1", "AT", &at, "fixed:9/w"]), 0);
             assert_eq!(growth("RL.REFUND", &["other", "1", "AT", &at]), 0);
-            // By then all units have come back; the refund below is at an earlier time.
+            // By then all units have come back. The refund below has an earlier time.
             assert_eq!(growth("RL.REFUND", &[rule, "1", "AT", &later, rule]), 0);
             assert_eq!(growth("RL.RESET", &["other"]), 0);
             for lift in ["RL.UNBLOCK", "RL.UNEXEMPT"] {
                 assert_eq!(growth(lift, &[rule]), 0, "{lift} of a free key");
                 assert_eq!(growth(lift, &["other"]), 0, "{lift} of no key");
             }
-            // Commands that change something are written.
+            // Commands that change something must be written.
             assert!(growth("RL.REFUND", &[rule, "1", "AT", &at, rule]) > 0, "{rule}");
             assert!(growth("RL.RESET", &[rule]) > 0, "{rule}");
         }
@@ -209,7 +209,7 @@ fn a_ban_that_ends_after_the_last_time_survives_in_the_aof() {
     server::on_all_with(
         |builder| with_aof(builder.allow_at(), true),
         |server| {
-            // The last time that AT takes: a ban from then on ends later.
+            // The last time that AT takes: a ban that starts then ends later.
             const LAST_US: &str = "253402300799999999";
             let state = |c: &mut Connection| -> (Vec<String>, [i64; 5]) {
                 let digest = cmd("DEBUG").arg("DIGEST-VALUE").arg("k").query(c).unwrap();
@@ -247,7 +247,7 @@ fn every_server_restores_dumps_of_every_other() {
             let pair = format!("{} to {}", from.flavor().name, to.flavor().name);
             let own = own_version(to);
             let mut c = to.connect();
-            // Keys keep their names, so that each source has a database.
+            // Dumps keep the names of their keys, so each source gets a database.
             let () = cmd("SELECT").arg(index + 1).query(&mut c).unwrap();
             for (key, value) in &before {
                 let dumped = dump(&mut source, key);
@@ -259,7 +259,8 @@ fn every_server_restores_dumps_of_every_other() {
                 if takes(to.flavor(), own, rdb_version::of_dump(&dumped)) {
                     restored.unwrap_or_else(|error| panic!("{pair}: {key}: {error}"));
                 } else {
-                    // The server refuses the version at the end, not the value before it.
+                    // The server refuses the version at the end of the dump, before it reads
+                    // the value.
                     let error = restored.expect_err(&pair).to_string();
                     assert!(error.contains("DUMP payload version"), "{pair}: {error}");
                     let sealed = rdb_version::in_dump(&dumped, own);
@@ -299,7 +300,7 @@ fn every_server_loads_rdb_files_of_every_other() {
             if takes(*to, own, rdb_version::of_file(file)) {
                 fs::write(dump, file).unwrap();
             } else {
-                // The server refuses only the version at the start.
+                // The server refuses only the version at the start of the file.
                 fs::write(dump, rdb_version::in_file(file, own_file)).unwrap();
             }
             let server = to.builder().allow_at().dir(dir.path()).start();

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::program::Program;
 use crate::support::server::{self, Server};
 
-/// Performs steps as tests/browser/visit.py takes them.
+/// Runs steps for tests/browser/visit.py.
 fn visit(program: &Program, steps: &[&[&str]]) {
     let visit = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/visit.py");
     let url = format!("http://127.0.0.1:{}/", program.port());
@@ -41,19 +41,20 @@ fn the_gateways_page_streams_stops_and_shows_what_is_left() {
         &gateway,
         &[
             &["see", STREAMS, "1 of 1", "see", REQUESTS, "3 of 3", "see", TOKENS, "2000 of 2000"],
-            // Three words in, and an answer of 1.7 seconds: while it lasts it holds its slot and what it may cost.
+            // Three words in, and an answer of 1.7 seconds. Until the answer ends, the call
+            // holds its slot and its largest cost.
             &["fill", "#prompt", "one two three", "fill", "#most", "85", "click", "#ask"],
             &["see", STREAMS, "0 of 1", "see", TOKENS, "1912 of 2000"],
             &["match", "#state", "^Done", "match", "#answer", "^token-1 .*token-85$"],
             &["see", STREAMS, "1 of 1", "see", REQUESTS, "2 of 3", "see", TOKENS, "1912 of 2000"],
-            // Of a stream that the client stops, what was not made comes back.
+            // When the client stops a stream, the tokens that were not made come back.
             &["fill", "#most", "1000", "click", "#ask", "see", TOKENS, "909 of 2000"],
             &["match", "#answer", "token-5", "click", "#stop", "see", "#state", "Stopped."],
             &["see", STREAMS, "1 of 1", "match", TOKENS, r"^1[89]\d\d of 2000$"],
             &["fill", "#most", "1", "click", "#ask", "see", "#state", "Done."],
             &["click", "#ask", "match", "#state"],
             &[r"^Too many requests: requests, ask again in \d+ s\.$"],
-            // Another tenant has limits of its own.
+            // Another tenant has separate limits.
             &["fill", "#tenant", "t8", "see", REQUESTS, "3 of 3"],
         ],
     );
@@ -72,7 +73,7 @@ fn the_pools_page_shows_its_slots_and_gives_it_jobs() {
         &board,
         &[
             &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#done", "0", "click", "#more"],
-            // Four workers, two slots: some wait, and the board says who works.
+            // Four workers for two slots: some wait, and the board shows who works.
             &["match", "#waiting", "^[12]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
             &["match", "#holds", r"w[1-4]\.\d+\.\d+, for \d+\.\d s"],
             &["see", "#done", "20", "see", "#to_do", "0", "see", "#waiting", "0"],

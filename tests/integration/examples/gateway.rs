@@ -1,8 +1,9 @@
-//! `examples/gateway/`: two gateways share a tenant's limits, one is killed, and the model counts.
+//! `examples/gateway/`: two gateways share a tenant's limits, one of them is killed, and the
+//! model counts calls.
 //!
-//! Clients ask for whole answers and for streams, hang up, and ask again as soon as they are denied. The
-//! model knows no limits; its log says what passed. A call was charged at some time between the client's
-//! request and its arrival at the model.
+//! Clients ask for whole answers and for streams, hang up, and ask again as soon as they are
+//! denied. The model knows no limits; its log shows which calls passed. A call was charged at
+//! some time between the client's request and its arrival at the model.
 
 mod call;
 mod ledger;
@@ -38,21 +39,21 @@ const TOKEN_RULE: &str = "bucket:600/s,burst=400,name=tokens";
 const RULES: [&str; 5] = [STREAMS, REQUEST_RULE, TOKEN_RULE, DAY, CALLS];
 
 const LEASE_MS: u64 = 1_450;
-/// The model's time for a token.
+/// How long the model takes for a token.
 const PAUSE_MS: u64 = 5;
 const RUSH: Duration = Duration::from_millis(2_000);
 const CLIENTS: u64 = 10;
-/// The words of a prompt.
+/// The number of words of a prompt.
 const WORDS: u64 = 10;
 
-/// A gateway under load, and what the clients know about their requests.
+/// A gateway under load, and what the clients know of their requests.
 struct Trial<'a> {
     server: &'a Server,
     log: std::path::PathBuf,
     model: Program,
     /// When each request was first sent, Unix microseconds.
     sent_us: Mutex<HashMap<String, u64>>,
-    /// Calls whose clients hung up, and how many tokens they had asked for.
+    /// Calls whose clients hung up, and how many tokens each had asked for.
     hung_up: Mutex<HashMap<String, u64>>,
     denied: AtomicU64,
     next: AtomicU64,
@@ -68,7 +69,7 @@ enum Manner {
 
 #[test]
 fn two_gateways_never_exceed_slots_requests_and_tokens() {
-    // A gateway that cannot run for as long as a lease loses its slots.
+    // A gateway that the machine stops for as long as a lease loses its slots.
     machine::alone();
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
     let server = flavor.expect("of the matrix").start();
@@ -130,7 +131,7 @@ impl Trial<'_> {
         asked.send(port)
     }
 
-    /// Many clients at once, for some time.
+    /// Runs many clients at once for some time.
     fn rush(&self, ports: &[u16]) {
         let until = Instant::now() + RUSH;
         thread::scope(|scope| {
@@ -176,21 +177,23 @@ impl Trial<'_> {
         }
     }
 
-    /// Kills the second gateway under two streams. One client asks the first gateway for its call again,
-    /// which finds its hold. Returns the calls that nobody asked for again: they lapse.
+    /// Kills the second gateway during two streams. One client then sends its call again to the
+    /// first gateway, where it finds its hold. Returns the calls that are not sent again: they
+    /// lapse.
     fn kill(&self, first: &Program, second: Program) -> Vec<String> {
         let mut c = self.server.connect();
         eventually("nothing counts but in the day", || {
             let mut left = |rule| remaining(&mut c, &format!("RL.PEEK llm:t7 {rule}"));
             left(REQUEST_RULE) == REQUESTS as i64 && left(TOKEN_RULE) == BURST as i64
         });
-        // Far shorter than a lease, so that the other lease has not ended when one was asked again.
+        // Far shorter than a lease, so the second lease has not ended when the first call is
+        // sent again.
         let calls = [self.asked(90, true), self.asked(90, true)];
         let mut answers = calls.clone().map(|asked| self.stream(&asked, second.port()));
         assert_eq!(self.free_slots(&mut c), 2);
         drop(second);
         assert!(answers.iter_mut().any(|answer| answer.tokens(200).is_err()), "both were cut off");
-        // The streams have ended, and what they took is held until their leases end.
+        // The streams have ended, but what they hold stays held until their leases end.
         eventually("the model notices", || Ledger::read(&self.log).running() == 0);
         assert_eq!(self.free_slots(&mut c), 2);
         let again = self.send(&calls[0], first.port()).expect("an answer");
@@ -202,7 +205,7 @@ impl Trial<'_> {
         calls.map(|asked| asked.id).to_vec()
     }
 
-    /// Renewing keeps a stream that lasts longer than a lease.
+    /// Tests that renewing keeps a stream that lasts longer than a lease.
     fn keeps_a_long_stream(&self, gateway: &Program) {
         let asked = self.asked(330, true);
         assert!(asked.length * PAUSE_MS > LEASE_MS);
@@ -210,7 +213,7 @@ impl Trial<'_> {
         assert!(rest.contains("token-330"));
     }
 
-    /// The model makes less than was asked for if the client does not listen.
+    /// Tests that the model makes fewer tokens than requested if the client hangs up.
     fn stops_when_clients_hang_up(&self, served: &[Served]) {
         let hung_up = self.hung_up.lock().expect("no panic");
         let stopped = |served: &Served| {
@@ -219,7 +222,7 @@ impl Trial<'_> {
         assert!(served.iter().any(stopped), "no model stopped early");
     }
 
-    /// A stream of which the first tokens have come.
+    /// A stream whose first tokens have arrived.
     fn stream(&self, asked: &Asked, port: u16) -> Answer {
         loop {
             let mut answer = self.send(asked, port).expect("an answer");
@@ -242,7 +245,7 @@ impl Trial<'_> {
         });
     }
 
-    /// The budget of the day lacks exactly what the model saw of the calls that were settled.
+    /// Tests that the day's budget has lost exactly what the model saw of the settled calls.
     fn settled_exactly(&self, settled: &[Served]) {
         let mut c = self.server.connect();
         let mut left = |rule| {
@@ -253,7 +256,7 @@ impl Trial<'_> {
         assert_eq!(A_DAY - left(DAY), settled.iter().map(|served| served.tokens).sum::<u64>());
     }
 
-    /// What was settled obeys the rules in every interval.
+    /// Tests that the settled calls obey the rules in every interval.
     fn keeps_to_the_rules(&self, settled: &[Served]) {
         let sent_us = self.sent_us.lock().expect("no panic");
         let charges = |units: fn(&Served) -> u64| {
@@ -272,7 +275,7 @@ impl Trial<'_> {
     }
 }
 
-/// A denial names a rule, and the seconds after which its wait is over.
+/// Tests that a denial names a rule, and the seconds after which its wait is over.
 fn says_when_to_ask_again(answer: &Answer) {
     let seconds = answer.header("Retry-After").expect("a time");
     assert!(seconds.parse::<u64>().is_ok_and(|seconds| (1..=2).contains(&seconds)), "{seconds}");

@@ -1,7 +1,9 @@
-//! `examples/pool/`: workers wait in line for an upstream, one is killed, and the upstream counts.
+//! `examples/pool/`: workers wait in line for an upstream, one of them is killed, and the
+//! upstream counts requests.
 //!
-//! The upstream would refuse what exceeds its limits; its log says what it saw. On its way a request may
-//! be late, so the workers' period is longer than the upstream's: 5 a second for 5 in half of one.
+//! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive
+//! late, so the workers' period is longer than the upstream's: 5 a second for 5 in half a
+//! second.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -23,12 +25,12 @@ const PERIOD_MS: u64 = 500;
 const RULES: [&str; 2] = ["slots:3", "5/s"];
 const WORKERS: usize = 6;
 const JOBS: usize = 40;
-/// The upstream's time for a request: so long that all slots are taken, and so short that without a rate
-/// more requests would begin than it allows.
+/// How long the upstream takes for a request: long enough that all slots are taken, and short
+/// enough that without a rate more requests would begin than it allows.
 const PAUSE_MS: u64 = 150;
 const LEASE_MS: u64 = 3_000;
 
-/// What the upstream saw, by its own log.
+/// What the upstream saw, by its log.
 #[derive(Default)]
 struct Seen {
     /// Unix microseconds, in order.
@@ -63,7 +65,7 @@ impl Seen {
         seen
     }
 
-    /// The most requests that began within any period.
+    /// The most requests that began within any one period.
     fn most_in_a_period(&self) -> usize {
         let within = |first_us: &u64| {
             let end_us = first_us + PERIOD_MS * 1_000;
@@ -82,7 +84,7 @@ struct Orphan {
 
 #[test]
 fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
-    // A worker that stands still on its way to the upstream is late.
+    // A worker that the machine stops on its way to the upstream arrives late.
     machine::alone();
     let flavor = server::all().into_iter().find(|flavor| flavor.name == "redis-7.0");
     let server = flavor.expect("of the matrix").start();
@@ -125,7 +127,7 @@ fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
     assert!(seen.most_in_a_period() <= REQUESTS, "{} in a period", seen.most_in_a_period());
     let mut counted = |name| info(&mut c, "ratelimit", &format!("ratelimit_{name}")) as usize;
     assert_eq!(counted("holds_taken") - counted("holds_settled"), 1, "one hold lapsed");
-    // The worker may have died on its way to the upstream.
+    // The worker may have died before it reached the upstream.
     assert!(counted("holds_taken") - seen.begun_us.len() <= 1, "each request has its hold");
     assert!(counted("waits_admitted") > JOBS / 2, "the workers waited in line");
 }
@@ -146,7 +148,7 @@ fn done(c: &mut Connection) -> Vec<String> {
     ask(c, "LRANGE upstream:done 0 -1")
 }
 
-/// The ids of the live holds and how long each lives, the next to end first.
+/// The ids of the live holds and the time left of each, the next to end first.
 fn holds(c: &mut Connection) -> Vec<(String, Duration)> {
     let info: Option<HashMap<String, Value>> = ask(c, "RL.INFO upstream");
     let Some(next) = info.and_then(|mut info| info.remove("next_holds")) else { return Vec::new() };
@@ -164,7 +166,7 @@ fn holds(c: &mut Connection) -> Vec<(String, Duration)> {
 fn kill_a_worker(c: &mut Connection) -> Orphan {
     let mut orphan = None;
     eventually("a worker to die with a slot", || {
-        // The last to end was taken last, so its job lasts longest.
+        // The hold that ends last was taken last, so its job still takes longest.
         let Some((id, _)) = holds(c).pop() else { return false };
         let pid = id.split('.').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         let pid = pid.expect("a process");

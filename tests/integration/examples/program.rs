@@ -1,4 +1,4 @@
-//! The programs of `examples/`, as processes.
+//! The programs of `examples/`, run as processes.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A running program. Its drop kills it, as a crash does.
 pub struct Program {
     process: Child,
-    /// What it printed when it was ready, such as its port.
+    /// The line that it printed when it was ready, such as its port.
     first_line: String,
 }
 

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use crate::support::client::ask;
 use crate::support::server;
 
-/// Three requests of `a` within a second, one a minute later, and two of `b`, one of them dear.
+/// Three requests of `a` within a second, one a minute later, and two of `b`, one of them
+/// expensive.
 const REQUESTS: &str = "\
 1700000000.0 a
 1700000000.2 a

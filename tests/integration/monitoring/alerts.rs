@@ -1,4 +1,4 @@
-//! The alerts, each with a test of its own beside them.
+//! The alerts. `monitoring/` has a test for each.
 
 use std::process::Command;
 

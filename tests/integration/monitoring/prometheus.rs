@@ -54,7 +54,8 @@ impl Drop for Daemon {
     }
 }
 
-/// redis_exporter with the script, as a user with no more rights than docs/operations.md gives it.
+/// redis_exporter with the script, as a user with only the rights that docs/operations.md
+/// gives.
 pub struct Exporter(Daemon);
 
 impl Exporter {
@@ -78,7 +79,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Watches the exporters; the label `instance` is the name beside each.
+    /// Starts Prometheus on these exporters. The label `instance` is the name next to each.
     pub fn start(exporters: &[(&str, Exporter)]) -> Self {
         let dir = TempDir::with_prefix("prometheus-").expect("a temporary folder");
         let port = free_port();
@@ -92,14 +93,14 @@ impl Prometheus {
         Self { daemon: Daemon::start(command, port), _dir: dir }
     }
 
-    /// What a query finds now: JSON, of which `"result":[]` says nothing.
+    /// The result of a query, as JSON; `"result":[]` means that nothing was found.
     pub fn query(&self, query: &str) -> String {
         let answer = self.daemon.get(&format!("/api/v1/query?query={}", encoded(query)));
         assert!(answer.contains(r#""status":"success""#), "{query}\n{answer}");
         answer
     }
 
-    /// Whether a query finds something.
+    /// Whether a query finds anything.
     pub fn finds(&self, query: &str) -> bool {
         !self.query(query).contains(r#""result":[]"#)
     }

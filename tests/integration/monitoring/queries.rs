@@ -1,4 +1,4 @@
-//! All that the alerts and the dashboard ask for is there, on every server.
+//! Every server has all counters that the alerts and the dashboard query.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -18,7 +18,7 @@ fn work(c: &mut Connection) {
     verdict(c, "RL.CHECK k HOLD r EX 1 bucket:9/s slots:9");
 }
 
-/// What rules ask for: `redis_up`, `redis_script_values{key="..."}`.
+/// The selectors in a text: `redis_up`, `redis_script_values{key="..."}`.
 fn selectors(text: &str) -> BTreeSet<&str> {
     let is_name = |char: char| char.is_ascii_lowercase() || char == '_';
     let starts = text.match_indices("redis_").map(|(at, _)| &text[at..]);
@@ -39,7 +39,7 @@ fn alternatives(text: &str) -> impl Iterator<Item = &str> {
     lists.flat_map(|rest| rest.split(r#")""#).next().expect("an end").split('|'))
 }
 
-/// The rules, without comments and texts.
+/// The expressions of the rules, without comments and texts.
 fn expressions() -> String {
     let is_text = |line: &&str| {
         let line = line.trim();
@@ -86,7 +86,7 @@ fn alerts_and_dashboard_ask_for_what_the_exporter_has() {
     }
     let rules = prometheus.rules();
     assert_eq!(rules.matches(r#""health":"ok""#).count(), alerts().len() + 2, "{rules}");
-    // The alert that matters most, from end to end.
+    // The most important alert, tested from end to end.
     let down = |name| format!(r#"ALERTS{{alertname="RatelimitServerDown", instance="{name}"}}"#);
     servers[0].kill9();
     eventually("an alert", || prometheus.finds(&down(exporters[0].0)));

@@ -10,11 +10,11 @@ use crate::support::server::{self, Builder, Server, eventually};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A name that would clear the screen, change the title, and turn the rest of the line round.
+/// A name that would clear the screen, change the title, and reverse the rest of the line.
 const HOSTILE: &str = "evil\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m\u{202e}\r\n";
 const HARMLESS: &str = r"evil\x1b[2J\x1b]0;title\x07\x9b31m\u202e\r\n";
 
-/// The recipe of a monitor, in the configuration: a restart keeps it.
+/// Adds the recipe for a monitor to the configuration, so that a restart keeps it.
 fn with_monitor(builder: Builder) -> Builder {
     let security = include_str!("../../../SECURITY.md");
     let recipe = security.lines().find_map(|line| line.strip_prefix("ACL SETUSER monitor "));
@@ -140,7 +140,7 @@ impl Top {
         Self { process, input, output }
     }
 
-    /// What stands on the screen now.
+    /// The text on the screen now.
     fn screen(&mut self) -> Vec<String> {
         writeln!(self.input.as_mut().expect("it is open")).expect("it reads");
         let lines = self.output.by_ref().lines().map(|line| line.expect("text"));
@@ -186,7 +186,7 @@ fn a_terminal_shows_what_happens_across_a_restart() {
         verdict(&mut c, &format!("RL.CHECK other{key} 0/m"));
         let () = ask(&mut c, &format!("RL.BLOCK blocked{key}"));
     }
-    // A small screen has some of each.
+    // A small screen shows some of each.
     top.eventually_shows("blocks (30)");
     let screen = top.screen();
     assert!(

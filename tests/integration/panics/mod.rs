@@ -1,14 +1,15 @@
-//! Panics in the functions that the server calls. The server survives each, logs and counts it.
-//! What cannot be done is answered with an error, and a file that would lack data is not written.
+//! Panics in the functions that the server calls. The server survives each one, logs it and
+//! counts it. A command that cannot be executed gets an error, and a file that would lack data
+//! is not written.
 //!
 //! ```text
 //! saving    RDB files, the append-only file, DUMP, full synchronizations
-//! loading   the same the other way round, and loading the module
+//! loading   these being loaded, and the module itself
 //! serving   commands, INFO, settings, the server's upkeep of values
 //! waiting   clients that are answered later
 //! ```
 //!
-//! A build for these tests panics where a test asks for it: `support/faults.rs`.
+//! A build for these tests panics on request: `support/faults.rs`.
 
 mod loading;
 mod saving;
@@ -19,7 +20,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The callbacks that the tests of this room make panic, each by the function that is `extern "C"`.
+/// The callbacks that these tests make panic, each named by its `extern "C"` function.
 const TESTED: [&str; 29] = [
     "command::check::check",
     "command::mcheck::keys",
@@ -73,7 +74,7 @@ fn callbacks(folder: &Path, path: &str, found: &mut BTreeSet<String>) {
 fn each_callback_of_the_source_is_tested() {
     let mut found = BTreeSet::new();
     callbacks(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut found);
-    // These call a command's handler, and what finds its keys.
+    // These call a command's handler, and the function that finds its keys.
     for trampoline in ["trampoline", "trampoline_or_keys"] {
         assert!(found.remove(&format!("server::callback::{trampoline}")));
     }

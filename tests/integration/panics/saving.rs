@@ -1,4 +1,4 @@
-//! A panic while the server saves makes the save fail, so that the good file from before stays.
+//! A panic while the server saves makes the save fail, so the good file from before stays.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::support::files::{aof_files, crash, eventually_saved, with_aof};
 use crate::support::policies::{known, policies, set};
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 
-/// The callback that saves what lies outside of keys: later servers let it save nothing.
+/// The callback that saves the data outside of keys. On later servers it may save nothing.
 fn save_of_policies(flavor: Flavor) -> &'static str {
     match flavor.version >= (7, 2) {
         true => "datatype::aux::save_if_any",
@@ -82,7 +82,7 @@ fn a_panic_during_a_rewrite_keeps_the_append_only_file() {
             fill(&mut server.connect());
             let callbacks = match preamble {
                 true => ["datatype::rdb::save", save_of_policies(server.flavor())],
-                // The child is told by an event that it must write the policies.
+                // An event tells the child that it must write the policies.
                 false => ["datatype::aof::rewrite", "server::events::on_event"],
             };
             for callback in callbacks {

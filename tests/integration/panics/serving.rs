@@ -1,5 +1,5 @@
-//! A panic while the server serves: an error where there is somebody to tell it to, and no effect
-//! on anything else.
+//! A panic while the server serves: the caller gets an error if there is one, and nothing else
+//! is affected.
 
 use redis::{RedisResult, Value, cmd};
 
@@ -60,7 +60,7 @@ fn a_panic_between_a_change_and_its_propagation_loses_that_change_on_replicas_al
 }
 
 #[test]
-fn a_command_whose_keys_cannot_be_found_is_refused_to_whom_some_keys_are_forbidden() {
+fn a_command_whose_keys_cannot_be_found_is_refused_to_users_without_all_keys() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");
@@ -68,7 +68,7 @@ fn a_command_whose_keys_cannot_be_found_is_refused_to_whom_some_keys_are_forbidd
         let () = ask(&mut app, "AUTH app any");
         let [own, other] = ["app:a", "other"].map(|key| format!("RL.MCHECK 1 {key} 5/h"));
         let _: Value = ask(&mut app, &own);
-        // Servers from 7.0 on know the keys without it.
+        // Servers from 7.0 on find the keys without this callback.
         let fault = Fault::begin(server.dir(), Moment::BeforeItsBody, "command::mcheck::keys");
         assert!(attempt(&mut app, &other).is_err());
         drop(fault);
@@ -100,7 +100,7 @@ fn upkeep_that_panics_leaves_values_as_they_are() {
             assert!(!exists(&mut c, "copy"));
             let after = ask::<Value>(&mut c, "RL.INFO k");
             assert_eq!(without_times(&before), without_times(&after), "{moment:?}");
-            // A value that is not freed is a leak, and no more.
+            // A value that is not freed is leaked, and nothing worse.
             for callback in ["unlink", "free_effort", "free"] {
                 let _: Value = ask(&mut c, "RL.CHECK gone 5/h");
                 let line = if callback == "free_effort" { "UNLINK gone" } else { "DEL gone" };
@@ -113,7 +113,7 @@ fn upkeep_that_panics_leaves_values_as_they_are() {
     });
 }
 
-/// A reply without its integers, which the clock moves.
+/// A reply without its integers, which change with the clock.
 fn without_times(reply: &Value) -> Value {
     match reply {
         Value::Array(parts) => Value::Array(parts.iter().map(without_times).collect()),
@@ -128,7 +128,7 @@ fn defragmentation_that_panics_changes_no_value() {
         |builder| builder.faulty().config("hz", "100"),
         |server| {
             if server.flavor().name != "redis-8.2" {
-                return; // The others cannot defragment.
+                return; // The other servers cannot defragment.
             }
             let mut c = server.connect();
             for setting in ["ignore-bytes 1", "threshold-lower 0", "threshold-upper 1"] {

@@ -1,5 +1,5 @@
-//! A panic on the way of a client that is answered later: it gets an answer, and those behind it as
-//! well.
+//! A panic while a waiting client is served: the client gets an answer, and so do those behind
+//! it.
 
 use crate::support::client::{ask, remaining};
 use crate::support::faults::{MOMENTS, Moment, while_panicking};
@@ -36,7 +36,7 @@ fn an_unblocked_client_gets_an_error_and_leaves_the_line() {
             assert!(why.contains(ERROR), "{why}");
         });
         assert_eq!(waiting(&mut c), 1);
-        // It took nothing, and the second is the first now.
+        // It took nothing, and the second client is now the first.
         let () = ask(&mut c, "DEL k");
         assert_eq!(second.verdict(), 0);
         assert_eq!(remaining(&mut c, "RL.PEEK k 2/50s"), 1);

@@ -1,5 +1,5 @@
-//! Who may set policies, and in which ways: as users, on replicas, without memory, in transactions
-//! and scripts.
+//! Who can set policies, and how: by users, on replicas, without memory, in transactions and
+//! scripts.
 
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
@@ -8,8 +8,8 @@ use crate::support::policies::{known, known_by_replica, policies, set};
 use crate::support::server::{self, Server};
 use crate::support::users::{has_categories, has_ratelimit_category};
 
-/// Whether commands can have subcommands with flags, from 7.0 on. On 6.2, all of `RL.POLICY` counts as
-/// a write.
+/// Whether subcommands can have their own flags, as from 7.0 on. On 6.2, all of `RL.POLICY`
+/// counts as a write.
 fn has_subcommands(server: &Server) -> bool {
     server.flavor().is_7_or_later()
 }
@@ -115,7 +115,7 @@ fn without_memory_policies_can_be_deleted_but_not_set() {
                 assert!(refusal(&mut c, "RL.POLICY SET free 9/h").contains("OOM"));
                 assert!(refusal(&mut c, "RL.POLICY SET new 9/h").contains("OOM"));
             } else {
-                // 6.2 cannot refuse SET without DEL, which frees memory.
+                // 6.2 cannot refuse SET alone: DEL must work, because it frees memory.
                 set(&mut c, &["free 5/h"]);
             }
             assert_eq!(known(&mut c), policies(&["free log:5/1h", "old log:5/1h"]));
@@ -217,7 +217,7 @@ fn throttle_and_internal_commands_take_no_policy_names() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);
-        // RL.THROTTLE takes numbers, and effects have the texts of rules.
+        // RL.THROTTLE takes numbers, and effects contain the texts of rules.
         assert!(refusal(&mut c, "RL.THROTTLE k @free 1 1").contains("@free"));
         let apply = command("RL.APPLY k v1:1:0:admit:1 @free");
         let reply = c.req_command(&apply);

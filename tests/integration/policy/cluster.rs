@@ -80,7 +80,7 @@ fn checks_fail_only_on_masters_without_the_policy() {
     });
 }
 
-/// Valkey migrates a slot as a stream of commands, which must not have policies.
+/// Valkey migrates a slot as a stream of commands. The stream must not contain policies.
 #[test]
 fn a_migrating_slot_does_not_change_the_policies_of_its_new_master() {
     cluster::on_all(|cluster| {
@@ -94,7 +94,7 @@ fn a_migrating_slot_does_not_change_the_policies_of_its_new_master() {
         let () = ask(&mut f, "RL.POLICY SET free 5/h");
         let () = ask(&mut t, "RL.POLICY SET free 7/h");
         let _: Value = ask(&mut f, &format!("RL.CHECK {key} @free"));
-        // An RDB file has policies; the migration after it must not send them.
+        // An RDB file contains policies, but the migration after it must not send them.
         let () = ask(&mut f, "SAVE");
         let job = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", to.id);
         let () = ask(&mut f, &job);

@@ -1,5 +1,5 @@
-//! Policies in the arguments of `loadmodule`: with saved ones, under the setting `policies`, and on
-//! replicas.
+//! Policies in the arguments of `loadmodule`: next to saved ones, under the setting `policies`,
+//! and on replicas.
 
 use redis::{Connection, Value, cmd};
 
@@ -94,7 +94,7 @@ fn a_replica_has_the_policies_of_its_primary_and_not_its_configured_ones() {
         let expected = policies(&CONFIGURED);
         eventually_linked(&replica);
         eventually_known(&replica, &expected);
-        // After a restart it may continue without a full synchronization.
+        // After a restart the replica may continue without a full synchronization.
         replica.restart();
         eventually_linked(&replica);
         let known = known_by_replica(&replica);

@@ -16,7 +16,8 @@ use crate::support::server::{self, Builder, Server};
 
 const BOTH_FORMS: [bool; 2] = [true, false];
 
-/// Sets policies with every kind of rule, checks under them, and changes and deletes others.
+/// Sets policies with every kind of rule, makes checks under them, and changes and deletes
+/// some.
 fn fill(c: &mut Connection) -> Policies {
     let lines = [
         "free log:20/1m log:800/1d",
@@ -123,7 +124,8 @@ fn acknowledged_policies_survive_a_crash() {
                 save_slowly(&mut c, "BGREWRITEAOF", |_| {});
                 crash(server);
                 assert_kept(server, &expected, "after a rewrite");
-                // A crash during a rewrite leaves the old AOF and what was appended.
+                // After a crash during a rewrite, the old AOF and what was appended to it
+                // remain.
                 let mut c = server.connect();
                 let () = ask(&mut c, "CONFIG SET rdb-key-save-delay 1000000");
                 let () = ask(&mut c, "BGREWRITEAOF");
@@ -165,7 +167,7 @@ fn an_aof_begun_at_run_time_has_earlier_policies() {
     }
 }
 
-/// In whatever way a rewrite begins, it writes policies and propagates nothing.
+/// A rewrite writes policies and propagates nothing, however it begins.
 #[test]
 fn a_rewrite_propagates_no_command() {
     for preamble in BOTH_FORMS {
@@ -244,7 +246,7 @@ fn saved_policies_override_configured_ones() {
         set(&mut c, &["free 30/m", "own 5/h"]);
         let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
         assert!(refusal(&mut c, "RL.PEEK k @pro").contains("unknown policy"));
-        // Nothing was saved, so that the configured policies are back.
+        // Nothing was saved, so the configured policies are back.
         crash(server);
         assert_eq!(known(&mut server.connect()), policies(&CONFIGURED));
 
@@ -252,7 +254,7 @@ fn saved_policies_override_configured_ones() {
         set(&mut c, &["free 30/m", "own 5/h"]);
         let _: i64 = ask(&mut c, "RL.POLICY DEL pro");
         server.restart();
-        // A deleted policy is not in the RDB file, so that the configured one is back.
+        // A deleted policy is not in the RDB file, so the configured one is back.
         let expected = policies(&["free log:30/1m", "own log:5/1h", CONFIGURED[1]]);
         assert_eq!(known(&mut server.connect()), expected);
     });

@@ -25,7 +25,8 @@ fn every_server_loads_policies_that_another_saved() {
         let file = saved_rdb(writer);
         for (reader, own) in servers.iter().zip(&own) {
             let pair = format!("{} -> {}", writer.flavor().name, reader.flavor().name);
-            // A server that refuses the version of the file gets the file with its own version.
+            // If a server refuses the version of the file, it gets the file with its own
+            // version.
             let file = match takes(reader.flavor(), of_file(own), of_file(&file)) {
                 true => file.clone(),
                 false => in_file(&file, own),
@@ -40,8 +41,8 @@ fn every_server_loads_policies_that_another_saved() {
     }
 }
 
-/// Whether a file without policies does not name the module: from Redis 7.2 and Valkey 8 on. Older
-/// servers name each module in every file.
+/// Whether the server leaves the module out of a file without policies, as Redis 7.2 and Valkey
+/// 8 do. Older servers name each module in every file.
 fn can_omit_the_module(flavor: Flavor) -> bool {
     flavor.version >= (7, 2)
 }
@@ -109,7 +110,7 @@ fn saved_with_a_policy(server: &mut Server) -> (Vec<u8>, usize, usize) {
 fn damaged_policies_keep_the_server_from_starting() {
     server::on_all_with(uncompressed, |server| {
         let (rdb, start, end) = saved_with_a_policy(server);
-        let (head, tail) = (&rdb[..start - 1], &rdb[end..]); // without the length, one byte
+        let (head, tail) = (&rdb[..start - 1], &rdb[end..]); // without the length, which is one byte
         let with_string = |string: &[u8]| [head, string, tail].concat();
         let with =
             |payload: &[u8]| with_string(&[&length(payload.len() as u64)[..], payload].concat());
@@ -155,7 +156,7 @@ fn damaged_policies_keep_the_server_from_starting() {
             damaged.push((with_string(&forged), "the policies end too early"));
         }
         damaged.push((with_string(&[0xff]), "Unknown RDB string encoding"));
-        // The encoding version, in the last byte of the module's id.
+        // The encoding version is in the last byte of the module's id.
         let mut other_version = rdb.clone();
         other_version[start - 5] ^= 2;
         damaged.push((other_version, "encoding 3 of policies, expected 1"));
@@ -184,8 +185,8 @@ fn policies_with_rules_of_one_identity_keep_the_server_from_starting() {
     });
 }
 
-/// RDB files that older modules saved on Redis 6.2, whose files every server loads, and the policies
-/// in them: `name rule [rule ...]`. THESE FILES ARE NEVER EDITED, ONLY ADDED TO.
+/// RDB files that older modules saved on Redis 6.2, whose files every server can load, and the
+/// policies in them: `name rule [rule ...]`. THESE FILES ARE NEVER EDITED, ONLY ADDED TO.
 const GOLDEN: [(&[u8], &str); 1] = [(
     include_bytes!("../../fixtures/golden/policies-v1.rdb"),
     include_str!("../../fixtures/golden/policies-v1.expected"),
@@ -201,7 +202,7 @@ fn files_of_every_version_load() {
             assert!(expected.len() >= 10);
             let mut c = loaded.connect();
             assert_eq!(known(&mut c), expected, "{}", flavor.name);
-            // Saved again, they load again.
+            // They load again after they were saved again.
             let () = ask(&mut c, "DEBUG RELOAD");
             assert_eq!(known(&mut c), expected, "{}", flavor.name);
         }

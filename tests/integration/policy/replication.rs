@@ -68,7 +68,7 @@ fn effects_of_checks_by_policy_have_the_texts_of_rules() {
     );
 }
 
-/// Checks by policies that are set, changed and deleted between them.
+/// Checks by policies, with commands in between that set, change and delete policies.
 fn random_commands(random: &mut fastrand::Rng, count: usize) -> Pipeline {
     const RULES: [&str; 7] = [
         "5/h",
@@ -125,14 +125,14 @@ fn replicas_hold_what_their_primary_holds_after_checks_by_changing_policies() {
     });
 }
 
-/// Makes a server a replica of another, and waits until it is in step.
+/// Makes a server a replica of another, and waits until it has caught up.
 fn follow(replica: &Server, primary: &Server) {
     let () = ask(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     in_step(primary, replica);
 }
 
-/// Sets whether the primary's child sends a snapshot over a second connection, from Redis 8 and
-/// Valkey 8 on.
+/// Sets whether the primary's child sends snapshots over a second connection, which Redis 8 and
+/// Valkey 8 support.
 fn with_channel(builder: Builder, yes_or_no: &str) -> Builder {
     match builder.flavor() {
         flavor if flavor.version < (8, 0) => builder,
@@ -170,7 +170,7 @@ fn a_full_synchronization_replaces_all_policies() {
             set(&mut r, &["own 5/h", "free 1/h"]);
             set(&mut p, &["free 7/h", "pro 9/h"]);
             let _: Value = ask(&mut p, "RL.CHECK k @free");
-            // Its own writes make it need a full synchronization.
+            // Its own writes force a full synchronization.
             follow(&replica, primary);
             assert_eq!(number(&mut p, "stats", "sync_full"), 2);
             let expected = policies(&["free log:7/1h", "pro log:9/1h"]);
@@ -215,8 +215,8 @@ fn a_partial_synchronization_brings_missed_changes() {
     });
 }
 
-/// Runs a test while a replica loads a snapshot slowly beside its old data. Its link was cut until it
-/// needed a snapshot; policies changed meanwhile.
+/// Runs a test while a replica loads a snapshot slowly and still serves its old data. Its link
+/// was cut until it needed a snapshot, and policies changed meanwhile.
 fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
     let configured = |builder: Builder| with_channel(quiet(builder), channel);
     server::on_all_with(
@@ -233,8 +233,8 @@ fn on_all_loading_beside(channel: &str, body: impl Fn(&mut Server, &Server)) {
             let _: Value = ask(&mut p, "RL.CHECK k @free");
             in_step(primary, &replica);
             if replica.flavor().is_7_or_later() {
-                // The replica loads each key slowly, and serves clients after each. 6.2 answers no client
-                // while it loads.
+                // The replica loads each key slowly, and serves clients after each. 6.2 answers
+                // no client while it loads.
                 let mut r = replica.connect();
                 let () = ask(&mut r, "CONFIG SET loading-process-events-interval-bytes 1024");
                 let () = ask(&mut r, "CONFIG SET key-load-delay 50000");
@@ -301,7 +301,8 @@ fn policies_of_a_failed_load_are_dropped() {
     });
 }
 
-/// Over a second connection a load continues without the primary, and fails with its child.
+/// Over a second connection a load continues without the primary, and fails when the primary's
+/// child dies.
 #[test]
 fn policies_of_a_load_whose_connection_broke_are_dropped() {
     on_all_loading_beside("yes", |primary, replica| {

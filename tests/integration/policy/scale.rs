@@ -1,4 +1,4 @@
-//! Policies are looked up and not parsed, and ten thousand of them work.
+//! Checks look policies up instead of parsing them, and ten thousand policies work.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn many() -> Policies {
     policies(&lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Far more than each step takes, and far less than it would if each command scanned all policies.
+/// Far more than any step takes, and far less than if each command scanned all policies.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {

@@ -1,9 +1,10 @@
-//! A cluster whose slots move and whose masters change while clients send checks; and redirections.
+//! A cluster whose slots move and whose masters change while clients send checks, and
+//! redirections.
 //!
-//! Each scenario has new keys: some spent, some half spent, some unused. Clients check them while
-//! the cluster changes, and afterwards take all that is left. Then each key must have let through
-//! exactly its limit: one unit more, and the cluster forgot a check; one less, and it counted a check
-//! twice.
+//! Each scenario has new keys: some spent, some half spent, some unused. Clients check them
+//! while the cluster changes, and afterwards take all that is left. Then each key must have
+//! admitted exactly its limit: one unit more means that the cluster forgot a check, one less
+//! that it counted a check twice.
 
 use redis::{Connection, RedisResult, Value, cmd};
 
@@ -34,7 +35,7 @@ fn resharding(cluster: &Cluster) {
     assert!(cluster.owns(&to, &slots), "no slot moved");
 }
 
-/// Slots move slowly, so that both nodes have keys of a slot for a while.
+/// Slots move slowly, so that for a while both nodes have keys of a slot.
 fn slots_on_both_nodes(cluster: &Cluster) {
     let (from, to, slots) = a_move(cluster, 10);
     let [mut source, mut target] = [&from, &to].map(|node| cluster.connect(node));
@@ -68,10 +69,10 @@ fn slots_on_both_nodes(cluster: &Cluster) {
     assert!(errors.contains("errorstat_ASK"), "no client was redirected: {errors}");
 }
 
-/// Slots move as a whole, and their keys as a stream of commands.
+/// Slots move as a whole. Their keys move as a stream of commands.
 fn atomic_slot_migration(cluster: &Cluster) {
     if cluster.flavor().name != "valkey-9.1" {
-        return; // Valkey has it from 9.0 on; Redis has another command, from 8.4 on.
+        return; // Valkey has it since 9.0. Redis has another command since 8.4.
     }
     let (from, to, slots) = a_move(cluster, MOVED);
     assert_exact_while(cluster, &slots, |_| {
@@ -87,7 +88,7 @@ fn atomic_slot_migration(cluster: &Cluster) {
     });
 }
 
-/// Two masters, and the first slots of one to move to the other.
+/// Two masters, and the first slots of the first, which will move to the second.
 fn a_move(cluster: &Cluster, count: usize) -> (Node, Node, Vec<u16>) {
     let masters = cluster.masters();
     let slots = masters[0].slots[..count].to_vec();
@@ -120,7 +121,7 @@ fn assert_exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Tra
     for (before, after) in before.iter().zip(caller.key_states(&idle)) {
         assert_eq!(before.dump, after.dump, "a value changed while it moved");
         let moved_ms = after.expires_ms - before.expires_ms;
-        // MIGRATE sends the time left, so that an expiry moves by the time this takes.
+        // MIGRATE sends the time left, so an expiry moves by the time that the move takes.
         assert!(moved_ms.abs() < 5_000, "an expiry moved by {moved_ms} ms");
     }
     passes.extend(caller.take_what_is_left(&limits));
@@ -202,7 +203,7 @@ fn assert_redirected_after_a_key_that_moves(cluster: &Cluster, here: &Node, ther
         assert!(error.contains("internal"), "{command}: {error}");
     }
 
-    // No node has both keys, so that no node can check them. 6.2 redirects to the other node, which
+    // No node has both keys, so no node can check them. 6.2 redirects to the other node, which
     // refuses.
     let both = format!("RL.MCHECK 2 {old} {new} 5/h");
     let at_source = if cluster.flavor().is_7_or_later() { "TRYAGAIN" } else { "ASK" };
@@ -221,7 +222,7 @@ fn assert_redirected_after_a_key_that_moves(cluster: &Cluster, here: &Node, ther
     }
 }
 
-/// Several keys must be in one slot, by a hash tag.
+/// Checks that several keys must be in one slot, by a hash tag.
 fn assert_refused_across_slots(cluster: &Cluster, here: &Node) {
     let keys = cluster.keys_in(&here.slots, 2);
     let mut c = cluster.connect(here);
@@ -260,7 +261,7 @@ fn assert_refused_across_slots(cluster: &Cluster, here: &Node) {
     assert_eq!(error.code(), Some("CROSSSLOT"), "{error}");
 }
 
-/// Any node answers a call without a key, with the usage.
+/// Checks that any node answers a call without a key with the usage.
 fn assert_usage_without_a_key(cluster: &Cluster, here: &Node) {
     let mut c = cluster.connect(here);
     for call in ["RL.CHECK", "RL.PEEK", "RL.BLOCK", "RL.THROTTLE"] {

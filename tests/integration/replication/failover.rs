@@ -1,10 +1,11 @@
-//! Masters of a cluster that die, and replicas that take over.
+//! Masters of a cluster die, and replicas take over.
 //!
-//! Replication is asynchronous: a replica may lack checks that were answered. Two measures say what
-//! the replica surely had: the offsets of both, and `WAIT`. It must never forget any of that.
+//! Replication is asynchronous, so a replica may lack checks that were answered. The offsets of
+//! both servers, and `WAIT`, show what the replica surely had. It must never forget any of
+//! that.
 //!
 //! With `--nocapture`, each death prints the loss: `excess` units passed beyond the limits, and
-//! `unconfirmed` units the replica may have lacked.
+//! `unconfirmed` units that the replica may have lacked.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,8 +36,8 @@ enum Link {
     Down,
 }
 
-/// A master dies and its replica takes over. Some clients only send checks; others also `WAIT` for
-/// the replica.
+/// A master dies and its replica takes over. Some clients only send checks, others also `WAIT`
+/// for the replica.
 fn death_of_a_master(cluster: &mut Cluster, link: Link) {
     let client = cluster.client();
     let master = cluster.masters().remove(0);
@@ -60,7 +61,8 @@ fn death_of_a_master(cluster: &mut Cluster, link: Link) {
             "{name}, link {link:?}, {who}: {passed} passed, {unconfirmed} unconfirmed, {excess} excess"
         );
         assert!(passed > unconfirmed, "{who}: nothing was confirmed");
-        // Checks that the link did not carry must be lost: otherwise the test would prove nothing.
+        // Checks that the link did not carry must be lost, otherwise the test would prove
+        // nothing.
         let must_lose = link == Link::Down && who == "asked";
         assert!(excess > 0 || !must_lose, "a master without a link lost nothing");
     }
@@ -68,7 +70,7 @@ fn death_of_a_master(cluster: &mut Cluster, link: Link) {
 }
 
 struct Death {
-    /// The replica had all that had passed by this time.
+    /// The replica had everything that had passed by this time.
     replicated: Option<Instant>,
     /// What passed for the clients that `WAIT`.
     passes_waited: Vec<Pass>,
@@ -76,7 +78,7 @@ struct Death {
     was_replica: Instant,
 }
 
-/// The master is killed, its replica takes over, and it comes back as a replica.
+/// Kills the master, waits until its replica takes over, and brings it back as a replica.
 fn die(
     cluster: &mut Cluster,
     master: &Node,
@@ -116,11 +118,11 @@ fn die(
 
 /// Units lost with a dead master.
 struct Loss {
-    /// Passed on the dead master.
+    /// The units that passed on the dead master.
     passed: i64,
-    /// Of these, the replica may have lacked.
+    /// The units among them that the replica may have lacked.
     unconfirmed: i64,
-    /// Passed beyond the limits.
+    /// The units that passed beyond the limits.
     excess: i64,
 }
 
@@ -141,7 +143,7 @@ fn loss(limits: &[Limit], passes: &[Pass], was_replica: Instant) -> Loss {
     loss
 }
 
-/// The last time at which the replica had all that the master had let through, by the offsets of
+/// The last time at which the replica had all that the master had admitted, by the offsets of
 /// both. Raises `known` once there is such a time.
 fn replicated_until(
     master: &mut Connection,
@@ -168,8 +170,8 @@ fn replicated_until(
     }
 }
 
-/// Checks a few keys at a time, then sends `WAIT` over the same connection. Raises `known` once the
-/// replica confirmed a check that passed.
+/// Checks a few keys at a time, then sends `WAIT` over the same connection. Raises `known` once
+/// the replica has confirmed a check that passed.
 fn ask_and_wait(c: &mut Connection, limits: &[Limit], known: &Flag, dead: &Flag) -> Vec<Pass> {
     let mut passes = Vec::new();
     while !dead.is_up() {

@@ -1,5 +1,5 @@
-//! Holds on replicas: synchronized in full and in part, lapsed without a write, settled on a replica
-//! that was promoted, and moved between the nodes of a cluster.
+//! Holds on replicas: after full and partial synchronizations, lapsed without a write, settled
+//! on a promoted replica, and moved between the nodes of a cluster.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +58,8 @@ fn a_replica_that_was_away_gets_the_holds_that_it_missed() {
             ["sync_full", "sync_partial_ok"].map(|field| number(c, "stats", field))
         };
         let [full, partial] = synchronized(&mut c);
-        // The primary cuts the link, and executes the commands before it serves the replica again.
+        // The primary cuts the link, and executes the commands before it serves the replica
+        // again.
         let mut cut = redis::pipe();
         cut.add_command(command("CLIENT KILL TYPE replica"));
         for line in taken(PREFIX) {
@@ -99,7 +100,7 @@ fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
         assert_eq!(after, before, "a read was written");
         assert_eq!(digest(&mut p), digest(&mut r));
 
-        // A check of the replica, once it is a primary, stores the lapse as its primary does.
+        // After its promotion, a check on the replica stores the lapse as its primary would.
         let check = format!("RL.CHECK k {} COST 6 fixed:9/h", at(40));
         let mut r = promote(&replica);
         for c in [&mut p, &mut r] {
@@ -110,12 +111,12 @@ fn a_replica_reads_that_a_hold_has_lapsed_without_a_write() {
     });
 }
 
-/// An evicted key takes its holds along: its slots are free, also on replicas.
+/// Evicting a key also removes its holds, so its slots are free, also on replicas.
 #[test]
 fn slots_of_evicted_keys_are_free() {
     const KEYS: usize = 3_000;
     let held = "COST 2 slots:2,cost=1 100/h window:100/h,res=60 bucket:100/h";
-    // A backlog takes memory, which eviction cannot free.
+    // A backlog takes memory that eviction cannot free.
     let quiet = |builder: Builder| quiet(builder).config("repl-backlog-size", "16kb");
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
@@ -137,11 +138,11 @@ fn slots_of_evicted_keys_are_free() {
                         checks.add_command(command(&check));
                     }
                 }
-                // A key may go between its two checks.
+                // A key may be evicted between its two checks.
                 let replies: Vec<[i64; 5]> = checks.query(&mut c).expect("replies");
                 assert!(replies.iter().all(|&[verdict, limit, ..]| [verdict, limit] == [0, 2]));
             }
-            // From here on nothing is evicted.
+            // From now on nothing is evicted.
             let () = ask(&mut c, "CONFIG SET maxmemory 0");
             let gone = number(&mut c, "stats", "evicted_keys") - evicted;
             assert!(gone > 0, "{policy}: {KEYS} keys fit");
@@ -149,7 +150,7 @@ fn slots_of_evicted_keys_are_free() {
             let mut r = replica.connect();
             let left: HashSet<String> = ask(&mut c, "KEYS *");
             assert_eq!(ask::<HashSet<String>>(&mut r, "KEYS *"), left, "{policy}");
-            // One that went between its checks came back.
+            // A key that was evicted between its checks exists again.
             assert!((KEYS - gone as usize..KEYS).contains(&left.len()), "{policy}");
             let (kept, gone): (Vec<&String>, Vec<&String>) =
                 names.iter().partition(|name| left.contains(*name));
@@ -158,7 +159,7 @@ fn slots_of_evicted_keys_are_free() {
                 assert!(!ask::<bool>(&mut c, &format!("RL.SETTLE {name} a")), "{policy}");
                 assert!(allowed(&mut c, &format!("RL.CHECK {name} HOLD c EX 60 {held}")));
             }
-            // Its second check found a key that was evicted before.
+            // Its second check found that the key had been evicted.
             let torn = |c: &mut Connection, name: &str| {
                 remaining(c, &format!("RL.PEEK {name} slots:2")) == 1
             };
@@ -173,8 +174,8 @@ fn slots_of_evicted_keys_are_free() {
     });
 }
 
-/// Kills a primary under the load of clients that `WAIT` for its replica, once this much has been
-/// confirmed. Returns what they know.
+/// Kills a primary under the load of clients that `WAIT` for its replica, once it has confirmed
+/// this much. Returns what the clients know.
 fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
     let names: Vec<String> = (0..3).map(|key| format!("held{key}")).collect();
     let progress = AtomicUsize::new(0);
@@ -256,7 +257,7 @@ fn migrate(cluster: &Cluster, from: &Node, to: &Node) {
     cluster.settled();
 }
 
-/// Moves the slot of the keys as a stream of commands, on Valkey from 9.0 on.
+/// Moves the slot of the keys as a stream of commands, on Valkey since 9.0.
 fn atomic_migration(cluster: &Cluster, from: &Node, to: &Node) {
     if cluster.flavor().name != "valkey-9.1" {
         return;
@@ -273,7 +274,8 @@ fn holds_of_a_joining_replica_lapse_at_the_same_time() {
     server::on_all_with(quiet, |primary| {
         let mut p = primary.connect();
         let rules = "slots:900 fixed:900/h bucket:900/h";
-        // By the clock: some lapse before the replica joins, some while it does, some later.
+        // By the server's clock: some lapse before the replica joins, some meanwhile, some
+        // later.
         for n in 0..60 {
             let refund = if n % 2 == 0 { " REFUND" } else { "" };
             let ms = 1 + n * n;

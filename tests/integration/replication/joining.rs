@@ -1,5 +1,5 @@
-//! Replicas that join a busy server, and append-only files that are switched on, while the module
-//! propagates nothing: they must get every effect after their snapshot.
+//! Replicas that join a busy server, and append-only files that are switched on, while the
+//! module propagates nothing. They must get every effect after their snapshot.
 
 use std::thread;
 
@@ -54,7 +54,7 @@ fn save_in_background(c: &mut Connection) {
     eventually("the child to end", || !is_saving(c));
 }
 
-/// Waits until the server propagates to nobody, and the module has noticed it.
+/// Waits until the server has nobody to propagate to, and the module has noticed.
 fn eventually_without_replicas(server: &Server) {
     let mut c = server.connect();
     let backlog = |c: &mut Connection| info(c, "replication", "repl_backlog_active");
@@ -81,7 +81,7 @@ fn a_replica_that_joins_a_busy_server_misses_nothing() {
                         let replica = replica_of(primary);
                         thread::sleep(std::time::Duration::from_millis(50));
                         if round == 2 {
-                            // A child that ends while there is a replica.
+                            // A child ends while there is a replica.
                             save_in_background(&mut c);
                         }
                         replica
@@ -114,7 +114,7 @@ fn a_replica_misses_nothing_after_a_restart_of_its_primary() {
                         == Value::BulkString(b"connected".into())
             });
             if primary.flavor().is_7_or_later() {
-                // 6.2 loses its backlog, and sends a snapshot.
+                // 6.2 loses its backlog, so it sends a snapshot.
                 assert_eq!(
                     info(&mut c, "stats", "sync_partial_ok"),
                     1.0,

@@ -1,5 +1,5 @@
-//! Replicas and their clients: reads answer as on the primary, writes are refused, and a promoted
-//! replica continues.
+//! Replicas and their clients: reads give the same answers as on the primary, writes are
+//! refused, and a promoted replica continues.
 
 use redis::{Connection, RedisResult, Value, cmd, from_redis_value, pipe};
 
@@ -101,7 +101,7 @@ fn checks_on_a_writable_replica_stay_there() {
         assert_eq!(left(&mut r, "RL.CHECK own bucket:5/h"), 4);
         assert_eq!(left(&mut r, "RL.PEEK own bucket:5/h"), 4);
         assert_eq!(digest(&mut p), before);
-        // The replica adds what the primary consumes.
+        // The replica adds the primary's consumption to its own.
         assert_eq!(left(&mut p, "RL.CHECK k COST 2 5/h"), 2);
         in_step(primary, &replica);
         assert_eq!(left(&mut r, "RL.PEEK k 5/h"), 1);
@@ -148,8 +148,8 @@ fn internal_commands_are_refused_on_primaries_and_replicas() {
     });
 }
 
-/// Makes a replica load a new snapshot slowly while it serves the old data: its link is cut until the
-/// backlog of the primary no longer covers what it missed.
+/// Makes a replica load a new snapshot slowly while it serves its old data: cuts its link until
+/// the primary's backlog no longer covers what it missed.
 fn begin_slow_reload(replica: &Server, primary: &Server) {
     let (mut p, mut r) = (primary.connect(), replica.connect());
     let () = ask(&mut p, "CONFIG SET repl-backlog-size 16kb");
@@ -214,7 +214,7 @@ fn a_key_that_expires_on_a_primary_is_deleted_on_its_replica() {
         let _: Reply = ask(&mut p, "RL.CHECK k 5/20ms");
         in_step(primary, &replica);
         assert!(value(&mut r, "k").is_some());
-        // No client asks for the key: the primary finds it expired.
+        // No client uses the key: the primary itself finds that it has expired.
         let () = ask(&mut p, "DEBUG SET-ACTIVE-EXPIRE 1");
         eventually("the value to be gone", || value(&mut r, "k").is_none());
         assert_alike(primary, &[&replica], "after the key expired");

@@ -1,5 +1,5 @@
-//! The replication stream: replicas hold what their primary holds, after any commands, any way to
-//! connect, and between any two servers.
+//! The replication stream: replicas hold what their primary holds, after any commands, any kind
+//! of synchronization, and between any two servers.
 
 use std::env;
 
@@ -13,9 +13,9 @@ use crate::support::workload::{
     link::{assert_alike, in_step, number, offset, primary, quiet, replica_of},
 };
 
-/// How many commands each server gets, unless `RATELIMIT_COMMANDS` says so.
+/// How many commands each server gets, unless `RATELIMIT_COMMANDS` overrides it.
 const COMMANDS: usize = 200_000;
-/// After how many commands the servers are compared, before much data expires.
+/// The servers are compared after this many commands, before much data expires.
 const BATCH: usize = 10_000;
 
 fn from_env(variable: &str, default: usize) -> usize {
@@ -51,7 +51,7 @@ fn replicas_hold_what_their_primary_holds_after_any_commands() {
             let when = format!("after batch {batch} of {BATCH} commands, seed {seed}");
             assert_alike(primary, &replicas, &when);
         }
-        // Every outcome was common, so that the comparison covers all.
+        // Every outcome was common, so the comparison covers all outcomes.
         let common = (batches * BATCH / 100) as u32;
         let Tally { allowed, limited, blocked, allowed_mchecks } = tally;
         assert!(allowed.min(limited).min(blocked) > common, "{tally:?}");
@@ -160,7 +160,7 @@ fn synchronizations(primary: &Server) -> (u64, u64) {
     (number(&mut c, "stats", "sync_full"), number(&mut c, "stats", "sync_partial_ok"))
 }
 
-/// How many bytes the last partial synchronization sent, by the primary's log.
+/// How many bytes the last partial synchronization sent, from the primary's log.
 fn bytes_missed(primary: &Server) -> u64 {
     let log = primary.log();
     let (_, last) = log.rsplit_once("accepted. Sending ").expect("a partial synchronization");
@@ -234,8 +234,8 @@ fn a_replica_applies_what_its_own_settings_would_refuse() {
     });
 }
 
-/// The RDB version that a server loads, and sends to replicas. Valkey 9 also loads 80, but sends 11
-/// to replicas that do not.
+/// The RDB version that a server loads, and sends to replicas. Valkey 9 also loads 80, but
+/// sends 11 to replicas that do not load it.
 fn rdb_version(flavor: Flavor) -> u32 {
     match flavor.name {
         "redis-6.2" => 9,
@@ -263,7 +263,7 @@ fn servers_of_different_versions_replicate_to_each_other() {
                 workload.run(1_000, &mut c);
                 assert_alike(&primary, &[replica], &pair);
             } else {
-                // The server refuses before the module loads a value.
+                // The server refuses the file before the module loads a value.
                 let why = format!("Can't handle RDB format version {}", rdb_version(flavor));
                 eventually(&format!("{pair}: {why}"), || replica.log()[logged..].contains(&why));
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! Waiters whose server has replicas, an AOF, or slots that move.
+//! Waiting clients on servers with replicas, with an AOF, and with slots that move.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -42,7 +42,8 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
                     waiters.push(wait_in_line(primary, &line));
                 }
             }
-            // Two of each key are admitted, two unblocked as by their deadline, and two wait on.
+            // On each key two clients are admitted, two are unblocked as by their deadline, and
+            // two wait on.
             for key in 0..KEYS {
                 for id in ["a", "b"] {
                     assert_eq!(ask::<i64>(&mut c, &format!("RL.SETTLE k{key} {id}")), 1);
@@ -72,7 +73,7 @@ fn each_admission_reaches_the_replica_and_the_aof_once() {
 }
 
 #[test]
-fn a_master_that_becomes_a_replica_unblocks_those_who_wait() {
+fn a_master_that_becomes_a_replica_unblocks_waiting_clients() {
     cluster::on_all(|cluster| {
         let master = cluster.masters()[0].clone();
         let mut c = cluster.connect(&master);
@@ -89,7 +90,7 @@ fn a_master_that_becomes_a_replica_unblocks_those_who_wait() {
 }
 
 #[test]
-fn a_key_that_migrates_admits_nobody_at_its_source() {
+fn a_migrating_key_admits_no_client_at_its_source() {
     cluster::on_all(|cluster| {
         let masters = cluster.masters();
         let (here, there) = (&masters[0], &masters[1]);
@@ -130,10 +131,10 @@ fn a_key_that_migrates_admits_nobody_at_its_source() {
     });
 }
 
-/// A slot moves as a stream of commands, while clients wait and are admitted.
+/// A slot moves as a stream of commands while clients wait and are admitted.
 fn whole_slot_moves(cluster: &Cluster) {
     if cluster.flavor().name != "valkey-9.1" {
-        return; // Valkey has it from 9.0 on; Redis has another command, from 8.4 on.
+        return; // Valkey has it since 9.0. Redis has another command since 8.4.
     }
     let masters = cluster.masters();
     let (here, there) = (&masters[0], &masters[1]);

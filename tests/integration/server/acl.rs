@@ -203,7 +203,7 @@ fn the_right_to_read_a_key_allows_peeks_and_no_checks() {
             return; // Rights to read or write a key came with 7.0.
         }
         assert_allowed(&mut server.connect(), &["RL.CHECK", "rl:1", "5/m"]);
-        // A check reads and writes: neither right alone is enough.
+        // A check reads and writes, so neither right alone is enough.
         for keys in ["%R~rl:*", "%W~rl:*"] {
             let mut c = connect_as_operating(server, &["resetkeys", keys]);
             assert_no_permission(&mut c, &["RL.CHECK", "rl:1", "5/m"]);
@@ -264,7 +264,7 @@ fn a_script_has_the_rights_of_its_caller() {
         let reply: [i64; 5] =
             cmd("EVAL").arg(check).arg(1).arg("rl:1").query(&mut c).expect("its own key");
         assert_eq!(reply[..3], [0, 5, 4]);
-        // The script does not declare the key, so that the inner call must be refused.
+        // The script does not declare the key, so the inner call must be refused.
         let other = "return redis.call('RL.CHECK', 'other', '5/m')";
         let error = run(&mut c, &["EVAL", other, "0"]).expect_err("another key").to_string();
         assert!(error.contains("can't access") || error.contains("ermission"), "{error}");

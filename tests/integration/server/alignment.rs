@@ -1,5 +1,4 @@
-//! Servers built without `malloc_usable_size` give out blocks that are aligned to 8 bytes and no
-//! more.
+//! Servers built without `malloc_usable_size` align allocations to 8 bytes and no more.
 
 use redis::Value;
 

@@ -1,5 +1,5 @@
-//! The server's clock: times that have passed, clocks that were wrong or stepped back, and the one
-//! time of a script.
+//! The server's clock: times that have passed, clocks that were wrong or stepped back, and the
+//! single time of a script.
 
 use redis::{Connection, Pipeline, Value, pipe};
 
@@ -109,7 +109,7 @@ const KEYS: u64 = 64;
 
 const RULES: u64 = 32;
 
-/// A millisecond less than twice the window of the rules.
+/// A millisecond less than two windows of the rules.
 const STEP_US: u64 = 1_999_000;
 
 fn rule(n: u64) -> String {
@@ -129,9 +129,10 @@ fn check_all(at_us: u64) -> Pipeline {
     check
 }
 
-/// Each rule denies from a second before its request to a second after it. At the earliest of these
-/// times, the states of the other rules are too far ahead of the clock to count. But each state begins
-/// to count just before the previous one admits, so that the wait ends only when the last one admits.
+/// Each rule denies from a second before its request to a second after it. At the earliest of
+/// these times, the states of the other rules are too far ahead of the clock to count. But each
+/// of them begins to count just before the previous one admits, so the wait ends only when the
+/// last one admits.
 #[test]
 fn the_wait_after_two_thousand_states_ahead_of_the_clock_is_computed_quickly() {
     server::on_all_with(Builder::allow_at, |server| {

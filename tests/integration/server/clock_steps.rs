@@ -1,8 +1,8 @@
-//! A server whose clock steps back and forth by a second, an hour, ten years, and through the times
-//! at which clocks break.
+//! A server whose clock steps back and forth by a second, an hour or ten years, through the
+//! times at which clocks break.
 //!
-//! The laws about steps are tested on random rules in `core/src/limit/tests/laws/clock.rs`. Here the
-//! server's clock, the expiry of its keys and the timer of `RL.WAIT` are seen together.
+//! `core/src/limit/tests/laws/clock.rs` tests the laws about steps on random rules. These tests
+//! add the server's clock, the expiry of its keys and the timer of `RL.WAIT`.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use crate::support::server::{self, Server, eventually};
 
 const YEARS_S: i64 = 3_652 * 86_400;
 
-/// The second day of 1970, just before 2^31 and 2^32 seconds and before 2^63 nanoseconds, and a plain
-/// day.
+/// The second day of 1970, the moments just before 2^31 and 2^32 seconds and before 2^63
+/// nanoseconds, and an ordinary day.
 const TIMES_S: [i64; 5] = [86_400, 2_147_483_640, 4_294_967_290, 9_223_372_030, 1_795_000_000];
 
 /// A second, an hour, ten years, both ways.
 const STEPS_S: [i64; 6] = [-1, 1, -3_600, 3_600, -YEARS_S, YEARS_S];
 
-/// Rules that let three units through in two seconds, of every algorithm.
+/// Rules of every algorithm that admit three units in two seconds.
 const RULES: [&str; 6] = [
     "3/2s",
     "window:3/2s,res=4",
@@ -31,7 +31,7 @@ const RULES: [&str; 6] = [
     "leaky:3/2s,queue=2",
 ];
 
-/// The longest wait of any of the rules, twice a window, and a window to catch up.
+/// The longest wait under any of the rules: two windows, and one more to catch up.
 const LONGEST_MS: i64 = 3 * 2_000;
 
 fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
@@ -43,8 +43,8 @@ fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
     }
 }
 
-/// Lets the clock show a time, and waits until the server sees it: Valkey 9 reads the clock some times
-/// a second and counts on in between.
+/// Sets the clock, and waits until the server sees it: Valkey 9 reads the clock a few times a
+/// second and counts by itself in between.
 fn step_to(c: &mut Connection, clock: &Clock, unix_s: i64) {
     clock.set_s(unix_s);
     let shown = unix_s.cast_unsigned() * 1_000_000;
@@ -78,7 +78,8 @@ fn a_step_of_the_clock_locks_nobody_out_and_lets_no_flood_through() {
                 let (more, wait_ms) = passed(&mut c, rule, rule);
                 assert!(more <= 4, "{what}: {more} passed");
                 assert!((1..=LONGEST_MS).contains(&wait_ms), "{what}: waits {wait_ms} ms");
-                // The server deletes keys by its clock; none stays for longer than it matters.
+                // The server deletes keys by its clock, and no key lives for longer than it
+                // matters.
                 let ttl_ms: i64 = ask(&mut c, &format!("PTTL {rule}"));
                 assert!(ttl_ms <= LONGEST_MS + 2_000, "{what}: stays for {ttl_ms} ms");
             }
@@ -119,7 +120,7 @@ fn clients_wait_by_time_that_passes_and_not_by_the_clock() {
             let waiter = crate::support::waiters::wait_in_line(server, "RL.WAIT k 5000 1/500ms");
             let start = Instant::now();
             step_to(&mut c, clock, TIMES_S[4] + step_s);
-            // The clock catches up for a window at most.
+            // The clock catches up for at most one window.
             assert_eq!(waiter.verdict(), 0, "{step_s}");
             assert!(start.elapsed() < Duration::from_secs(4), "{step_s}: {:?}", start.elapsed());
         }

@@ -10,7 +10,7 @@ use crate::support::server::{self, Builder, eventually};
 fn each_outcome_is_counted() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
-        // No window ends with the hour or the day, which may end while the test runs.
+        // No window ends with the hour or the day, because these may end while the test runs.
         verdict(
             &mut c,
             "RL.CHECK a COST 2 2/h window:9/366d fixed:9/h,align=first bucket:9/h leaky:9/h",

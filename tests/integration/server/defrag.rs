@@ -1,4 +1,4 @@
-//! Active defragmentation: it moves the blocks of values and changes nothing else.
+//! Active defragmentation: it moves the allocations of values and changes nothing else.
 
 use redis::{Connection, Pipeline, Value};
 
@@ -18,10 +18,10 @@ struct Kind {
     apart_us: u64,
 }
 
-/// Together they have every kind of block.
+/// Together they have every kind of allocation.
 const KINDS: [Kind; 9] = [
     Kind { rules: "900/h", cost: 1, checks: 12, apart_us: 1_000 },
-    // Many entries, in one block.
+    // Many entries in one allocation.
     Kind { rules: "900/h", cost: 1, checks: 150, apart_us: 1_000 },
     // Weights beside the entries.
     Kind { rules: "900/h", cost: 3, checks: 60, apart_us: 1_000 },
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// A call that shows all limits after these checks.
+    /// A call whose reply shows all limits after these checks.
     fn peek(&self, key: &str) -> String {
         format!("RL.PEEK {key} AT {} FULL {}", T + self.checks * self.apart_us, self.rules)
     }
@@ -63,7 +63,7 @@ fn can_defragment(server: &Server) -> bool {
 
 fn eager(builder: Builder) -> Builder {
     let builder = builder.allow_at().config("hz", "100");
-    // As much effort as possible, for any gain.
+    // The most effort, for any gain.
     [("ignore-bytes", 1), ("threshold-lower", 0), ("threshold-upper", 1), ("cycle-min", 50)]
         .into_iter()
         .fold(builder, |builder, (name, to)| {
@@ -81,12 +81,12 @@ fn riddle_with_holes(c: &mut Connection, key: &str, prefix: &str, copies: u32) {
     let () = eval.arg(script).arg(1).arg(key).arg(prefix).arg(copies).query(c).unwrap();
 }
 
-/// The memory that the allocator uses, as a multiple of what it has given out.
+/// How many times the memory in use the allocator holds.
 fn fragmentation(c: &mut Connection) -> f64 {
     info(c, "memory", "allocator_frag_ratio")
 }
 
-/// What the server holds: a digest of everything, and the limits and dumps of some keys.
+/// What the server holds: a digest of all data, and the limits and dumps of some keys.
 fn content(c: &mut Connection, kind: &Kind) -> (String, Vec<Value>) {
     let mut calls = Pipeline::new();
     for key in (3..900).step_by(3).map(|n| format!("k{n}")) {
@@ -104,7 +104,8 @@ fn every_kind_of_block_can_move() {
             return; // see `without_support_of_the_allocator_defragmentation_is_refused`
         }
         let mut c = server.connect();
-        // The server defragments values of more fields than the setting later, in steps.
+        // The server defers values with more fields than the setting, and defragments them in
+        // steps.
         for (kind, at_once) in KINDS.iter().flat_map(|kind| [(kind, 1_000), (kind, 1)]) {
             let what = format!("{}, {at_once} fields at once", kind.rules);
             let () = ask(&mut c, &format!("CONFIG SET active-defrag-max-scan-fields {at_once}"));
@@ -123,7 +124,7 @@ fn every_kind_of_block_can_move() {
             assert!(info(&mut c, "stats", "active_defrag_hits") > moved);
             assert_eq!(content(&mut c, kind), before, "{what}");
 
-            // Moved blocks can grow, shrink and be freed.
+            // Moved allocations can grow, shrink and be freed.
             kind.make(&mut c, "k3");
             let _: Value = ask(&mut c, "RL.REFUND k6 1000");
             let _: Value = ask(&mut c, "RL.RESET k9");
@@ -140,7 +141,7 @@ fn checks_decide_alike_while_blocks_move() {
         if !can_defragment(server) {
             return; // see `without_support_of_the_allocator_defragmentation_is_refused`
         }
-        // The replica moves nothing: the primary is compared with it.
+        // The replica moves nothing, so it shows what the primary must still answer.
         let replica = replica_of(server);
         let (mut c, mut r) = (server.connect(), replica.connect());
         let () = ask(&mut c, "CONFIG SET activedefrag yes");

@@ -122,8 +122,8 @@ fn emptying_a_key_sends_del_on_a_replica() {
     });
 }
 
-/// Commands on the key `k` in turn, and their events: those that block or exempt send one, if they
-/// change anything.
+/// Commands on the key `k` in turn, and their events. A command that blocks or exempts sends
+/// one event if it changes anything.
 const ACCESS_STEPS: [(&str, &[&str]); 26] = [
     ("RL.UNBLOCK k", &[]),
     ("RL.UNEXEMPT k", &[]),
@@ -144,18 +144,18 @@ const ACCESS_STEPS: [(&str, &[&str]); 26] = [
     ("RL.CHECK k 5/h,ban=1h", &["rl.ban k"]),
     ("RL.CHECK k 5/h,ban=1h", &[]),
     ("RL.UNBLOCK k", &["rl.unblock k"]),
-    // The denial is charged or recorded, and the key banned: two effects and one event.
+    // The denial is charged or recorded, and the key is banned: two effects, but one event.
     ("RL.CHECK k 5/h,ban=1h,count=all", &["rl.ban k"]),
     ("RL.UNBLOCK k", &["rl.unblock k"]),
     ("RL.CHECK k META who COST 5 5/h,ban=1h", &["rl.ban k"]),
     ("DEL k", &["del k"]),
-    // A key may hold a block or an exemption only.
+    // A key can hold a block or an exemption alone.
     ("RL.CHECK k 0/h,ban=1h", &["new k", "rl.ban k"]),
     ("RL.UNBLOCK k", &["del k", "rl.unblock k"]),
     ("RL.UNBLOCK k", &[]),
 ];
 
-/// Those of these events that a server has.
+/// The events among these that a server has.
 fn known_to<'a>(says: &'a [&'a str], server: &Server) -> Vec<&'a str> {
     let known = |event: &&str| server.flavor().is_7_or_later() || !event.starts_with("new ");
     says.iter().copied().filter(known).collect()
@@ -242,14 +242,14 @@ fn an_expired_key_sends_expired() {
     });
 }
 
-/// Makes `k` expire without a command that would notice it.
+/// Makes `k` expire without any command that would notice it.
 fn leave_expired(events: &mut Events) {
     loop {
         assert!(allowed(&mut events.c, "RL.CHECK k 5/h"));
         let () = ask(&mut events.c, "PEXPIRE k 1");
         let set_ms = now_ms(&mut events.c);
         server::eventually("the expiry to pass", || now_ms(&mut events.c) > set_ms + 1);
-        // On 6.2, PEXPIRE deletes a key whose millisecond passes meanwhile.
+        // On 6.2, PEXPIRE deletes the key if its millisecond passes meanwhile.
         if !events.so_far().iter().any(|event| event == "del k") {
             return;
         }

@@ -40,7 +40,7 @@ fn a_key_expires_once_no_rule_needs_it() {
 fn an_expiry_moves_only_when_it_must() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
-        // Ahead of the server's clock, so that only the times given matter.
+        // Ahead of the server's clock, so that only the given times matter.
         let start_us = now_us(&mut c) + 60_000_000;
         let mut expiry_after_check = |later_s: u64| {
             let mut check = cmd("RL.CHECK");
@@ -57,14 +57,14 @@ fn an_expiry_moves_only_when_it_must() {
                 "the expiry moved within the tolerance"
             );
         }
-        // A request half an hour later is needed half an hour longer.
+        // A request half an hour later keeps the key half an hour longer.
         assert_eq!(expiry_after_check(1_800) - first_ms, 1_800_000, "the expiry did not move");
     });
 }
 
 #[test]
 fn an_expiry_set_by_a_client_holds_until_a_check_consumes() {
-    // A key that is needed for an hour expires within an hour and an eighth.
+    // A key that is needed for an hour expires after an hour to an hour and an eighth.
     const DUE_MS: RangeInclusive<i64> = 3_590_000..=4_050_000;
     server::on_all(|server| {
         let mut c = server.connect();

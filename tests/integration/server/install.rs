@@ -1,5 +1,5 @@
-//! `make build` and `make install`: the module, without debugging symbols, which have a file beside
-//! it, and with the run bit that servers ask for.
+//! `make build` and `make install`: the module has the execute permission that servers require,
+//! and its debugging symbols are in a separate file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn symbols(path: &Path) -> Vec<String> {
 fn install(variables: &[&str]) -> bool {
     let mut make = Command::new("make");
     make.args(["-s", "install"]).args(variables).current_dir(env!("CARGO_MANIFEST_DIR"));
-    // Settings of a `make` that runs the tests must not reach this `make`.
+    // The variables of the `make` that runs the tests must not reach this `make`.
     for name in ["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PREFIX", "DESTDIR", "MODULEDIR"] {
         make.env_remove(name);
     }

@@ -1,5 +1,5 @@
-//! How the module is loaded: with arguments of `loadmodule` on every server, with `MODULE LOAD` and
-//! `MODULE LOADEX` into a running server; and that it is not unloaded.
+//! Loading the module: with arguments of `loadmodule` on every server, and with `MODULE LOAD`
+//! and `MODULE LOADEX` into a running server. It cannot be unloaded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -75,7 +75,8 @@ fn on_all_without_the_module(body: impl Fn(&mut Server, &str)) {
     });
 }
 
-/// A call of `MODULE` must fail, log these texts, and leave no command and no setting.
+/// Checks that a call of `MODULE` fails, logs these texts, and leaves no command and no
+/// setting.
 fn assert_not_loaded(server: &Server, load: &[&str], says: &[&str]) {
     let mut c = server.connect();
     let before = server.log().len();
@@ -104,7 +105,7 @@ fn a_load_that_fails_logs_why_and_leaves_nothing() {
         let unknown = ["LOAD", path, "no-such-setting", "1"];
         assert_not_loaded(server, &unknown, &[&["'no-such-setting'"], &names[..]].concat());
 
-        // The arguments before the wrong one have no effect either.
+        // The arguments before the wrong one must not take effect either.
         let half = ["LOAD", path, "max-rules", "1", "allow-at", "perhaps"];
         assert_not_loaded(server, &half, &["allow-at"]);
         let mut c = server.connect();
@@ -137,9 +138,10 @@ fn module_load_takes_arguments_and_works_once() {
     });
 }
 
-/// Whether the server survives `MODULE LOADEX` with a setting that the module does not have. It then
-/// unloads the module, which a module with a data type does not allow: Redis before 8.0 leaves such
-/// a module loaded, Valkey crashes (it reports the reason through a null pointer).
+/// Whether the server survives `MODULE LOADEX` with a setting that the module does not have.
+/// The server then unloads the module, which a module with a data type does not allow: Redis
+/// before 8.0 leaves such a module loaded, and Valkey crashes (it reports the reason through a
+/// null pointer).
 fn survives_unknown_settings(flavor: Flavor) -> bool {
     !flavor.is_valkey() && flavor.version >= (8, 0)
 }
@@ -170,7 +172,7 @@ fn module_loadex_takes_settings() {
             _ => setting.default,
         });
         assert_eq!(config_get(&mut c), expected);
-        // Servers with the ACL category have it again.
+        // Servers with the ACL category still have it.
         let category: RedisResult<Vec<String>> =
             cmd("ACL").arg("CAT").arg("ratelimit").query(&mut c);
         if let Ok(commands) = category {

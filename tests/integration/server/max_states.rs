@@ -43,7 +43,7 @@ fn a_check_that_would_leave_too_many_states_changes_nothing() {
                 assert!(!exists(&mut c, "new"), "{line}");
             }
             assert_eq!(offset(&mut c), sent);
-            // Neither a denial nor a rule whose state exists makes a state.
+            // A denial makes no state, nor does a rule whose state exists.
             assert!(!allowed(&mut c, "RL.CHECK full 0/h bucket:5/d,name=n0 bucket:5/m"));
             assert_eq!(digest(&mut c), before);
             assert!(allowed(&mut c, "RL.CHECK full bucket:5/d,name=n2"));

@@ -1,4 +1,4 @@
-//! Memory: what keys take, how it is freed, eviction, and servers without memory left.
+//! Memory: what keys take, how it is freed, eviction, and servers that have run out.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn used_memory(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// How many values a thread freed instead of the command that removed them.
+/// How many values a background thread freed, and not the command that removed them.
 fn freed_by_thread(c: &mut Connection) -> f64 {
     server::eventually("the thread to free what it has to", || {
         info(c, "memory", "lazyfree_pending_objects") == 0.0
@@ -19,14 +19,14 @@ fn freed_by_thread(c: &mut Connection) -> f64 {
     info(c, "memory", "lazyfreed_objects")
 }
 
-/// Makes the key `k` with a value of hundreds of blocks.
+/// Makes the key `k` with a value of hundreds of allocations.
 fn many_states(c: &mut Connection) {
     let rules: Vec<String> = (0..300).map(|n| format!("window:9/h,res=60,name=n{n}")).collect();
     let reply: [i64; 5] = command("RL.CHECK k").arg(rules).query(c).unwrap();
     assert_eq!(reply[0], 0);
 }
 
-/// Makes the key `k` with a value of a few blocks, two of them of 400 KB.
+/// Makes the key `k` with a value of a few allocations, two of them of 400 KB.
 fn long_log(c: &mut Connection) {
     let script = "for i = 1, 100000 do
         redis.call('RL.CHECK', KEYS[1], 'COST', 2, '200000/h')
@@ -52,13 +52,14 @@ fn set_all_lazyfree(c: &mut Connection, to: &str) {
     }
 }
 
-/// Makes buffers and tables as large as they will be, so that memory can be compared.
+/// Makes buffers and tables as large as they will get, so that memory can be compared.
 fn warm_up(c: &mut Connection, fill: fn(&mut Connection)) {
     fill(c);
     let () = ask(c, "DEL k");
 }
 
-/// Commands that remove a key, and whether a thread frees its value whatever is configured.
+/// Commands that remove a key, and whether a thread then frees the value under any
+/// configuration.
 const REMOVALS: [(&str, bool); 4] =
     [("UNLINK k", true), ("DEL k", false), ("RENAME other k", false), ("PEXPIRE k 1", false)];
 
@@ -91,7 +92,7 @@ fn a_thread_frees_a_value_of_many_blocks() {
 
 #[test]
 fn a_long_value_of_few_blocks_is_freed_at_once() {
-    // The server leaves values of more than 64 blocks to a thread.
+    // The server lets a thread free values of more than 64 allocations.
     on_all_with_large_values(|server| {
         let mut c = server.connect();
         set_all_lazyfree(&mut c, "yes");
@@ -302,7 +303,8 @@ fn each_value_takes_no_more_memory_than_documented() {
         let mut c = server.connect();
         let usage =
             |c: &mut Connection, key: &str| -> i64 { ask(c, &format!("MEMORY USAGE {key}")) };
-        // A string of a few bytes with a TTL takes no less than an empty value of the module would.
+        // A string of a few bytes with a TTL takes at least as much as an empty value of the
+        // module.
         let () = ask(&mut c, "SET string x EX 60");
         let floor = usage(&mut c, "string");
         for (rule, promised) in [
@@ -315,7 +317,7 @@ fn each_value_takes_no_more_memory_than_documented() {
             ("bucket:5/m,name=a-name-of-thirty-two-characters", 96),
             ("bucket:5/m,name=throttle", 48),
         ] {
-            // An allocator may reuse a larger block, so that the least of several keys counts.
+            // An allocator may reuse a larger allocation, so the least of several keys counts.
             let keys: Vec<String> = (10..30).map(|n| format!("key_{n}")).collect();
             let over = keys.iter().map(|key| {
                 let _: Value = ask(&mut c, &format!("RL.CHECK {key} {rule}"));
@@ -323,7 +325,7 @@ fn each_value_takes_no_more_memory_than_documented() {
             });
             let over = over.min().expect("keys");
             let () = redis::cmd("DEL").arg(&keys).query(&mut c).unwrap();
-            // Some allocators add 8 bytes to each of up to three blocks.
+            // Some allocators add 8 bytes to each of up to three allocations.
             assert!((1..=promised + 24).contains(&over), "{rule} takes {over} bytes");
         }
         // A sliding log takes 4 bytes an entry, and a quarter more to grow into.
@@ -337,7 +339,7 @@ fn each_value_takes_no_more_memory_than_documented() {
     });
 }
 
-/// A log whose oldest entries are gone begins inside its blocks, not at their start.
+/// After its oldest entries are gone, a log begins inside its allocation, not at the start.
 #[test]
 fn memory_usage_of_a_log_that_wrapped_is_that_of_its_blocks() {
     server::on_all(|server| {
@@ -345,7 +347,7 @@ fn memory_usage_of_a_log_that_wrapped_is_that_of_its_blocks() {
         for cost in [1, 2] {
             let mut pipe = redis::pipe();
             for _ in 0..300 {
-                // Charged denials fill the ring again and again; the newest 50 units stay.
+                // Charged denials fill the ring several times over; the newest 50 units stay.
                 pipe.cmd("RL.CHECK").arg("k").arg("COST").arg(cost).arg("50/h,count=all").ignore();
             }
             let () = pipe.query(&mut c).unwrap();

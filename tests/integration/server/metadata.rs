@@ -55,7 +55,8 @@ fn command_list_shows_exactly_these_commands() {
             list.arg("LIST").arg("FILTERBY").arg("MODULE").arg("ratelimit");
             list.query(&mut c).unwrap()
         } else {
-            // 6.2 does not say which commands are of a module: these have prefixes.
+            // 6.2 does not say which commands belong to a module, so these are found by their
+            // prefixes.
             let all: Vec<Vec<Value>> = cmd("COMMAND").query(&mut c).unwrap();
             let names = all.into_iter().map(|mut info| read::<String>(info.swap_remove(0)));
             names.filter(|name| name.starts_with("rl.") || name.starts_with("cl.")).collect()
@@ -210,7 +211,7 @@ fn every_command_has_summary_complexity_and_version() {
         };
         let summary = text("summary");
         assert!(summary.ends_with('.') && summary.len() <= 80, "{name}: «{summary}»");
-        // The cost of an internal command depends on the command that it repeats.
+        // The cost of an internal command depends on the command that it propagates.
         let complexity = text("complexity");
         let depends = command.is_internal() || command.is_container();
         assert!(complexity.contains("O(") || depends, "{name}: «{complexity}»");

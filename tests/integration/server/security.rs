@@ -57,7 +57,8 @@ fn document() -> String {
     fs::read_to_string(path).expect("the document")
 }
 
-/// The forms of the recipe under a title: by category, and by name. A single one is for both.
+/// The forms of the recipe under a title: by category, and by name. A recipe with a single form
+/// serves both.
 fn recipes(document: &str, title: &str) -> [String; 2] {
     let (_, rest) = document.split_once(&format!("\n### {title}\n")).expect(title);
     let section = rest.split("\n### ").next().expect("it begins");
@@ -164,7 +165,7 @@ fn all_but_dangerous_includes_commands_of_operators_before_7_2() {
         let mut c = connect_as(server, "writer", &["~*", "+@write"]);
         let denied = is_denied(run(&mut c, &["RL.CHECK", "rl:1", "5/m"]));
         assert_eq!(denied, !has_categories(server.flavor()));
-        // What the document takes away by name there.
+        // The rights that the document takes away by name there.
         let rights = "-rl.block -rl.unblock -rl.exempt -rl.unexempt -rl.blocks -rl.top -rl.policy";
         assert!(document().replace('\n', " ").contains(rights));
         let rights: Vec<_> = ["~*", "+@all"].into_iter().chain(rights.split(' ')).collect();

@@ -234,7 +234,8 @@ fn a_key_that_expires_during_a_script_stays_until_its_end() {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());
         assert!(allowed(&mut c, "RL.CHECK k COST 2 5/h"));
-        // For expiry, time stands still in a script; for a limiter it goes on: 60 ms here.
+        // In a script the time for expiries stands still, but the time for limiters does not:
+        // 60 ms pass here.
         let script = "redis.call('PEXPIRE', KEYS[1], 30)
             redis.call('RL.CHECK', 'timer', '1/60ms')
             repeat until redis.call('RL.PEEK', 'timer', '1/60ms')[1] == 0

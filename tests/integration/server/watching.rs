@@ -1,4 +1,4 @@
-//! `WATCH` and client-side caching: every change of a key is noticed, and nothing else.
+//! `WATCH` and client-side caching notice every change of a key, and nothing else.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -89,8 +89,8 @@ const COMMANDS_ON_AN_EXEMPT_KEY: [(&str, bool); 6] = [
     ("RL.BLOCK k", true),
 ];
 
-/// Checks that a watcher notices every change and nothing else: `notices` watches the key, sends the
-/// command, and returns whether the watcher noticed a change.
+/// Checks that a watcher notices every change and nothing else. `notices` watches the key,
+/// sends the command, and returns whether the watcher noticed a change.
 fn assert_noticed(server: &Server, mut notices: impl FnMut(&str) -> bool) {
     let mut c = server.connect();
     for (before, commands) in [
@@ -239,7 +239,7 @@ fn invalidations_can_be_redirected_to_another_connection() {
         assert_eq!(pushed.get_message().unwrap().get_payload::<Vec<String>>().unwrap(), ["k"]);
         peek();
         assert!(!allowed(&mut other, "RL.CHECK k 5/h"));
-        // The next message is not about the denied check.
+        // The denied check sends no message, so the next one is that of the test.
         peek();
         let () = ask(&mut other, "PUBLISH __redis__:invalidate nothing");
         assert_eq!(pushed.get_message().unwrap().get_payload::<String>().unwrap(), "nothing");

@@ -1,6 +1,7 @@
-//! Fifty clients of each server check, wait and hold as fast as they can, while it saves and rewrites,
-//! a replica comes and goes, settings change, clients are killed, and keys are flushed and evicted.
-//! Each admission is judged by the server's own `TIME` before and after it.
+//! On each server, fifty clients check, wait and hold as fast as they can. Meanwhile the server
+//! saves and rewrites, a replica comes and goes, settings change, clients are killed, and keys
+//! are flushed and evicted. Each admission is judged by the server's `TIME` before and after
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,14 +24,14 @@ use crate::support::watchdog::{Line, Watchdog};
 const CLIENTS: usize = 50;
 /// How often something happens to the server.
 const TURN: Duration = Duration::from_millis(150);
-/// How long a hold lasts, and a client waits, at most.
+/// The longest time of a hold, and of a wait.
 const LEASE: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_millis(40);
 
 const SECOND: i64 = 1_000_000;
 const TENTH: i64 = SECOND / 10;
 
-/// The rules of each key, and what they promise.
+/// The rules of each key, and the laws that they promise.
 const KEYS: [(&str, &[Law]); 12] = [
     ("log:40/s", &[Law::Log { limit: 40, window_us: SECOND }]),
     ("log:7/100ms", &[Law::Log { limit: 7, window_us: TENTH }]),
@@ -55,10 +56,10 @@ const KEYS: [(&str, &[Law]); 12] = [
     ),
     ("slots:5", &[Law::Slots { limit: 5 }]),
 ];
-/// The key whose units are held.
+/// The key with slots.
 const SLOTS: usize = KEYS.len() - 1;
 
-/// What clients and the one that disturbs them share.
+/// What the clients and the disturber share.
 struct Stage<'a> {
     server: &'a Server,
     watchdog: Watchdog,
@@ -128,7 +129,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     assert_eq!(digest(&mut c), digest(&mut replica.connect()));
 }
 
-/// A reply, and the server's clock before and after.
+/// A reply, and the server's clock before and after the command.
 struct Timed {
     from_us: i64,
     reply: Value,
@@ -147,7 +148,7 @@ fn timed(c: &mut Connection, line: &str) -> RedisResult<Timed> {
     Ok(Timed { from_us: us(before)?, reply, to_us: us(after)? })
 }
 
-/// A client that is never content.
+/// A client that sends one request after another.
 struct Client<'a> {
     stage: &'a Stage<'a>,
     line: Line,
@@ -196,7 +197,7 @@ impl Client<'_> {
         .map(drop)
     }
 
-    /// A hold, settled, or left to its end.
+    /// Takes a hold, then settles it or lets it lapse.
     fn hold(&mut self, c: &mut Connection) -> RedisResult<()> {
         self.holds += 1;
         let (units, (rules, _)) = (self.random.i64(1..=2), KEYS[SLOTS]);
@@ -211,7 +212,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Sends a check; if it was admitted, enters it for these keys and returns it.
+    /// Sends a check. If it is admitted, notes it for these keys and returns it.
     fn decide(
         &self,
         c: &mut Connection,
@@ -223,7 +224,7 @@ impl Client<'_> {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
         let verdict = match from_redis_value::<[i64; 5]>(reply.clone()) {
             Ok([verdict, ..]) => verdict,
-            // The server has no memory for it, or the like.
+            // The server refuses it, for lack of memory or the like.
             Err(_) if matches!(reply, Value::ServerError(_)) => {
                 count(&self.stage.faults);
                 return Ok(None);
@@ -251,7 +252,7 @@ impl Client<'_> {
     }
 }
 
-/// What happens to a server, in the order of a run's first turns.
+/// The disturbances. The first turns of a run are in this order.
 const TURNS: [(&str, Turn); 8] = [
     ("rewrite", Turn::Rewrite),
     ("replica comes or goes", Turn::Replica),
@@ -278,7 +279,7 @@ enum Turn {
 /// How often each thing happened.
 type Tally = BTreeMap<&'static str, u64>;
 
-/// Disturbs the server until the end. Returns the replica, which is there then.
+/// Disturbs the server until the end. Returns the replica that exists then.
 fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (Tally, Server) {
     let (start, mut tally, mut replica) = (Instant::now(), Tally::new(), None);
     let new_replica = || stage.server.flavor().builder().replica_of(stage.server).start();
@@ -290,7 +291,7 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
             TURNS[if turn < TURNS.len() { turn } else { random.usize(..TURNS.len()) }];
         turn += 1;
         match what {
-            // The one may refuse to begin while the other runs.
+            // It may be refused while a save runs.
             Turn::Rewrite => drop(attempt(&mut c, "BGREWRITEAOF")),
             Turn::Save => drop(attempt(&mut c, "BGSAVE")),
             Turn::Replica => {
@@ -306,7 +307,7 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
                 let ids = clients.lines().filter_map(|line| line.strip_prefix("id="));
                 let ids: Vec<_> = ids.filter_map(|rest| rest.split(' ').next()).collect();
                 let id = random.choice(ids.iter()).expect("a client");
-                // It may be this one, or have left.
+                // The id may be this connection's, or that of a client that has left.
                 drop(attempt(&mut c, &format!("CLIENT KILL ID {id} SKIPME yes")));
             }
             Turn::Set => {
@@ -327,10 +328,10 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
     (tally, replica.unwrap_or_else(new_replica))
 }
 
-/// Lets the server have less memory than it holds for a moment.
+/// Sets the server's memory limit below its use for a moment.
 fn evict(stage: &Stage<'_>, c: &mut Connection) {
     for filler in 0..300 {
-        // It may be refused while other things take the memory.
+        // It may be refused because memory is full.
         drop(attempt(c, &format!("SET filler{filler} {}", "x".repeat(1_000))));
     }
     let () = ask(c, "CONFIG SET maxmemory-policy allkeys-random");

@@ -1,23 +1,23 @@
-//! Judges admissions from what clients saw: none too many.
+//! Judges from what clients saw whether more was admitted than the rules allow.
 //!
-//! The server forgets what was consumed when keys are deleted and, in part, when a replica takes
-//! over. So time is cut into periods. In a period the keys only fill as the rules let them. A
-//! request counts if it was sent and answered in the same period: those that do not count can
-//! only make the others fewer.
+//! The server forgets consumption when keys are deleted and, in part, when a replica takes
+//! over. So time is cut into periods, during which keys only fill as the rules allow. A request
+//! counts only if it was sent and answered in one period. Ignoring the others can hide a fault,
+//! but cannot make one up.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Slots of a key at once.
+/// The slots of a key.
 pub const SLOTS: usize = 3;
 /// How long a client may keep a slot.
 pub const LEASE: Duration = Duration::from_secs(2);
-/// Units a second of a key, and at once.
+/// The units per second of a key, and at once.
 pub const RATE: f64 = 50.0;
 pub const BURST: f64 = 5.0;
 
-/// Identifies a period, or the time between two periods, in which nothing counts.
+/// Identifies a period, or a gap between two periods, in which nothing counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(u64);
 
@@ -29,11 +29,11 @@ pub struct Judge(Mutex<Ledger>);
 
 #[derive(Debug)]
 struct Ledger {
-    /// Odd between two periods.
+    /// Odd in the gap between two periods.
     number: u64,
-    /// Before the period.
+    /// A moment before the period.
     began: Instant,
-    /// Who surely holds a slot, and until when, by key.
+    /// By key, the admissions that surely hold a slot, each with the end of its lease.
     holders: BTreeMap<String, Vec<(Ticket, Instant)>>,
     /// How many units were consumed, by key.
     consumed: BTreeMap<String, f64>,
@@ -57,12 +57,12 @@ impl Judge {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The period that a request is about to be sent in.
+    /// The current period, for a request that is about to be sent.
     pub fn period(&self) -> Period {
         Period(self.ledger().number)
     }
 
-    /// Does what makes the server forget, between two periods.
+    /// Does something that makes the server forget, in a gap between two periods.
     pub fn between_periods<T>(&self, forget: impl FnOnce() -> T) -> T {
         self.ledger().number += 1;
         let began = Instant::now();
@@ -75,8 +75,8 @@ impl Judge {
         done
     }
 
-    /// A request that was sent in this period and at this time got a slot. Its lease began
-    /// later, when it was admitted.
+    /// Notes that a request, sent in this period at this time, got a slot. Its lease began
+    /// later, at its admission.
     pub fn took_slot(&self, key: &str, sent: Period, at: Instant) -> Ticket {
         let mut ledger = self.ledger();
         ledger.admitted += 1;
@@ -93,14 +93,14 @@ impl Judge {
         ticket
     }
 
-    /// A client is about to give back its slot.
+    /// Notes that a client is about to give back its slot.
     pub fn gives_slot_back(&self, key: &str, slot: Ticket) {
         if let Some(holders) = self.ledger().holders.get_mut(key) {
             holders.retain(|(ticket, _)| *ticket != slot);
         }
     }
 
-    /// A request that was sent in this period consumed a unit.
+    /// Notes that a request, sent in this period, consumed a unit.
     pub fn consumed(&self, key: &str, sent: Period) {
         let mut ledger = self.ledger();
         ledger.admitted += 1;
@@ -116,7 +116,7 @@ impl Judge {
         }
     }
 
-    /// Something is wrong.
+    /// Notes a fault.
     pub fn fault(&self, what: String) {
         self.ledger().faults.push(what);
     }

@@ -1,25 +1,25 @@
-//! What each rule promises, as plain arithmetic on admissions: it shares nothing with the code that
-//! decides.
+//! What each rule promises, as plain arithmetic on admissions. It shares no code with the
+//! limiter.
 //!
-//! An admission happened at a time of the server's clock between two others, which `TIME` told before
-//! and after it. An admission counts only where it surely happened: so a fault is one.
+//! An admission happened at some server time between two readings of `TIME`. It counts only
+//! where it surely happened, so every breach is a real one.
 //!
 //! ```text
 //! log:L/W              in no window (t - W, t] more than L units
 //! fixed:L/W            in no window of the epoch, [n W, n W + W), more than L units
 //! window:L/W           units of the window before, weighted by what is left of it, and of this one: at most L
 //! bucket:R/W,burst=B   in no interval of length d more than B + R d / W units
-//! leaky:R/W,queue=Q    the same with B = Q + 1
+//! leaky:R/W,queue=Q    as bucket, with B = Q + 1
 //! slots:N              at no time more than N units held
 //! ```
 
-/// Units that were admitted at some time from `from_us` to `to_us`.
+/// Units that were admitted at some time between `from_us` and `to_us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Admission {
     pub from_us: i64,
     pub to_us: i64,
     pub units: i64,
-    /// Until when the units are surely held, of `slots`.
+    /// For `slots`: the time until which the units are surely held.
     pub held_until_us: i64,
 }
 
@@ -34,7 +34,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// The first breach by these admissions, between which the server forgot nothing.
+    /// The first breach by these admissions. The server forgot nothing between them.
     pub fn breach(self, admissions: &[Admission]) -> Option<String> {
         let mut sorted = admissions.to_vec();
         sorted.sort_unstable();
@@ -49,7 +49,7 @@ impl Law {
     }
 }
 
-/// Too many units, and when.
+/// The times around too many units.
 type Breach = Option<(i64, i64)>;
 
 fn log(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {
@@ -61,7 +61,7 @@ fn log(sorted: &[Admission], limit: i64, window_us: i64) -> Breach {
     })
 }
 
-/// The window of the epoch in which an admission surely was.
+/// The window of the epoch in which an admission surely was, if there is one.
 fn window_of(one: &Admission, window_us: i64) -> Option<i64> {
     let [first, last] = [one.from_us, one.to_us].map(|us| us.div_euclid(window_us));
     (first == last).then_some(first)
@@ -117,7 +117,7 @@ fn flow(sorted: &[Admission], burst: i64, units: i64, window_us: i64) -> Breach 
 }
 
 fn slots(sorted: &[Admission], limit: i64) -> Breach {
-    // At equal times, what ends comes first.
+    // At equal times, ends come first.
     let holds = sorted.iter().filter(|one| one.held_until_us > one.to_us);
     let mut changes: Vec<_> =
         holds.flat_map(|one| [(one.held_until_us, -one.units), (one.to_us, one.units)]).collect();

@@ -1,4 +1,4 @@
-//! All admissions of a run, and when the server may have forgotten some.
+//! All admissions of a run, and the times at which the server may have forgotten some.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,8 @@ use super::laws::{Admission, Law};
 pub struct Ledger {
     /// By the index of the key.
     admissions: Mutex<BTreeMap<usize, Vec<Admission>>>,
-    /// From when to when, by the server's clock, in order.
+    /// The start and end of each time in which keys were deleted, by the server's clock, in
+    /// order.
     forgetting: Mutex<Vec<(i64, i64)>>,
 }
 
@@ -19,7 +20,7 @@ impl Ledger {
         all.entry(key).or_default().push(admission);
     }
 
-    /// Between these times keys were deleted.
+    /// Keys were deleted between these times.
     pub fn forgot(&self, from_us: i64, to_us: i64) {
         let mut all = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((from_us, to_us));
@@ -31,17 +32,19 @@ impl Ledger {
         all.iter().map(|(key, admissions)| (*key, admissions.len())).collect()
     }
 
-    /// The breaches of the laws of a key, between which times the server forgot.
+    /// The breaches of the laws of a key. Each stretch in which the server forgot nothing is
+    /// judged by itself.
     pub fn breaches(&self, key: usize, laws: &[Law]) -> Vec<String> {
         let all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
         let forgetting = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut periods: BTreeMap<usize, Vec<Admission>> = BTreeMap::new();
         for one in all.get(&key).into_iter().flatten() {
-            // How often the server had forgotten before it, and before its end.
+            // How often the server had forgotten before the admission began, and before it
+            // ended.
             let before = forgetting.partition_point(|(_, to_us)| *to_us < one.from_us);
             let begun = forgetting.partition_point(|(from_us, _)| *from_us <= one.to_us);
             if before == begun {
-                // What the server forgets it holds no longer.
+                // A unit that the server forgets is held no longer.
                 let ends_us = forgetting.get(begun).map_or(i64::MAX, |(from_us, _)| *from_us);
                 let held_until_us = one.held_until_us.min(ends_us);
                 periods.entry(before).or_default().push(Admission { held_until_us, ..*one });

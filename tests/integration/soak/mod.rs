@@ -1,5 +1,5 @@
-//! Long runs under load, on all servers at once: seconds in `make test`, minutes in `make soak`.
-//! What clients saw is judged by what the rules promise.
+//! Long runs under load, on all servers at once: seconds in `make test`, minutes in `make
+//! soak`. What clients saw must fit what the rules promise.
 
 mod admissions;
 mod judge;

@@ -1,5 +1,6 @@
-//! Clients wait in line, settle, hang up, are killed and unblocked, while the server forgets keys
-//! and hands over to its replica. None is admitted too many, and each gets its answer.
+//! Clients wait in line, settle, hang up, and are killed and unblocked, while the server
+//! forgets keys and hands over to its replica. No client is admitted beyond the rules, and each
+//! gets its answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -19,12 +20,12 @@ const CLIENTS: usize = 12;
 const KEYS: usize = 3;
 /// The longest that a client waits.
 const PATIENCE_MS: u64 = 1_500;
-/// What an answer may be late by, on a machine that has much else to do.
+/// How late an answer may be, on a busy machine.
 const LATE: Duration = Duration::from_secs(10);
 /// How often something happens to clients and servers.
 const TURN: Duration = Duration::from_millis(120);
 
-/// What clients and the one that disturbs them share.
+/// What the clients and the disturber share.
 struct Stage {
     judge: Judge,
     /// The port of the primary.
@@ -87,7 +88,7 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     assert_eq!(digest(&mut c), digest(&mut replica.connect()));
 }
 
-/// A client that asks for slots and units, and is not always polite.
+/// A client that asks for slots and units, and sometimes misbehaves.
 struct Client<'a> {
     stage: &'a Stage,
     number: usize,
@@ -122,7 +123,7 @@ impl Client<'_> {
         Ok((connection, watchdog.line(format!("client {}", self.number))))
     }
 
-    /// One request, and what follows it.
+    /// Sends one request, and does what follows it.
     fn ask(&mut self, c: &mut Connection, watched: &Line) -> RedisResult<()> {
         let judge = &self.stage.judge;
         let patience_ms = self.random.u64(..PATIENCE_MS);
@@ -158,7 +159,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// The verdict of a request, which must come in time.
+    /// The verdict of a request. Panics if it is late.
     fn answer(
         &self,
         c: &mut Connection,
@@ -180,7 +181,7 @@ impl Client<'_> {
         integers.first().copied().ok_or_else(|| RedisError::from((redis::ErrorKind::Parse, "none")))
     }
 
-    /// Sends a request, and leaves before it is answered or just then.
+    /// Sends a request, and leaves before the answer or just as it comes.
     fn hang_up(&mut self, c: &mut Connection, line: &str) -> RedisResult<()> {
         c.set_read_timeout(Some(Duration::from_millis(self.random.u64(1..200))))?;
         attempt(c, line).map(drop)?;
@@ -201,7 +202,7 @@ fn disturb(
         thread::sleep(TURN);
         let [primary, replica] = in_order(stage, servers);
         let mut c = primary.connect();
-        // Each of a run's first turns is another thing, so that a short run has all of them.
+        // The first turns of a run all differ, so that a short run has every kind.
         let done: u64 = tally.values().sum();
         let what = match if done < 6 { done } else { random.u64(..24) } {
             0 => {
@@ -254,7 +255,7 @@ fn take_over(stage: &Stage, primary: &Server, replica: &Server) {
     eventually_linked(primary);
 }
 
-/// Does something to one of the clients that wait.
+/// Does something to one of the waiting clients.
 fn on_a_waiter(c: &mut Connection, random: &mut fastrand::Rng, line: impl Fn(&str) -> String) {
     let clients: String = ask(c, "CLIENT LIST");
     let waiters: Vec<_> = clients.lines().filter(|client| client.contains("cmd=rl.wait")).collect();

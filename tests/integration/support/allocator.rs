@@ -1,5 +1,5 @@
-//! An allocator that a test loads in front of the system's, in servers that use that: `malloc.c`
-//! says what it can do.
+//! An allocator that a test preloads into servers that use the system's allocator. See
+//! `malloc.c`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use crate::support::server::Builder;
 
-/// The library, which gcc compiles once in a run.
+/// The library. gcc compiles it once per run.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -28,12 +28,12 @@ fn library() -> &'static Path {
     })
 }
 
-/// Makes each block of a server begin 8 bytes after a multiple of 16.
+/// Makes each allocation of a server begin 8 bytes after a multiple of 16.
 pub fn with_blocks_at_8_mod_16(builder: Builder) -> Builder {
     builder.env("LD_PRELOAD", library()).env("MALLOC_OFFSET", "8")
 }
 
-/// How many allocations a server has before one fails.
+/// Counts down a server's allocations until one fails.
 pub struct Countdown {
     file: NamedTempFile,
 }
@@ -45,18 +45,18 @@ impl Countdown {
         countdown
     }
 
-    /// Makes a server count down.
+    /// Makes a server count down its allocations.
     pub fn of(&self, builder: Builder) -> Builder {
         builder.env("LD_PRELOAD", library()).env("MALLOC_COUNTDOWN", self.file.path())
     }
 
-    /// Makes an allocation fail: the next one, if it is the first.
+    /// Makes the `failing`th allocation from now on fail.
     pub fn begin(&self, failing: i64) {
         let file = self.file.as_file();
         file.write_all_at(&failing.to_ne_bytes(), 0).expect("written");
     }
 
-    /// Lets all allocations succeed.
+    /// Lets all allocations succeed again.
     pub fn end(&self) {
         self.begin(0);
     }

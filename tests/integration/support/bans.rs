@@ -1,4 +1,4 @@
-//! What `RL.INFO` says of a key's bans.
+//! The bans of a key in `RL.INFO`.
 
 use std::collections::BTreeMap;
 

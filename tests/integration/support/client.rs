@@ -12,11 +12,11 @@ use redis::{
 
 use crate::support::server::{Flavor, Server, eventually};
 
-/// 2100-01-01T00:00:00Z, the start of a minute, an hour and a day, in Unix microseconds. So far
-/// ahead that no key whose times are given with `AT` expires while a test runs.
+/// 2100-01-01T00:00:00Z, the start of a minute, an hour and a day, in Unix microseconds. It is
+/// so far ahead that no key with times given by `AT` expires while a test runs.
 pub const START_US: u64 = 4_102_444_800_000_000;
 
-/// Rules of every algorithm that let five units through, and no more while a test runs.
+/// Rules of every algorithm that admit five units, and no more while a test runs.
 pub const FIVE: [&str; 6] = [
     "log:5/h",
     "window:5/366d,res=3",
@@ -26,7 +26,7 @@ pub const FIVE: [&str; 6] = [
     "leaky:1/366d,queue=4",
 ];
 
-/// A command from a line of words that are separated by single spaces.
+/// A command from a line of words with single spaces between them.
 pub fn command(line: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(line.split(' ').collect::<Vec<_>>());
@@ -51,7 +51,7 @@ pub fn refusal(c: &mut Connection, line: &str) -> String {
     }
 }
 
-/// The reply as it came: an error, also one inside an array, is a value.
+/// The reply as received: an error is a value, even inside an array.
 pub fn raw_reply(c: &mut Connection, line: &str) -> Value {
     c.req_command(&command(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
@@ -78,7 +78,7 @@ pub fn dump(c: &mut Connection, key: &str) -> Option<Vec<u8>> {
 /// A row of `RL.BLOCKS`: key, `blocked` or `exempt`, time left in milliseconds, reason.
 pub type BlockRow<Reason = String> = (String, String, i64, Reason);
 
-/// The rows of a whole scan by `RL.BLOCKS`, sorted; the server may return a key twice.
+/// The rows of a complete scan by `RL.BLOCKS`, sorted. The server may return a key twice.
 pub fn blocks(c: &mut Connection, options: &str) -> Vec<BlockRow> {
     let (mut cursor, mut all) = ("0".to_string(), Vec::new());
     loop {
@@ -94,7 +94,7 @@ pub fn blocks(c: &mut Connection, options: &str) -> Vec<BlockRow> {
     }
 }
 
-/// Whether a command touches a key: it breaks a transaction that watches the key.
+/// Whether a command touches a key, and so aborts a transaction that watches it.
 pub fn touches(server: &Server, key: &str, line: &str) -> bool {
     let (mut watcher, mut c) = (server.connect(), server.connect());
     let () = ask(&mut watcher, &format!("WATCH {key}"));
@@ -133,7 +133,8 @@ pub fn expiries_ms(c: &mut Connection, flavor: Flavor, keys: &[impl ToRedisArgs]
         }
         return asked.query(c).expect("times");
     }
-    // 6.2 replies only the time left. It is used if the clock reads the same before and after.
+    // 6.2 replies only the time left, which is right if the clock reads the same before and
+    // after.
     for key in keys {
         asked.cmd("TIME").cmd("PTTL").arg(key).cmd("TIME");
     }
@@ -187,15 +188,15 @@ pub fn calls(c: &mut Connection, name: &str) -> u64 {
     command_stat(c, name, "calls=").map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// A part of the statistics that `INFO` gives of a command; `None` before its first call.
+/// A part of a command's statistics in `INFO`; `None` before its first call.
 fn command_stat(c: &mut Connection, name: &str, part: &str) -> Option<String> {
     let stats = info_field(c, "commandstats", &format!("cmdstat_{name}"))?;
     let value = stats.split(',').find_map(|found| found.strip_prefix(part));
     Some(value.unwrap_or_else(|| panic!("no {part} in {stats}")).to_string())
 }
 
-/// The microseconds that the server takes for a call of a command in each of these pipelines: the
-/// least of ten rounds over all pipelines, so that another test that runs meanwhile does not count.
+/// The server's microseconds per call of a command in each of these pipelines. The least of ten
+/// rounds counts, so that another running test does not matter.
 pub fn least_usec_per_call<const N: usize>(
     c: &mut Connection,
     name: &str,
@@ -242,7 +243,7 @@ pub fn eventually_linked(replica: &Server) {
     });
 }
 
-/// Makes each attempt of a replica to link to its primary fail, until [`let_in`].
+/// Makes every attempt of a replica to connect to its primary fail, until [`let_in`].
 pub fn lock_out(replica: &mut Connection) {
     authenticate_as(replica, "nobody", "nothing");
 }
@@ -258,7 +259,7 @@ fn authenticate_as(replica: &mut Connection, user: &str, password: &str) {
     }
 }
 
-/// Waits until one replica has all that this connection wrote.
+/// Waits until one replica has everything that this connection wrote.
 pub fn replicated(c: &mut Connection) {
     assert_eq!(ask::<i64>(c, "WAIT 1 15000"), 1, "no replica caught up");
 }

@@ -1,5 +1,5 @@
-//! A wall clock that tests step, for real servers: a library that is preloaded into a server adds
-//! what a file holds to the time of day.
+//! A wall clock that tests can step, for real servers. A preloaded library adds the number in a
+//! file to the time of day.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -30,22 +30,22 @@ impl Clock {
         self.folder.path().join("step")
     }
 
-    /// Makes a server go by this clock.
+    /// Makes a server use this clock.
     pub fn of(&self, builder: Builder) -> Builder {
         builder.env("LD_PRELOAD", library()).env("RATELIMIT_CLOCK", self.file())
     }
 
-    /// Lets the clock show a Unix time, from which it goes on.
+    /// Sets the clock to a Unix time, from which it continues.
     pub fn set_s(&self, unix_s: i64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let now_us = i64::try_from(now.as_micros()).expect("before 294247");
         let file = File::options().write(true).open(self.file()).expect("the file opens");
-        // At once, so that the server never sees half of it.
+        // In one write, so that the server never sees a part of it.
         file.write_at(&(unix_s * 1_000_000 - now_us).to_ne_bytes(), 0).expect("written");
     }
 }
 
-/// The library, built when it is first asked for.
+/// The library, built on first use.
 fn library() -> &'static PathBuf {
     static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = LIBRARY.get_or_init(|| {

@@ -1,29 +1,30 @@
-//! `DUMP` payloads of the module's values, taken apart and put together with the right checksum.
+//! Takes `DUMP` payloads of the module's values apart, and puts them together with a correct
+//! checksum.
 //!
 //! ```text
 //! DUMP    | 7: a module's value | value | RDB version: 2 bytes | CRC64 of it all: 8 bytes |
 //! value   | type and encoding version | 5: a string | length | payload | 0: the end |
 //! ```
 //!
-//! An RDB file has the value behind the key's name.
+//! In an RDB file the value follows the key's name.
 
 use redis::{Connection, cmd};
 
 use crate::support::server::Builder;
 
-/// `RDB_TYPE_MODULE_2`, with which `DUMP` begins.
+/// `RDB_TYPE_MODULE_2`, the first byte of such a `DUMP`.
 const MODULE_VALUE: u8 = 7;
 const A_STRING: u64 = 5;
 const THE_END: u64 = 0;
 
 const CRC64: crc::Crc<u64> = crc::Crc::<u64>::new(&crc::CRC_64_REDIS);
 
-/// A server whose dumps and RDB files can be taken apart: no string in them is compressed.
+/// A server whose dumps and RDB files can be taken apart, because it compresses no strings.
 pub fn uncompressed(builder: Builder) -> Builder {
     builder.config("rdbcompression", "no").config("rdbchecksum", "no")
 }
 
-/// Checks that damaged values led to no crash or internal error.
+/// Checks that damaged values caused no crash and no internal error.
 pub fn assert_calm(log: &str) {
     for alarm in ["internal error, please report", "panicked", "crashed by signal", "BUG REPORT"] {
         assert!(!log.contains(alarm), "«{alarm}»: {log}");
@@ -70,18 +71,18 @@ impl Dump {
         self.sealed(&self.value())
     }
 
-    /// The value, as a `DUMP` and an RDB file have it.
+    /// The value, as in a `DUMP` and in an RDB file.
     pub fn value(&self) -> Vec<u8> {
         self.value_of_length(&length(self.payload.len() as u64))
     }
 
-    /// The value with these bytes where its payload's length should be.
+    /// The value, with these bytes in place of its payload's length.
     pub fn value_of_length(&self, length_bytes: &[u8]) -> Vec<u8> {
         let head = [length(self.id), length(A_STRING)].concat();
         [&head[..], length_bytes, &self.payload, &length(THE_END)].concat()
     }
 
-    /// A dump with any bytes in place of the value, and a checksum that fits.
+    /// A dump with these bytes in place of the value, and a correct checksum.
     pub fn sealed(&self, value: &[u8]) -> Vec<u8> {
         let mut dump = [&[MODULE_VALUE], value, &self.rdb_version].concat();
         let checksum = CRC64.checksum(&dump);

@@ -1,5 +1,5 @@
-//! Panics in callbacks of the build for tests (`make faulty`), which looks for files that name
-//! them.
+//! Panics in callbacks, in the build for tests (`make faulty`): it looks for files that name
+//! the callbacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::client::{ask, info};
 use crate::support::server::{Server, eventually};
 
-/// When a callback panics.
+/// The moment at which a callback panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     BeforeItsBody,
@@ -16,13 +16,13 @@ pub enum Moment {
 
 pub const MOMENTS: [Moment; 2] = [Moment::BeforeItsBody, Moment::AfterItsBody];
 
-/// While it lives, each call of a callback panics in the server that runs in a folder.
+/// While this value lives, each call of a callback panics in the server of a folder.
 pub struct Fault {
     file: PathBuf,
 }
 
 impl Fault {
-    /// The callback is named by the path of its function, such as `datatype::rdb::save`.
+    /// Names the callback by the path of its function, such as `datatype::rdb::save`.
     pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
         let file = dir.join(match moment {
             Moment::BeforeItsBody => "panic-before",
@@ -43,14 +43,14 @@ impl Drop for Fault {
     }
 }
 
-/// How many panics the server's log has in this callback, in children as well.
+/// How many panics in this callback the server has logged, including those in child processes.
 pub fn logged(server: &Server, callback: &str) -> usize {
     let of_callback = format!("the panic that a test asked for, in {callback}");
     let is_logged = |line: &&str| line.contains("internal error, please report it");
     server.log().lines().filter(is_logged).filter(|line| line.ends_with(&of_callback)).count()
 }
 
-/// Runs a body while a callback panics, which the server must log.
+/// Runs a body while a callback panics. The server must log the panic.
 pub fn while_panicking<T>(
     server: &Server,
     moment: Moment,
@@ -61,7 +61,7 @@ pub fn while_panicking<T>(
     until_panic(server, callback, body)
 }
 
-/// Runs a body, and waits until it has made a callback panic.
+/// Runs a body, and waits until a callback has panicked because of it.
 pub fn until_panic<T>(server: &Server, callback: &str, body: impl FnOnce() -> T) -> T {
     let before = logged(server, callback);
     let result = body();
@@ -69,7 +69,7 @@ pub fn until_panic<T>(server: &Server, callback: &str, body: impl FnOnce() -> T)
     result
 }
 
-/// How many panics the server has counted: those of its children are only logged.
+/// How many panics the server has counted. Those in child processes are only logged.
 pub fn counted(server: &Server) -> usize {
     let mut c = server.connect();
     let () = ask(&mut c, "PING");

@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use crate::support::client::{ask, info, is_saving};
 use crate::support::server::{Builder, Server, eventually};
 
-/// Turns the AOF on; a rewrite begins it with an RDB preamble, or has commands only.
+/// Turns the AOF on. A rewritten AOF begins with an RDB preamble, or has only commands.
 pub fn with_aof(builder: Builder, preamble: bool) -> Builder {
     let preamble = if preamble { "yes" } else { "no" };
     builder.config("appendonly", "yes").config("aof-use-rdb-preamble", preamble)
 }
 
-/// Turns on an AOF that is written before each reply: it has all acknowledged commands.
+/// Turns on an AOF that is written before each reply, so that it has all acknowledged commands.
 pub fn with_synced_aof(builder: Builder) -> Builder {
     builder.config("appendonly", "yes").config("appendfsync", "always")
 }
@@ -89,7 +89,7 @@ pub fn eventually_saved(c: &mut Connection) {
     }
 }
 
-/// Starts a save in the background, so slow that `meanwhile` ends before it.
+/// Starts a save in the background that is so slow that `meanwhile` ends first.
 pub fn save_slowly(c: &mut Connection, command: &str, meanwhile: impl FnOnce(&mut Connection)) {
     for key in 0..20 {
         let () = ask(c, &format!("SET slow{key} x"));

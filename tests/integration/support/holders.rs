@@ -1,5 +1,5 @@
-//! Clients that take, renew and settle holds until their server is gone, and what they know of each
-//! hold. A server that has their data must agree, to the unit.
+//! Clients that take, renew and settle holds until their server is gone, and what they know of
+//! each hold. A server with their data must agree, to the unit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::support::client::{ask, remaining};
 
 /// More units than any test consumes.
 const LIMIT: i64 = 100_000;
-/// Rules that get back all that a settlement gives back, and nothing by themselves.
+/// Rules for which a settlement returns everything, and nothing comes back by itself.
 const RULES: [&str; 6] = [
     "slots:100000",
     "log:100000/h",
@@ -19,7 +19,7 @@ const RULES: [&str; 6] = [
     "bucket:100000/366d",
     REQUESTS,
 ];
-/// Counts requests, whatever their cost.
+/// Counts requests of any cost.
 const REQUESTS: &str = "fixed:100000/366d,align=first,name=n,cost=1";
 
 /// How many commands a client pipelines.
@@ -52,7 +52,7 @@ struct Charged {
     requests: i64,
 }
 
-/// When a client takes a reply for lasting.
+/// When a client counts on a reply to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
     Answered,
@@ -60,7 +60,8 @@ pub enum Lasting {
     Replicated,
 }
 
-/// One client: works on holds in these keys until the server is gone, and counts what lasts.
+/// One client: works on holds in these keys until the server is gone, and counts the replies
+/// that last.
 pub fn work(
     mut c: Connection,
     name: &str,
@@ -69,7 +70,7 @@ pub fn work(
     progress: &AtomicUsize,
 ) -> Vec<Held> {
     let mut holds: Vec<Held> = Vec::new();
-    // What replies say that do not last yet.
+    // The replies that do not last yet.
     let mut answered = Vec::new();
     loop {
         let (mut batch, mut sent) = (pipe(), Vec::new());
@@ -100,7 +101,7 @@ pub fn work(
     }
 }
 
-/// Adds a command about a new hold, or about one that lives and is in no command of the batch.
+/// Adds a command for a new hold, or for a live one that no other command of the batch uses.
 /// Returns the number of the hold.
 fn command(
     batch: &mut Pipeline,
@@ -156,7 +157,7 @@ fn assert_granted(hold: &Held, reply: &Value) {
     assert!(granted, "{} {:?}: {reply:?}", hold.id, hold.known);
 }
 
-/// What was answered lasts from now on. Returns how much that was.
+/// Marks what was answered as lasting. Returns how much that was.
 fn learn(holds: &mut [Held], answered: &mut Vec<usize>) -> usize {
     let count = answered.len();
     for number in answered.drain(..) {
@@ -176,7 +177,7 @@ struct Expected {
     all: Charged,
 }
 
-/// Checks that a server has each hold as its client knows it, then settles those that live.
+/// Checks that a server has each hold as its client knows it, then settles the live ones.
 pub fn assert_known(c: &mut Connection, holds: &[Held]) {
     let mut expected: BTreeMap<&str, Expected> = BTreeMap::new();
     let (mut alive, mut settled) = (Vec::new(), 0);

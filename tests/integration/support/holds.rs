@@ -1,13 +1,14 @@
-//! Keys with holds on every algorithm, and what settling them answers.
+//! Keys with holds on every algorithm, and the replies to settling them.
 //!
-//! Wherever a value has been, it must settle as its original: with the same replies and digests.
+//! A value that was saved, moved or copied must settle like its original: with the same replies
+//! and digests.
 
 use redis::{Connection, Value};
 
 use crate::support::client::{START_US, ask, digest_of};
 
-/// What takes holds, and what else happens to their keys. `%` is the prefix of keys, `@s` a time in
-/// seconds after the start.
+/// Commands that take holds, and other commands on their keys. `%` is the prefix of keys, `@s`
+/// a time in seconds after the start.
 const TAKEN: &[&str] = &[
     "RL.CHECK %log @0 HOLD r EX 90 REFUND COST 40 100/m,name=a 200/m,name=b",
     "RL.CHECK %log @5 HOLD s EX 90 META who COST 10 100/m,name=a 200/m,name=b",
@@ -15,7 +16,7 @@ const TAKEN: &[&str] = &[
     "RL.CHECK %window @70 COST 2 window:9/m",
     "RL.CHECK %fixed @-10 HOLD r EX 600 COST 400 fixed:1000/d,keep=2",
     "RL.CHECK %fixed @10 HOLD s EX 600 REFUND COST 300 fixed:1000/d,keep=2",
-    // Four holds with different least debts, of fractions of a unit.
+    // Four holds with different least debts, in fractions of a unit.
     "RL.CHECK %bucket @0 HOLD a EX 60 COST 20 bucket:7/s,burst=50",
     "RL.CHECK %bucket @1.5 HOLD b EX 60 COST 5 bucket:7/s,burst=50",
     "RL.CHECK %bucket @2.100001 HOLD c EX 60 COST 9 bucket:7/s,burst=50",
@@ -28,7 +29,7 @@ const TAKEN: &[&str] = &[
     "RL.CHECK %slots @0 HOLD b EX 10 REFUND COST 2 slots:3 slots:9,name=gpu,cost=4",
     "RL.RENEW %slots a EX 45 @1",
     "RL.CHECK %several @0 HOLD req EX 120 REFUND COST 4000 COST out=0 slots:20,cost=1 500/m,cost=1 bucket:100000/m bucket:8000/m,name=out fixed:2000000/d",
-    // A rule of another shape has made the state of a hold anew.
+    // A rule of another shape has replaced the state of a hold.
     "RL.CHECK %orphan @0 HOLD h EX 60 REFUND COST 3 fixed:5/m,name=x 9/m",
     "RL.CHECK %orphan @1 HOLD i EX 60 bucket:5/m,name=x",
     "RL.CHECK %settled @0 HOLD a EX 60 COST 10 bucket:1/s,burst=50",
@@ -37,7 +38,7 @@ const TAKEN: &[&str] = &[
     "RL.SETTLE %settled b COST 5 @5",
 ];
 
-/// What settles the holds, lets them lapse and looks at what is left.
+/// Commands that settle the holds, let them lapse, and look at what is left.
 const SETTLED: &[&str] = &[
     "RL.SETTLE %log r COST b=25 @20",
     "RL.PEEK %log @20 100/m,name=a",
@@ -145,7 +146,7 @@ pub fn assert_settles(c: &mut Connection, prefix: &str, expected: &[String], wha
 pub fn settled_at_once(c: &mut Connection) -> Vec<String> {
     take(c, "{at-once}");
     let answers = settle(c, "{at-once}");
-    // The hold `d` lapsed, its sister did not; and the slots of `b` are free.
+    // The hold `d` has lapsed and its sister has not, and the slots of `b` are free.
     for (what, reply) in [
         ("RL.SETTLE %bucket d", "int(0)"),
         ("RL.SETTLE %bucket b", "int(1)"),

@@ -1,4 +1,4 @@
-//! How tests share the machine: a test that a busy machine would spoil can have it alone.
+//! How tests share the machine. A test that other load would spoil can have it alone.
 //!
 //! The test harness runs each test in a thread, and that thread starts the servers of the test. A test
 //! shares the machine from its first server until its thread ends.

@@ -1,4 +1,4 @@
-//! What tests share: servers, clients, files, and commands to send.
+//! What the tests share: servers, clients, files, and commands to send.
 
 pub mod allocator;
 pub mod bans;

@@ -31,8 +31,8 @@ pub fn known(c: &mut Connection) -> Policies {
     names.into_iter().zip(rules).collect()
 }
 
-/// All policies that a replica has. On 6.2, `RL.POLICY` has no subcommands with flags: all of it
-/// counts as a write, which a read-only replica refuses.
+/// All policies that a replica has. On 6.2, all of `RL.POLICY` counts as a write, which a
+/// read-only replica refuses.
 pub fn known_by_replica(replica: &Server) -> Policies {
     let mut c = replica.connect();
     if replica.flavor().is_7_or_later() {
@@ -51,7 +51,8 @@ pub fn set(c: &mut Connection, lines: &[&str]) {
     }
 }
 
-/// How many checks that named a policy were allowed and limited, in `INFO`; `None` without a line.
+/// How many checks that named a policy were allowed and limited, from `INFO`; `None` without a
+/// line.
 pub fn counted(c: &mut Connection, name: &str) -> Option<(u64, u64)> {
     let section: String = ask(c, "INFO ratelimit_policies");
     let field = format!("ratelimit_policy_{name}:allowed=");

@@ -1,5 +1,5 @@
-//! The RDB version at the end of a `DUMP` and at the start of a file: it decides which servers load
-//! them.
+//! The RDB version at the end of a `DUMP` and at the start of a file. It decides which servers
+//! load them.
 //!
 //! ```text
 //! DUMP       | value | RDB version: 2 bytes | CRC64 of all before: 8 bytes |
@@ -14,9 +14,9 @@ const VERSION_LEN: usize = 2;
 const CRC_LEN: usize = 8;
 const MAGIC_LEN: usize = 9;
 
-/// Whether a server whose RDB version is `own` loads data of an RDB version.
+/// Whether a server with the RDB version `own` loads data of RDB version `version`.
 pub fn takes(to: Flavor, own: u16, version: u16) -> bool {
-    // Versions from 12 to 79 are of Redis alone: Valkey continues after 11 with 80.
+    // Versions 12 to 79 belong to Redis alone: Valkey continues after 11 with 80.
     let foreign = to.is_valkey() && (12..80).contains(&version);
     version <= own && !foreign
 }

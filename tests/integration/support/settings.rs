@@ -1,4 +1,4 @@
-//! The settings of the module and their effects, in one table for all tests of settings.
+//! The settings of the module and their effects, in one table for all tests about settings.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -15,7 +15,8 @@ pub struct Setting {
     pub effects: &'static [Effect],
 }
 
-/// A value, commands in turn, and what the reply to the last one contains under this value.
+/// A value, commands in turn, and a text that the reply to the last command contains under this
+/// value.
 pub type Effect = (&'static str, &'static [&'static str], &'static str);
 
 pub enum Values {
@@ -72,7 +73,7 @@ pub const SETTINGS: [Setting; 11] = [
             ),
         ],
     },
-    // Who may wait is tested in `command/wait.rs`.
+    // Tested in `command/wait.rs`.
     Setting { name: "max-waiters", default: "10000", values: Integer(0..=1_000_000), effects: &[] },
     Setting {
         name: "max-waiter-bytes",
@@ -113,7 +114,7 @@ pub const SETTINGS: [Setting; 11] = [
         values: Integer(0..=100_000),
         effects: &[
             ("0", &["RL.CHECK k 0/h", "RL.TOP"], "array([])"),
-            // With room for one key, the key denied more often stays.
+            // With room for only one key, the key that is denied more often stays.
             (
                 "1",
                 &["RL.TOP RESET", "RL.CHECK a 0/h", "RL.CHECK b 0/h", "RL.CHECK b 0/h", "RL.TOP"],
@@ -135,7 +136,7 @@ pub const SETTINGS: [Setting; 11] = [
             ("yes", &["RL.PEEK k AT 5 5/s"], "int(0), int(5), int(5)"),
         ],
     },
-    // It has an effect at a restart only: `policy/config.rs`.
+    // It takes effect only at a restart: `policy/config.rs`.
     Setting { name: "policies", default: "saved", values: Word(["saved", "config"]), effects: &[] },
 ];
 
@@ -148,7 +149,7 @@ impl Setting {
         format!("ratelimit.{}", self.name)
     }
 
-    /// The least and the largest value, or both words, as `CONFIG GET` shows them.
+    /// The least and the largest value, or both words, as in `CONFIG GET`.
     pub fn good(&self) -> [String; 2] {
         match &self.values {
             Integer(range) => [range.start().to_string(), range.end().to_string()],
@@ -163,7 +164,7 @@ impl Setting {
         if last == self.default { first } else { last }
     }
 
-    /// Wrong values, and what the error of `CONFIG SET` says.
+    /// Wrong values, and the text of the error from `CONFIG SET`.
     pub fn bad(&self) -> Vec<(String, String)> {
         let words = |words: &[&str], why: &str| {
             words.iter().map(|word| (word.to_string(), why.to_string())).collect()
@@ -187,7 +188,7 @@ impl Setting {
         }
     }
 
-    /// How the module's log says which values an argument may have.
+    /// The allowed values, as the module's log names them for an argument.
     pub fn expected(&self) -> String {
         match &self.values {
             Integer(range) => format!("expected {}..{}", range.start(), range.end()),
@@ -196,7 +197,7 @@ impl Setting {
         }
     }
 
-    /// Checks that a server whose setting has the value of an effect shows the effect.
+    /// Checks that a server with this value of the setting shows the effect.
     pub fn assert_effect(&self, c: &mut Connection, (value, commands, says): &Effect) {
         let () = cmd("FLUSHALL").query(c).unwrap();
         let replies = commands.iter().map(|command| match attempt(c, command) {
@@ -212,8 +213,8 @@ pub fn config_set(c: &mut Connection, setting: &Setting, value: &str) -> RedisRe
     cmd("CONFIG").arg("SET").arg(setting.full_name()).arg(value).query(c)
 }
 
-/// The values of all settings in the table by `CONFIG GET`; empty on 6.2, which has no settings of
-/// modules. The setting that only a load can change is tested in `throttle.rs`.
+/// The values of all settings in the table, from `CONFIG GET`; empty on 6.2, which has no
+/// settings of modules. `throttle.rs` tests the setting that only a load can change.
 pub fn config_get(c: &mut Connection) -> BTreeMap<String, String> {
     let mut values: BTreeMap<_, _> = cmd("CONFIG").arg("GET").arg("ratelimit.*").query(c).unwrap();
     values.remove("ratelimit.throttle-alias");

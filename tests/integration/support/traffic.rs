@@ -1,4 +1,4 @@
-//! Clients that send checks to a cluster while it changes, and the accounts of what passed.
+//! Clients that send checks to a cluster while it changes, and the record of what passed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -12,19 +12,19 @@ use crate::support::server::eventually;
 /// How many clients send checks at the same time.
 const CALLERS: usize = 3;
 
-/// Rules that let `N` units through at once. No unit comes back while a test runs.
+/// Rules that admit `N` units at once. No unit comes back while a test runs.
 pub const RULES: [&str; 8] = [
     "log:N/1h",
     "bucket:N/366d",
     "fixed:N/366d,align=first",
     "window:N/366d,res=4",
-    "leaky:1/366d,queue=Q", // Q is N - 1: the first does not queue
+    "leaky:1/366d,queue=Q", // Q is N - 1, because the first request does not queue
     "bucket:N/366d,refill=interval",
     "log:N/1h,ban=1h",
     "log:N/1h,count=all bucket:N/366d,name=burst",
 ];
 
-/// A key, its rules, and how many units they let through.
+/// A key, its rules, and how many units they admit.
 #[derive(Debug)]
 pub struct Limit {
     pub key: String,
@@ -50,14 +50,14 @@ impl Limit {
     }
 }
 
-/// Units that passed, or may have passed if the connection ended before the reply.
+/// Units that passed, or may have passed because the connection ended before the reply.
 #[derive(Debug)]
 pub struct Pass {
     limit: usize,
     pub units: i64,
     pub at: Instant,
     pub answered: bool,
-    /// Whether a replica surely had it.
+    /// Whether a replica surely has it.
     pub confirmed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Pass {
     }
 }
 
-/// The units of the passes that count, limit by limit.
+/// The units of the passes that `counts` selects, limit by limit.
 pub fn units(limits: &[Limit], passes: &[Pass], counts: impl Fn(&Pass) -> bool) -> Vec<i64> {
     let mut units = vec![0; limits.len()];
     passes.iter().filter(|pass| counts(pass)).for_each(|pass| units[pass.limit] += pass.units);
@@ -81,8 +81,8 @@ pub struct KeyState {
     pub expires_ms: i64,
 }
 
-/// A client that knows slots and follows redirections. It sends each request once: a request whose
-/// reply was lost is accounted for, not sent again.
+/// A client that knows the slots and follows redirections. It never sends a request again: if
+/// the reply is lost, the request counts as one that may have passed.
 pub struct Caller<'a> {
     client: &'a ClusterClient,
     connection: Option<ClusterConnection>,
@@ -115,7 +115,7 @@ impl<'a> Caller<'a> {
                 if was_not_served(&error) {
                     return Answer::Unserved;
                 }
-                // Errors of the client come from its search for the slots.
+                // The client's own errors come from its search for the slots.
                 let is_lost = matches!(error.kind(), ErrorKind::Io | ErrorKind::Client);
                 assert!(is_lost, "{}: {error}", limit.key);
                 Answer::Lost
@@ -204,7 +204,8 @@ impl Flag {
         self.0.store(true, Relaxed);
     }
 
-    /// Raises the flag when the returned value drops, also in a panic, so that no thread waits for ever.
+    /// Raises the flag when the returned value drops, even in a panic, so that no thread waits
+    /// forever.
     pub fn raise_on_drop(&self) -> impl Drop + '_ {
         struct Raise<'a>(&'a Flag);
         impl Drop for Raise<'_> {

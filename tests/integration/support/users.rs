@@ -47,7 +47,7 @@ pub const ADMINISTERING: [&[&str]; 4] = [
     &["RL.POLICY", "DEL", "free"],
 ];
 
-/// Calls that only a primary's link and the loader may make, in forms that those could send.
+/// Calls that only a primary's link and the loader may make, in the forms that these send.
 pub const INTERNAL: [&[&str]; 3] = [
     &["RL.APPLY", "rl:1", "v1:1:0:admit:1", "5/m"],
     &["RL.LOAD", "rl:1", "payload"],
@@ -88,7 +88,7 @@ pub fn assert_no_permission(c: &mut Connection, words: &[&str]) {
     assert_eq!(error.code(), Some("NOPERM"), "{}: {error}", words.join(" "));
 }
 
-/// Adds rights to a user, which it creates if need be, and connects as this user.
+/// Adds rights to a user, creates the user if necessary, and connects as this user.
 pub fn connect_as(server: &Server, user: &str, rights: &[impl ToRedisArgs + Debug]) -> Connection {
     let mut c = server.connect();
     let () = cmd("ACL")
@@ -102,8 +102,8 @@ pub fn connect_as(server: &Server, user: &str, rights: &[impl ToRedisArgs + Debu
     c
 }
 
-/// Connects as the user `app`, who may call [`LIMITING`] on these keys. Earlier connections of `app`
-/// get the right to these keys too.
+/// Connects as the user `app`, who may call [`LIMITING`] on these keys. This also gives the
+/// right to these keys to earlier connections of `app`.
 pub fn connect_as_limiting(server: &Server, keys: &[&str]) -> Connection {
     let mut rights = right_to_limit(server.flavor());
     rights.extend(keys.iter().map(ToString::to_string));

@@ -11,7 +11,7 @@ use crate::support::client::{ask, attempt, info};
 use crate::support::server::{Server, eventually};
 
 /// A client that has sent a command and waits for the reply.
-pub struct Waiter {
+pub struct WaitingClient {
     pub id: i64,
     line: String,
     reply: JoinHandle<(RedisResult<Value>, Instant)>,
@@ -22,13 +22,13 @@ pub fn waiting(c: &mut Connection) -> usize {
     info(c, "ratelimit", "ratelimit_waiting_clients") as usize
 }
 
-/// Sends a command from a new connection, which must wait, and returns once it does.
-pub fn wait_in_line(server: &Server, line: &str) -> Waiter {
+/// Sends a command that must wait from a new connection. Returns once it waits.
+pub fn wait_in_line(server: &Server, line: &str) -> WaitingClient {
     wait_on(server, server.connect(), line)
 }
 
-/// Sends a command that must wait from this connection.
-pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
+/// Sends a command that must wait from this connection. Returns once it waits.
+pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> WaitingClient {
     let mut c = server.connect();
     let before = waiting(&mut c);
     let id = ask(&mut client, "CLIENT ID");
@@ -37,7 +37,7 @@ pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
         let reply = attempt(&mut client, &sent);
         (reply, Instant::now())
     });
-    let waiter = Waiter { id, line: line.to_string(), reply };
+    let waiter = WaitingClient { id, line: line.to_string(), reply };
     eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
     waiter
 }
@@ -52,19 +52,19 @@ pub fn wait_unread(server: &Server, line: &str) -> TcpStream {
     socket
 }
 
-impl Waiter {
+impl WaitingClient {
     /// Whether the client still waits.
     pub fn waits(&self) -> bool {
         !self.reply.is_finished()
     }
 
-    /// The reply, and when it came.
+    /// The reply, and the time at which it came.
     pub fn reply(self) -> (RedisResult<Value>, Instant) {
         eventually(&format!("a reply to {}", self.line), || self.reply.is_finished());
         self.reply.join().expect("no panic")
     }
 
-    /// The reply, which must be no error.
+    /// The reply, which must not be an error.
     pub fn answer<T: FromRedisValue>(self) -> T {
         let line = self.line.clone();
         let value = self.reply().0.unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -76,14 +76,14 @@ impl Waiter {
         self.answer::<[i64; 5]>()[0]
     }
 
-    /// How long the reply took since `start`.
+    /// The time from `start` to the reply.
     pub fn answered_after(self, start: Instant) -> Duration {
         let (reply, at) = self.reply();
         assert!(reply.is_ok(), "{reply:?}");
         at.duration_since(start)
     }
 
-    /// The error that the client is told.
+    /// The error in the reply.
     pub fn refusal(self) -> String {
         let line = self.line.clone();
         match self.reply().0 {

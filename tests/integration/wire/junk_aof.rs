@@ -29,7 +29,7 @@ fn run(flavor: Flavor) {
         let mut left = RECORDS;
         while left > 0 {
             let record = records::any(&mut rng);
-            // At data of a newer version the server ends, by its own word, and so by other tests.
+            // At data of a newer version the server refuses to start, which other tests cover.
             if !records::may_be_newer(&record) {
                 resp::write(&record, &mut aof);
                 left -= 1;
@@ -38,7 +38,7 @@ fn run(flavor: Flavor) {
         if rng.bool() {
             aof.truncate(aof.len() - rng.usize(1..50));
         }
-        // From 7.0 on, the server converts an AOF of one file.
+        // From 7.0 on, the server converts an AOF of a single file.
         let folder = folder_with("appendonly.aof", &aof);
         let builder = uncompressed(flavor.builder()).dir(folder.path());
         let server = builder.config("appendonly", "yes").try_start().unwrap_or_else(|log| {

@@ -1,6 +1,6 @@
-//! A primary that sends hostile files, effects and bytes to a replica. It is no server: it only knows
-//! how a primary greets. A file with a value that cannot be loaded may end the replica, by the server's
-//! policy; nothing else may.
+//! A primary that sends hostile files, effects and bytes to a replica. It is not a server, it
+//! only knows the handshake of a primary. A file with a value that cannot be loaded may end the
+//! replica, by the server's policy; nothing else may.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -27,7 +27,7 @@ fn no_primary_harms_its_replica() {
     server::on_each_at_once(run);
 }
 
-/// What a primary sends.
+/// What the primary sends.
 struct Attack {
     rng: Rng,
     /// A file with a key of ours, and the dump of the key.
@@ -39,7 +39,7 @@ struct Attack {
 #[derive(Debug, Default)]
 struct Tally {
     links: u64,
-    /// How many records were read to the end.
+    /// How many records were read completely.
     whole: u64,
     /// How many files ended the replica.
     ended: u64,
@@ -63,13 +63,13 @@ fn run(flavor: Flavor) {
         let log = replica.log();
         assert_calm(&log);
         if replica.has_ended() {
-            // The policy of the server, whose module cannot load a value.
+            // It is the server's policy to end if the module cannot load a value.
             assert!(log.contains("Terminating server after rdb file reading failure"), "{log}");
             tally.ended += 1;
             replica.kill9();
             replica.resume();
         }
-        // The replica appends to it, and complains about each record.
+        // The replica logs a complaint about each record.
         let log = File::options().write(true).open(replica.log_file()).expect("a log");
         log.set_len(0).expect("it is emptied");
     }
@@ -81,13 +81,13 @@ fn run(flavor: Flavor) {
     );
 }
 
-/// Lets the replica link to the primary some times, until it ends.
+/// Lets the replica connect to the primary several times, until it ends.
 fn besiege(replica: &mut Server, listener: &TcpListener, attack: &mut Attack, tally: &mut Tally) {
     let watchdog = Watchdog::over(replica);
     let (mut c, line) = (replica.connect(), watchdog.line("asking"));
     let port = listener.local_addr().expect("an address").port();
     for _ in 0..20 {
-        // What the replica began by itself before it was told to stop.
+        // Drops connections that the replica began before it was told to stop.
         while listener.accept().is_ok() {}
         for question in [
             &format!("REPLICAOF 127.0.0.1 {port}")[..],
@@ -130,8 +130,8 @@ fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 impl Attack {
-    /// Greets a replica and sends it something. Returns whether it read all records; an error of the
-    /// link is the replica's answer to what cannot be understood.
+    /// Greets a replica and sends it something. Returns whether the replica read all records;
+    /// it closes the link if it cannot understand them.
     fn run(&mut self, mut link: TcpStream) -> bool {
         match self.rng.u32(0..10) {
             0 => {
@@ -155,7 +155,7 @@ impl Attack {
         }
     }
 
-    /// Sends a whole file whose key has this value.
+    /// Sends a complete file whose key has this value.
     fn sync(&self, link: &mut TcpStream, value: &[u8]) -> bool {
         let own = self.dump.value();
         let at = self.rdb.windows(own.len()).position(|bytes| bytes == own).expect("it is saved");
@@ -164,7 +164,7 @@ impl Attack {
         self.greet(link, &[head.as_bytes(), &rdb].concat())
     }
 
-    /// Answers a replica until it asks for data, which is answered by this.
+    /// Answers a replica until it asks for data, then sends `answer`.
     fn greet(&self, link: &mut TcpStream, answer: &[u8]) -> bool {
         let mut commands = Commands::of(link);
         while let Some(command) = commands.next() {
@@ -183,7 +183,7 @@ impl Attack {
         false
     }
 
-    /// Sends records, and waits until the replica says that it has read them.
+    /// Sends records, and waits until the replica acknowledges them.
     fn stream(&mut self, link: &mut TcpStream) -> bool {
         let mut bytes = Vec::new();
         for _ in 0..RECORDS {
@@ -201,7 +201,7 @@ impl Attack {
         let mut commands = Commands::of(link);
         let most = bytes.len() as u64;
         while let Some(command) = commands.next() {
-            // The offset of an answer to GETACK is that before the question.
+            // The offset in an answer to GETACK does not include GETACK itself.
             let offset = command.get(2).and_then(|word| str::from_utf8(word).ok()?.parse().ok());
             if offset.is_some_and(|offset: u64| offset > 0 && offset + 100 > most) {
                 return true;
@@ -222,11 +222,11 @@ impl<'a> Commands<'a> {
         Self { link, buffer: Vec::new() }
     }
 
-    /// The next one; `None` if the link ended, or the replica was silent for too long.
+    /// The next command; `None` if the link ended, or the replica was silent for too long.
     fn next(&mut self) -> Option<Words> {
         loop {
             let mut rest = &self.buffer[..];
-            // A replica that loads a file sends line ends meanwhile.
+            // A replica sends line feeds while it loads a file.
             if rest.starts_with(b"\n") {
                 self.buffer.remove(0);
                 continue;

@@ -1,7 +1,8 @@
-//! What a server holds after everything was deleted.
+//! What a server still holds after everything was deleted.
 //!
-//! The first round fills what is kept for good: the module's caches and scratch buffers, the server's
-//! tables. After a later round the server must hold no more than after the first, but for [`SLACK`].
+//! The first round fills what is never freed: the module's caches and scratch buffers, and the
+//! server's tables. After each later round the server must hold no more than after the first,
+//! except for [`SLACK`].
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,12 +13,12 @@ use crate::support::client::{ask, attempt, info};
 use crate::support::server::Flavor;
 use crate::support::settings::{SETTINGS, config_set};
 
-/// What memory may differ by: tables of the server that grow by doubling, and buffers.
+/// How much memory may differ: server tables that grow by doubling, and buffers.
 pub const SLACK: f64 = 192.0 * 1024.0;
-/// How long the server may take to free what it frees in the background.
+/// How long the server may take to free memory in the background.
 const FREEING: Duration = Duration::from_secs(5);
 
-/// Deletes all that clients made the server hold.
+/// Deletes everything that clients made the server hold.
 pub fn clean(c: &mut Connection, flavor: Flavor) {
     if flavor.is_7_or_later() {
         for setting in &SETTINGS {
@@ -41,7 +42,8 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
         let () = ask(c, command);
     }
     let _: Value = ask(c, "RL.TOP RESET");
-    // Valkey has logs of long requests and replies, and only servers with jemalloc have what can be purged.
+    // Only Valkey has logs of long requests and replies, and only servers with jemalloc can
+    // purge.
     for command in
         ["COMMANDLOG RESET large-request", "COMMANDLOG RESET large-reply", "MEMORY PURGE"]
     {
@@ -49,8 +51,8 @@ pub fn clean(c: &mut Connection, flavor: Flavor) {
     }
 }
 
-/// The least memory that the server holds after everything was deleted, without buffers of clients: at
-/// most `enough` if it gets there in time.
+/// The least memory that the server holds after everything was deleted, without client buffers.
+/// Stops early once it is at most `enough`.
 pub fn held(c: &mut Connection, flavor: Flavor, enough: f64) -> f64 {
     let start = Instant::now();
     let mut least = f64::INFINITY;

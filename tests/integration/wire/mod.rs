@@ -1,24 +1,24 @@
-//! What hostile clients, primaries and files send, to all five servers at once: for seconds in `make
-//! test`, longer in `make fuzz-wire`.
+//! What hostile clients, primaries and files send, to all five servers at once: seconds in
+//! `make test`, longer in `make fuzz-wire`.
 //!
 //! ```text
-//! storm.rs          connections that send whatever the generator makes, in rounds
-//! generator/        batches of commands: right, wrong and beside the point; a seed gives the same again
+//! storm.rs          connections that send what the generator makes, in rounds
+//! generator/        batches of commands: valid, invalid and unrelated; a seed repeats them
 //! payloads.rs       hostile values, for RESTORE, primaries and files
 //! session.rs        a connection that judges each reply
 //! resp.rs           RESP2 and RESP3, read strictly
 //! own_time.rs       which commands took the server too long
-//! memory.rs         what a server holds after everything was deleted
-//! replay.rs         the log of a round that failed, and how it is sent again
+//! memory.rs         what a server still holds after everything was deleted
+//! replay.rs         the log of a failed round, and how to send it again
 //! records.rs        hostile effects, values and policies
-//! junk_primary.rs   a primary that sends them to a replica
-//! junk_aof.rs       an append-only file that has them
+//! junk_primary.rs   a primary that sends these to a replica
+//! junk_aof.rs       an append-only file that contains these
 //! ```
 //!
-//! What must hold: the server lives and its log has no alarm; each command has exactly one reply, of a
-//! type that the command may have, in the protocol of the connection; no command takes 50 ms of the
-//! server's own time; after everything was deleted the server holds what it held; and no client waits
-//! five seconds for an answer.
+//! What must hold: the server survives, and its log has no alarm. Each command has exactly one
+//! reply, of a type that the command may have, in the protocol of the connection. No command
+//! takes 50 ms of the server's own time. After everything was deleted the server holds only
+//! what it held before. No client waits five seconds for an answer.
 
 mod generator;
 mod junk_aof;

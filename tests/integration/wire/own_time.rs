@@ -1,10 +1,11 @@
-//! Commands that took the server too long.
+//! Which commands took the server too long.
 //!
-//! SLOWLOG gives the time that passed while a command ran: on a busy machine also the time in which
-//! others ran, or in which the disk kept the server from writing its log. So a command counts as slow by
-//! what `/proc/PID/schedstat` says of the server's main thread as well. What it waited for a processor
-//! during the batch is taken off, and it must have run on one for so long during the batch. What is left
-//! is no more than the command's own time, and a command of 50 ms or more after that is surely too slow.
+//! SLOWLOG gives the time that passed while a command ran. On a busy machine that includes the time
+//! in which others ran, or in which the disk kept the server from writing its log. So
+//! `/proc/PID/schedstat` of the server's main thread must confirm it: the time for which the thread
+//! waited for a processor during the batch is subtracted, and what is left counts only up to the
+//! time for which the thread ran during the batch. The result is at most the command's own time, so
+//! 50 ms or more is surely too slow.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use crate::support::server::Server;
 /// The longest that a command may take.
 pub const MOST: Duration = Duration::from_millis(50);
 
-/// Commands of the server that take long by their nature: they write, read or drop all keys, or list
-/// what the server knows.
+/// Commands of the server that naturally take long: they write, read or drop all keys, or list
+/// everything that the server knows.
 const EXCUSED: [&str; 9] = [
     "debug",
     "bgsave",
@@ -41,12 +42,12 @@ pub struct OwnTime {
     before: MainThread,
 }
 
-/// What became of the slow commands of a batch.
+/// The slow commands of a batch.
 #[derive(Debug, Default)]
 pub struct Slow {
     /// Surely too slow.
     pub faults: Vec<String>,
-    /// Slower than allowed, if nothing is taken off.
+    /// Commands that are slow only if nothing is subtracted.
     pub excused: u64,
 }
 
@@ -58,13 +59,13 @@ impl OwnTime {
         Self { pid, control, address, last_id: -1, sent, before }
     }
 
-    /// A batch is about to be sent.
+    /// Call this before sending a batch.
     pub fn begins(&mut self) {
         self.before = MainThread::of(self.pid);
         self.sent = Instant::now();
     }
 
-    /// The batch was answered.
+    /// Call this when the batch has been answered.
     pub fn ends(&mut self) -> Slow {
         let mut slow = Slow::default();
         if self.sent.elapsed() < MOST {
@@ -101,11 +102,11 @@ impl OwnTime {
     }
 }
 
-/// What the scheduler says of a server's main thread.
+/// The scheduler's statistics of a server's main thread.
 struct MainThread {
-    /// For how long it ran on a processor.
+    /// How long it ran on a processor.
     ran: Duration,
-    /// For how long it was ready to run and did not.
+    /// How long it was ready to run and had no processor.
     waited: Duration,
 }
 

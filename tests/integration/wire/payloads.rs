@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::generator::junk;
 use crate::support::dump::{Dump, length};
 
-/// All golden payloads, in an order that does not change from run to run.
+/// All golden payloads, in an order that is the same in every run.
 static GOLDEN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden");
     let versions = fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
@@ -44,7 +44,7 @@ pub fn hostile(rng: &mut Rng) -> Vec<u8> {
     payload
 }
 
-/// A dump of a hostile payload, with a checksum that fits.
+/// A dump of a hostile payload, with a correct checksum.
 pub fn hostile_dump(rng: &mut Rng, like: &Dump) -> Vec<u8> {
     let payload = hostile(rng);
     let dump = like.with_payload(payload);

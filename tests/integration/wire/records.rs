@@ -1,4 +1,5 @@
-//! What only primaries and append-only files may send: effects, values and policies, mostly damaged.
+//! What only primaries and append-only files may send: effects, values and policies, mostly
+//! damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ const EFFECTS_VERSION: u64 = ratelimit_core::effect::VERSION;
 const VALUES_VERSION: u8 = 1;
 const POLICY_RULE: &str = "bucket:40/m,burst=9,ban=1m:1h,name=x";
 
-/// The effects in the recordings of every version, in an order that does not change.
+/// The effects in the recordings of every version, in a fixed order.
 static EFFECTS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/effects");
     let entries = |folder: PathBuf| fs::read_dir(folder).expect("a folder").flatten();
@@ -28,7 +29,7 @@ static EFFECTS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     effects
 });
 
-/// The commands in a recording, up to the first byte that is of none.
+/// The commands in a recording, up to the first byte that belongs to none.
 fn commands(mut bytes: &[u8]) -> Vec<Words> {
     let mut commands = Vec::new();
     while let Some(words) = command(&mut bytes) {
@@ -37,7 +38,7 @@ fn commands(mut bytes: &[u8]) -> Vec<Words> {
     commands
 }
 
-/// The first command of some bytes, if it is whole.
+/// The first command in some bytes, if it is complete.
 pub fn command(bytes: &mut &[u8]) -> Option<Words> {
     (0..number(bytes, b'*')?)
         .map(|_| {
@@ -57,7 +58,8 @@ fn number(bytes: &mut &[u8], kind: u8) -> Option<usize> {
     Some(number)
 }
 
-/// A record with as many arguments as its command takes at least: a server may end at too few.
+/// A record with at least as many arguments as its command requires: with fewer, a server may
+/// end.
 pub fn any(rng: &mut Rng) -> Words {
     match rng.u32(0..20) {
         0..12 => effect(rng),
@@ -82,7 +84,7 @@ fn effect(rng: &mut Rng) -> Words {
             1 => words.insert(at, junk::word(rng)),
             2 if words.len() > 3 => drop(words.remove(at)),
             3 => words.extend(rng.choice(EFFECTS.iter()).expect("some")[2..].iter().cloned()),
-            // Most of an effect is its head: a field of it, or all.
+            // Most of an effect is its head, so damage a field of it, or all of it.
             4..6 => {
                 let mut fields: Vec<_> =
                     words[2].split(|&byte| byte == b':').map(Vec::from).collect();
@@ -96,8 +98,8 @@ fn effect(rng: &mut Rng) -> Words {
     words
 }
 
-/// Whether a server may take a record for one of a newer version of the module, and so refuse the whole
-/// file: it has a later version, or a policy that cannot be read.
+/// Whether a server may take a record for one of a newer version of the module, and so refuse
+/// the whole file: it has a later version, or a policy that cannot be read.
 pub fn may_be_newer(record: &Words) -> bool {
     let is_known = |version: &[u8]| {
         let digits = version.split(|&byte| byte == b':').next().unwrap_or_default();

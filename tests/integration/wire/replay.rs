@@ -1,4 +1,4 @@
-//! The log of a round that failed, and how it is sent again.
+//! The log of a failed round, and how to send it again.
 //!
 //! ```text
 //! SERVER LF, then for each batch in the order of sending:
@@ -6,7 +6,7 @@
 //! the bytes LF
 //! ```
 //!
-//! The batches are sent again one after the other, each after all replies to the one before.
+//! The batches are sent again one by one, each after all replies to the previous one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,7 +26,7 @@ use crate::support::dump::{Dump, assert_calm};
 use crate::support::server::{self, Flavor};
 use crate::support::watchdog::Watchdog;
 
-/// Writes what the connections of a round sent, in a file that stays.
+/// Writes what the connections of a round sent into a file, which is kept.
 pub fn keep(
     flavor: Flavor,
     menu: Menu,
@@ -54,7 +54,7 @@ pub fn keep(
     path
 }
 
-/// Sends the batches of a log to the server that it names. Returns how many there were.
+/// Sends the batches of a log to the server that it names. Returns the number of batches.
 fn replay(log: &Path) -> usize {
     let log = fs::read(log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
     let mut rest = &log[..];

@@ -1,5 +1,5 @@
-//! RESP2 and RESP3, written plainly and read strictly: a byte that the protocol does not allow is an
-//! error, so that no reply of the module is out of protocol unnoticed.
+//! RESP2 and RESP3, written plainly and read strictly: a byte that the protocol does not allow
+//! is an error, so no wrong reply of the module stays unnoticed.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ pub enum Protocol {
     Resp3,
 }
 
-/// The outside of a reply.
+/// The outer form of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Status(Vec<u8>),
@@ -18,7 +18,7 @@ pub enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Nil,
-    /// How many elements it has.
+    /// The number of elements.
     Array(usize),
     Map(usize),
     Set(usize),
@@ -29,9 +29,9 @@ pub enum Reply {
     Verbatim,
 }
 
-/// Nesting that no reply has.
+/// More nesting than any reply has.
 const DEEPEST: usize = 32;
-/// Elements and bytes that no reply has.
+/// More elements or bytes than any reply has.
 const MOST: i64 = 1 << 30;
 
 /// Adds a command to what will be sent.
@@ -44,10 +44,10 @@ pub fn write(words: &[Vec<u8>], into: &mut Vec<u8>) {
     }
 }
 
-/// Reads one reply: what it is and how long, or `None` if there is more to come.
+/// Reads one reply. Returns the reply and its length, or `None` if it is incomplete.
 ///
 /// # Errors
-/// What is out of protocol.
+/// What violates the protocol.
 pub fn read(bytes: &[u8], protocol: Protocol) -> Result<Option<(Reply, usize)>, String> {
     let mut reader = Reader { bytes, at: 0, protocol };
     let reply = reader.reply(0).map_err(|why| {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         reply
     }
 
-    /// The line that starts here, without its end; it may have no other control character of lines.
+    /// The line that starts here, without its end. It must not contain another CR or LF.
     fn line(&self, start: usize) -> Result<Option<&'a [u8]>, String> {
         let rest = &self.bytes[start..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\r' || byte == b'\n') else {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
 fn number(line: &[u8]) -> Result<i64, String> {
     let text = str::from_utf8(line).map_err(|_| "no number".to_string())?;
     let number: i64 = text.parse().map_err(|_| format!("«{text}» is no integer"))?;
-    // The only form of a number, without a sign or zeros before it.
+    // The only form of a number: without a plus sign and without leading zeros.
     if number.to_string() == text { Ok(number) } else { Err(format!("«{text}» as an integer")) }
 }
 

@@ -9,16 +9,17 @@ use super::resp::{self, Protocol, Reply};
 use crate::support::server::Server;
 use crate::support::watchdog::Line;
 
-/// How long a batch may take before the connection gives up: the watchdog has reported it long before.
+/// How long a batch may take before the connection gives up. The watchdog reports it long
+/// before.
 pub const GIVING_UP: Duration = Duration::from_secs(240);
 const CHUNK: usize = 1 << 16;
 
 pub struct Session {
     stream: TcpStream,
-    /// What came and is not read yet.
+    /// What was received and not yet read.
     buffer: Vec<u8>,
     protocol: Protocol,
-    /// Whether modules of this server can reply with maps: 6.2 has flat arrays in RESP3, too.
+    /// Whether modules of this server can reply with maps: 6.2 has flat arrays even in RESP3.
     has_maps: bool,
     line: Line,
 }
@@ -32,7 +33,7 @@ impl Session {
         Self { stream, buffer: Vec::new(), protocol: Protocol::Resp2, has_maps, line }
     }
 
-    /// The name that the server has for this connection.
+    /// The server's name for this connection.
     pub fn address(&self) -> String {
         self.stream.local_addr().expect("it is connected").to_string()
     }
@@ -55,7 +56,7 @@ impl Session {
         })
     }
 
-    /// Sends bytes and reads so many replies, which have this protocol.
+    /// Sends bytes and reads this many replies in this protocol.
     pub fn converse(
         &mut self,
         bytes: &[u8],
@@ -71,7 +72,7 @@ impl Session {
         let before = std::mem::replace(&mut self.protocol, protocol);
         let (mut at, mut left) = (0, replies);
         while left > 0 {
-            // What the server pushed before it changed the protocol has the one before.
+            // A push from before the change of protocol is still in the old one.
             let is_first_push = left == replies && self.buffer.get(at) == Some(&b'>');
             let protocol = if is_first_push { before } else { protocol };
             match resp::read(&self.buffer[at..], protocol)? {
@@ -108,7 +109,7 @@ impl Session {
     }
 }
 
-/// Whether a command may be answered like this; maps are those of a protocol.
+/// Whether this reply is allowed for a command. Maps must have the form of the protocol `maps`.
 fn judge(reply: &Reply, expect: Expect, nonce: &[u8], maps: Protocol) -> Result<(), String> {
     if let Reply::Error(text) = reply
         && text.windows(14).any(|part| part == b"internal error")

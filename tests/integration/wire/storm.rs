@@ -1,7 +1,7 @@
 //! Several connections send what a generator makes to each server, in rounds.
 //!
-//! After a round everything is deleted, so that a round can be replayed from an empty server, and so
-//! that memory can be compared.
+//! After each round everything is deleted, so that a round can be replayed from an empty
+//! server, and so that memory can be compared.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -22,11 +22,11 @@ use crate::support::dump::{Dump, assert_calm, uncompressed};
 use crate::support::server::{self, Flavor, Server};
 use crate::support::watchdog::Watchdog;
 
-/// How many connections a server has.
+/// The number of connections to a server.
 const CONNECTIONS: usize = 4;
 /// The longest that a round takes.
 const ROUND: Duration = Duration::from_secs(20);
-/// Calls what its arguments say, as the scripts do.
+/// Calls the command in its arguments, as the scripts do.
 const FUNCTION: &str = "#!lua name=rl\n\
     redis.register_function('rl', function(keys, args) return redis.pcall(unpack(args)) end)";
 
@@ -50,7 +50,7 @@ struct Round<'a> {
     ends: Instant,
     failed: AtomicBool,
     faults: Mutex<Vec<String>>,
-    /// Which connection sent a batch, in order.
+    /// The connection of each batch, in the order of sending.
     order: Mutex<Vec<usize>>,
     commands: AtomicU64,
     excused: AtomicU64,
@@ -62,7 +62,7 @@ pub fn start(flavor: Flavor) -> Server {
         .config("slowlog-max-len", "1024")
         .start();
     let mut c = server.connect();
-    // Only servers built for it have it.
+    // Only some servers are built with it.
     let _: RedisResult<()> = command("CONFIG SET activedefrag yes").query(&mut c);
     if flavor.is_7_or_later() {
         let () = redis::cmd("FUNCTION").arg("LOAD").arg(FUNCTION).query(&mut c).expect("loaded");
@@ -104,7 +104,7 @@ fn run(flavor: Flavor, menu: Menu) {
             faults.push("the log is not calm".into());
         }
         if faults.is_empty() {
-            // After the first round the server has all its time to get there.
+            // After the first round the server may take all its time to free memory.
             let enough = first.map_or(0.0, |first: f64| first + SLACK);
             let memory = held(&mut control, flavor, enough);
             let first = *first.get_or_insert(memory);
@@ -153,7 +153,7 @@ impl Round<'_> {
         });
     }
 
-    /// Sends batches until the round ends, or something failed.
+    /// Sends batches until the round ends or something fails.
     fn connection(&self, connection: usize) -> Result<(), String> {
         let line = self.watchdog.line(format!("connection {connection}"));
         let mut session = Session::open(self.server, line);

@@ -1,5 +1,4 @@
-//! What the explanation of a rule says about memory and worst bursts holds for
-//! limiters.
+//! What `RL.EXPLAIN` says about memory and worst bursts holds for limiters.
 
 use crate::header_slice::{self, HeaderSlice};
 use crate::limit::{Check, HeapVisitor, Limiter, Verdict};
@@ -9,7 +8,7 @@ fn rule(text: &str) -> Rule {
     Rule::from_text(text.as_bytes()).unwrap()
 }
 
-/// Bytes of a limiter: those that it always takes, and those of rings and counters.
+/// The bytes of a limiter: those that it always takes, and those of rings and counters.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Bytes {
     fixed: usize,
@@ -17,7 +16,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// The bytes of a limiter after `checks` checks, a period apart.
+    /// The bytes of a limiter after `checks` checks, one period apart.
     fn of(text: &str, checks: u64) -> Self {
         let (rule, mut limiter) = (rule(text), Limiter::default());
         for n in 0..checks {
@@ -68,8 +67,8 @@ fn limiters_take_the_memory_that_is_explained() {
     }
 }
 
-/// How many units a limiter admits from `first_us` on, in one period, to a client that
-/// requests as many as it can get at every microsecond, after one unit at `opened_us`.
+/// How many units a client gets in the period that starts at `first_us`, if it requests as many
+/// as it can at every microsecond. Before that it may have taken one unit at `opened_us`.
 fn flood(rule: &Rule, opened_us: Option<u64>, first_us: u64) -> u64 {
     let mut limiter = Limiter::default();
     let mut decisions = Vec::new();
@@ -113,7 +112,7 @@ fn worst_bursts_are_reached_and_never_exceeded() {
         "leaky:4/ms,queue=2",
     ] {
         let rule = rule(text);
-        // Two windows: any phase of the clock, any distance to the first unit.
+        // Two windows cover every phase of the clock and every distance to the first unit.
         let start = 10 * rule.period_us();
         let phases = (start.saturating_add(1)..).take(1002);
         let coarse = if rule.limit() > 99 { 83 } else { 7 };

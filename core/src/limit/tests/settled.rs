@@ -1,5 +1,5 @@
-//! A settled hold corrects a meter: its units return as if the check had cost less, or it
-//! consumes more.
+//! Settling a hold corrects a meter: units return as if the check had cost less, or more units
+//! are consumed.
 
 use crate::limit::algorithm::fixed::Past;
 use crate::limit::algorithm::log::Log;
@@ -36,13 +36,13 @@ fn untouched(rule: &Rule) -> Meter {
     meter
 }
 
-/// What a hold was charged for a rule at its limit, or at another.
+/// What a hold was charged for a rule, at this limit.
 fn charged(rule: &Rule, limit: u32, shadow: bool) -> Charge {
     let (detail, track, by_default) = (Detail::window(rule.period_us()), 0, true);
     Charge { stamp_us: START_US, units: 0, limit, detail, track, by_default, shadow }
 }
 
-/// Consumes as a check does while there are holds.
+/// Consumes as a check does while the key has holds.
 fn consume(meter: &mut Meter, rule: &Rule, at_us: u64, units: u32) {
     if let Meter::Log(log) = meter {
         log.consume(needs(rule), at_us, units, false, true);
@@ -51,7 +51,7 @@ fn consume(meter: &mut Meter, rule: &Rule, at_us: u64, units: u32) {
     }
 }
 
-/// Units consumed at a time, without those given back.
+/// Units consumed at a time, minus those given back.
 #[derive(Clone, Copy, Debug)]
 struct Consumed {
     stamp_us: u64,
@@ -66,7 +66,7 @@ enum Step {
     GiveBack(Index, u32),
 }
 
-/// A rule, and steps, each with the time since the one before.
+/// A rule, and steps, each with the time since the previous one.
 fn scenario(rules: Vec<&'static str>) -> impl Strategy<Value = (Rule, Vec<(u64, Step)>)> {
     select(rules).prop_map(rule).prop_flat_map(|rule| {
         let period_us = rule.period_us();
@@ -86,7 +86,7 @@ fn scenario(rules: Vec<&'static str>) -> impl Strategy<Value = (Rule, Vec<(u64, 
     })
 }
 
-/// Plays steps on a meter. Returns the time of the last one, and the charges in order.
+/// Plays the steps on a meter. Returns the time of the last step, and the charges in order.
 fn play(meter: &mut Meter, rule: &Rule, steps: &[(u64, Step)]) -> (u64, Vec<Consumed>) {
     let (mut at_us, mut charges) = (START_US, Vec::<Consumed>::new());
     for (gap_us, step) in steps {
@@ -124,7 +124,7 @@ fn play(meter: &mut Meter, rule: &Rule, steps: &[(u64, Step)]) -> (u64, Vec<Cons
     (at_us, charges)
 }
 
-/// A meter in which each check consumed only what it was charged in the end.
+/// A meter in which each check consumed only what it cost in the end.
 fn as_if(rule: &Rule, charges: &[Consumed]) -> Meter {
     let mut meter = untouched(rule);
     for charge in charges.iter().filter(|charge| charge.units > 0) {
@@ -155,7 +155,8 @@ proptest! {
         let period_us = rule.period_us();
         for later_us in [0, 1, period_us / 7, period_us / 2, period_us - 1, period_us, 2 * period_us] {
             let at_us = at_us + later_us;
-            // A log forgets how far beyond its limit it is, which only a cost of 0 asks.
+            // A log forgets by how much it exceeds its limit, which only a cost of 0 would
+            // show.
             let least = u32::from(rule.kind() == Kind::Log);
             for cost in [least, 1, 5, rule.limit()] {
                 prop_assert_eq!(meter.read(&rule, at_us, cost), as_if.read(&rule, at_us, cost));
@@ -166,7 +167,7 @@ proptest! {
         prop_assert_eq!(graph(&meter), graph(&as_if));
     }
 
-    /// A window that opens with its first request stays open when that returns.
+    /// A window that opens with its first request stays open when that request is refunded.
     #[test]
     fn windows_that_others_joined_stay_open((rule, steps) in scenario(vec![
         "fixed:20/m,align=first", "fixed:20/m,align=first,keep=366", "bucket:20/m,burst=60,refill=interval",
@@ -215,7 +216,7 @@ proptest! {
         }
     }
 
-    /// An excess leaves a debt beyond its burst or queue, exact to the fraction.
+    /// An excess leaves a debt above the burst or queue, exact to the fraction.
     #[test]
     fn an_excess_is_owed_in_full(
         text in select(vec!["bucket:7/s,burst=20", "leaky:7/m,queue=19", "bucket:1000000000/366d"]),
@@ -308,7 +309,7 @@ fn units_return_to_the_window_they_were_counted_in() {
     assert_eq!(graph(&meter), [day(1, 100)]);
 }
 
-/// The excess counts for as long as the hold's rule can see it, though other calls fill the log.
+/// The excess counts as long as the hold's rule can see it, even if other calls fill the log.
 #[test]
 fn an_excess_lasts_for_the_window_of_its_hold() {
     let (tokens, request) = (rule("100/h"), rule("5/s"));
@@ -325,7 +326,7 @@ fn an_excess_lasts_for_the_window_of_its_hold() {
     assert_eq!(log.admitted().len(), 1);
 }
 
-/// Entries beyond the needs stay for holds, but not more than a client may cause.
+/// Entries beyond the needs stay for holds, but clients cannot make them grow without bound.
 #[test]
 fn the_entries_kept_for_holds_are_bounded() {
     let rule = rule("5/d");

@@ -1,4 +1,5 @@
-//! The effects of holds: what is replicated, and what a replica, an AOF and an RDB file bring back.
+//! The effects of holds: what is propagated, and what a replica, an AOF and an RDB file
+//! restore.
 
 use redis::{Connection, Value};
 
@@ -7,9 +8,9 @@ use crate::support::files::{restart_from_aof, with_synced_aof};
 use crate::support::server::{self, Builder};
 use crate::support::workload::link::quiet;
 
-/// Commands in turn at a second after the start, and how many effects each has: two if the check finds
-/// that a hold has lapsed. `AT` follows the key
-/// or, for `RL.SETTLE` and `RL.RENEW`, comes last.
+/// Commands in turn, the second of each, and how many effects it has: two if the check notices
+/// that a hold has lapsed. The time replaces `AT` after the key or, for `RL.SETTLE` and
+/// `RL.RENEW`, at the end.
 const EFFECTS: &[(u64, &str, u64)] = &[
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 1),
     (0, "RL.CHECK k AT HOLD r EX 30 REFUND COST 40 100/m", 0), // the end is the same

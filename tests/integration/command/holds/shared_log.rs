@@ -1,5 +1,5 @@
-//! Callers with other rules share a key's log, and holds on it end: no rule admits more than its
-//! limit, and what comes back is gone for every rule.
+//! Callers with different rules share a key's log while holds on it end. No rule admits more
+//! than its limit, and units that come back are gone for every rule.
 
 use super::{Example, play_each};
 use crate::support::client::{ask, exists};

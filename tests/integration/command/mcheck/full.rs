@@ -64,7 +64,7 @@ fn the_deciding_key_and_the_key_of_each_rule_are_shown() {
         let rules = "5/h bucket:1/d,burst=9 NEXT leaky:1/h,queue=4";
         let full = Full::of(&mut c, "a b", &format!("{now} COST 2 {rules}"));
         assert_eq!(full.decision(), (0, 0, key("a")));
-        // The rule of one key has least left; the wait is that of another key's queue.
+        // The rule of one key has the least left; the wait comes from another key's queue.
         let full = Full::of(&mut c, "a b", &format!("{now} {rules}"));
         assert_eq!(full.decision(), (0, 2 * HOUR_MS, key("a")));
         let [five, nine, queue] = ["log:5/1h", "bucket:1/1d,burst=9", "leaky:1/1h,queue=4"];
@@ -101,7 +101,8 @@ fn quota_and_next_free_unit_of_each_rule_are_shown() {
         let after =
             [[24, DAY_MS, 87, HOUR_MS], [3, HOUR_MS, 0, HOUR_MS], [0, 60_000, 0, -1], leaky];
         assert_eq!(next(&mut c, &check), after);
-        // A denied check and a peek reply alike: a second later each wait is a second shorter.
+        // A denied check and a peek reply the same, but each wait is a second shorter a second
+        // later.
         for command in ["CHECK", "PEEK"] {
             let call = format!("RL.{command} k {} {rules}", at(1_000));
             let later = after.map(|[quota, period_ms, remaining, next_ms]| {
@@ -130,7 +131,7 @@ fn the_longest_block_is_shown_and_no_rules_of_blocked_keys() {
         let (name, reason, ttl_ms) = full.block().expect("a block");
         assert_eq!((name.as_str(), reason.as_str()), ("long", "b"));
         assert!((190_000..=200_000).contains(&ttl_ms) && ttl_ms == wait_ms, "{ttl_ms} {wait_ms}");
-        // A rule that denies longer decides; the block is still shown.
+        // A rule with a longer denial decides; the block is still shown.
         let full = Full::of(&mut c, "short new", "0/h");
         assert_eq!(full.decision(), (1, -1, key("new")));
         assert_eq!(full.block().expect("a block").0, "short");

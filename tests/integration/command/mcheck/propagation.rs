@@ -1,5 +1,5 @@
-//! The effects of `RL.MCHECK`: in the replication stream and the AOF, on watched keys and keyspace
-//! events, in the history and the counters.
+//! The effects of `RL.MCHECK`: in the replication stream and the AOF, and on watched keys,
+//! keyspace events, histories and counters.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::support::files::{appended_aof, with_synced_aof};
 use crate::support::server;
 use crate::support::workload::link::{offset, quiet};
 
-/// How many effects and transactions a replica gets for these commands.
+/// How many effects and transactions a replica receives for these commands.
 fn replicated_effects(p: &mut Connection, r: &mut Connection, lines: &[&str]) -> (u64, u64) {
     let count = |r: &mut Connection| {
         assert_eq!(calls(r, "multi"), calls(r, "exec"));
@@ -59,12 +59,12 @@ fn each_changed_key_has_one_effect_and_all_effects_one_transaction() {
         for (check, effects) in EFFECTS {
             let (found, transactions) = replicated_effects(&mut p, &mut r, &[check]);
             assert_eq!(found, effects, "{check}");
-            // 6.2 makes a transaction even of a single effect.
+            // 6.2 wraps even a single effect in a transaction.
             let is_single = effects == 1 && server.flavor().is_7_or_later();
             assert_eq!(transactions, u64::from(effects > 0 && !is_single), "{check}");
             assert_eq!(digest(&mut p), digest(&mut r), "{check}");
         }
-        // A transaction or a script replicates as one transaction.
+        // A transaction or a script is propagated as one transaction.
         let once = "RL.MCHECK 2 a b 99/h";
         assert_eq!(replicated_effects(&mut p, &mut r, &["MULTI", once, once, "EXEC"]), (4, 1));
         let script = "EVAL redis.call('RL.MCHECK',2,KEYS[1],KEYS[2],'99/h') 2 a b";
@@ -115,7 +115,8 @@ fn an_aof_truncated_inside_a_check_restores_none_of_it() {
         server.kill9();
         let whole = fs::read(appended_aof(server)).expect("the file");
         assert!(whole.len() as u64 > length, "nothing was written");
-        // Near the start of the second effect, inside it, and inside the end of the transaction.
+        // Cuts near the start of the second effect, inside it, and inside the end of the
+        // transaction.
         let written = whole.len() - length as usize;
         for cut in [written / 2, written / 4, 3] {
             fs::write(appended_aof(server), &whole[..whole.len() - cut]).expect("the file");
@@ -133,7 +134,7 @@ fn an_aof_truncated_inside_a_check_restores_none_of_it() {
 fn only_changed_keys_are_touched() {
     server::on_all(|server| {
         let mut c = server.connect();
-        // A charge or an entry in the history changes a key; a denial alone does not.
+        // A charge or an entry in the history changes a key; a plain denial does not.
         for (check, changed) in [
             ("RL.MCHECK 3 a b exempt 5/h", &["a", "b"][..]),
             ("RL.MCHECK 3 a b spent 5/h", &[]),
@@ -222,7 +223,7 @@ fn meta_adds_an_entry_for_the_check_to_every_key() {
         for key in ["a", "new"] {
             assert_eq!(history(&mut c, key)[0], entry(1, 2, "eve"), "{key}");
         }
-        // Without META a check adds an entry where there is a history and the check consumes.
+        // Without META an admitted check adds an entry only where a history exists.
         let before = dump(&mut c, "exempt");
         assert_eq!(mcheck(&mut c, "b exempt plain", "bucket:9/h")[0], 0);
         assert_eq!(history(&mut c, "b")[0], (1, 0, None));

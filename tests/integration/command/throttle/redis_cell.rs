@@ -1,9 +1,10 @@
-//! `RL.THROTTLE` compared with redis-cell's `CL.THROTTLE`, on one server, with the same arguments at
-//! nearly the same time.
+//! Compares `RL.THROTTLE` with redis-cell's `CL.THROTTLE`: on one server, with the same
+//! arguments, at nearly the same time.
 //!
-//! The two calls are some microseconds apart. So the test computes the range of correct replies: from
-//! redis-cell's key, which says when its bucket will be full (the theoretical arrival time), and from
-//! the earliest and the latest time of the decisions. Nearly always the range is one value.
+//! The two calls are some microseconds apart, so the test computes the range of correct
+//! replies. It uses redis-cell's key, which says when its bucket will be full (the theoretical
+//! arrival time), and the earliest and the latest time of the decisions. Nearly always the
+//! range is a single value.
 
 use std::env;
 use std::ops::RangeInclusive;
@@ -55,7 +56,7 @@ impl Arguments {
         call
     }
 
-    /// The time in which one unit comes back: nanoseconds, rounded down as in redis-cell.
+    /// The time until one unit comes back: nanoseconds, rounded down as in redis-cell.
     fn emission(&self) -> i64 {
         self.period_s * SECOND / self.count
     }
@@ -64,7 +65,7 @@ impl Arguments {
         self.emission() * self.quantity.unwrap_or(1)
     }
 
-    /// The time in which an empty bucket fills.
+    /// The time until an empty bucket is full.
     fn tolerance(&self) -> i64 {
         self.emission() * (self.max_burst + 1)
     }
@@ -74,7 +75,7 @@ impl Arguments {
 struct Answers {
     ours: [i64; 5],
     theirs: [i64; 5],
-    /// When redis-cell's bucket will be full; `None` without its key.
+    /// When redis-cell's bucket will be full; `None` if its key does not exist.
     full_at: Option<i64>,
     /// When both decided.
     time: RangeInclusive<i64>,
@@ -99,26 +100,27 @@ fn forget(c: &mut Connection, key: &str) {
     let () = cmd("DEL").arg(format!("our {key}")).arg(format!("their {key}")).query(c).unwrap();
 }
 
-/// A key in both modules, and how far their buckets may be apart.
+/// A key in both modules, and how much their buckets may differ.
 struct Key {
     name: String,
-    /// Units and seconds of its rate; calls may use a multiple of both.
+    /// The units and seconds of its rate. Calls may multiply both.
     rate: (i64, i64),
     full_at: i64,
-    /// How much the times may differ at which the two buckets are full.
+    /// By how much the times at which the two buckets are full may differ.
     apart: i64,
 }
 
-/// How many calls had which outcome.
+/// How many calls had each outcome.
 #[derive(Debug, Default)]
 struct Tally {
     allowed: usize,
     limited: usize,
     never: usize,
     given_back: usize,
-    /// One module allowed the call, and the other denied it: the limit passed between them.
+    /// One module allowed the call and the other denied it, because the limit was reached
+    /// between them.
     on_the_edge: usize,
-    /// Each integer had one correct value.
+    /// Each integer had only one correct value.
     exact: usize,
 }
 
@@ -137,8 +139,8 @@ impl Key {
             quantity: [None, None, None, Some(0), Some(1), Some(2), Some(7), Some(30)]
                 [rng.usize(..8)],
         };
-        // redis-cell fails if a call gives back more than was taken, or while more was taken than
-        // fits. Two seconds are for a machine that pauses.
+        // redis-cell fails if a call gives back more than was taken, or while more is taken
+        // than fits. The two seconds allow for pauses of the machine.
         let back = arguments.emission() * 2 + 2 * SECOND;
         if rng.u8(..10) == 0 && self.full_at - now_ns() > back {
             arguments.max_burst = 100;
@@ -182,7 +184,8 @@ impl Key {
         }
         let limited = theirs[0] == 1;
 
-        // After the call: the time until the bucket is full, by redis-cell's key if it exists.
+        // After the call: the time until the bucket is full, from redis-cell's key if it
+        // exists.
         let consumed = if limited { 0 } else { increment };
         let reset = match full_at {
             _ if was_full => consumed.max(0)..=consumed.max(0),
@@ -201,7 +204,7 @@ impl Key {
         within("our reset", ours[4], through(seconds_up));
 
         let left = |reset: i64| ((tolerance - reset) / emission).max(0);
-        // redis-cell divides microseconds, and may show slightly more than is left.
+        // redis-cell divides microseconds, so it may show slightly more than is left.
         let rounding = (arguments.max_burst + 1) * 1_000;
         let least = left(*reset.end());
         within("their remaining", theirs[2], least..=left((reset.start() - rounding).max(0)));
@@ -223,13 +226,13 @@ impl Key {
         }
         tally.exact += usize::from(exact);
 
-        // redis-cell rounds the emission, which adds a nanosecond for each unit.
+        // redis-cell rounds the emission, which adds a nanosecond per unit.
         self.apart = if was_full { passed } else { apart } + consumed / emission + 1;
         if !limited {
             self.full_at = full_at.unwrap_or(self.full_at.max(earliest) + consumed);
         }
         if self.apart > 5 * MS {
-            self.start_again(c); // The machine paused, so that ranges would be too wide.
+            self.start_again(c); // The machine paused, so the ranges would be too wide.
         }
     }
 
@@ -258,14 +261,14 @@ fn ten_thousand_replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
         let mut tally = Tally::default();
         for call in 0..CALLS {
             let key = &mut keys[rng.usize(..RATES.len())];
-            // Slow buckets would soon stay empty.
+            // Otherwise slow buckets would soon stay empty.
             if key.rate.1 / key.rate.0 > 0 && rng.u8(..50) == 0 {
                 key.start_again(&mut c);
             }
             let arguments = key.random_arguments(&mut rng);
             key.compare(&mut c, &arguments, &mut rng, &mut tally);
             if call % 100 == 0 {
-                // Time for fast buckets to fill.
+                // Gives fast buckets time to fill.
                 let () = cmd("DEBUG").arg("SLEEP").arg("0.01").query(&mut c).unwrap();
             }
         }
@@ -283,7 +286,7 @@ fn ten_thousand_replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
     });
 }
 
-/// The replies of both to calls in turn on a new key, all within a second.
+/// The replies of both modules to calls in turn on a new key, all within a second.
 fn in_turn(c: &mut Connection, calls: &[[i64; 4]]) -> Vec<([i64; 5], [i64; 5])> {
     forget(c, "key");
     let start = Instant::now();
@@ -303,7 +306,7 @@ fn in_turn(c: &mut Connection, calls: &[[i64; 4]]) -> Vec<([i64; 5], [i64; 5])> 
 fn a_wait_as_long_as_redis_cell_replies_is_too_short() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
-        // All 16 units, and then one more, which comes back in a little less than 2 seconds.
+        // All 16 units, and then one more, which comes back after a little less than 2 seconds.
         let answers = in_turn(&mut c, &[[15, 30, 60, 16], [15, 30, 60, 1]]);
         assert_eq!(answers[0], ([0, 16, 0, -1, 32], [0, 16, 0, -1, 32]));
         assert_eq!(answers[1], ([1, 16, 0, 2, 32], [1, 16, 0, 1, 31]));
@@ -322,12 +325,12 @@ fn at_thousands_a_second_redis_cell_shows_more_than_is_left() {
 fn a_changed_rate_keeps_units_where_redis_cell_keeps_seconds() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
-        // Ten units of a second each become units of ten seconds, or the other way round.
+        // Ten units of a second each become units of ten seconds, and the reverse.
         let slower = in_turn(&mut c, &[[19, 60, 60, 10], [19, 6, 60, 0]]);
         assert_eq!(slower[1], ([0, 20, 10, -1, 100], [0, 20, 19, -1, 9]));
         let faster = in_turn(&mut c, &[[19, 6, 60, 10], [19, 60, 60, 0]]);
         assert_eq!(faster[1], ([0, 20, 10, -1, 10], [1, 20, 0, 79, 99]));
-        // The same rate with another period changes neither.
+        // The same rate over another period changes neither.
         let same = in_turn(&mut c, &[[19, 60, 60, 10], [19, 3_600, 3_600, 0]]);
         assert_eq!(same[1], ([0, 20, 10, -1, 10], [0, 20, 10, -1, 9]));
     });
@@ -356,7 +359,7 @@ fn cl_throttle_belongs_to_the_module_loaded_first() {
         |builder: Builder| builder.config("loadmodule", &format!("{:?}", redis_cell()));
     server::on_all_with(without_argument, |server| {
         let mut c = server.connect();
-        // redis-cell does not notice that the name is taken.
+        // redis-cell does not notice that the name is in use.
         let _: [i64; 5] = cmd("CL.THROTTLE").arg(&["key", "1", "1", "1"]).query(&mut c).unwrap();
         let holds: String = cmd("TYPE").arg("key").query(&mut c).unwrap();
         assert_eq!(holds, "ratelimit");

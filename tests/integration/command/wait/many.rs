@@ -1,4 +1,4 @@
-//! Many waiters: they cost nothing while nothing happens, and leave nothing behind.
+//! Many waiting clients: they cost nothing while nothing happens, and leave nothing behind.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
         |builder: Builder| builder.config("maxclients", "10500"),
         |server| {
             let mut c = server.connect();
-            // The first round finds the memory that the server keeps for clients.
+            // The first round lets the server allocate the memory that it keeps for clients.
             let mut left = Vec::new();
             for _ in 0..3 {
                 for key in 0..KEYS {
@@ -56,7 +56,7 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                 }
                 eventually("all to wait", || waiting(&mut c) == CLIENTS);
                 let busy = cpu_in_two_seconds(&mut c);
-                // The server itself goes through its clients ten times a second or more.
+                // The server itself visits its clients at least ten times a second.
                 assert!(busy - idle < 0.6, "{busy:.3} s of 2 s, {idle:.3} s without waiters");
                 let start = Instant::now();
                 let () = ask(&mut c, "FLUSHALL");
@@ -77,8 +77,8 @@ fn ten_thousand_waiters_use_no_cpu_and_leave_no_memory() {
                 thread::sleep(Duration::from_millis(500));
                 left.push(memory(&mut c));
             }
-            // The server's tables of clients are halved and doubled meanwhile, but what waiters leave
-            // behind they leave each time.
+            // Meanwhile the server's tables of clients may halve or double, but a leak by
+            // waiting clients would show in each round.
             let kept = (left[1] - left[0]).min(left[2] - left[1]);
             assert!(kept < 900_000.0, "{kept} bytes are kept: {left:?}");
         },
@@ -92,7 +92,7 @@ fn a_wait_of_an_hour_uses_no_cpu() {
         assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
         let first = wait_unread(server, "RL.WAIT k 3600000 1/h");
         let second = wait_unread(server, "RL.WAIT k 3600000 1/h");
-        // The timer that was set for the first is called, and finds the second.
+        // The timer that was set for the first client fires, and finds the second.
         drop(first);
         eventually("one to wait", || waiting(&mut c) == 1);
         let busy = cpu_in_two_seconds(&mut c);
@@ -107,7 +107,8 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
     cpu_seconds(c) - before
 }
 
-/// A look at a key with thousands of holds takes milliseconds, and many clients can be due at once.
+/// A look at a key with thousands of holds takes milliseconds, and many clients can be due at
+/// once.
 #[test]
 fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
     const HEAVY: usize = 256;
@@ -125,7 +126,7 @@ fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
             .arg(rules.split_whitespace().collect::<Vec<_>>())
             .query(&mut c)
             .unwrap();
-        // All have to be in line before the first must be answered, on slow machines as well.
+        // All clients must be in line before the first is answered, even on slow machines.
         let patience_ms = (*server::DEADLINE / 4).as_millis();
         let line = format!("RL.WAIT k {patience_ms} COST 1000000{rules}\r\n");
         let mut clients: Vec<_> = (0..HEAVY).map(|_| connect(server)).collect();

@@ -1,5 +1,5 @@
-//! Others consume from a key beside the line, or the server lacks memory or replicas. A client
-//! that has joined stays until it passes or its deadline comes.
+//! Clients outside the line consume from its key, or the server lacks memory or replicas. A
+//! client that has joined stays until it passes or its deadline comes.
 
 use std::thread;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::{counted, millis, wait_in_line, waiting};
 use crate::support::client::{ask, refusal, verdict};
 use crate::support::server;
 
-/// One unit is used up, and a client waits for the next, which comes in time.
+/// One unit is used up. A client waits for the next, which comes in time.
 const WAIT: &str = "RL.WAIT k 1500 bucket:1/s,name=x,ban=1h";
 
 #[test]
@@ -18,7 +18,7 @@ fn a_burst_by_another_caller_bans_no_client_in_line_early() {
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:1/s,name=x"), 0);
         let start = Instant::now();
         let waiter = wait_in_line(server, WAIT);
-        // Another two units: the client's turn is now after its deadline.
+        // Two more units: the client's turn is now after its deadline.
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 bucket:1/s,burst=3,name=x"), 0);
         thread::sleep(millis(300));
         assert!(waiter.waits(), "it waits until its deadline");
@@ -26,7 +26,7 @@ fn a_burst_by_another_caller_bans_no_client_in_line_early() {
         assert!(start.elapsed() >= millis(1490), "{:?}", start.elapsed());
         assert_eq!(counted(&mut c, "waits_expired"), 1.0);
         assert_eq!(counted(&mut c, "waits_admitted"), 0.0);
-        // Its deadline is a denial, which bans.
+        // At its deadline it is denied, which bans.
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:1/s,name=x"), 2);
     });
 }
@@ -56,7 +56,7 @@ fn a_settlement_that_helps_too_little_ends_no_wait() {
         assert_eq!(verdict(&mut c, &hold), 0);
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 bucket:1/2s,burst=9,name=x"), 0);
         let start = Instant::now();
-        // It waits because of the hold; without it the denial would be told at once.
+        // It waits because of the hold. Without the hold it would be denied at once.
         let waiter = wait_in_line(server, &format!("RL.WAIT k 1000 {RULE}"));
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k h"), 1);
         thread::sleep(millis(200));
@@ -67,7 +67,7 @@ fn a_settlement_that_helps_too_little_ends_no_wait() {
 }
 
 #[test]
-fn who_is_in_line_is_admitted_when_memory_is_full_or_replicas_are_missing() {
+fn clients_in_line_are_admitted_when_memory_is_full_or_replicas_are_missing() {
     for (setting, error) in [("maxmemory 1", "OOM"), ("min-replicas-to-write 1", "NOREPLICAS")] {
         server::on_all(|server| {
             let mut c = server.connect();

@@ -1,4 +1,4 @@
-//! What wakes the first in line: every change of its key, of every key, and of policies.
+//! What wakes the first in line: a change of its key, of all keys, or of policies.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::support::client::{ask, attempt, dump, verdict};
 use crate::support::server;
 use crate::support::waiters::{wait_in_line, waiting};
 
-/// Commands after which a waiter for `k` with one of one requests an hour is answered, and its
+/// Commands that get a client answered which waits for `k` under one request an hour, and its
 /// verdict.
 const WAKES: &[(&str, i64)] = &[
     ("DEL k", 0),
@@ -47,7 +47,7 @@ fn each_change_of_the_key_wakes_the_first() {
             attempt(&mut c, line).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!(waiter.verdict(), expected, "{line}");
             let took = start.elapsed();
-            // The server looks for expired keys ten times a second, a sample each time.
+            // The server looks for expired keys ten times a second, in samples.
             let most = if line.starts_with("PEXPIRE") { 5_000 } else { 1_000 };
             assert!(took < Duration::from_millis(most), "{line}: {took:?}");
             assert_eq!(waiting(&mut c), 0, "{line}");
@@ -85,7 +85,7 @@ fn an_overwritten_key_and_a_deleted_policy_are_errors() {
 }
 
 #[test]
-fn what_frees_nothing_lets_nobody_pass() {
+fn commands_that_free_nothing_admit_no_waiting_client() {
     server::on_all(|server| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 2 2/h"), 0);

@@ -1,4 +1,4 @@
-//! Forged payloads, whose numbers announce more data than there is.
+//! Forged payloads, whose numbers claim more data than there is.
 //!
 //! ```text
 //! payload | version: 1 byte | length of the states | states | block or exemption | history | tail |
@@ -6,9 +6,9 @@
 //! tail    | length of the holds | holds | count of bans |
 //! ```
 //!
-//! A byte before each of block, history and count of bans says whether there is one.
+//! Before the block, the history and the count of bans, one byte says whether it is present.
 
-/// A number as payloads have it: one byte below 251, else a tag and 2, 4 or 8 bytes.
+/// A number as in payloads: one byte below 251, else a tag and 2, 4 or 8 bytes.
 fn varint(number: u64) -> Vec<u8> {
     let bytes = number.to_le_bytes();
     match number {
@@ -31,24 +31,24 @@ fn take_varint(bytes: &[u8]) -> (u64, &[u8]) {
     (bytes.iter().rev().fold(number, |number, &byte| number << 8 | u64::from(byte)), rest)
 }
 
-/// Encoded numbers that announce more data than there is.
+/// Encoded numbers that claim more data than there is.
 fn forged_numbers() -> Vec<Vec<u8>> {
-    // The fifth could be a time in thousands of years.
+    // The fifth could be a time some thousands of years ahead.
     let numbers = [0xffff, 1 << 20, u32::MAX.into(), 1 << 40, 1 << 57, i64::MAX as u64, u64::MAX];
     let mut forged: Vec<_> = numbers.map(varint).into();
-    // A number of 16 bytes, a tag without a meaning, and a byte that no name has.
+    // A number of 16 bytes, a tag without a meaning, and a byte that is not allowed in names.
     forged.extend([[&[254], &[0xff; 16][..]].concat(), vec![255], vec![b'!']]);
     forged
 }
 
-/// The parts of a payload that have a length before them, and what is between.
+/// The parts of a payload that are preceded by their length, and what is between them.
 struct Parts<'a> {
     version: u8,
     states: &'a [u8],
-    /// What follows the states, up to the length of the entries if there are any.
+    /// The bytes after the states, up to the length of the entries if there are any.
     middle: &'a [u8],
     entries: Option<&'a [u8]>,
-    /// What follows the entries, or the middle.
+    /// The bytes after the entries, or after the middle.
     tail: &'a [u8],
 }
 
@@ -101,8 +101,7 @@ fn skip_number_if_any(bytes: &[u8]) -> &[u8] {
     if is_some == 0 { rest } else { take_varint(rest).1 }
 }
 
-/// Payloads with a forged number in place of each length of a part, and in place of each byte inside
-/// the parts.
+/// Payloads in which a forged number replaces the length of a part, or a byte inside a part.
 pub fn payloads(payload: &[u8]) -> Vec<Vec<u8>> {
     let parts = Parts::of(payload);
     assert_eq!(parts.whole(), payload);

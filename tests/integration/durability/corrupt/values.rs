@@ -13,7 +13,7 @@ pub const EVERY_RULE: &str = "100/m window:100/m window:100/h,res=6 fixed:100/m,
                               bucket:100/m,refill=interval,name=lump leaky:100/m \
                               log:50/s,name=fast,count=all";
 
-/// Options and rules of some checks, their cost, and the seconds of their times.
+/// The options and rules of some checks, their cost, and their times in seconds.
 type Checks<'a> = (&'a str, u32, Vec<u64>);
 
 pub fn values(c: &mut Connection) -> Vec<Dump> {

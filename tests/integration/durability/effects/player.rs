@@ -1,5 +1,5 @@
-//! Plays a recorded replication stream to replicas: a snapshot, then commands. It speaks as much of
-//! the protocol as a replica needs.
+//! Plays a recorded replication stream to replicas: a snapshot, then commands. It speaks only
+//! the part of the protocol that a replica needs.
 
 use std::io::{BufRead, BufReader, Result, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ impl Player {
         Self { port, over, thread: Some(thread) }
     }
 
-    /// For `replicaof`.
+    /// The address, as `replicaof` takes it.
     pub fn address(&self) -> String {
         format!("127.0.0.1 {}", self.port)
     }
@@ -68,7 +68,7 @@ fn play(connection: &TcpStream, snapshot: &[u8], stream: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The next command of the replica.
+/// Reads the next command of the replica.
 fn command(from: &mut impl BufRead) -> Result<Option<Vec<Vec<u8>>>> {
     let Some(count) = number(from)? else { return Ok(None) };
     let mut words = Vec::new();

@@ -9,15 +9,15 @@ use crate::support::bans::info_of;
 use crate::support::client::{ask, blocks, expires_ms};
 use crate::support::server::Flavor;
 
-/// A recording of one form of effects.
+/// A recording of effects in one form.
 pub struct Recording {
-    /// Such as `v1/head`.
+    /// The version and the form, such as `v1/head`.
     pub name: String,
     path: PathBuf,
     expected: String,
 }
 
-/// How many forms each version has, so that none is lost unnoticed.
+/// How many forms each version has, so that none gets lost unnoticed.
 const FORMS: [(&str, usize); 1] = [("v1", 1)];
 
 impl Recording {
@@ -35,12 +35,12 @@ impl Recording {
         self.file("aof")
     }
 
-    /// The snapshot that a replica got first.
+    /// The snapshot that a replica received first.
     pub fn snapshot(&self) -> Vec<u8> {
         self.file("rdb")
     }
 
-    /// The stream that a replica got then.
+    /// The stream that a replica received after the snapshot.
     pub fn stream(&self) -> Vec<u8> {
         self.file("stream")
     }
@@ -50,7 +50,7 @@ impl Recording {
         String::from_utf8(self.file("script")).expect("text")
     }
 
-    /// Checks that a server answers as the recording expects; on a replica without writes.
+    /// Checks that a server answers as the recording expects. `is_replica` skips writes.
     pub fn assert_held(&self, c: &mut Connection, flavor: Flavor, is_replica: bool) {
         let name = format!("{} on {}", self.name, flavor.name);
         for line in self.expected.lines().filter(|line| !line.starts_with('#')) {

@@ -1,10 +1,10 @@
-//! What a golden file asks of a limiter, in turn: questions, checks, and holds that are settled.
+//! What a golden file asks of a limiter, in order: questions, checks and settlements of holds.
 
 use ratelimit_core::limit::{Bounds, Check, Limiter, Settlement};
 use ratelimit_core::rule::{Name, NamedCost, Rule};
 use redis::{Cmd, Connection, FromRedisValue, cmd};
 
-/// A line and its answer.
+/// A line of the file, and its answer.
 pub struct Step {
     pub line: String,
     what: What,
@@ -12,7 +12,7 @@ pub struct Step {
 }
 
 enum What {
-    /// `consumes`: a check, not a peek.
+    /// `consumes` is true for a check, false for a peek.
     Ask {
         consumes: bool,
         at_us: u64,

@@ -1,6 +1,6 @@
-//! SIGKILL while clients take and settle holds: the server has every acknowledged hold, and every
-//! acknowledged settlement, as it was answered. `RATELIMIT_ROUNDS` sets how often each server is
-//! killed, by default 5 times.
+//! SIGKILL while clients take and settle holds: the server keeps every acknowledged hold and
+//! every acknowledged settlement exactly as it answered. `RATELIMIT_ROUNDS` sets how often each
+//! server is killed, by default 5 times.
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use crate::support::server::{self, Server, eventually};
 const CLIENTS: usize = 3;
 const KEYS: usize = 3;
 
-/// Kills the server while clients work on holds, once this many of their commands were answered.
-/// Returns what they know.
+/// Kills the server while clients work on holds, once it has answered this many commands.
+/// Returns what the clients know.
 fn kill_under_load(server: &mut Server, round: u32, enough: usize) -> Vec<Held> {
     let keys: Vec<String> = (0..KEYS).map(|key| format!("{round}:{key}")).collect();
     let progress = AtomicUsize::new(0);

@@ -27,7 +27,8 @@ pub const SCENARIOS: [(&str, &[&str]); 15] = [
     ("all", &["log:90/h", "window:80/d,res=24", "fixed:70/d,keep=2", "bucket:60/h", "leaky:50/h"]),
 ];
 
-/// Commands that make a key with a block, an exemption or a history only, and its verdict then.
+/// Commands that make a key with only a block, an exemption or a history, and the verdict that
+/// it then gives.
 const WITHOUT_STATES: [(&str, i64); 6] = [
     ("RL.BLOCK blocked-for-good", 2),
     ("RL.BLOCK blocked EX 7200 REASON abuse", 2),
@@ -37,7 +38,7 @@ const WITHOUT_STATES: [(&str, i64); 6] = [
     ("RL.CHECK denied-often META who 0/d", 1),
 ];
 
-/// Commands of every kind, each a little later than the one before.
+/// Commands of every kind, each a little later than the previous one.
 pub struct Filler {
     rng: fastrand::Rng,
     /// The server's clock at the beginning.
@@ -50,13 +51,13 @@ impl Filler {
     fn command(&mut self) -> Cmd {
         self.at_us += self.rng.u64(..120 * SECOND_US);
         let (scenario, rules) = SCENARIOS[self.rng.usize(..SCENARIOS.len())];
-        // Half of the keys have times of the server's clock, the others times with `AT`.
+        // Half of the keys use the server's clock, the others `AT`.
         let live = self.rng.bool();
         let key = if live { format!("{scenario}:live") } else { scenario.to_string() };
         let at = if live { vec![] } else { vec!["AT".to_string(), self.at_us.to_string()] };
         let copy = format!("{scenario}:copy");
         let cost = self.rng.u32(..=4);
-        // A text of any bytes, and possibly empty.
+        // Any bytes, or none.
         let text: Vec<u8> = (0..self.rng.usize(..20)).map(|_| self.rng.u8(..)).collect();
         let script = "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))";
         match self.rng.u32(..100) {
@@ -68,7 +69,7 @@ impl Filler {
             11..15 => cmd("EVAL").arg(script).arg(1).arg(key).arg(at).arg(rules).to_owned(),
             15..20 => cmd("RL.PEEK").arg(key).arg(at).arg(rules).to_owned(),
             20..25 => cmd("RL.CHECK").arg(key).arg(at).arg("FULL").arg(rules).to_owned(),
-            // Lifted more often than set, so that most checks evaluate rules.
+            // Lifts blocks more often than it sets them, so that most checks evaluate rules.
             25 => self.block_or_exempt(key, text),
             26..29 => cmd("RL.UNBLOCK").arg(key).to_owned(),
             29..32 => cmd("RL.UNEXEMPT").arg(key).to_owned(),
@@ -97,7 +98,7 @@ impl Filler {
         command
     }
 
-    /// Times at which decisions differ if states differ, for both kinds of keys.
+    /// Times at which different states lead to different decisions, for both kinds of keys.
     pub fn telling_times_us(&self) -> Vec<u64> {
         let later_s = [0, 1, 60, 1_800, 7_200, 86_400, 40 * 86_400];
         let after = |from_us| later_s.map(|s| from_us + s * SECOND_US);
@@ -118,7 +119,8 @@ impl Filler {
     }
 }
 
-/// Sends some thousand commands: every kind of state, some limits reached, a key banned.
+/// Sends some thousand commands. They make every kind of state, reach some limits, and ban a
+/// key.
 pub fn fill(c: &mut Connection) -> Filler {
     let now_us = now_us(c);
     for days_ago in [20, 10, 5] {
@@ -140,7 +142,7 @@ pub fn fill(c: &mut Connection) -> Filler {
         let _: Value = cmd(words[0]).arg(&words[1..]).query(c).unwrap();
         assert_eq!(verdict(c, &format!("RL.PEEK {} 0/d", words[1])), expected, "{line}");
     }
-    // Its history is full.
+    // Fills its history.
     for _ in 0..200 {
         assert_eq!(verdict(c, "RL.CHECK denied-often META again 0/d"), 1);
     }

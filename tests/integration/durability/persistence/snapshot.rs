@@ -1,4 +1,4 @@
-//! All that a server holds, to compare it with what another server holds, or this one later.
+//! All that a server holds, to compare it with another server, or with this one later.
 
 use std::collections::BTreeMap;
 

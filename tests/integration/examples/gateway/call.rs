@@ -13,7 +13,7 @@ pub struct Asked {
     pub id: String,
     pub words: u64,
     pub max_tokens: u64,
-    /// What the model will make, at most `max_tokens`.
+    /// How many tokens the model will make, at most `max_tokens`.
     pub length: u64,
     pub streams: bool,
 }
@@ -50,7 +50,7 @@ impl Answer {
         let mut answer = Self { from: BufReader::new(connection), status: 0, headers: Vec::new() };
         let first = answer.line()?;
         let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
-        // A gateway that was killed says nothing.
+        // A killed gateway sends no status.
         answer.status = status.ok_or_else(|| std::io::Error::other("no answer"))?;
         loop {
             let line = answer.line()?;
@@ -64,7 +64,7 @@ impl Answer {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Reads the rest. An answer that was cut off is an error.
+    /// Reads the rest. An answer that is cut off gives an error.
     pub fn rest(mut self) -> Result<String> {
         let mut rest = String::new();
         self.from.read_to_string(&mut rest)?;

@@ -1,4 +1,4 @@
-//! What the model did, by its own log, and whether that is within the limits.
+//! What the model did, by its log, and tests that this is within the limits.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,16 +10,16 @@ pub struct Served {
     pub id: String,
     pub gateway: String,
     pub begin_us: u64,
-    /// Tokens that went in, and tokens that were made.
+    /// The number of tokens that went in plus the number that were made.
     pub tokens: u64,
 }
 
-/// All calls that have ended, and the most that were under way at once.
+/// All calls that have ended, and the most calls that ran at once.
 #[derive(Default)]
 pub struct Ledger {
     pub served: Vec<Served>,
     pub most_at_once: usize,
-    /// Calls under way.
+    /// Running calls.
     running: HashMap<(String, String), u64>,
 }
 
@@ -54,7 +54,7 @@ impl Ledger {
     }
 }
 
-/// A charge, made at some time between these two.
+/// A charge, made at some time between `from_us` and `to_us`.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge {
     pub after_us: u64,
@@ -62,8 +62,8 @@ pub struct Charge {
     pub units: u64,
 }
 
-/// No interval of any length has more units than `allowed` says for it. A charge surely belongs to an
-/// interval only if both of its times do.
+/// Checks that no interval of any length has more units than `allowed` returns for it. A charge
+/// surely belongs to an interval only if both of its times do.
 pub fn within(mut charges: Vec<Charge>, allowed: impl Fn(u64) -> u64) {
     charges.sort_unstable_by_key(|charge| charge.before_us);
     for first in &charges {

@@ -6,30 +6,31 @@ use redis::{Cmd, Connection};
 
 use crate::support::client::{START_US, command};
 
-/// How many rules a check may have, by the default settings.
+/// The most rules of a check, by the default settings.
 pub const RULES: usize = 32;
-/// How many states a key may hold.
+/// The most states of a key.
 pub const STATES: usize = 256;
-/// How many holds a key may have.
+/// The most holds of a key.
 pub const HOLDS: usize = 10_000;
-/// On how many rules each of so many holds may be.
+/// The most rules of each hold, if a key has as many holds as it may.
 pub const RULES_OF_HOLD: usize = 4;
-/// How many requests a log may have.
+/// The most requests in a log.
 pub const ENTRIES: usize = 100_000;
 
 /// When the last hold that [`holds`] takes with `REFUND` has ended.
 pub const LAPSED_US: u64 = START_US + 3_600_000_000;
 
-/// How many checks a script makes: few enough to be done in time on a busy machine.
+/// How many checks one call of a script makes: few enough to finish in time on a busy machine.
 const AT_ONCE: usize = 2_000;
 
-/// Runs a check again and again, each step of time later. The argument `{n}` is the number of the
-/// check.
+/// Runs a check repeatedly, each time one step of time later. The argument `{n}` becomes the
+/// number of the check.
 fn repeat(c: &mut Connection, key: &str, times: usize, step_us: u64, args: &[String]) {
     repeat_for(c, key, 0..times, step_us, args);
 }
 
-/// Runs checks with these numbers, each so many steps of time after the start.
+/// Runs the checks with these numbers; the number is also the number of time steps after the
+/// start.
 fn repeat_for(c: &mut Connection, key: &str, numbers: Range<usize>, step_us: u64, args: &[String]) {
     let script = "local start, step = tonumber(ARGV[3]), tonumber(ARGV[4])
         local args, number = {unpack(ARGV, 5)}, nil
@@ -50,12 +51,13 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(ToString::to_string).collect()
 }
 
-/// Rules with names of 32 bytes: so many, the first with this number.
+/// `count` rules with names of 32 bytes, numbered from `first`.
 pub fn named(rule: &str, first: usize, count: usize) -> Vec<String> {
     (first..first + count).map(|n| format!("{rule},name={n:032}")).collect()
 }
 
-/// Makes a key hold so many states of a rule, each with a name, after so many checks of each.
+/// Makes a key with this many states of a rule, each with a name, after this many checks of
+/// each.
 pub fn states(
     c: &mut Connection,
     key: &str,
@@ -69,19 +71,19 @@ pub fn states(
     }
 }
 
-/// Makes a key hold a log of so many units, of requests so far apart, each of this cost.
+/// Makes a key with a log of this many units: requests of equal cost, one step of time apart.
 pub fn log(c: &mut Connection, key: &str, units: usize, cost: usize, step_us: u64) {
     repeat(c, key, units / cost, step_us, &words(&format!("COST {cost} {units}/366d")));
 }
 
-/// Makes a key hold a log of so many units: one request of cost 2, then requests of cost 1.
+/// Makes a key with a log of this many units: one request of cost 2, then requests of cost 1.
 pub fn log_of_unlike_costs(c: &mut Connection, key: &str, units: usize, step_us: u64) {
     let rule = format!("{units}/366d");
     repeat(c, key, 1, step_us, &words(&format!("COST 2 {rule}")));
     repeat(c, key, units - 2, step_us, &words(&rule));
 }
 
-/// Makes a key hold a log of requests of unlike costs, and as many charged denials.
+/// Makes a key with a log of requests of different costs and as many charged denials.
 pub fn log_with_denials(c: &mut Connection, key: &str) {
     let rules = "100000/366d 100000/365d,name=a,count=all";
     repeat(c, key, ENTRIES, 1, &words(rules));
@@ -89,7 +91,8 @@ pub fn log_with_denials(c: &mut Connection, key: &str) {
     repeat(c, key, ENTRIES, 100_000_000, &words(rules));
 }
 
-/// Makes a key keep a history of so many checks of a rule, each with a text of so many bytes.
+/// Makes a key with a history of this many checks of a rule, each with a text of this many
+/// bytes.
 pub fn history(c: &mut Connection, key: &str, rule: &str, checks: usize, text: usize) {
     repeat(c, key, checks, 1, &["META".to_string(), "x".repeat(text), rule.to_string()]);
 }
@@ -100,20 +103,21 @@ pub fn block(c: &mut Connection, key: &str) {
     let () = command("RL.BLOCK").arg(key).arg(&["REASON", &text]).query(c).expect("OK");
 }
 
-/// Makes a key keep so many holds, each on these rules, which return when they lapse. Ten thousand
-/// are taken in 0.4 s.
+/// Makes a key with this many holds, each on these rules, whose charges come back when they
+/// lapse. Taking ten thousand holds takes 0.4 s.
 pub fn holds(c: &mut Connection, key: &str, count: usize, rules: &[String]) {
     let hold = words("HOLD {n} EX 300 REFUND");
     repeat(c, key, count, 40, &[&hold[..], rules].concat());
 }
 
-/// The time after which no more than a second passes until holds that [`log_with_holds`] takes
-/// begin to lapse, and the rule that denies then.
+/// The holds of [`log_with_holds`] begin to lapse at most a second after this time. [`SHORT`]
+/// denies then.
 pub const LOG_LAPSES_US: u64 = START_US + 10_800_100_000;
 pub const SHORT: &str = "100/h";
 
-/// Makes a key hold a log of requests of unlike costs, in whose middle are holds with `REFUND`, and
-/// which lets a rule of a shorter window deny when they begin to lapse, one each millisecond.
+/// Makes a key with a log of requests of different costs, in the middle of which are holds with
+/// `REFUND`. A rule with a shorter window denies when they begin to lapse, one each
+/// millisecond.
 pub fn log_with_holds(c: &mut Connection, key: &str) {
     const STEP_US: u64 = 1_000;
     let rule = words("100000/366d");
@@ -125,19 +129,19 @@ pub fn log_with_holds(c: &mut Connection, key: &str) {
     repeat_for(c, key, 10_800_000..10_800_100, STEP_US, &words(SHORT));
 }
 
-/// Rules that read one log, each with another window.
+/// Rules that read one log, each with a different window.
 pub fn log_rules() -> Vec<String> {
     (0..RULES).map(|n| format!("100000/{}d", 366 - n)).collect()
 }
 
-/// Makes a key hold a log with a few holds, for which each check looks ahead.
+/// Makes a key with a log and a few holds, so that each check looks ahead.
 pub fn log_with_few_holds(c: &mut Connection, key: &str) {
     repeat_for(c, key, 0..99_000, 1_000, &words("100000/366d"));
     let held = words("HOLD {n} EX 300 REFUND COST 2 100000/366d");
     repeat_for(c, key, 99_000..99_016, 1_000, &held);
 }
 
-/// Makes a key keep as many holds as it may on as many pools of slots as a check may name.
+/// Makes a key with as many holds as possible, on as many pools of slots as a check may name.
 pub fn slots(c: &mut Connection, key: &str) -> Vec<String> {
     let pools = named("slots:1000000", 0, RULES);
     let holds = HOLDS / (RULES / RULES_OF_HOLD);
@@ -148,8 +152,8 @@ pub fn slots(c: &mut Connection, key: &str) -> Vec<String> {
     pools
 }
 
-/// Makes a key keep as many holds as it may on states that are gone: each check gives the names
-/// to buckets of another period.
+/// Makes a key with as many holds as possible, on states that are gone: each check gives the
+/// names to buckets of another period.
 pub fn orphans(c: &mut Connection, key: &str) {
     let of_day = named("bucket:1000000/d,burst=1000000", 0, RULES_OF_HOLD);
     let of_hour = named("bucket:1000000/h,burst=1000000", 0, RULES_OF_HOLD);
@@ -160,8 +164,8 @@ pub fn orphans(c: &mut Connection, key: &str) {
     }
 }
 
-/// Rules that all holds of a key may be on, in a key with nearly all the other states that it may
-/// hold.
+/// Rules that all holds of a key can be on, in a key that has nearly as many other states as it
+/// may.
 pub fn rules_of_holds(c: &mut Connection, key: &str, rule: &str) -> Vec<String> {
     states(c, key, STATES - RULES, rule, 1, 1);
     named(rule, STATES - RULES, RULES_OF_HOLD)

@@ -1,8 +1,9 @@
-//! The bounds that docs/limits.md promises: what a key can be made to take, how long a command can
-//! take, and what the module keeps outside of keys.
+//! The bounds in docs/limits.md: how much memory a key can take, how long a command can take,
+//! and what the module keeps outside of keys.
 //!
-//! Each row of a table of the document names an extreme. A test builds the extreme on real servers,
-//! measures it, and fails if the row's bound is passed or a row is not measured.
+//! Each row of a table in the document names an extreme. A test builds the extreme on real
+//! servers and measures it. The test fails if the measurement exceeds the row's bound, or if a
+//! row is not measured.
 
 mod filled;
 mod memory;
@@ -19,7 +20,7 @@ struct Table {
     rows: Vec<Row>,
     /// The names of the rows that were measured.
     measured: RefCell<BTreeSet<String>>,
-    /// What was measured beyond a bound, or too far below it.
+    /// The measurements beyond a bound, or too far below it.
     passed: RefCell<Vec<String>>,
 }
 
@@ -64,8 +65,8 @@ impl Table {
         self.measured.borrow_mut().insert(name.to_string());
     }
 
-    /// Compares what was measured with half of the bound of a row: a bound that is far away says
-    /// little, and may be that of another extreme.
+    /// Compares a measurement with half of a row's bound: a bound that is far away says little,
+    /// and may belong to another extreme.
     fn judge_nearness(&self, server: &str, name: &str, measured: f64) {
         let half = self.bound(name) / 2.0;
         if measured < half {

@@ -1,4 +1,4 @@
-//! What the module keeps outside of keys: the growth of `used_memory`.
+//! What the module keeps outside of keys: how much it makes `used_memory` grow.
 
 use std::thread;
 use std::time::Duration;
@@ -15,8 +15,8 @@ fn used(c: &mut Connection) -> f64 {
     info(c, "memory", "used_memory")
 }
 
-/// Compares with a row how much more memory is used after something than before, by each of so many
-/// things. The server shrinks its own buffers some seconds later.
+/// Compares a row with how much memory `make` adds for each of `things` things. The server
+/// shrinks its own buffers only some seconds later.
 fn judge(
     table: &Table,
     server: &Server,
@@ -50,7 +50,7 @@ fn deny(c: &mut Connection, keys: usize) {
     let () = cmd("EVAL").arg(script).arg(0).arg(keys).query(c).expect("OK");
 }
 
-/// The commands that need the largest buffers, and fill the caches of rules.
+/// The commands that need the largest buffers and fill the caches of rules.
 fn largest_commands(c: &mut Connection) {
     let mut several = command("RL.MCHECK 64");
     several.arg((0..64).map(|n| format!("key{n}")).collect::<Vec<_>>()).arg("FULL");
@@ -77,7 +77,7 @@ fn nothing_outside_of_keys_takes_more_memory_than_documented() {
     let table = Table::under("Outside of keys");
     server::on_all(|server| {
         let mut c = server.connect();
-        // The server's own buffers and its cache of scripts are made by these.
+        // These make the server's own buffers and its cache of scripts.
         deny(&mut c, 1);
         let () = ask(&mut c, "RL.TOP RESET");
 

@@ -1,5 +1,5 @@
-//! How long commands take the server: the CPU time of its main thread, at the extremes. Unlike the
-//! time that passes, it is the same on a machine that does other work too, or nearly.
+//! How long commands take at the extremes: the CPU time of the server's main thread, which
+//! hardly depends on other work of the machine.
 
 use std::fs;
 
@@ -14,14 +14,14 @@ use crate::support::server::{self, Builder, Flavor, Server};
 const BUCKET: &str = "bucket:1000000/d,burst=1000000";
 const WINDOW: &str = "window:1000000/d,res=60";
 
-/// The rows of a rule's holds, the rule, and a cost that it denies while others hold units: each
-/// algorithm, and each option that gives it a state of another kind.
+/// For each kind of state: the row about holds on its rule, the rule, and a cost that it denies
+/// while others hold units.
 const KINDS: [(&str, &str, u32); 8] = [
     ("`bucket`", BUCKET, 1_000_000),
     ("another algorithm", WINDOW, 1_000_000),
     ("another algorithm", "100000/d", 100_000),
     ("another algorithm", "fixed:1000000/d", 1_000_000),
-    // The holds are taken in more windows than are kept.
+    // The holds span more windows than are kept.
     ("another algorithm", "fixed:1000000/ms,keep=366", 1_000_000),
     ("another algorithm", "fixed:1000000/d,align=first", 1_000_000),
     ("another algorithm", "bucket:1000000/d,burst=1000000,refill=interval", 1_000_000),
@@ -52,8 +52,8 @@ impl Stopwatch<'_> {
         (reply, self.cpu_ms() - before)
     }
 
-    /// Checks that a command takes no longer than a row of the document says: the least of several
-    /// times, because the machine does other work too. Before each, `before` is run.
+    /// Checks that a command takes no longer than its row says. The least of several times
+    /// counts, because the machine does other work too. `before` runs before each.
     fn holds_after(&mut self, row: &str, asked: &Cmd, before: impl Fn(&mut Connection)) {
         let bound = self.table.bound(row);
         let mut least = f64::INFINITY;
@@ -74,12 +74,12 @@ impl Stopwatch<'_> {
     }
 }
 
-/// A command at a time after the start.
+/// A command at this time after the start.
 fn at(line: &str, at_us: u64, rules: &[String]) -> Cmd {
     on(&line.replace("@", &format!("AT {at_us}")), rules)
 }
 
-/// A copy of a key, for a command that changes it.
+/// Copies a key for a command that changes the copy.
 fn copied(from: &str, to: &str) -> impl Fn(&mut Connection) {
     move |c| {
         let () = ask(c, &format!("DEL {to}"));
@@ -192,7 +192,7 @@ fn on_holds(watch: &mut Stopwatch<'_>) {
 
 const KEYS: usize = 64;
 
-/// The start of an `RL.MCHECK` of as many keys as it may have.
+/// The start of an `RL.MCHECK` with as many keys as possible.
 fn mcheck(prefix: &str) -> Cmd {
     let mut several = command(&format!("RL.MCHECK {KEYS}"));
     several.arg((0..KEYS).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>());
@@ -208,7 +208,7 @@ fn copy_to_all(from: &'static str, prefix: &'static str) -> impl Fn(&mut Connect
     }
 }
 
-/// The extremes that a check of several keys can meet in all of them.
+/// The extremes for a check of several keys, in all of its keys.
 fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let rules = filled::named(WINDOW, 0, RULES);
     filled::holds(&mut watch.c, "k", HOLDS / 10, &rules);
@@ -255,7 +255,7 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     let () = ask(&mut watch.c, "FLUSHALL");
 }
 
-/// Arguments of megabytes: refused, or taken as a key's name.
+/// Arguments of megabytes: refused, or accepted as the name of a key.
 fn with_long_arguments(watch: &mut Stopwatch<'_>) {
     let row = "any command with an argument of 4 MB";
     let long = "9".repeat(4 << 20);
@@ -281,7 +281,7 @@ fn with_long_arguments(watch: &mut Stopwatch<'_>) {
     }
 }
 
-/// A server whose keys may have many states, and checks many rules.
+/// A server with large settings: many states per key, and many rules per check.
 fn generous(flavor: Flavor) -> Server {
     let settings = ["allow-at", "yes", "max-states", "10000", "max-rules", "1000"];
     flavor.builder().module_args(&settings).start()
@@ -303,7 +303,7 @@ fn with_larger_settings(flavor: Flavor, table: &Table) {
     watch.holds("`RL.CHECK`, 1,000 rules, 9,984 states", &last);
 }
 
-/// A payload as no client could make it by commands, at the default settings.
+/// A payload that no client could produce by commands, under the default settings.
 fn with_a_hostile_payload(watch: &mut Stopwatch<'_>) {
     let maker = generous(watch.server.flavor());
     let mut c = maker.connect();

@@ -11,7 +11,7 @@ pub struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
-    /// The alternatives, or the arguments that belong together.
+    /// The alternatives, or the parts of a group.
     parts: Vec<Self>,
 }
 
@@ -56,7 +56,7 @@ impl Argument {
         self.parts.iter().map(Self::notation).collect::<Vec<_>>().join(between)
     }
 
-    /// What a caller may write for it: one way for each choice.
+    /// What a caller may write for this argument, one entry per choice.
     fn ways(&self) -> Vec<Vec<&str>> {
         let mut ways = if self.optional { vec![vec![]] } else { vec![] };
         if self.kind == "block" {
@@ -66,7 +66,7 @@ impl Argument {
             let with_token = |way| [self.token.as_deref().into_iter().collect(), way].concat();
             let parts: Vec<Vec<&str>> = parts.into_iter().map(with_token).collect();
             if self.multiple {
-                // One default cost: an integer, or a range.
+                // Only one default cost: an integer or a range.
                 let together = parts.iter().filter(|way| !way.contains(&"1..5"));
                 ways.push(together.flatten().copied().collect());
             }

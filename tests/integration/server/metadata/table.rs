@@ -4,14 +4,14 @@ use redis::{Cmd, cmd};
 
 use crate::support::server::Flavor;
 
-/// A command as the server must describe it.
+/// A command and how the server must describe it.
 pub struct Expected {
-    /// The name; of a subcommand with the name of its container and `|` before it.
+    /// The name. That of a subcommand starts with its container and `|`.
     pub name: &'static str,
-    /// The flags in `COMMAND INFO`, without `module`, which all have.
+    /// The flags in `COMMAND INFO`, except `module`, which all have.
     pub flags: &'static str,
-    /// How the command uses its key or keys; empty for a command without a key. The key is the first
-    /// argument, or the first argument is the number of keys.
+    /// How the command uses its key or keys; empty without a key. The key is the first
+    /// argument, unless the first argument is the number of keys.
     pub key: &'static str,
     /// The tips for proxies and clients.
     pub tips: &'static str,
@@ -220,7 +220,7 @@ const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
 
-/// The commands of a server. 6.2 has no subcommands, only the command that contains them.
+/// The commands of a server. 6.2 has no subcommands, only their container.
 pub fn commands(flavor: Flavor) -> impl Iterator<Item = &'static Expected> {
     COMMANDS.iter().filter(move |command| flavor.is_7_or_later() || !command.name.contains('|'))
 }
@@ -234,14 +234,14 @@ impl Expected {
         call
     }
 
-    /// The arity that the server checks. It is low, so that the command itself checks the number of
-    /// arguments and replies its usage.
+    /// The arity that the server checks. It is low, so that the command itself can check the
+    /// number of arguments and reply its usage.
     pub fn arity(&self) -> i64 {
         let needs_a_second = self.counts_keys() || self.name.starts_with("rl.policy");
         if needs_a_second { -2 } else { -1 }
     }
 
-    /// How many arguments a call needs at least.
+    /// The least number of arguments of a call.
     pub fn least_arguments(&self) -> usize {
         if self.is_container() {
             return 1;

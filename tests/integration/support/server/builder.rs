@@ -55,7 +55,8 @@ impl Builder {
         }
     }
 
-    /// A line of the configuration file, its value as the file has it; later lines win.
+    /// Adds a line to the configuration file, with the value as written in the file. Later
+    /// lines win.
     pub fn config(mut self, name: &str, value: &str) -> Self {
         self.directives.push(format!("{name} {value}"));
         self
@@ -67,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// Loads a build of the module that panics where a test asks for it: `support/faults.rs`.
+    /// Loads a build of the module that panics on request: `support/faults.rs`.
     pub fn faulty(mut self) -> Self {
         self.module = from_env("RATELIMIT_FAULTY_MODULE", "target/faulty/libredis_ratelimit.so");
         assert!(self.module.exists(), "no {}: run `make faulty`", self.module.display());
@@ -84,7 +85,7 @@ impl Builder {
         self.config("cluster-enabled", "yes")
     }
 
-    /// Runs in this folder, which stays, instead of in one that is removed after the server.
+    /// Runs in this folder, which is kept, instead of in a temporary one.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.dir = Some(dir.as_ref().to_path_buf());
         self
@@ -96,7 +97,7 @@ impl Builder {
         self.try_start().unwrap_or_else(|why| panic!("{name} did not start: {why}"))
     }
 
-    /// The log of a server that must not start; it must end by itself.
+    /// Starts a server that must refuse to start and end by itself. Returns its log.
     pub fn refusal(self) -> String {
         let (name, start) = (self.flavor.name, Instant::now());
         let why = self.try_start().err();
@@ -104,10 +105,10 @@ impl Builder {
         why.unwrap_or_else(|| panic!("{name} started"))
     }
 
-    /// Starts the server; an error has what it logged instead.
+    /// Starts the server. On failure the error is the server's log.
     ///
-    /// Another process may take the port between the search for it and the start of the server:
-    /// then the next port is tried.
+    /// Another process may take the port between the search for it and the server's start; then
+    /// the next port is tried.
     pub fn try_start(self) -> Result<Server, String> {
         let dir = self.dir.as_deref();
         let mut server = Server::new(self.flavor, dir, self.environment.clone());
@@ -131,7 +132,8 @@ impl Builder {
             "bind 127.0.0.1".to_string(),
             format!("dir {dir:?}"),
             "save \"\"".to_string(),
-            // Otherwise the primary waits seconds for more replicas before it synchronizes one.
+            // Otherwise the primary waits some seconds for more replicas before it synchronizes
+            // the first.
             "repl-diskless-sync-delay 0".to_string(),
             format!("loadmodule {module:?} {}", self.module_args.join(" ")),
         ];
@@ -144,8 +146,8 @@ impl Builder {
 }
 
 /// A port without a listener, below the ports of outgoing connections, so that it is still free
-/// when its server restarts. Each process begins elsewhere, so that two runs of the tests seldom
-/// try the same port.
+/// when its server restarts. Each process begins elsewhere, so two runs of the tests seldom try
+/// the same port.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const COUNT: u32 = 20_000;

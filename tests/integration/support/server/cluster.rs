@@ -28,10 +28,10 @@ const NODES: usize = 2 * MASTERS;
 /// Number of hash slots.
 pub const SLOTS: u16 = 16_384;
 
-/// How long a node may not answer before the others take it for dead. Long, so that no node fails
-/// over only because the machine is busy.
+/// How long a node may fail to answer before the others declare it dead. Long, so that no node
+/// fails over only because the machine is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a node may not answer while the cluster forms, and after a node was killed.
+/// The same limit while the cluster forms, and after a node was killed: shorter, to save time.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a call of redis-cli may take.
@@ -59,10 +59,10 @@ pub struct Node {
     flags: String,
 }
 
-/// Runs a test on a cluster of each server, one after the other, `RATELIMIT_ROUNDS` times (default
-/// 1). Each time the cluster is a new one: in Redis, a replica that is elected a second time soon
-/// after counts the votes of the first. Each server has its turn; then a panic names those that
-/// failed. A node that crashed fails its server even if `body` passed.
+/// Runs a test on a cluster of each server, one after the other, `RATELIMIT_ROUNDS` times
+/// (default 1). Each round has a new cluster: in Redis, a replica that is elected a second time
+/// shortly after the first still counts the votes of the first. After all servers have run, a
+/// panic names those that failed. A server whose node crashed fails even if `body` passed.
 pub fn on_all(body: impl Fn(&mut Cluster)) {
     on_all_with(|builder| builder, body);
 }
@@ -79,7 +79,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cl
         }
         passed && !crashed
     };
-    // The panic of a cluster that does not form has said why.
+    // If a cluster does not form, that panic has given the reason.
     let passes = |flavor| catch_unwind(AssertUnwindSafe(|| passes(flavor))).unwrap_or(false);
     let always_passes = |flavor: &Flavor| (0..rounds).all(|_| passes(*flavor));
     let failed: Vec<_> =
@@ -90,14 +90,14 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Cl
 impl Cluster {
     /// Starts the servers, joins them, and waits until all agree.
     fn start(flavor: Flavor, configure: impl Fn(Builder) -> Builder) -> Self {
-        // A test that panicked with the lock has left nothing that could disturb the next.
+        // If a test panicked with the lock, it left nothing that could disturb the next.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let start_node = || {
             let timeout = IMPATIENCE.as_millis().to_string();
             configure(flavor.builder())
                 .cluster_node()
                 .config("cluster-node-timeout", &timeout)
-                // A replica takes over however old its data: tests measure what is lost.
+                // A replica takes over with data of any age: tests measure what is lost.
                 .config("cluster-replica-validity-factor", "0")
                 .config("cluster-require-full-coverage", "no")
                 .config("cluster-allow-replica-migration", "no")
@@ -118,7 +118,7 @@ impl Cluster {
         self.flavor
     }
 
-    /// A client that knows which node has which slots.
+    /// A client that knows which node owns which slots.
     pub fn client(&self) -> ClusterClient {
         let nodes = self.nodes.iter().map(|node| format!("redis://{}", address(node)));
         ClusterClient::builder(nodes)
@@ -156,7 +156,7 @@ impl Cluster {
         self.topology().into_iter().find(is_its).expect("every master has a replica")
     }
 
-    /// Names of keys in these slots, each given out once.
+    /// Names of keys in these slots. No name is returned twice.
     pub fn keys_in(&self, slots: &[u16], count: usize) -> Vec<String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = || format!("key{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -190,13 +190,14 @@ impl Cluster {
         self.redis_cli(&[&["reshard", &entry], &job[..]].concat());
     }
 
-    /// `CLUSTER FAILOVER`: the replica takes over while its master lives.
+    /// `CLUSTER FAILOVER`: the replica takes over while its master is alive.
     pub fn fail_over_to(&self, replica: &Node) {
         let () = cmd("CLUSTER").arg("FAILOVER").query(&mut self.connect(replica)).unwrap();
         self.eventually_master(replica);
     }
 
-    /// Waits until this replica is a master. Returns the last moment when it surely was a replica.
+    /// Waits until this replica is a master. Returns the last time at which it surely was a
+    /// replica.
     pub fn eventually_master(&self, replica: &Node) -> Instant {
         let mut c = self.connect(replica);
         let mut was_replica = Instant::now();
@@ -212,7 +213,7 @@ impl Cluster {
         was_replica
     }
 
-    /// Ends a node as a crash does. The others soon take it for dead.
+    /// Ends a node as a crash does. The others soon declare it dead.
     pub fn kill9(&mut self, node: &Node) {
         self.set_node_timeout(IMPATIENCE);
         self.nodes[node.index].kill9();
@@ -220,13 +221,13 @@ impl Cluster {
 
     /// Starts a killed node again and waits until all nodes agree.
     pub fn resume(&mut self, node: &Node) {
-        self.set_node_timeout(PATIENCE); // on the nodes that run
+        self.set_node_timeout(PATIENCE); // on the running nodes
         self.nodes[node.index].resume();
         self.settled();
     }
 
-    /// Waits until the cluster is whole and replicas follow their masters. From then on nodes wait
-    /// long before they take another for dead.
+    /// Waits until the cluster is complete and replicas follow their masters. From then on
+    /// nodes wait long before they declare another dead.
     pub fn settled(&self) {
         self.agreed();
         self.set_node_timeout(PATIENCE);
@@ -256,9 +257,10 @@ impl Cluster {
         });
     }
 
-    /// Waits until the streams of masters reach their replicas. A replica counts as online earlier:
-    /// if its acknowledgement of a snapshot comes before the master knows that the snapshot was
-    /// sent, the master sends no stream until the next acknowledgement, a second later.
+    /// Waits until the masters' streams reach their replicas. A master may show a replica as
+    /// online too early: if the acknowledgement of a snapshot arrives before the master knows
+    /// that the snapshot was sent, the master sends no stream until the next acknowledgement, a
+    /// second later.
     fn streams_flow(&self) {
         for master in self.masters() {
             let key = self.keys_in(&master.slots, 1).remove(0);
@@ -285,7 +287,7 @@ impl Cluster {
         }
     }
 
-    /// Runs `redis-cli --cluster`; if it fails, the panic has what it printed.
+    /// Runs `redis-cli --cluster`. If it fails, the panic shows its output.
     pub fn redis_cli(&self, args: &[&str]) {
         let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join("redis-7.0/cli");
         let said = self.nodes[0].dir().join("redis-cli.log");
@@ -314,7 +316,7 @@ impl Cluster {
         assert!(status.is_some_and(|status| status.success()), "{args:?}: {status:?}\n{}", said());
     }
 
-    /// Sets the time after which nodes take another for dead, on all nodes that run.
+    /// Sets the time after which nodes declare another dead, on all running nodes.
     fn set_node_timeout(&self, timeout: Duration) {
         for node in self.nodes.iter().filter(|node| node.runs()) {
             let mut set = cmd("CONFIG");

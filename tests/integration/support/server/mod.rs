@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! The environment may say where things are:
+//! The environment can override some paths and choices:
 //!
 //! ```text
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
@@ -64,7 +64,7 @@ pub fn all() -> Vec<Flavor> {
     .collect()
 }
 
-/// One of the servers, for what does not depend on them.
+/// A single server, for what does not depend on the server.
 pub fn one() -> Flavor {
     let all = all();
     all.get(1).or(all.first()).copied().expect("a server to test")
@@ -85,12 +85,12 @@ impl Flavor {
         self.name.starts_with("valkey")
     }
 
-    /// Whether it was built with the allocator of the system, for which a test can load another.
+    /// Whether it was built with the system's allocator, so that a test can preload another.
     pub fn has_system_malloc(self) -> bool {
         ["redis-6.2", "valkey-8.1", "valkey-9.1"].contains(&self.name)
     }
 
-    /// Whether it has what Redis 7.0 brought: settings of modules, subcommands, functions.
+    /// Whether it has the features of Redis 7.0: settings of modules, subcommands, functions.
     pub fn is_7_or_later(self) -> bool {
         self.version >= (7, 0)
     }
@@ -108,9 +108,9 @@ pub fn on_all(body: impl Fn(&mut Server)) {
     on_all_with(|builder| builder, body);
 }
 
-/// Runs a test on each server, one after the other, as `configure` configures it. Each server has
-/// its turn; then a panic names those that failed. A server that crashed fails even if `body`
-/// passed.
+/// Runs a test on each server, one after the other, as `configure` configures it. After all
+/// servers have run, a panic names those that failed. A server that crashed fails even if
+/// `body` passed.
 pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Server)) {
     let failed: Vec<_> = all()
         .into_iter()
@@ -128,7 +128,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
                 }
                 failed
             };
-            // The panic of a server that does not start has said why.
+            // If a server does not start, that panic has given the reason.
             catch_unwind(AssertUnwindSafe(test)).unwrap_or(true)
         })
         .map(|flavor| flavor.name)
@@ -136,7 +136,7 @@ pub fn on_all_with(configure: impl Fn(Builder) -> Builder, body: impl Fn(&mut Se
     assert!(failed.is_empty(), "failed on {}", failed.join(", "));
 }
 
-/// Runs a test on each server, all at the same time; `body` starts its own. A panic names those that
+/// Runs a test on all servers at the same time; `body` starts its own. A panic names those that
 /// failed.
 pub fn on_each_at_once(body: impl Fn(Flavor) + Sync) {
     let body = &body;
@@ -148,7 +148,7 @@ pub fn on_each_at_once(body: impl Fn(Flavor) + Sync) {
     assert!(failed.is_empty(), "failed on {}", failed.join(", "));
 }
 
-/// Waits for what a server does at a time of its choice, such as a replica that catches up.
+/// Waits for something that a server does in its own time, such as a replica catching up.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that does not run yet, and the folder it will run in.
+    /// A server that does not run yet, with the folder for its files.
     pub(super) fn new(
         flavor: Flavor,
         dir: Option<&Path>,
@@ -60,12 +60,12 @@ impl Server {
         self.process.as_ref().expect("the server runs").id()
     }
 
-    /// Whether the server was started, and neither stopped nor killed since.
+    /// Whether the server was started, and has not been stopped or killed since.
     pub fn runs(&self) -> bool {
         self.process.is_some()
     }
 
-    /// The whole log, also from before a restart.
+    /// The whole log, including the time before a restart.
     pub fn log(&self) -> String {
         fs::read(self.log_file())
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -88,13 +88,13 @@ impl Server {
 
     /// Ends the server with `SHUTDOWN SAVE`.
     pub fn stop(&mut self) {
-        // A SHUTDOWN that succeeds closes the connection: what counts is that the process ends.
+        // A successful SHUTDOWN closes the connection, so only the end of the process matters.
         let reply: RedisResult<()> = cmd("SHUTDOWN").arg("SAVE").query(&mut self.connect());
         eventually(&format!("SHUTDOWN ends the server: {reply:?}"), || self.has_ended());
         self.process = None;
     }
 
-    /// Ends the server as a crash does: it writes no more.
+    /// Ends the server as a crash does: it writes nothing more.
     pub fn kill9(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().expect("the process is a child");
@@ -118,12 +118,12 @@ impl Server {
         self.try_resume().unwrap_or_else(|why| panic!("{name} did not start again: {why}"));
     }
 
-    /// Starts the server like `resume`; an error has what the server logged instead.
+    /// Starts the server like `resume`. On failure the error is the server's log.
     pub fn try_resume(&mut self) -> Result<(), String> {
         let start = Instant::now();
         loop {
             match self.launch(self.port) {
-                // A child that the killed server had just forked holds the port for a moment.
+                // A child forked just before the server was killed holds the port for a moment.
                 Err(why) if why.contains(PORT_TAKEN) && start.elapsed() < *DEADLINE => {}
                 result => return result,
             }
@@ -138,7 +138,7 @@ impl Server {
         fs::write(self.config_file(), lines.join("\n")).expect("the file is written");
     }
 
-    /// Makes the next start one without the module. Returns the path of the module.
+    /// Removes the module from the configuration of the next start. Returns the module's path.
     pub fn remove_module(&self) -> String {
         let mut path = None;
         self.edit_config(|lines| {
@@ -154,7 +154,7 @@ impl Server {
         self.resume();
     }
 
-    /// Starts the process and waits until it answers; an error has what it logged instead.
+    /// Starts the process and waits until it answers. On failure the error is the server's log.
     pub(super) fn launch(&mut self, port: u16) -> Result<(), String> {
         assert!(self.process.is_none(), "{} runs already", self.flavor.name);
         let log =
@@ -188,7 +188,7 @@ impl Server {
         self.dir.join("server.conf")
     }
 
-    /// Ends the process so that the tool that it runs under can report.
+    /// Ends the process in a way that lets its tool write a report.
     fn terminate(&mut self) {
         let pid = Pid::from_raw(self.pid().cast_signed()).expect("no process is 0");
         let start = Instant::now();
@@ -199,7 +199,7 @@ impl Server {
         }
     }
 
-    /// The last lines of the log, for a failure's message.
+    /// The last lines of the log, for the message of a failure.
     pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
@@ -210,7 +210,7 @@ impl Server {
         self.dir.join("server.log")
     }
 
-    /// Whether this process, and no other, answers on the port with its data loaded.
+    /// Whether this process, and no other, answers on the port and has loaded its data.
     fn answers(&self) -> bool {
         let process_id = format!("process_id:{}\r\n", self.pid());
         let info = || -> RedisResult<String> {
@@ -241,7 +241,7 @@ impl Server {
     fn open(&self, options: &str) -> RedisResult<Connection> {
         let client = self.client_with(options);
         let connection = client.get_connection_with_timeout(*DEADLINE)?;
-        // A server that hangs must fail its test, not hang it.
+        // A server that hangs must fail its test instead of hanging it.
         connection.set_read_timeout(Some(*DEADLINE))?;
         Ok(connection)
     }

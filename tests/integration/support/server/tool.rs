@@ -1,5 +1,5 @@
-//! What the environment says about how servers run: directly, or under a tool such as valgrind,
-//! which makes them slower.
+//! How servers run, by the environment: directly, or under a tool such as valgrind, which makes
+//! them slower.
 
 use std::env;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) fn command(program: &Path) -> Command {
     command
 }
 
-/// Whether servers run under a tool, which reports what it found when they end.
+/// Whether servers run under a tool, which reports at their end.
 pub(super) fn is_there() -> bool {
     env::var_os("RATELIMIT_WRAPPER").is_some()
 }

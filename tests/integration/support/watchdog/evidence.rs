@@ -1,5 +1,5 @@
-//! What is kept of a server that does not answer: a folder with its stacks, threads, clients, log and
-//! the commands that it got last.
+//! What is saved of a server that does not answer: a folder with its stacks, threads, clients,
+//! log and latest commands.
 //!
 //! ```text
 //! threads.txt    name, state, kernel function and processor time of each thread, twice, a second apart
@@ -30,7 +30,7 @@ const LOG_LINES: usize = 400;
 const QUESTIONS: [&str; 5] =
     ["CLIENT LIST", "SLOWLOG GET 128", "LATENCY LATEST", "LATENCY DOCTOR", "INFO everything"];
 
-/// A server that may have to be looked at.
+/// A server that may have to be examined.
 pub struct Suspect {
     pub name: String,
     pid: u32,
@@ -47,15 +47,15 @@ impl Suspect {
         Self { name: server.flavor().name.into(), pid, port, log: server.log_file(), gdb }
     }
 
-    /// For how long the main thread has run on a processor.
+    /// The time for which the main thread has run on a processor.
     pub fn ran(&self) -> Duration {
         let schedstat = self.of_main_thread("schedstat");
         let ran_ns = schedstat.split(' ').next().and_then(|ns| ns.parse().ok());
         Duration::from_nanos(ran_ns.unwrap_or_default())
     }
 
-    /// Whether the main thread runs, or waits for the machine: for a processor, or in the kernel for the
-    /// disk that the server writes its log or its append-only file to.
+    /// Whether the main thread runs, or waits for the machine: for a processor, or in the
+    /// kernel for the disk to which the server writes its log or its append-only file.
     pub fn runs_or_waits_for_the_machine(&self) -> bool {
         let stat = self.of_main_thread("stat");
         let state = stat.rsplit(')').next().unwrap_or_default();
@@ -67,7 +67,7 @@ impl Suspect {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/{file}")).unwrap_or_default()
     }
 
-    /// Keeps all that can be known in a folder, which stays.
+    /// Saves all that can be found out in a folder, which is kept.
     pub fn keep(&self, sent: &[(String, Vec<u8>)]) -> PathBuf {
         let prefix = format!("ratelimit-stall-{}-", self.name);
         let folder = TempDir::with_prefix(prefix).expect("a temporary folder").keep();
@@ -85,8 +85,8 @@ impl Suspect {
         folder
     }
 
-    /// A line for each thread: name and state, user and system ticks, nanoseconds on a processor and
-    /// waiting for one, and the function of the kernel that it sleeps in.
+    /// One line per thread: name and state, user and system ticks, nanoseconds spent running
+    /// and waiting for a processor, and the kernel function in which it sleeps.
     fn threads(&self) -> String {
         let tasks = format!("/proc/{}/task", self.pid);
         let Ok(tasks) = fs::read_dir(tasks) else { return "the process has ended".into() };
@@ -124,7 +124,7 @@ impl Suspect {
         while matches!(gdb.try_wait(), Ok(None)) && start.elapsed() < TRACING {
             thread::sleep(Duration::from_millis(50));
         }
-        // An error means that it has ended, as it should.
+        // An error means that gdb has ended, as it should.
         let _ = gdb.kill();
         let _ = gdb.wait();
         let text = fs::read(&output).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Watches connections to a server: one that gets no answer for five seconds has its server's state
-//! kept in a folder, from which the cause can be found.
+//! Watches connections to a server. If one gets no answer for five seconds, the watchdog saves
+//! the server's state in a folder, so that the cause can be found.
 //!
 //! ```ignore
 //! let watchdog = Watchdog::over(&server);
@@ -8,10 +8,10 @@
 //! watchdog.assert_quiet();
 //! ```
 //!
-//! A run goes on after a report, because the answer may come late; [`Watchdog::assert_quiet`] fails it
-//! at its end. The five seconds are those in which the server ran or slept: not those in which its main
-//! thread waited for a processor of a busy machine or in the kernel for its disk, and not those in which
-//! the machine itself paused.
+//! A run continues after a report, because the answer may still come;
+//! [`Watchdog::assert_quiet`] fails the run at its end. The five seconds count only while the
+//! server ran or slept. They do not count while its main thread waited for a processor or in
+//! the kernel for its disk, nor while the machine itself paused.
 
 mod evidence;
 
@@ -26,12 +26,13 @@ use evidence::Suspect;
 use crate::support::server::Server;
 
 const TICK: Duration = Duration::from_millis(100);
-/// How long a server may leave a client without an answer.
+/// How long a server may take to answer a client.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How many commands, or batches of commands, of each connection are kept, and how much of each.
+/// How many commands, or batches of commands, are kept for each connection, and how many bytes
+/// of each.
 const RECENT: usize = 8;
 const RECENT_BYTES: usize = 1 << 20;
-/// Later stalls of one server would say the same.
+/// More reports about one server would show the same.
 const MOST_REPORTS: usize = 4;
 
 /// Watches the connections to one server.
@@ -52,25 +53,26 @@ struct Shared {
 struct Watched {
     name: String,
     patience: Duration,
-    /// What was sent last, oldest first.
+    /// What was sent recently, oldest first.
     recent: VecDeque<Vec<u8>>,
-    /// Since when no answer came, if one is due.
+    /// When an answer is due: how long it has been awaited.
     waits: Option<Wait>,
 }
 
 struct Wait {
     since: Instant,
-    /// For how long the server could have answered, since it last did something.
+    /// The time in which the server could have answered, since it last did something.
     taken: Duration,
     most: Duration,
     reported: bool,
 }
 
-/// A connection that is watched, for the thread that uses it, until this is dropped.
+/// A watched connection, for the thread that uses it. Dropping it ends the watch.
 pub struct Line(Arc<Mutex<Watched>>);
 
 impl Watchdog {
-    /// Panics if there is no gdb: a report without stacks would explain no stall.
+    /// Watches a server. Panics if there is no gdb: a report without stacks would explain
+    /// nothing.
     pub fn over(server: &Server) -> Self {
         Self::with_patience(server, PATIENCE)
     }
@@ -99,12 +101,12 @@ impl Watchdog {
         Line(watched)
     }
 
-    /// What stalled, and the folder of each report.
+    /// What has stalled, and the folder of each report.
     pub fn reports(&self) -> Vec<String> {
         lock(&self.shared.reports).clone()
     }
 
-    /// Panics if a connection had to wait.
+    /// Panics if any connection was reported.
     pub fn assert_quiet(&self) {
         assert_eq!(self.reports(), [""; 0], "a server left its clients without an answer");
     }
@@ -114,20 +116,19 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed, and must not hide the one that may be under way.
+            // Its panic was printed, and must not hide one that is already under way.
             let _ = thread.join();
         }
     }
 }
 
 impl Line {
-    /// These bytes are about to be sent, and the server must answer in [`PATIENCE`].
+    /// Call this before sending these bytes. The server must answer in [`PATIENCE`].
     pub fn asks(&self, sent: impl Into<Vec<u8>>) {
         self.asks_for(sent, Duration::ZERO);
     }
 
-    /// These bytes are about to be sent; the server may take so long in addition, because a command
-    /// waits.
+    /// Call this before sending a command that waits. The server may take this much longer.
     pub fn asks_for(&self, sent: impl Into<Vec<u8>>, in_addition: Duration) {
         let mut sent = sent.into();
         sent.truncate(RECENT_BYTES);
@@ -141,14 +142,15 @@ impl Line {
             Some(Wait { since: Instant::now(), taken: Duration::ZERO, most, reported: false });
     }
 
-    /// The server took a part of what is sent, or a part of an answer came.
+    /// Call this when the server took a part of what is sent, or when a part of the answer
+    /// came.
     pub fn advances(&self) {
         if let Some(wait) = &mut lock(&self.0).waits {
             wait.taken = Duration::ZERO;
         }
     }
 
-    /// The answer came, or nobody waits for it any more.
+    /// Call this when the answer came, or is no longer expected.
     pub fn is_answered(&self) {
         let mut watched = lock(&self.0);
         if let Some(wait) = watched.waits.take()
@@ -158,7 +160,7 @@ impl Line {
         }
     }
 
-    /// Watches while `ask` sends these bytes and gets the answer.
+    /// Watches while `ask` sends these bytes and receives the answer.
     pub fn during<T>(&self, sent: impl Into<Vec<u8>>, ask: impl FnOnce() -> T) -> T {
         self.asks(sent);
         let answer = ask();
@@ -177,7 +179,8 @@ impl Shared {
                 true => ran.saturating_sub(before).min(TICK),
                 false => TICK,
             };
-            // The watchdog alone has what its thread has dropped.
+            // Drops the lines that their threads have dropped: only the watchdog still has
+            // them.
             let lines = {
                 let mut lines = lock(&self.lines);
                 lines.retain(|line| Arc::strong_count(line) > 1);
@@ -206,8 +209,8 @@ impl Shared {
 }
 
 impl Watched {
-    /// Counts the time in which the server could have answered; the name of the connection if it has
-    /// waited too long, once a wait.
+    /// Counts the time in which the server could have answered. Returns the connection's name
+    /// if it has waited too long, once per wait.
     fn stall(&mut self, own: Duration) -> Option<String> {
         let wait = self.waits.as_mut()?;
         wait.taken += own;
@@ -218,7 +221,7 @@ impl Watched {
         Some(self.name.clone())
     }
 
-    /// The name of the connection, and what was sent over it lately.
+    /// The name of the connection, and what it sent recently.
     fn sent(&self) -> (String, Vec<u8>) {
         let state = match &self.waits {
             Some(wait) => format!("no answer since {:?}", wait.since.elapsed()),
@@ -269,7 +272,7 @@ fn a_server_that_does_not_answer_is_reported() {
         let folder = folder(&reports[0]);
         let kept = |name| std::fs::read_to_string(folder.join(name)).expect("a file");
         assert!(kept("threads.txt").contains("state T"), "{}", kept("threads.txt"));
-        // A kernel may forbid it to trace a process that is no child: then gdb says so.
+        // The kernel may forbid gdb to trace a process that is not its child; gdb then says so.
         let stacks = kept("stacks.txt");
         assert!(["Thread 1", "ptrace"].iter().any(|text| stacks.contains(text)), "{stacks}");
         assert!(kept("server.txt").contains("no answer"), "{}", kept("server.txt"));

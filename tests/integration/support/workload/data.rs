@@ -1,4 +1,4 @@
-//! All that a replica or a restart must preserve: values and expiries.
+//! Everything that a replica or a restart must preserve: values and expiries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,8 +39,8 @@ impl Data {
         Self::of_all(&[server]).remove(0)
     }
 
-    /// What each server holds. The values of all servers are read first, because a server deletes an
-    /// expired key when its expiry is read, and its replicas delete the key then.
+    /// What each server holds. Reads the values of all servers before any expiry: reading the
+    /// expiry of an expired key deletes the key, also on the replicas.
     pub fn of_all(servers: &[&Server]) -> Vec<Self> {
         let mut read: Vec<(Connection, Self)> = servers
             .iter()

@@ -1,4 +1,5 @@
-//! Random holds: few ids, so that they meet again; times as short or as long as windows are.
+//! Random holds: a few ids, so that they occur again, with times as short or as long as the
+//! windows.
 
 use redis::Cmd;
 
@@ -7,7 +8,7 @@ use super::{HOUR_MS, Workload, on, rules};
 const IDS: [&str; 4] = ["a", "b", "job-9", "\r\n\0id"];
 
 impl Workload {
-    /// `HOLD` with its time, if the rules need it or by chance.
+    /// `HOLD` with its time: always if the rules need it, otherwise by chance.
     pub(super) fn hold(&mut self, rules: &[String]) -> Vec<String> {
         if !rules.iter().any(|rule| rule.starts_with("slots:")) && !self.one_in(5) {
             return Vec::new();
@@ -20,7 +21,7 @@ impl Workload {
         words
     }
 
-    /// Costs for some of the rules that have a name and may cost what others do not.
+    /// Costs by name for some of the rules that have a name and may differ in cost.
     pub(super) fn named_costs(&mut self, rules: &[String]) -> Vec<String> {
         let mut words = Vec::new();
         for name in rules::NAMES {
@@ -34,7 +35,7 @@ impl Workload {
         words
     }
 
-    /// Settles a hold that may live, with or without what the request really cost.
+    /// Settles a hold that may be live, with or without a cost.
     pub(super) fn settle(&mut self, key: usize) -> Cmd {
         let mut command = on("RL.SETTLE", key);
         command.arg(self.id());

@@ -1,5 +1,5 @@
-//! Primaries and replicas between which nothing but commands passes, and waits until they are in
-//! step.
+//! Primaries and replicas with a link that carries only commands, and functions that wait until
+//! they are in step.
 
 use redis::Connection;
 
@@ -7,8 +7,8 @@ use super::data::Data;
 use crate::support::client::{ask, info_text};
 use crate::support::server::{Builder, Flavor, Server, eventually};
 
-/// Configures a server that replicates: no pings in the stream, which would count as its bytes, a
-/// backlog that covers a cut link, and `AT` allowed.
+/// Configures a server that replicates: without pings in the stream, which would count as its
+/// bytes, with a backlog that covers a cut link, and with `AT` allowed.
 pub fn quiet(builder: Builder) -> Builder {
     builder
         .allow_at()
@@ -38,7 +38,7 @@ pub fn offset(c: &mut Connection) -> u64 {
     number(c, "replication", "master_repl_offset")
 }
 
-/// Waits until a replica, or a replica of a replica, has executed the stream of the primary.
+/// Waits until a replica, or a replica of a replica, has executed the primary's whole stream.
 pub fn in_step(primary: &Server, replica: &Server) {
     let (mut p, mut r) = (primary.connect(), replica.connect());
     eventually("the replica to catch up", || {
@@ -51,8 +51,8 @@ pub fn in_step(primary: &Server, replica: &Server) {
 
 /// Checks that each replica holds what the primary holds, to the byte and to the millisecond.
 ///
-/// Meanwhile the primary does not look for expired keys to delete: such a key could exist on one
-/// server only.
+/// Meanwhile the primary must not look for expired keys to delete: such a key could exist on
+/// only one of the servers.
 pub fn assert_alike(primary: &Server, replicas: &[&Server], when: &str) {
     let mut p = primary.connect();
     let () = ask(&mut p, "DEBUG SET-ACTIVE-EXPIRE 0");

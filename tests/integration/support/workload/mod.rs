@@ -5,10 +5,10 @@
 //! workload.run(10_000, &mut connection);
 //! ```
 //!
-//! A seed gives the same commands each time; times with `AT` are relative to the server's clock.
-//! There are three sorts of keys: with windows of a second at most, so that keys expire meanwhile,
-//! with windows of an hour or more, and with both. No window is in between, so that a test can wait
-//! until all short keys have expired.
+//! A seed gives the same commands each time; times with `AT` are relative to the server's
+//! clock. There are three sorts of keys: with windows of at most a second, so that keys expire
+//! meanwhile; with windows of an hour or more; and with both. No window is in between, so a
+//! test can wait until all short keys have expired.
 
 pub mod data;
 mod holds;
@@ -33,8 +33,8 @@ const DAY_US: u64 = 24 * HOUR_US;
 /// The last microsecond that `AT` takes.
 const MAX_TIME_US: u64 = 253_402_300_799_999_999;
 
-/// Scripts on a key: one call; a call and one that depends on its reply; several calls, so that one
-/// script has several effects.
+/// Scripts on a key: a single call; a call and one that depends on its reply; and several
+/// calls, so that one script has several effects.
 const SCRIPTS: [&str; 3] = [
     "return redis.call('RL.CHECK', KEYS[1], unpack(ARGV))",
     "local r = redis.call('RL.CHECK', KEYS[1], unpack(ARGV)) \
@@ -51,10 +51,10 @@ pub struct Workload {
     pools: [Pool; 3],
     /// Whether commands may have `AT`, which the server must allow.
     pub with_at: bool,
-    /// Whether commands may be `PEXPIRE`: Redis 6.2 replicates it as it is, so that a replica, which
-    /// executes it later, has a later expiry.
+    /// Whether commands may be `PEXPIRE`. Redis 6.2 propagates it unchanged, so a replica,
+    /// which executes it later, gets a later expiry.
     pub with_pexpire: bool,
-    /// How soon a key may be made to expire; otherwise it expires after an hour.
+    /// How soon keys may be made to expire; otherwise they expire after an hour.
     soonest_ms: u64,
     now_us: u64,
     database: u32,
@@ -95,7 +95,7 @@ impl Workload {
         send(c, &self.commands(count, now_us))
     }
 
-    /// Peeks at every key at a time, with rules of the key.
+    /// Peeks at every key at a time, with rules of that key.
     pub fn peek(&self, at_us: u64, c: &mut Connection) -> Vec<Value> {
         let mut peeks = pipe();
         for database in DATABASES {
@@ -112,7 +112,7 @@ impl Workload {
     /// The next commands: this many, or a few more to complete a transaction.
     pub fn commands(&mut self, count: usize, now_us: u64) -> Vec<Cmd> {
         self.now_us = now_us;
-        // The connection may have another database selected.
+        // The connection may have selected another database.
         let mut commands = vec![select(self.database)];
         while commands.len() < count {
             if self.one_in(40) {
@@ -181,7 +181,7 @@ impl Workload {
         on(name, key).arg(options).arg(rules).to_owned()
     }
 
-    /// A check that waits for a few milliseconds at most, always by the server's clock.
+    /// A check that waits for at most a few milliseconds, always by the server's clock.
     fn wait(&mut self, key: usize) -> Cmd {
         let with_at = std::mem::replace(&mut self.with_at, false);
         let rules = self.rules(key);
@@ -208,7 +208,7 @@ impl Workload {
         command
     }
 
-    /// The options of a check with these rules, which changes the key or is a peek.
+    /// The options of a check with these rules; `changes` is false for a peek.
     fn check_options(&mut self, changes: bool, rules: &[String]) -> Vec<String> {
         let mut options = self.options(changes, rules);
         if self.one_in(12) {
@@ -246,7 +246,7 @@ impl Workload {
         cmd("RL.EXPLAIN").arg(self.rules(key)).to_owned()
     }
 
-    /// A refund to the states of some rules, or to all.
+    /// A refund to the states of some rules, or to all states.
     fn refund(&mut self, key: usize) -> Cmd {
         let mut command = on("RL.REFUND", key);
         command.arg(self.units());
@@ -357,7 +357,7 @@ fn select(database: u32) -> Cmd {
     cmd("SELECT").arg(database).to_owned()
 }
 
-/// Sends commands in one pipeline; panics on a reply that no command should get.
+/// Sends commands in one pipeline. Panics on a reply that no command should get.
 pub fn send(c: &mut Connection, commands: &[Cmd]) -> Tally {
     let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
     let replies = c.req_packed_commands(&packed, 0, commands.len()).expect("replies");

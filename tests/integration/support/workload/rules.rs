@@ -52,11 +52,11 @@ impl Pool {
     }
 }
 
-/// A rule; its limits are separate, because they may change from call to call.
+/// A rule. Its limits are separate, because they may change from call to call.
 pub struct Rule {
     algorithm: Kind,
     limit: u32,
-    /// The burst of a token bucket, the queue of a leaky bucket.
+    /// The burst of a token bucket or the queue of a leaky bucket.
     room: Option<u32>,
     period: &'static str,
     name: Option<&'static str>,
@@ -90,7 +90,7 @@ impl Rule {
         if !is_slots {
             option(rng.choice(["", "", "", ",count=all", ",count=allowed"]).expect("some"));
         }
-        // Log rules of a key cost the same.
+        // The log rules of a key have one cost.
         if algorithm != Kind::Log && rng.u32(0..6) == 0 {
             option(rng.choice([",cost=0", ",cost=1", ",cost=3"]).expect("some"));
         }
@@ -110,8 +110,8 @@ impl Rule {
         Self { algorithm, limit, room: room(rng, algorithm), period, name, options }
     }
 
-    /// Whether two rules may have one identity, which one check does not take. Options that would
-    /// distinguish them are ignored.
+    /// Whether two rules may have the same identity, which a check refuses. Ignores options
+    /// that would tell them apart.
     fn may_equal(&self, other: &Self) -> bool {
         match (self.name, other.name) {
             (None, None) if self.algorithm == Kind::Slots => other.algorithm == Kind::Slots,
@@ -120,7 +120,7 @@ impl Rule {
         }
     }
 
-    /// The text of the rule, with other limits if there is a generator to draw them from.
+    /// The text of the rule, with new limits if `redraw` is given to draw them from.
     pub fn text(&self, redraw: Option<&mut Rng>) -> String {
         let Self { algorithm, period, ref options, .. } = *self;
         let (limit, room) = match redraw {

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 use redis::{Arg, Cmd, Value};
 
-/// How many checks had which outcome.
+/// How many checks had each outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub allowed: u32,
@@ -15,7 +15,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a reply; panics on one that no command should get.
+    /// Counts a reply. Panics on a reply that no command should get.
     pub(super) fn count(&mut self, command: &Cmd, reply: &Value) {
         match reply {
             // RENAME of a key that does not exist.
@@ -39,8 +39,8 @@ impl Tally {
     }
 }
 
-/// Whether an error says that a check repeated the id of a hold, but not its costs; in a script it
-/// has the script's position around it.
+/// Whether an error says that a check repeated the id of a hold with other costs. A script adds
+/// its position to the error.
 fn repeats_with_other_costs(error: Option<&str>) -> bool {
     error.is_some_and(|error| error.contains("was taken with other costs"))
 }

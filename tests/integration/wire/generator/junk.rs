@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-/// Numbers at the edges of what anything may hold, and what only looks like a number.
+/// Numbers at the limits of types, and words that only look like numbers.
 const NUMBERS: [&str; 40] = [
     "0",
     "1",
@@ -96,7 +96,7 @@ const GRAMMAR: [&str; 44] = [
 
 pub const MEGABYTE: usize = 1 << 20;
 
-/// A word that a command may choke on.
+/// A word that may break a command.
 pub fn word(rng: &mut Rng) -> Vec<u8> {
     match rng.u32(0..2_000) {
         0 => vec![rng.u8(..); rng.usize(MEGABYTE / 2..MEGABYTE * 2)],
@@ -116,7 +116,7 @@ pub fn number(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Up to so many bytes of any value.
+/// At most `most` bytes of any value.
 pub fn bytes(rng: &mut Rng, most: usize) -> Vec<u8> {
     let length = rng.usize(0..=most);
     (0..length).map(|_| rng.u8(..)).collect()

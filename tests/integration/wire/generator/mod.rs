@@ -1,15 +1,16 @@
-//! Batches of commands for one connection. A seed and a connection give the same batches each time,
-//! whatever the server replies.
+//! Batches of commands for one connection. A seed and a connection always give the same
+//! batches, whatever the server replies.
 //!
 //! ```text
 //! junk.rs      words that no command expects
-//! valid.rs     each RL.* command in its right forms
-//! mutate.rs    what makes right forms wrong
-//! server.rs    commands of the server around ours: keys, scripts, settings, saving
+//! valid.rs     each RL.* command in its valid forms
+//! mutate.rs    turns valid commands into invalid ones
+//! server.rs    the server's own commands: keys, scripts, settings, saving
 //! ```
 //!
-//! A batch leaves the connection as it found it: it ends transactions, turns replies on again, and
-//! closes with an `ECHO` whose reply shows that each command before it had exactly one.
+//! A batch leaves the connection as it found it: it ends transactions, turns replies on again,
+//! and ends with an `ECHO`, whose reply shows that each command before it had exactly one
+//! reply.
 
 pub mod junk;
 mod mutate;
@@ -30,18 +31,18 @@ pub type Words = Vec<Vec<u8>>;
 /// What a generator draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Menu {
-    /// Every command, right and wrong.
+    /// Every command, valid and invalid.
     Everything,
-    /// `RL.CHECK AT`, `RL.PEEK`, `DEL` and `COPY`, in their right forms, a few at a time.
+    /// `RL.CHECK AT`, `RL.PEEK`, `DEL` and `COPY`, in their valid forms, a few at a time.
     Stall,
 }
 
-/// What a command is answered with.
+/// The expected reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// One reply of any type.
     Any,
-    /// What a right or wrong `RL.*` command is answered with outside of a transaction.
+    /// The reply to a valid or invalid `RL.*` command outside of a transaction.
     Own(Form),
     /// No reply: `CLIENT REPLY` is off.
     Silence,
@@ -49,10 +50,10 @@ pub enum Expect {
     Echo,
 }
 
-/// The types of reply that a command may have beside an error.
+/// The types of reply that a command may have, besides an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Five or six integers, or what `FULL` shows.
+    /// Five or six integers, or the reply to `FULL`.
     Decision,
     Integer,
     Ok,
@@ -68,14 +69,14 @@ pub struct Sent {
     pub expect: Expect,
 }
 
-/// Commands that are sent at once.
+/// Commands that are sent together.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Which protocol the replies have, from the first one on.
+    /// The protocol of the replies, from the first one on.
     pub protocol: Protocol,
     pub bytes: Vec<u8>,
     pub sent: Vec<Sent>,
-    /// What the last command echoes.
+    /// The text that the last command echoes.
     pub nonce: Vec<u8>,
 }
 
@@ -102,7 +103,7 @@ enum Replies {
 }
 
 impl Generator {
-    /// `dump` is a dump from one of the servers, to make hostile ones of.
+    /// `dump` is a dump from one of the servers, from which hostile ones are made.
     pub fn new(menu: Menu, seed: u64, connection: usize, dump: Dump) -> Self {
         let mut rng =
             Rng::with_seed(seed ^ (connection as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -163,7 +164,7 @@ impl Generator {
         self.in_multi = false;
     }
 
-    /// Adds a command, or what surrounds commands.
+    /// Adds a command, or something that surrounds commands.
     fn add_any(&mut self) {
         match self.rng.u32(0..1_000) {
             0..4 if !self.in_multi && self.replies == Replies::On => {
@@ -190,7 +191,7 @@ impl Generator {
         }
     }
 
-    /// Adds a command and what it must be answered with.
+    /// Adds a command and its expected reply.
     fn add(&mut self, command: Words, form: Form) {
         let start = self.batch.bytes.len();
         resp::write(&command, &mut self.batch.bytes);

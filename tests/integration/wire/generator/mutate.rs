@@ -1,14 +1,14 @@
-//! What makes right forms wrong.
+//! Turns valid commands into invalid ones.
 
 use super::{Form, Generator, Words, junk};
 
-/// More rules, or other words, than any setting allows.
+/// More rules or other words than any setting allows.
 const MANY: usize = 1_100;
-/// The longest that a client may wait in line.
+/// The longest wait in line.
 const WAIT_MS: u128 = 25;
 
 impl Generator {
-    /// An `RL.*` command that was right before a few changes.
+    /// An `RL.*` command that was valid before a few changes.
     pub(super) fn mutated(&mut self) -> (Words, Form) {
         let (mut command, form) = self.valid();
         for _ in 0..self.rng.usize(1..=3) {
@@ -18,13 +18,13 @@ impl Generator {
         (command, form)
     }
 
-    /// Changes any word but the first, the name of the command.
+    /// Changes any word except the first, the command's name.
     fn mutate(&mut self, command: &mut Words) {
         let at = self.rng.usize(1..=command.len());
         let exists = at < command.len();
         match self.rng.u32(0..400) {
             0 => {
-                // Not a gigabyte of it, which would only test how fast a server reads.
+                // Not gigabytes, which would only test how fast a server reads.
                 let mut word = junk::word(&mut self.rng);
                 word.truncate(100);
                 let many = self.rng.usize(2..MANY);
@@ -60,7 +60,7 @@ impl Generator {
     }
 }
 
-/// A connection that waits for an hour would be of no more use.
+/// A connection that waited for an hour would be useless.
 fn keep_waits_short(command: &mut Words) {
     let is_wait = command[0] == b"RL.WAIT";
     let Some(ms) = command.get_mut(2).filter(|_| is_wait) else { return };

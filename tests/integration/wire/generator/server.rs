@@ -1,10 +1,10 @@
-//! Commands of the server around ours: on keys of every type, scripts, settings, saving.
+//! The server's own commands next to ours: on keys of every type, scripts, settings, saving.
 
 use super::{Generator, Words, junk, words};
 use crate::support::settings::{SETTINGS, Values};
 use crate::wire::payloads;
 
-/// Scripts that call what their arguments say.
+/// Scripts that call the commands in their arguments.
 const SCRIPTS: [&str; 4] = [
     "return redis.pcall(unpack(ARGV))",
     "local r for _ = 1, 3 do r = redis.pcall(unpack(ARGV)) end return r",
@@ -33,7 +33,7 @@ impl Generator {
         }
     }
 
-    /// Makes a key hold what the module did not make.
+    /// Makes a key of another type.
     fn of_another_type(&mut self) -> Words {
         let (name, more) = match self.rng.u32(0..6) {
             0 => ("SET", words(["1"])),
@@ -91,7 +91,7 @@ impl Generator {
         vec![name.into(), self.key(), time.into_bytes()]
     }
 
-    /// A payload of any version, mostly damaged, with a checksum that fits.
+    /// A payload of any version, usually damaged, with a correct checksum.
     fn restore(&mut self) -> Words {
         let bytes = payloads::hostile_dump(&mut self.rng, &self.dump);
         let mut command = vec![b"RESTORE".to_vec(), self.key(), b"0".to_vec(), bytes];
@@ -112,7 +112,7 @@ impl Generator {
         [head, vec![b"1".to_vec(), key], inner].concat()
     }
 
-    /// What the server says about commands and keys.
+    /// Commands that describe commands and keys.
     fn about(&mut self) -> Words {
         let (inner, _) = self.mutated();
         match self.rng.u32(0..6) {
@@ -124,7 +124,7 @@ impl Generator {
         }
     }
 
-    /// A setting of ours, right or wrong. One that refuses `AT` does so for a while only.
+    /// A setting of ours, right or wrong. A setting that refuses `AT` is soon undone.
     fn set(&mut self) -> Words {
         let setting = &SETTINGS[self.rng.usize(0..SETTINGS.len())];
         let value = match &setting.values {
@@ -155,7 +155,8 @@ impl Generator {
         }
     }
 
-    /// What writes all keys: rare, because it takes long. A transaction takes none of it.
+    /// Commands that write all keys. They are rare, because they take long, and a transaction
+    /// contains none.
     fn save(&mut self) -> Words {
         match self.rng.u32(0..6) {
             _ if self.in_multi => words(["PING"]),

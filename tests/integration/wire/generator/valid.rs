@@ -1,5 +1,5 @@
-//! Each `RL.*` command in its right forms. Right means that its grammar is: a setting may refuse it, and
-//! its key may hold something else.
+//! Each `RL.*` command in its valid forms. Only the grammar is valid: a setting may refuse the
+//! command, and its key may have another type.
 
 use super::{Form, Generator, Words, junk, words};
 
@@ -13,7 +13,7 @@ const IDS: [&str; 5] = [
 ];
 const NAMES: [&str; 3] = ["free", "trial", "x-1_.Z"];
 const PATTERNS: [&str; 5] = ["*", "k?", "*1*", "[a-k]*", ""];
-/// 2033-05-18, so that keys outlive the run unless they are made to expire.
+/// 2033-05-18, so that keys outlive the run unless a command makes them expire.
 const NOW_US: u64 = 2_000_000_000_000_000;
 const DAY_US: u64 = 86_400_000_000;
 
@@ -41,7 +41,7 @@ impl Generator {
         }
     }
 
-    /// The name of a key; one in ten holds another type, at times.
+    /// The name of a key. One in ten sometimes has another type.
     pub(super) fn key(&mut self) -> Vec<u8> {
         match self.rng.u32(0..200) {
             0 => junk::bytes(&mut self.rng, 300),
@@ -50,7 +50,7 @@ impl Generator {
         }
     }
 
-    /// A time for `AT`: mostly within a day, at times at an end of time.
+    /// A time for `AT`: usually within a day, sometimes at an end of the range.
     pub(super) fn time(&mut self) -> Vec<u8> {
         let time = match self.rng.u32(0..40) {
             0 => self.rng.u64(..=253_402_300_799_999_999),
@@ -299,7 +299,7 @@ impl Generator {
         command
     }
 
-    /// An effect or a value, which no client may send.
+    /// An effect or a value, which clients may not send.
     fn apply(&mut self) -> Words {
         let mut command = self.on_either("RL.APPLY", "RL.LOAD");
         command.push(b"v1:2000000000000000:-1:admit:1".to_vec());

@@ -1,5 +1,5 @@
-//! All or nothing: a check consumes its cost from every rule or from none, and a denied
-//! check changes nothing unless a rule counts all or bans.
+//! All or nothing: a check consumes its cost from every rule or from none, and a denied check
+//! changes nothing unless a rule has `count=all` or `ban=`.
 
 use super::rules::{cost, rule_set, uncosted};
 use super::traffic::{Action, Call, changing};
@@ -29,7 +29,7 @@ proptest! {
                 Change::Admitted => {
                     prop_assert_eq!(outcome.summary.verdict, Verdict::Allowed);
                     for ((rule, before), after) in rules.iter().zip(&before).zip(&after) {
-                        // A shadow that does not admit has nothing left.
+                        // A shadow that would deny has nothing left.
                         let left = (before.remaining - i64::from(cost_of(rule, cost))).max(0);
                         prop_assert_eq!(after.remaining, left, "{}", rule);
                     }

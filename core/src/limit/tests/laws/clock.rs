@@ -1,15 +1,16 @@
-//! The clock steps back and forth by a second, an hour, ten years, at the times at which clocks
-//! break: 1970, 2038, 2106, 2262.
+//! The clock steps back and forth by a second, an hour or ten years, around the years in which
+//! clocks break: 1970, 2038, 2106, 2262.
 //!
 //! ```text
-//! lock-out   no wait is longer than the rule's own, and one window for the clock to catch up
+//! lock-out   no wait is longer than the rule's wait plus one window for the clock to catch up
 //! bans       a ban lasts no longer than its length
-//! flood      while time does not advance, no more than the capacity passes; a step back by up to a
-//!            window advances nothing
-//! expiry     a key that was just consumed from does not stay for years
+//! flood      while time does not advance, at most the capacity passes; a step back by up to a
+//!            window does not advance time
+//! expiry     a key that was just consumed from does not live for years
 //! ```
 //!
-//! A hold ends at the time that its caller was told, so a step back makes it longer by the step.
+//! A hold ends at the time that its caller was told, so a step back by some time prolongs the
+//! hold by that time.
 
 use super::rules::any_rule;
 use super::{cases, check, hopeless, unblocked};
@@ -35,7 +36,7 @@ struct Step {
     deed: Deed,
 }
 
-/// The first second of a year's broken clock, and some around it.
+/// The first second in which a clock breaks, or one near it.
 fn start() -> impl Strategy<Value = u64> {
     let broken = prop::sample::select(vec![
         0,
@@ -73,12 +74,12 @@ fn steps(with_holds: bool) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// A rule that decides.
+/// A rule that can decide.
 fn rule() -> impl Strategy<Value = Rule> {
     any_rule().prop_filter("decides", |rule| !rule.is_shadow() && rule.limit() > 0)
 }
 
-/// The longest that a rule makes anyone wait while the clock goes on.
+/// The longest wait under a rule while the clock only moves forward.
 fn longest_wait_us(rule: &Rule) -> u64 {
     let window_us = rule.period_us();
     match rule.kind() {
@@ -87,7 +88,7 @@ fn longest_wait_us(rule: &Rule) -> u64 {
             let drains = drains.div_ceil(u128::from(rule.limit()));
             window_us.max(u64::try_from(drains).unwrap_or(u64::MAX))
         }
-        // The oldest sub-interval leaves when it is as old as a window and itself.
+        // The oldest sub-interval counts until its end is a window old.
         Kind::Window => 2 * window_us,
         Kind::Log | Kind::Fixed | Kind::Slots => window_us,
     }
@@ -97,7 +98,7 @@ fn longest_ban_us(rule: &Rule) -> u64 {
     rule.ban().map_or(0, Ladder::longest_us)
 }
 
-/// A key, and a clock that steps.
+/// A key on a clock that steps.
 struct Run<'a> {
     rules: &'a [Rule],
     limiter: Limiter,
@@ -105,7 +106,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Does a step. Returns what a check decided: its verdict and wait, and whether it consumed.
+    /// Does a step. For a check, returns its verdict, its wait and its cost.
     fn step(&mut self, step: Step) -> Option<(Verdict, i64, u32)> {
         self.now_us = self.now_us.saturating_add_signed(step.jump_us).min(MAX_TIME_US);
         let name = |id: u8| [b'a' + id];
@@ -120,7 +121,7 @@ impl Run<'_> {
                 let options = CheckOptions { hold, ..CheckOptions::default() };
                 let check = Check::new(self.rules, cost, self.now_us).with(&options);
                 self.limiter.lapse_if_due(self.now_us);
-                // A repeat of another cost is refused.
+                // A repeat with another cost is refused.
                 let _ = self.limiter.check_within(Bounds::ANY, &check, &mut Vec::new());
                 None
             }
@@ -140,11 +141,11 @@ proptest! {
     fn no_step_of_the_clock_locks_out(rule in rule(), start_us in start(), steps in steps(true)) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
-        // Rounded up to the millisecond.
+        // Waits are rounded up to the millisecond.
         let catching_up_us = rules[0].period_us() + MS_US;
         let longest_us = longest_wait_us(&rules[0]).saturating_add(catching_up_us);
         for step in steps {
-            // Traffic goes on as if there had been no ban.
+            // Continues as if there had been no ban.
             run.limiter = unblocked(&run.limiter);
             let Some((Verdict::Limited, wait_ms, cost)) = run.step(step) else { continue };
             let longest_us = longest_us.max(longest_ban_us(&rules[0]));
@@ -177,8 +178,8 @@ proptest! {
     ) {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
-        // The time at which the state stands, once there is one, and what passed since it
-        // advanced to that.
+        // The time of the state, once there is one, and what has passed since the state reached
+        // that time.
         let (mut stands_us, mut passed) = (None, 0);
         for step in steps {
             run.limiter = unblocked(&run.limiter);
@@ -214,7 +215,8 @@ proptest! {
         let rules = [rule];
         let mut run = Run { rules: &rules, limiter: Limiter::default(), now_us: start_us };
         let window_us = rules[0].period_us();
-        // Past windows stay for graphs; a count of bans stays for a longest rung after the ban.
+        // Past windows stay for graphs. A count of bans stays for the longest rung after the
+        // ban.
         let kept_us = 7 * window_us + 2 * longest_ban_us(&rules[0]) + window_us / 8 + SECOND_US;
         let longest_us = longest_wait_us(&rules[0]).saturating_add(kept_us);
         for step in steps {

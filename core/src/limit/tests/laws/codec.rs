@@ -1,5 +1,5 @@
-//! decode(encode(x)) = x. Any byte string gives a limiter or an error, and no limiter
-//! that was read can cause a panic.
+//! decode(encode(x)) = x. Any byte string decodes to a limiter or to an error, and no decoded
+//! limiter can cause a panic.
 
 use super::rules::cost;
 use super::rules::rule_set;
@@ -24,7 +24,7 @@ fn after(traffic: &Traffic) -> Limiter {
     limiter
 }
 
-/// Makes all calls on a limiter that was read, and saves it after each.
+/// Makes all calls on a decoded limiter, and saves it after each.
 fn survives(payload: &[u8], rules: &[Rule], calls: &[(u64, Action)]) -> TestCaseResult {
     let Ok(read) = decode(payload) else { return Ok(()) };
     let again = decode(&encode(&read));
@@ -112,7 +112,7 @@ proptest! {
         for Call { rules, now_us, action } in traffic.calls() {
             act(&mut limiter, rules, now_us, action);
             let again = decode(&encode(&limiter));
-            // A key that holds nothing is never saved.
+            // An empty key is never saved.
             let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(&limiter) };
             prop_assert_eq!(again.as_ref(), expected);
         }

@@ -1,22 +1,22 @@
-//! Nothing drifts: in a flood of ten million requests against odd rates, as many are
-//! admitted up to each request as the definition says.
+//! Nothing drifts: in a flood of ten million requests against odd rates, the number admitted up
+//! to each request is what the definition says.
 
 use super::{rule, spec};
-use crate::limit::tests::naive::window::Window;
+use crate::limit::tests::naive::window::NaiveWindow;
 use crate::limit::{Check, Limiter, Verdict};
 use crate::rule::Kind;
 use crate::rule::{Rule, RuleSpec, SECOND_US, Unit};
 
 const REQUESTS: u64 = 10_000_000;
-/// Requests come this close: closer than any of the rates below.
+/// The gap between requests: shorter than any of the rates below allows.
 const GAP_US: u64 = 7_919;
-/// 7/13s
+/// 7 units in 13 seconds.
 const LIMIT: u64 = 7;
 const WINDOW_US: u64 = 13 * SECOND_US;
 const START_US: u64 = 1_700_000_000_123_457;
 
-/// Floods one rule. After each request, compares how many passed with how many should
-/// have, given the number of requests so far and the time since the first.
+/// Floods one rule. After each request, compares how many have passed with how many should
+/// have, given the number of requests and the time since the first.
 fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     let rules = [rule];
     let mut limiter = Limiter::default();
@@ -31,7 +31,7 @@ fn flood(rule: Rule, mut expected: impl FnMut(u64, u64) -> u64) {
     }
 }
 
-/// `n` units at once, and then one for each that drained.
+/// `at_once` units, and then one more whenever one has drained.
 fn drained(at_once: u64) -> impl Fn(u64, u64) -> u64 {
     move |requests, elapsed_us| requests.min(at_once + elapsed_us * LIMIT / WINDOW_US)
 }
@@ -48,7 +48,7 @@ fn a_queue_admits_its_places_and_what_drains() {
     flood(spec.validate().unwrap(), drained(5));
 }
 
-/// The log's window begins anew with every `per_window`th request.
+/// The log's window starts again with every `per_window`th request.
 #[test]
 fn a_log_admits_its_limit_in_every_window() {
     let per_window = WINDOW_US.div_ceil(GAP_US);
@@ -73,7 +73,7 @@ fn a_fixed_window_admits_its_limit_in_every_window() {
     flood(rule(Kind::Fixed, LIMIT, 13, Unit::Second), |requests, elapsed_us| {
         let now_us = START_US + elapsed_us;
         let (window, into_us) = (now_us / WINDOW_US - first, now_us % WINDOW_US);
-        // Every window but the present one had requests to spare.
+        // Every window before the present one had more requests than its limit.
         window * LIMIT + (into_us / GAP_US + 1).min(LIMIT).min(requests)
     });
 }
@@ -83,7 +83,7 @@ fn a_fixed_window_admits_its_limit_in_every_window() {
 fn a_sliding_window_admits_what_its_formula_says() {
     let spec = RuleSpec { res: Some(3), ..spec(Kind::Window, LIMIT, 13, Unit::Second) };
     let rule = spec.validate().unwrap();
-    let mut window = Window::of_units(&rule, START_US.into(), 0);
+    let mut window = NaiveWindow::of_units(&rule, START_US.into(), 0);
     let mut admitted = 0;
     flood(rule, |_, elapsed_us| {
         let now = i128::from(START_US + elapsed_us);

@@ -1,6 +1,6 @@
-//! The numbers of an answer are exact. `remaining`: this cost passes, and a cost of one
-//! more does not. `reset_ms`: after it nothing is consumed, but 1 ms earlier something is.
-//! `next_ms`: after it one more unit remains, but not 1 ms earlier.
+//! The numbers of an answer are exact. `remaining`: a cost of that many units passes, and of
+//! one more does not. `reset_ms`: after it nothing is consumed, and 1 ms earlier something is.
+//! `next_ms`: after it one more unit remains, and 1 ms earlier none.
 
 use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -11,7 +11,7 @@ use crate::rule::{MAX_UNITS, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// A cost of the least remaining passes every rule, and a cost of one more does not.
+/// The least `remaining` of all rules passes as a cost, and one more does not.
 fn remaining_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -29,7 +29,7 @@ fn remaining_is_exact(
     Ok(())
 }
 
-/// The state is untouched after the reset, and not before.
+/// Nothing is consumed after the reset, and something is 1 ms earlier.
 pub(super) fn reset_is_exact(
     limiter: &Limiter,
     rules: &[Rule],
@@ -54,7 +54,7 @@ pub(super) fn reset_is_exact(
     Ok(())
 }
 
-/// More remains at the next unit's time than now, and no more before.
+/// More units remain after `next_ms` than now, and 1 ms earlier not yet.
 pub(super) fn next_is_exact(
     limiter: &Limiter,
     rules: &[Rule],

@@ -40,12 +40,12 @@ fn a_log_with_two_rules_waits_for_the_second() {
     assert_eq!(passing(&mut limiter, &rules, 1, clock(12, 34, 40)), 1);
 }
 
-/// How many requests pass at `then_s` after 100 at `burst_s`, in tenths of a second.
+/// How many requests pass at `then_s` after 100 at `burst_s`. Times are in tenths of a second.
 fn window_after(res: u64, burst_s: u64, then_s: u64) -> usize {
     let spec = RuleSpec { res: Some(res), ..spec(Kind::Window, 100, 1, Unit::Minute) };
     let rules = [spec.validate().unwrap()];
     let mut limiter = Limiter::default();
-    // 0.99 min is 59.4 s: tenths of seconds.
+    // In tenths, because 0.99 min is 59.4 s.
     let tenths = |tenths: u64| START_US + tenths * SECOND_US / 10;
     assert_eq!(passing(&mut limiter, &rules, 200, tenths(burst_s)), 100);
     passing(&mut limiter, &rules, 200, tenths(then_s))
@@ -71,8 +71,8 @@ fn a_fixed_window_lets_twice_its_limit_pass_at_its_edge_and_a_log_does_not() {
     }
 }
 
-/// `10/s 120/m 240/h` for an IP and a user at once: all or nothing over two
-/// keys, by a peek at each and a record on each.
+/// `10/s 120/m 240/h` for an IP and a user at once: all or nothing over two keys, by a peek at
+/// each and a record on each.
 #[test]
 fn a_flood_over_two_keys_gets_all_that_the_hour_allows() {
     let rules = [
@@ -112,7 +112,7 @@ fn a_limit_of_0_admits_only_a_cost_of_0() {
     }
 }
 
-/// The first request in a queue has its turn at once, the others one every W/L.
+/// The first request of a queue has its turn at once, then one has it every W/L.
 #[test]
 fn a_queue_gives_each_its_turn() {
     let spec = RuleSpec { queue: Some(3), ..spec(Kind::Leaky, 2, 1, Unit::Second) };
@@ -174,11 +174,12 @@ fn a_request_and_its_tokens_have_a_cost_each() {
     assert_eq!(five(denied), [1, 100_000, 0, 2_400, 60_000]);
 }
 
-/// Of equal fractions the first rule decides, and one that costs nothing only if all do.
+/// Of equal fractions the first rule decides. A rule that costs nothing decides only if all
+/// rules cost nothing.
 #[test]
 fn the_least_fraction_decides() {
     for (line, cost, limit) in [
-        // 1 of 2 left and 3 of 6: as often.
+        // 1 of 2 left and 3 of 6: equal fractions.
         ("bucket:4/m,cost=2 bucket:12/h,cost=6", 1, 4),
         ("bucket:12/h,cost=6 bucket:4/m,cost=2", 1, 12),
         ("bucket:4/m,cost=2 bucket:11/h,cost=6", 1, 11),
@@ -226,7 +227,7 @@ fn a_named_log_rule_reads_the_keys_log() {
     assert_eq!(passing(&mut limiter, &unnamed, 5, at(0)), 0);
 }
 
-/// A rule that denies only because of the charge does not ban.
+/// A rule that denies only because it was just charged does not ban.
 #[test]
 fn a_charge_causes_no_ban() {
     let bans = RuleSpec {
@@ -237,17 +238,16 @@ fn a_charge_causes_no_ban() {
     let rules = [rule(Kind::Log, 1, 1, Unit::Day), bans.validate().unwrap()];
     let mut limiter = Limiter::default();
     assert_eq!(passing(&mut limiter, &rules, 1, at(0)), 1);
-    // A minute later the log denies, and the window is charged full.
+    // A minute later the log denies, and the window is charged until it is full.
     let denied = check(&mut limiter, &rules, 1, at(60)).0;
     assert_eq!((denied.change, denied.ban), (Change::Charged, None));
-    // Now it denies too.
+    // Now the window denies as well.
     let banned = check(&mut limiter, &rules, 1, at(61)).0;
     assert_eq!(banned.ban.map(|ban| ban.rule), Some(1));
     assert_eq!(check(&mut limiter, &rules, 1, at(62)).0.summary.verdict, Verdict::Blocked);
 }
 
-/// A new state makes room by dropping old ones, but none that a rule of this check
-/// reads.
+/// A new state makes room by dropping old ones, but never one that a rule of this check reads.
 #[test]
 fn a_charge_drops_no_state_of_its_check() {
     let ms = |kind, limit, count| spec(kind, limit, count, Unit::Millisecond);
@@ -261,8 +261,8 @@ fn a_charge_drops_no_state_of_its_check() {
     assert_eq!(denied.change, Change::Charged);
 }
 
-/// A refund to several log rules reaches as far back as the longest of them,
-/// in whatever order they are given.
+/// A refund to several log rules reaches as far back as the longest of them, in any order of
+/// the rules.
 #[test]
 fn a_refund_reaches_back_the_longest_window() {
     let rules = [rule(Kind::Log, 3, 1, Unit::Second), rule(Kind::Log, 5, 1, Unit::Minute)];
@@ -272,7 +272,7 @@ fn a_refund_reaches_back_the_longest_window() {
     assert_eq!(passing(&mut limiter, &rules[1..], 9, at(30)), 4);
 }
 
-/// The clock stepped back, so the log is read at its own time, at which the window is
+/// The clock stepped back, so the log is read at its last time. At that time the window is
 /// over.
 #[test]
 fn a_window_over_at_the_logs_time_has_reset() {
@@ -283,7 +283,7 @@ fn a_window_over_at_the_logs_time_has_reset() {
     let mut limiter = Limiter::default();
     assert_eq!(passing(&mut limiter, &rules, 1, at(10)), 1);
     assert_eq!(check(&mut limiter, &rules, 1, at(12)).0.change, Change::Charged);
-    // The clock steps back to where the admitted request was.
+    // The clock steps back to the time of the admitted request.
     let second = peek(&limiter, &rules, 1, at(10)).1[1];
     assert_eq!((second.verdict, second.remaining, second.reset_ms), (Verdict::Allowed, 1, 0));
 }

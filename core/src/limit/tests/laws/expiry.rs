@@ -23,7 +23,7 @@ impl Key {
         }
     }
 
-    /// Deletes the key or moves its expiry, as a command does last.
+    /// Deletes the key or moves its expiry, which a command does last.
     pub fn settle(&mut self, decided_us: u64, server_us: u64) {
         if self.limiter.is_empty() {
             *self = Self::default();
@@ -37,10 +37,10 @@ impl Key {
     }
 }
 
-/// The key expires no later than an eighth of the longest window, or a second, after all
-/// of its rules have reset. Exceptions: `keep=N`; a block; bans that count; a limit of 0, where nothing
-/// resets; and log rules of which only some count denials: a log lives for the longest
-/// window after its newest entry, even if that rule does not count the entry.
+/// After all its rules have reset, the key expires within an eighth of the longest window, or a
+/// second if that is more. Exceptions: `keep=N`, a block, counted bans, a limit of 0 (which
+/// never resets), and log rules of which only some count denials: a log lives for the longest
+/// window after its newest entry, even if the rule of that window does not count the entry.
 fn is_not_late(key: &Key, rules: &[Rule], now_us: u64) -> TestCaseResult {
     let lives_longer = |rule: &Rule| match rule.algorithm() {
         Algorithm::Fixed(FixedParams { keep: 1.., .. }) => true,

@@ -33,11 +33,11 @@ impl Tally {
     }
 }
 
-/// Checks on both paths and leaves the limiter as the general path does. Returns whether
-/// the check took the fast path.
+/// Does a check on both paths, and leaves the limiter as the general path does. Returns whether
+/// the fast path could take the check.
 fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestCaseError> {
     let before = limiter.clone();
-    // Decisions left by an earlier call.
+    // What an earlier call left in the list of decisions.
     let left = Decision { limit: 7, ..Decision::UNDECIDED };
     let (mut fast_decisions, mut decisions) = (vec![left; 2], vec![left; 3]);
 
@@ -144,7 +144,7 @@ fn paths_agree_under_one_changing_rule() {
     paths_agree(changing(1, CALLS), 3_000, 25);
 }
 
-/// States of other algorithms and other shapes under one name.
+/// One name for states of different algorithms and shapes.
 #[test]
 fn paths_agree_under_rules_of_one_name() {
     paths_agree(one_at_a_time(any_namesakes(4), CALLS), 3_000, 20);
@@ -155,13 +155,13 @@ fn paths_agree_on_a_log() {
     paths_agree(steady(plain_logs(4), CALLS, Clock::StepsBack), 3_000, 40);
 }
 
-/// Shadows among them, and rules that charge denials, which other rules do not count.
+/// Some rules are shadows, and some charge denials, which the others do not count.
 #[test]
 fn paths_agree_on_a_log_under_changing_rules() {
     paths_agree(changing_between((any_logs(3), any_logs(3)), CALLS), 3_000, 25);
 }
 
-/// A check without rules needs nothing of a log and must not empty it.
+/// A check without rules has no needs of the log, and must not empty it.
 #[test]
 fn paths_agree_without_rules() {
     let rules = crate::parse::rules_of_line("20/m 80/h");
@@ -195,7 +195,7 @@ fn of_one_state() -> impl Strategy<Value = Vec<Rule>> {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// Whatever the cost and the answer, as long as the clock does not step back.
+    /// At any cost and with any answer, as long as the clock does not step back.
     #[test]
     fn an_ordinary_check_takes_the_fast_path(
         traffic in steady(of_one_state(), CALLS, Clock::Forward)

@@ -1,5 +1,5 @@
-//! The honest wait: without other traffic, a denied request is allowed after `wait_ms`
-//! and denied 1 ms earlier, and `wait_ms` is -1 if and only if it can never pass.
+//! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
+//! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -41,7 +41,7 @@ pub(super) fn is_honest(
 fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for Call { rules, now_us, action } in traffic.calls() {
-        // Traffic goes on as if there had been no ban.
+        // Continues as if there had been no ban.
         limiter = unblocked(&limiter);
         match action {
             Action::Check(cost) => {
@@ -49,7 +49,7 @@ fn holds_throughout(traffic: &Traffic) -> TestCaseResult {
                 let outcome = check(&mut limiter, rules, cost, now_us).0;
                 prop_assert_eq!(outcome.summary.verdict, before.verdict);
                 if outcome.summary.verdict == Verdict::Limited {
-                    // The law does not look behind the block of a ban.
+                    // The law says nothing about the time behind a ban.
                     let unbanned = unblocked(&limiter);
                     let wait_ms = match outcome.ban {
                         None => outcome.summary.wait_ms,
@@ -83,8 +83,8 @@ proptest! {
         holds_throughout(&traffic)?;
     }
 
-    /// Windows of like length, on a clock that often brings back states that
-    /// it left too far in the future.
+    /// Windows of similar length, on a clock that often comes near states again that it had
+    /// left too far in the future.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(traffic in steady(alike(3), 60, Clock::Reels)) {
         holds_throughout(&traffic)?;
@@ -100,14 +100,14 @@ proptest! {
 const STEP_US: u64 = 2 * SECOND_US - MS_US;
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// Rules that each consumed at another time, [`STEP_US`] apart, and deny from a
-/// second before that to a second after. At the start the states of all but the
-/// first are passed over, and each counts again just before the previous rule admits.
+/// Rules whose states were consumed from at times [`STEP_US`] apart. Each rule denies from a
+/// second before that time to a second after. At the start all states but the first are passed
+/// over, and each counts again just before the previous rule admits.
 fn chain(links: Range<u64>) -> (Limiter, Vec<Rule>) {
     let names: Vec<String> = links.clone().map(|n| format!("bucket:1/s,name=n{n}")).collect();
     let rules = rules_of_line(&names.join(" "));
     let mut limiter = Limiter::default();
-    // Latest first, so that nothing is stale.
+    // The latest first, so that no state is stale.
     for (rule, link) in rules.iter().rev().zip(links.rev()) {
         let last_us = START_US + link * STEP_US;
         let rule = slice::from_ref(rule);
@@ -123,7 +123,7 @@ fn the_wait_covers_later_denials_up_to_the_first_gap() {
         let (denied, _) = peek(&limiter, &rules, 1, START_US);
         let wait_ms = (links - 1) * STEP_US / MS_US + 1_000;
         assert_eq!(denied.summary.wait_ms, wait_ms as i64);
-        // Without the state in the middle, whose rule then admits throughout.
+        // Without the state in the middle, its rule admits throughout.
         limiter.refund(1, START_US + links / 2 * STEP_US, &rules[links as usize / 2..][..1]);
         let (denied, _) = peek(&limiter, &rules, 1, START_US);
         let gap_ms = (links / 2).saturating_sub(1) * STEP_US / MS_US + 1_000;

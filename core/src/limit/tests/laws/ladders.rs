@@ -1,4 +1,4 @@
-//! Ladders of bans: the count of a key's bans chooses the rung, and is forgotten in time.
+//! Ban ladders: the count of a key's bans chooses the rung, and is forgotten in time.
 
 use super::{cases, check};
 use crate::limit::{
@@ -25,15 +25,16 @@ struct Banning {
 /// What happens to the key.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// A check that those rules deny whose bit is set.
+    /// A check that is denied by the rules whose bits are set.
     Check(u8),
     Pardon,
-    /// A block by hand, milliseconds.
+    /// A block by hand, in milliseconds.
     Block(u64),
     Reset,
 }
 
-/// How long after the deed before, in microseconds: some rungs of some rule, and a little.
+/// The time since the previous deed, in microseconds: a multiple of a rung of some rule, give
+/// or take a little.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     rule: usize,
@@ -74,7 +75,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Gap, Deed)>> {
     prop::collection::vec((gap, deed), 1..40)
 }
 
-/// The rules of a check that some of them deny.
+/// The rules of a check, some of which deny.
 fn denying(rules: &[Banning], denies: u8) -> Vec<Rule> {
     let rule = |(index, Banning { rungs_ms, shadow }): (usize, &Banning)| {
         let limit = if denies >> index & 1 == 1 { 0 } else { 1_000_000 };
@@ -94,11 +95,11 @@ fn denying(rules: &[Banning], denies: u8) -> Vec<Rule> {
 struct Past {
     set_us: u64,
     end_us: u64,
-    /// How long after its end it is remembered.
+    /// How long it is remembered after its end.
     quiet_us: u64,
 }
 
-/// Every ban that counted since the last pardon, and the block.
+/// Every counted ban since the last pardon, and the current block.
 #[derive(Clone, Debug, Default)]
 struct Naive {
     past: Vec<Past>,
@@ -106,8 +107,8 @@ struct Naive {
 }
 
 impl Naive {
-    /// How many bans are remembered, and until when: those since the last time that the quiet
-    /// after a ban was long enough.
+    /// The count of bans, and until when it is remembered. It counts the bans since the last
+    /// gap that was long enough to forget those before it.
     fn count(&self, now_us: u64) -> Option<(u32, u64)> {
         let mut count = 0;
         for (index, ban) in self.past.iter().enumerate() {
@@ -119,13 +120,13 @@ impl Naive {
         (now_us < forgotten_us).then_some((count, forgotten_us))
     }
 
-    /// The rule that bans, and until when.
+    /// The rule that bans, and the end of the ban.
     fn offend(&mut self, rules: &[Banning], denies: u8, now_us: u64) -> Option<Ban> {
         let count = self.count(now_us).map_or(0, |(count, _)| count as usize);
         let denies = |(index, rule): &(usize, &Banning)| denies >> index & 1 == 1 && !rule.shadow;
         let length_ms = |rule: &Banning| rule.rungs_ms[count.min(rule.rungs_ms.len() - 1)];
         let denying: Vec<_> = rules.iter().enumerate().filter(denies).collect();
-        // Of equals the first, which is the last in reverse.
+        // The first of equals, which `rev` makes the last.
         let longest = denying.iter().rev().max_by_key(|(_, rule)| length_ms(rule))?;
         let until_us = now_us + length_ms(longest.1) * MS_US;
         self.blocked_until_us = until_us;
@@ -161,7 +162,7 @@ impl Key {
         change(&mut self.replica);
     }
 
-    /// Whether the replica is equal, and both are after a restart.
+    /// Tests that the replica is equal, and that both survive a restart.
     fn is_kept(&self) -> TestCaseResult {
         prop_assert_eq!(&self.primary, &self.replica);
         prop_assert_eq!(self.primary.deadline(), self.replica.deadline());
@@ -232,7 +233,7 @@ proptest! {
                 key.check(&denying(&rules, denies), now_us);
             }
         }
-        // Longer than any ban and what follows it.
+        // Longer than any ban and the quiet time after it.
         now_us += 30 * SECOND_US;
         key.check(&rules_of_line("fixed:9/m"), now_us);
         prop_assert_eq!(key.primary.bans(), None);
@@ -259,7 +260,8 @@ proptest! {
                 let until_us = key.primary.access().and_then(|access| access.until_us);
                 prop_assert!(until_us.is_some_and(|us| us <= now_us + longest_us));
             }
-            // Blocked, banned or allowed, the key was changed if it had to be.
+            // After a block, a ban or an admission the count must have been shortened if
+            // necessary.
             let forgotten_us = key.primary.bans().map_or(0, |count| count.forgotten_us);
             prop_assert!(forgotten_us <= now_us + 2 * longest_us, "{deed:?} at {now_us}");
             key.is_kept()?;
@@ -273,7 +275,7 @@ fn at_ms(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> (i64, i64) {
     (summary.verdict.code(), summary.wait_ms)
 }
 
-/// Three requests that pass, and one that is banned for that long.
+/// Three requests that pass, and one that causes a ban; returns how long it lasts.
 fn offend(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> i64 {
     for _ in 0..3 {
         assert_eq!(at_ms(limiter, rules, ms).0, 0, "at {ms} ms");
@@ -283,7 +285,7 @@ fn offend(limiter: &mut Limiter, rules: &[Rule], ms: u64) -> i64 {
     wait_ms
 }
 
-/// F1 of the contract.
+/// Example F1 of the contract.
 #[test]
 fn a_ladder_rises_stays_and_is_forgotten() {
     let rules = rules_of_line("3/m,ban=1m:10m:1h");
@@ -325,7 +327,7 @@ fn the_longest_ban_of_two_ladders_stands_and_the_count_rises_by_one() {
         let (forgotten_us, span_us) = (START_US + forgotten_ms * MS_US, span_ms * MS_US);
         Some(BanCount { bans, forgotten_us, span_us })
     };
-    // The rule that bans says for how long: 2 minutes and its longest, 3.
+    // The rule that bans sets the span: its 2 minutes plus its longest rung, 3.
     assert_eq!(ban(0), (1, 120_000, count(1, 300_000, 300_000)));
     assert_eq!(ban(299_999), (0, 600_000, count(2, 1_499_999, 1_200_000)));
     assert_eq!(ban(1_499_999), (1, 120_000, count(1, 1_799_999, 300_000)));

@@ -1,5 +1,5 @@
-//! The turns of a leaky bucket keep their distance: never less than W/L a unit between
-//! two requests, except for rounding to the millisecond.
+//! The turns of a leaky bucket keep their distance: two requests are never closer than W/L per
+//! unit, except for rounding to the millisecond.
 
 use super::rules::leaky;
 use super::traffic::{Action, Call, Clock, steady};

@@ -1,5 +1,5 @@
-//! A key never comes to hold more states than it may, and a check that would leave more
-//! changes nothing.
+//! A check never takes a key beyond its most states: one that would is refused and changes
+//! nothing.
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
@@ -27,7 +27,7 @@ fn states(error: &CheckError) -> usize {
     }
 }
 
-/// A key with a state for each name, which matter for a day.
+/// A key with one state for each name. The states matter for a day.
 fn with_states(names: usize) -> Limiter {
     let mut limiter = Limiter::default();
     for n in 0..names {
@@ -37,7 +37,7 @@ fn with_states(names: usize) -> Limiter {
     limiter
 }
 
-/// Checks a key that may hold three states; the error is how many it would hold.
+/// Checks a key that may have three states. The error is the number that it would have.
 fn within_three(limiter: &mut Limiter, line: &str, now_us: u64) -> Result<Verdict, usize> {
     let rules = rules_of_line(line);
     let outcome = limiter.check_within(within(3), &Check::new(&rules, 1, now_us), &mut Vec::new());
@@ -55,7 +55,7 @@ fn only_checks_that_make_a_state_are_refused() {
         ("window:5/d,name=n2", Ok(Verdict::Allowed)),
         ("bucket:5/d,name=new", Err(4)),
         ("bucket:5/d,name=n1 5/h window:5/h fixed:5/h", Err(6)),
-        // A denial makes no state, unless it is charged.
+        // A denial makes no state unless it is charged.
         ("bucket:0/d,name=new", Ok(Verdict::Limited)),
         ("bucket:0/d,name=n1 5/h", Ok(Verdict::Limited)),
         ("bucket:5/d,name=n0,count=all", Ok(Verdict::Allowed)),
@@ -115,7 +115,7 @@ proptest! {
                     prop_assert!(free.states().len() > max);
                 }
             }
-            // Of several keys, none is changed if one of them is refused.
+            // Of several keys, none changes if one is refused.
             let mut other = Limiter::default();
             let mut again = before.clone();
             let mut parts = [KeyCheck::new(&mut other, check), KeyCheck::new(&mut again, check)];

@@ -1,5 +1,5 @@
-//! Several keys in one check: all or nothing over all of them, one honest wait, and an
-//! answer composed of what each key answers alone.
+//! Several keys in one check: all or nothing over all keys, one honest wait, and an answer
+//! composed from the answer of each key alone.
 
 mod expected;
 mod scenario;
@@ -89,7 +89,7 @@ fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
     limiter.access_at(now_us).map(|access| access.kind)
 }
 
-/// Whether each key alone would let its check pass.
+/// Whether the check of each key would pass alone.
 fn all_would_pass(keys: &Keys, asked: &Asked<'_>, now_us: u64) -> bool {
     let passes = |(limiter, check): (&Limiter, &Option<Check<'_>>)| {
         check.is_none_or(|check| would_pass(limiter, check.rules, check.cost, now_us))
@@ -117,7 +117,7 @@ fn honest(keys: &Keys, asked: &Asked<'_>, now_us: u64, wait_ms: i64) -> TestCase
     Ok(())
 }
 
-/// Traffic in which some keys are exempt without an end and no ban lasts.
+/// Traffic in which some keys are exempt for good and no ban lasts.
 fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
     let mut keys = Keys::default();
     for (call, turn) in scenario.calls() {
@@ -145,7 +145,7 @@ fn honest_throughout(scenario: &Scenario) -> TestCaseResult {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// Blocked and exempt keys among them, charges, bans and entries.
+    /// With blocked and exempt keys, charges, bans and histories.
     #[test]
     fn a_check_is_composed_of_what_each_key_answers(scenario in any_scenario()) {
         let (mut keys, mut apart) = (Keys::default(), Keys::default());
@@ -160,7 +160,8 @@ proptest! {
             let answered = check_all(&mut keys, &asked);
             let mut expected = composed(&mut apart, &asked);
             if call.now_us < latest_us {
-                // If a state was passed over, the wait is for the law of the honest wait.
+                // If a state was passed over, only the law of the honest wait can test the
+                // wait.
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             latest_us = latest_us.max(call.now_us);
@@ -199,7 +200,7 @@ proptest! {
                 expected.conclusion.summary.wait_ms = answered.conclusion.summary.wait_ms;
             }
             if [&answered, &expected].iter().all(|answered| answered.conclusion.summary.wait_ms == AGES_MS) {
-                // Such waits are beyond our numbers: any of them may be the longest.
+                // Waits beyond the clock's numbers: any of them may be the longest.
                 expected.conclusion = answered.conclusion;
             }
             prop_assert_eq!(answered, expected, "{:?} {:?}", call, turn);
@@ -252,8 +253,8 @@ proptest! {
         honest_throughout(&scenario)?;
     }
 
-    /// Windows of like length, on a clock that often brings back states that
-    /// it left too far in the future.
+    /// Windows of similar length, on a clock that often comes near states again that it had
+    /// left too far in the future.
     #[test]
     fn the_wait_is_honest_on_a_reeling_clock(
         scenario in scenario(steady(alike(2), CALLS, Clock::Reels), alike(2))
@@ -333,14 +334,14 @@ proptest! {
         }
     }
 
-    /// The order of the keys only decides which of equals is named.
+    /// The order of the keys decides only which of several equal keys is named.
     #[test]
     fn the_order_of_the_keys_decides_nothing(scenario in any_scenario()) {
         let (mut keys, mut turned) = (Keys::default(), Keys::default());
         for (call, turn) in scenario.calls() {
             turn.access(&mut keys, call.now_us);
             let Action::Check(cost) = call.action else { continue };
-            // An entry of the history shows which of equals was named.
+            // Without histories, which show the named key.
             let asked = scenario
                 .asked(&call, turn, cost)
                 .map(|check| check.map(|check| Check { options: None, ..check }));
@@ -355,13 +356,13 @@ proptest! {
             let costs_alike = rules.all(|rule| rule.cost().own().is_none());
             let of = |answered: &Answered| {
                 let Decision { verdict, wait_ms, remaining, .. } = answered.conclusion.summary;
-                // The wait of a denial, what is left when allowed. Of unlike costs, equal
-                // fractions have unlike numerators.
+                // Compares the wait of a denial, or what remains when allowed. With different
+                // costs, equal fractions can have different numerators.
                 let is_told = verdict == Verdict::Allowed && costs_alike;
                 (verdict, wait_ms, is_told.then_some(remaining))
             };
             let (mut one, mut other) = (of(&one), of(&other));
-            // If a block and a rule end together, the first is named.
+            // If a block and a rule end together, the first key is named.
             if one.1 == other.1 && one.0 != Verdict::Allowed && other.0 != Verdict::Allowed {
                 (one.0, other.0) = (Verdict::Limited, Verdict::Limited);
             }

@@ -1,5 +1,5 @@
-//! Meters: a check consumes from each rule exactly what that rule alone, in a check of its
-//! cost, would take, or nothing from any. All log rules count as one: they share one log.
+//! Meters: a check consumes from each rule exactly what that rule alone would take in a check
+//! of its cost, or nothing from any rule. The log rules count as one, since they share one log.
 
 use super::traffic::{Action, Call, changing};
 use super::{cases, check, cost_of, peek};
@@ -8,7 +8,7 @@ use crate::limit::{Change, Check, Limiter};
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 
-/// The rules that read one state, each with its cost in a check of this default cost.
+/// For each state: the rules that read it, and what a check of this default cost costs them.
 fn meters(rules: &[Rule], cost: u32) -> Vec<(Vec<Rule>, u32)> {
     let (logs, others): (Vec<Rule>, Vec<Rule>) =
         rules.iter().partition(|rule| rule.kind() == Kind::Log);

@@ -1,21 +1,22 @@
-//! What holds for every rule, every combination of rules and all traffic.
+//! The laws: what holds for every rule, every combination of rules and all traffic.
 //!
 //! ```text
-//! rules, traffic   what the properties are tried on
+//! rules, traffic   the input of the laws
 //! models           every algorithm equals its naive model
 //! all_or_nothing   a check consumes from all rules or from none
 //! shared_log       no caller of a log erases what another needs
 //! honest_wait      a denied request is allowed after its wait, and not before
-//! meters           each rule is charged its own cost
+//! meters           each rule is charged its cost in the check
 //! leaky_turns      the turns of a leaky bucket keep their distance
 //! exact_numbers    `remaining`, `reset_ms` and `next_ms` are exact
 //! refund           a refund restores what was consumed
 //! mcheck           the laws hold over several keys at once
 //! everything       groups of all rules share a key, with holds, refunds and a clock that steps
-//! holds            holds change no decision, settle as if, and return no unit twice
+//! holds            holds change no decision, settle as if the check had cost less, and return
+//!                  no unit twice
 //! ladders          the count of a key's bans chooses the rung, and is forgotten in time
 //! fast_path        the fast path answers as the general one does
-//! replica          recording what was decided gives an equal limiter
+//! replica          a replica that records what was decided stays equal
 //! max_states       a key never holds more states than it may
 //! codec            decode(encode(x)) = x, and decoding is total
 //! expiry           expiry is never early
@@ -53,7 +54,7 @@ use crate::rule::Kind;
 use crate::rule::{Period, Rule, RuleSpec, Unit};
 use proptest::test_runner::Config;
 
-/// How often a property is tried; `PROPTEST_CASES` sets another number.
+/// How many cases of a property are tried; `PROPTEST_CASES` overrides it.
 pub(super) fn cases(number: u32) -> Config {
     let chosen = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     Config { max_shrink_iters: 20_000, ..Config::with_cases(chosen.unwrap_or(number)) }
@@ -68,7 +69,7 @@ fn rule(kind: Kind, limit: u64, count: u64, unit: Unit) -> Rule {
     spec(kind, limit, count, unit).validate().unwrap()
 }
 
-/// A peek, with each rule's decision and reset.
+/// A peek, with each rule's decision.
 fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, Vec<Decision>) {
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
@@ -78,7 +79,7 @@ fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, 
     (outcome, decisions)
 }
 
-/// A check, with each rule's decision and reset.
+/// A check, with each rule's decision.
 fn check(
     limiter: &mut Limiter,
     rules: &[Rule],
@@ -104,12 +105,12 @@ fn act(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action) {
     }
 }
 
-/// What a check of a default cost costs a rule.
+/// The cost of a rule in a check of this default cost.
 fn cost_of(rule: &Rule, cost: u32) -> u32 {
     Check::new(&[], cost, 0).cost_of(rule)
 }
 
-/// Whether a check of a default cost can never pass.
+/// Whether a check of this default cost can never pass.
 fn hopeless(rules: &[Rule], cost: u32) -> bool {
     rules.iter().any(|rule| !rule.is_shadow() && !rule.can_ever_admit(cost_of(rule, cost)))
 }
@@ -125,7 +126,7 @@ fn unblocked(limiter: &Limiter) -> Limiter {
     limiter
 }
 
-/// The time after a wait, unless the wait is too long for the clock's numbers.
+/// The time after a wait; `None` if the clock's numbers end before it.
 fn later(now_us: u64, ms: i64) -> Option<u64> {
     let ms = u64::try_from(ms).ok().filter(|&ms| ms < 100_000_000_000_000)?;
     Some(now_us + ms * 1_000)

@@ -8,7 +8,7 @@ use crate::rule::Kind;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// Beyond this the clock's numbers end.
+/// Longer waits are too long for the clock's numbers.
 const AGES_MS: i64 = 10_000_000_000_000_000;
 
 fn same_wait(ours: i64, theirs: i64) -> bool {
@@ -31,12 +31,12 @@ pub(super) fn same_answer(
     for (ours, theirs) in decisions.iter().zip(&answer.decisions) {
         prop_assert!(same_decision(ours, theirs), "{ours:?}\nmodel {theirs:?}\n{call:?}");
     }
-    // If a state was passed over, the wait is for the law of the honest wait to check.
+    // If a state was passed over, only the law of the honest wait can test the wait.
     let mut expected = answer.summary;
     if answer.passed_over && expected.verdict == Verdict::Limited {
         expected.wait_ms = outcome.summary.wait_ms;
     }
-    // Of waits beyond the clock's numbers any may be the longest.
+    // Of several waits beyond the clock's numbers any may be the longest.
     if [&outcome.summary, &expected].iter().all(|answer| answer.wait_ms >= AGES_MS) {
         expected = Decision { verdict: expected.verdict, ..outcome.summary };
     }
@@ -108,7 +108,7 @@ proptest! {
         equals(Model::default(), &traffic)?;
     }
 
-    /// While the rules stay, no rule misses what the log drops.
+    /// While the rules do not change, no rule misses what the log drops.
     #[test]
     fn a_log_drops_nothing_that_is_seen(
         traffic in steady(rules::plain_logs(4), 80, Clock::Forward)

@@ -1,4 +1,4 @@
-//! A refund restores what was before the consumption.
+//! A refund restores the state before the consumption.
 
 use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
@@ -17,13 +17,14 @@ fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
     questions.map(answer).collect()
 }
 
-/// Whether no rule passes over a state, which a consumption would replace.
+/// Whether the rules see all states. A consumption would replace a state that its rule passes
+/// over.
 pub(super) fn sees_all_states(limiter: &Limiter, rules: &[Rule], now_us: u64) -> bool {
     let shortest_us = rules.iter().map(Rule::period_us).min().unwrap_or(0);
     limiter.states().iter().all(|state| state.meter().last_us() <= now_us + shortest_us)
 }
 
-/// Undoes each check that every rule admitted, by a refund to its rules if `named`, else
+/// Undoes each check that every rule admitted: by a refund to its rules if `named`, else by one
 /// to all states.
 fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
     let mut limiter = Limiter::default();
@@ -32,13 +33,13 @@ fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
         let Action::Check(cost) = action else { continue };
         let before = limiter.clone();
         let (outcome, decisions) = check(&mut limiter, rules, cost, now_us);
-        // A shadow over its limit is charged no more than its capacity.
+        // A shadow over its limit is charged at most up to its capacity.
         let fits = decisions.iter().all(|decision| decision.verdict == Verdict::Allowed);
         if outcome.change != Change::Admitted || !fits || !sees_all_states(&before, rules, now_us) {
             continue;
         }
         let mut undone = limiter.clone();
-        // Log rules share one log, and what they cost.
+        // Log rules share one log and have one cost.
         let (logs, others): (Vec<Rule>, Vec<Rule>) =
             rules.iter().partition(|rule| rule.kind() == Kind::Log);
         for of in std::iter::once(&*logs).chain(others.chunks(1)) {
@@ -74,7 +75,7 @@ proptest! {
             let Action::Check(cost) = action else { continue };
             check(&mut limiter, rules, cost, now_us);
             let mut undone = limiter.clone();
-            // A charged counter may hold more than one refund can name.
+            // A charged counter may hold more than a single refund can name.
             while undone.refund(u32::MAX, now_us, rules) >= u64::from(u32::MAX) {}
             let (_, decisions) = peek(&undone, rules, 0, now_us);
             for (rule, decision) in rules.iter().zip(decisions) {

@@ -8,13 +8,13 @@ use crate::limit::{
 use proptest::prelude::*;
 use std::num::NonZeroU64;
 
-/// What comes with a call now and then.
+/// What sometimes comes with a call.
 #[derive(Clone, Copy, Debug)]
 struct Extra {
     /// If set, the call has `META`, and the history keeps this many entries.
     keep: Option<u32>,
-    /// Before the call, a block or an exemption is set or lifted: its kind, its duration,
-    /// and the length of a ban.
+    /// Before the call, sets or lifts a block or an exemption: its kind, its duration, and the
+    /// length of a ban.
     access: Option<(Option<Access>, Option<u64>, Option<u64>)>,
 }
 
@@ -63,7 +63,7 @@ proptest! {
                 Action::Refund(units, of_rules) => {
                     let rules = if of_rules { rules } else { &[] };
                     let back = primary.refund(units, now_us, rules);
-                    // A refund of nothing is not replicated.
+                    // A refund of nothing is not propagated.
                     if back > 0 {
                         prop_assert_eq!(replica.refund(units, now_us, rules), back);
                     }

@@ -1,4 +1,4 @@
-//! Rules to try: every algorithm, every option.
+//! Rules as input for the laws: every algorithm, every option.
 
 use crate::rule::{
     Algorithm, Align, BucketParams, Calendar, FixedParams, Kind, Ladder, LeakyParams, MAX_UNITS,
@@ -20,7 +20,7 @@ pub fn limit() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Periods that people choose, the shortest and the longest.
+/// Typical periods, the shortest one and the longest one.
 pub const PERIODS: [(u64, Unit); 13] = [
     (1, Unit::Millisecond),
     (7, Unit::Millisecond),
@@ -58,7 +58,7 @@ pub fn cost() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// A cost in a rule's text, and one by name. Boxed, since strategies of rule sets grow
+/// The cost in a rule's text, and one by name. Boxed, because strategies of rule sets grow
 /// large on the stack.
 fn costs() -> BoxedStrategy<(Option<u32>, Option<u32>)> {
     (option::weighted(0.15, cost()), option::weighted(0.1, cost())).boxed()
@@ -111,7 +111,7 @@ fn of_kind(kind: Kind, name: impl Strategy<Value = Option<Name>>) -> impl Strate
     })
 }
 
-/// The rule of a spec, without the options of other algorithms, and with a cost by name.
+/// The rule of a spec, reduced to the options of its algorithm, and with a cost by name.
 pub fn suited(spec: RuleSpec, named: Option<u32>) -> Rule {
     let of = |option: RuleOption| option.suits(spec.kind);
     let is_month = spec.period.is_some_and(|period| period.unit == Unit::Month);
@@ -143,13 +143,13 @@ pub fn any_rule() -> impl Strategy<Value = Rule> {
     kind().prop_flat_map(|kind| of_kind(kind, option::weighted(0.2, name())))
 }
 
-/// Rules of one algorithm under one name: one state, whatever their shapes.
+/// Rules of one algorithm under one name: they share one state, even with different shapes.
 pub fn namesakes(kind: Kind, most: usize) -> impl Strategy<Value = Vec<Rule>> {
     shared_name()
         .prop_flat_map(move |name| prop::collection::vec(of_kind(kind, Just(Some(name))), 1..=most))
 }
 
-/// A bucket of this name needs no block for it.
+/// The name is short enough that a bucket stores it inline.
 fn shared_name() -> impl Strategy<Value = Name> {
     prop::sample::select(&["x", THROTTLE][..]).prop_map(|text| Name::new(text.as_bytes()).unwrap())
 }
@@ -172,7 +172,7 @@ pub fn alike(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 
-/// Rules for one check: no two with one identity.
+/// Rules for one check: all identities differ.
 pub fn rule_set(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     prop::collection::vec(any_rule(), 1..=most).prop_map(distinct)
 }
@@ -199,7 +199,7 @@ fn logs(most: usize, with: fn(RuleSpec) -> RuleSpec) -> impl Strategy<Value = Ve
     prop::collection::vec(rule, 1..=most).prop_map(distinct)
 }
 
-/// These rules, and slots before them.
+/// These rules with slots before them.
 pub fn with_slots(
     rules: impl Strategy<Value = Vec<Rule>> + 'static,
 ) -> impl Strategy<Value = Vec<Rule>> {
@@ -214,8 +214,8 @@ pub fn with_slots(
         .prop_map(|(slots, rules)| distinct([slots, rules].concat()))
 }
 
-/// Rules that do not charge denials, and for which settling a check is as if it had cost
-/// that much: no window opens with its first request.
+/// Rules that charge no denials and settle exactly, as if the check had cost that much: no
+/// window opens with its first request.
 pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
     let kind = prop::sample::select(&SETTLED_EXACTLY[..]);
     let rule = kind.prop_flat_map(|kind| of_kind(kind, option::weighted(0.3, name())));
@@ -226,8 +226,8 @@ pub fn settled_exactly(most: usize) -> impl Strategy<Value = Vec<Rule>> {
 /// The algorithms of [`settled_exactly`].
 pub const SETTLED_EXACTLY: [Kind; 4] = [Kind::Log, Kind::Window, Kind::Fixed, Kind::Bucket];
 
-/// A rule of one of [`SETTLED_EXACTLY`], so that settling a check is as if it had cost that
-/// much.
+/// A rule of one of the [`SETTLED_EXACTLY`] algorithms that settles exactly, as if the check
+/// had cost that much.
 pub fn made_exact(rule: &Rule) -> Rule {
     let mut spec = spec_of(&plain(rule));
     if spec.align == Some(Align::First) {
@@ -237,14 +237,14 @@ pub fn made_exact(rule: &Rule) -> Rule {
         spec.refill = Some(Refill::Even);
     }
     if spec.kind == Kind::Log {
-        // A log holds no more units than the largest limit, so a log of that limit has no
-        // room for an excess.
+        // A log keeps at most the largest limit, so a log of that limit would have no room for
+        // an excess.
         spec.limit = spec.limit.min(u64::from(MAX_UNITS / 2));
     }
     spec.validate().expect("a valid rule")
 }
 
-/// A leaky bucket that leaks, and denies.
+/// A leaky bucket that leaks and can deny.
 pub fn leaky() -> impl Strategy<Value = Vec<Rule>> {
     of_kind(Kind::Leaky, Just(None)).prop_map(|rule| {
         let limit = u64::from(rule.limit().max(1));
@@ -253,7 +253,7 @@ pub fn leaky() -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-/// The first rule of each identity. All log rules cost what the first of them does.
+/// The first rule of each identity. All log rules get the cost of the first one.
 pub fn distinct(rules: Vec<Rule>) -> Vec<Rule> {
     let is_log = |rule: &&Rule| rule.kind() == Kind::Log;
     let log_cost = rules.iter().find(is_log).and_then(|rule| rule.cost().own());
@@ -281,13 +281,13 @@ pub fn uncosted(rule: &Rule) -> Rule {
     with_cost(rule, None)
 }
 
-/// The rule, so that its denials neither ban nor charge, and deny.
+/// The rule without `count=all`, `ban=` and `shadow`.
 pub fn plain(rule: &Rule) -> Rule {
     let spec = RuleSpec { count_all: false, ban: None, shadow: false, ..spec_of(rule) };
     spec.validate().expect("a valid rule")
 }
 
-/// A limit, and a burst or queue, to give a rule.
+/// New limits for a rule: a limit, and a burst or queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     limit: u64,
@@ -309,7 +309,7 @@ impl Limits {
         }
     }
 
-    /// The rule with these limits: it reads the same state.
+    /// The rule with these limits. It reads the same state.
     pub fn of(self, rule: &Rule) -> Rule {
         let mut spec = spec_of(rule);
         spec.limit = self.limit;
@@ -325,15 +325,16 @@ impl Limits {
 /// How much of a rule changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// What is consumed, and how long it counts, stays: the burst of a bucket, or the limit of
-    /// a counter.
+    /// Only the burst of a bucket, or the limit of a counter: what is consumed and how long it
+    /// counts stays.
     Room,
-    /// Also the rate of a bucket. A log stays: it keeps no more than its limits need.
+    /// The rate of a bucket as well. A log's limit stays, as a log keeps only what its limits
+    /// need.
     Rates,
 }
 
-/// Sets of rules for which settling a check is as if it had cost that much, with one identity
-/// in each place, under changing limits.
+/// Sets of rules that settle exactly, as if the check had cost that much. The identity in each
+/// place stays while the limits change.
 pub fn settled_exactly_relimited(
     most: usize,
     change: Change,
@@ -347,7 +348,7 @@ pub fn settled_exactly_relimited(
     })
 }
 
-/// The spec that gives a rule; a cost by name becomes one of its text.
+/// The spec of a rule, with a cost by name written into it.
 pub fn spec_of(rule: &Rule) -> RuleSpec {
     let ms = |us: u64| Period { count: us / 1_000, unit: Unit::Millisecond };
     let mut spec = RuleSpec {
@@ -387,7 +388,7 @@ pub fn spec_of(rule: &Rule) -> RuleSpec {
             spec.keep = Some(keep.into());
         }
         Algorithm::Bucket(BucketParams { burst, refill }) => {
-            // A limit of 0 may have no burst.
+            // A burst of 0 exists only under a limit of 0, and cannot be written.
             spec.burst = Some(burst.max(1).into());
             spec.refill = Some(refill);
         }

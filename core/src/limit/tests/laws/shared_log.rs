@@ -1,6 +1,6 @@
-//! Several callers check one key with different log rules. Over the checks that contain
-//! it, a log rule never admits more than its limit in any of its windows, whatever
-//! rules other checks of the key contain.
+//! Several callers check one key with different log rules. Over the checks that contain it, a
+//! log rule never admits more than its limit in any of its windows, whatever rules the other
+//! checks contain.
 
 use super::rules::charging_logs;
 use super::{cases, check, cost_of};
@@ -31,7 +31,7 @@ impl Caller {
     }
 }
 
-/// A gap in thousandths of the window of one of the caller's rules, and which rule.
+/// A gap in thousandths of a rule's window, and the index of that rule.
 fn gap() -> impl Strategy<Value = (u64, usize)> {
     (prop_oneof![3 => Just(0u64), 4 => 0..100u64, 3 => 0..1_100u64], 0..20usize)
 }
@@ -123,7 +123,7 @@ fn a_log_of_weights_frees_an_empty_list_of_needs() {
     assert_eq!(count(daily, 3), 3);
 }
 
-/// How many blocks of memory a limiter holds.
+/// How many allocations a limiter has.
 fn blocks(limiter: &mut Limiter) -> usize {
     struct Count(usize);
     impl HeapVisitor for Count {

@@ -1,5 +1,5 @@
-//! Traffic to try rules on: calls at explicit times, the rules changing now
-//! and then, the clock stepping both ways.
+//! Traffic for the laws: calls at explicit times, under rules that sometimes change, on a clock
+//! that can step back.
 
 use super::rules::{Limits, any_limits, cost, rule_set};
 use crate::rule::{MAX_TIME_US, Rule};
@@ -10,12 +10,12 @@ use std::fmt;
 pub enum Action {
     Check(u32),
     Peek(u32),
-    /// From the states of the rules, or from all.
+    /// From the states of the rules if `true`, else from all.
     Refund(u32, bool),
     Reset,
 }
 
-/// How much time passes: a share of one rule's window, and a jitter.
+/// How much time passes: a share of one rule's window, plus a jitter.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
     /// Thousandths of a window; negative: the clock steps back.
@@ -55,7 +55,7 @@ impl Traffic {
         let call = |step: &Step| {
             let rules = self.rule_sets[step.rules % self.rule_sets.len()].as_slice();
             let window_us = rules[step.gap.of % rules.len()].period_us().cast_signed();
-            // Thousandths of years fit, but not a thousand times years.
+            // Thousandths of years fit into the number, a thousand times years does not.
             let gap_us = window_us / 1_000 * step.gap.mille
                 + window_us % 1_000 * step.gap.mille / 1_000
                 + step.gap.jitter_us;
@@ -80,9 +80,9 @@ fn action() -> impl Strategy<Value = Action> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Forward,
-    /// Now and then a step back, short or long.
+    /// Sometimes a step back, short or long.
     StepsBack,
-    /// Back as often as not.
+    /// A step back as often as a step forward.
     Reels,
 }
 
@@ -124,7 +124,7 @@ fn start() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Traffic under these sets of rules, mostly the first.
+/// Traffic under these sets of rules, mostly under the first.
 pub fn under(
     rule_sets: impl Strategy<Value = Vec<Vec<Rule>>>,
     most: usize,
@@ -136,7 +136,7 @@ pub fn under(
         .prop_map(|(rule_sets, start_us, steps)| Traffic { start_us, rule_sets, steps })
 }
 
-/// Traffic under rules that stay.
+/// Traffic under one set of rules.
 pub fn steady(
     rules: impl Strategy<Value = Vec<Rule>>,
     most: usize,
@@ -154,12 +154,12 @@ pub fn one_at_a_time(
     under(rules.prop_map(singly), most, Clock::StepsBack)
 }
 
-/// Traffic under rules that change: their limits mostly, sometimes everything.
+/// Traffic under rules that change: mostly their limits, sometimes everything.
 pub fn changing(most_rules: usize, most: usize) -> impl Strategy<Value = Traffic> {
     changing_between((rule_set(most_rules), rule_set(most_rules)), most)
 }
 
-/// Traffic under two sets of rules, and under the first with other limits.
+/// Traffic under two sets of rules, and under the first set with other limits.
 pub fn changing_between(
     both: impl Strategy<Value = (Vec<Rule>, Vec<Rule>)>,
     most: usize,
@@ -174,7 +174,7 @@ pub fn changing_between(
     under(rule_sets, most, Clock::StepsBack)
 }
 
-/// A line for each call.
+/// One line per call.
 impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Call { rules, now_us, action } in self.calls() {

@@ -1,19 +1,19 @@
-//! `debt + c <= capacity`, where the debt drains `L` a window: a fraction whose
+//! `debt + c <= capacity`. The debt drains `L` units per window, and is a fraction whose
 //! denominator is the window.
 
 use super::{Micros, capacity};
 use crate::rule::Rule;
 
 #[derive(Clone, Debug)]
-pub struct Debt {
+pub struct NaiveDebt {
     period: i128,
-    /// In `1/period` units, at the last consumption.
+    /// In `1/period` units, as of the last consumption.
     owed: i128,
     /// The limit of the rule that consumed last; not 0.
     pub limit: i128,
 }
 
-impl Debt {
+impl NaiveDebt {
     pub fn of_units(rule: &Rule, units: i128) -> Self {
         let period = i128::from(rule.period_us());
         Self { period, owed: units * period, limit: i128::from(rule.limit()).max(1) }
@@ -42,7 +42,7 @@ impl Debt {
         self.owed == 0
     }
 
-    /// A debt beyond the capacity grows no more.
+    /// A debt above the capacity grows no further.
     pub fn take(&mut self, rule: &Rule, last: Micros, at: Micros, cost: i128) {
         let owed = self.owed_at(rule.limit().into(), last, at);
         let full = capacity(rule) * self.period;
@@ -52,7 +52,7 @@ impl Debt {
         }
     }
 
-    /// Takes units even beyond the capacity.
+    /// Takes units even above the capacity.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         self.owed = self.owed_at(rule.limit().into(), last, at) + units * self.period;
     }

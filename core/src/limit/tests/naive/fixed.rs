@@ -1,20 +1,20 @@
-//! `n + c <= L`, on a count a window.
+//! `n + c <= L`, on one count per window.
 
 use super::Micros;
 use crate::rule::{Algorithm, Calendar, DAY_US, FixedParams, MINUTE_US, Rule};
 use std::sync::LazyLock;
 
 #[derive(Clone, Debug)]
-pub struct Fixed {
+pub struct NaiveFixed {
     period: i128,
     calendar: Option<Calendar>,
     tz: Micros,
     keep: i128,
-    /// Starts and counts, the present window last.
+    /// The start and the count of each window, the present one last.
     windows: Vec<(Micros, i128)>,
 }
 
-impl Fixed {
+impl NaiveFixed {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         let Algorithm::Fixed(FixedParams { calendar, tz_min, .. }) = rule.algorithm() else {
             unreachable!()
@@ -60,7 +60,7 @@ impl Fixed {
         if self.has_ended(at) { 0 } else { self.present().1 }
     }
 
-    /// Whether neither the present window nor a past one matters any more.
+    /// Whether neither the present window nor a past one matters at `at`.
     pub fn is_over(&self, at: Micros) -> bool {
         self.has_ended(at - self.keep * self.period)
     }
@@ -90,7 +90,7 @@ impl Fixed {
     }
 }
 
-/// The month that holds a local time, found by counting days.
+/// The start and end of the month of a local time, found by counting days.
 fn month(local: Micros) -> (Micros, Micros) {
     static STARTS: LazyLock<Vec<Micros>> = LazyLock::new(|| {
         // From 1969-12-01, 31 days before the epoch, to the year 10000.

@@ -4,13 +4,13 @@ use super::{Micros, capacity};
 use crate::rule::Rule;
 
 #[derive(Clone, Debug)]
-pub struct Interval {
+pub struct NaiveInterval {
     period: i128,
     first: Micros,
     taken: i128,
 }
 
-impl Interval {
+impl NaiveInterval {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         Self { period: rule.period_us().into(), first: at, taken: units }
     }

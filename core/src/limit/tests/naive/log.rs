@@ -11,18 +11,18 @@ pub struct Request {
     pub denied: bool,
 }
 
-/// What one check needs of the log.
+/// What one check needs the log to keep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
+pub struct NaiveNeeds {
     /// The longest window.
     pub window: Micros,
-    /// The largest limit, and what a settled hold consumed beyond it.
+    /// The largest limit, plus what a settled hold consumed beyond it.
     pub units: i128,
-    /// The largest limit, if a rule counts admitted requests only.
+    /// The largest limit, if any rule counts admitted requests only; else 0.
     admitted: i128,
 }
 
-impl Needs {
+impl NaiveNeeds {
     fn of(rules: &[Rule]) -> Self {
         let logs = || rules.iter().filter(|rule| rule.kind() == Kind::Log);
         let units = logs().map(|rule| rule.limit().into()).max().unwrap_or(0);
@@ -36,14 +36,14 @@ impl Needs {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Log {
-    /// In order of time; of one time, the admitted first.
+pub struct NaiveLog {
+    /// By time; at equal times admitted requests come first.
     pub requests: Vec<Request>,
     /// The needs of the check that consumed last.
-    pub latest: Needs,
-    /// The needs of checks before it, each with its end.
-    pub past: Vec<(Needs, Micros)>,
-    /// Never drops a request; for rules that do not change.
+    pub latest: NaiveNeeds,
+    /// The needs of earlier checks, and when each ends.
+    pub past: Vec<(NaiveNeeds, Micros)>,
+    /// Whether no request is ever dropped, for rules that do not change.
     pub keeps_all: bool,
 }
 
@@ -52,21 +52,21 @@ pub fn longest_window(rules: &[Rule]) -> Micros {
     log_rules.map(|rule| rule.period_us().into()).max().unwrap_or(0)
 }
 
-impl Log {
+impl NaiveLog {
     pub fn last(&self) -> Option<Micros> {
         self.requests.last().map(|request| request.at)
     }
 
-    /// The longest window that is needed.
+    /// The longest window that any check needs.
     pub fn window(&self) -> Micros {
         self.all_needs().map(|needs| needs.window).max().unwrap_or(0)
     }
 
-    fn all_needs(&self) -> impl Iterator<Item = Needs> {
+    fn all_needs(&self) -> impl Iterator<Item = NaiveNeeds> {
         self.past.iter().map(|&(needs, _)| needs).chain([self.latest])
     }
 
-    /// When nothing in it is needed any more.
+    /// When no check needs the log any longer.
     pub fn needed_until(&self) -> Micros {
         let latest = self.last().unwrap_or(0) + self.latest.window;
         self.past.iter().map(|&(_, until)| until).fold(latest, Micros::max)
@@ -79,8 +79,8 @@ impl Log {
         self.requests.iter().filter(counted).map(|request| request.units).sum()
     }
 
-    /// Whether a cost fits. Holds may keep the log fuller than the largest limit, which a cost of
-    /// 0 must not tell.
+    /// Whether a cost fits. Holds may keep the log fuller than the largest limit; a cost of 0
+    /// must not show this.
     pub fn fits(&self, rule: &Rule, at: Micros, cost: i128) -> bool {
         let limit = i128::from(rule.limit());
         let most = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
@@ -88,7 +88,7 @@ impl Log {
     }
 
     pub fn take(&mut self, rules: &[Rule], at: Micros, cost: i128, denied: bool) {
-        let needs = Needs::of(rules);
+        let needs = NaiveNeeds::of(rules);
         if let Some(last) = self.last() {
             self.past.push((self.latest, last + self.latest.window));
             self.past.retain(|(past, until)| *until > at && !needs.covers(past));
@@ -108,8 +108,9 @@ impl Log {
         *self = Self { keeps_all: self.keeps_all, ..Self::default() };
     }
 
-    /// Called before a check consumes if the clock stepped back by more than its window:
-    /// moves the requests that a longer window needs out of the shorter one.
+    /// Call this before a check consumes, if the clock has stepped back by more than the
+    /// check's window. Moves the requests, which a longer window may need, out of the check's
+    /// window.
     pub fn step_back(&mut self, window: Micros, now: Micros) {
         if self.last().is_none_or(|last| last - now > self.window()) || now < window {
             self.clear();
@@ -123,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Keeps the newest units up to the largest limit, and as many admitted ones as rules
+    /// Keeps the newest units up to the largest limit, and as many admitted units as the rules
     /// need that count no denials.
     fn keep_newest(&mut self) {
         let mut room = self.all_needs().map(|needs| needs.units).max().unwrap_or(0);
@@ -140,7 +141,7 @@ impl Log {
         self.requests.retain(|request| request.units > 0);
     }
 
-    /// Gives units back, newest first; of one time, the admitted first.
+    /// Gives units back, newest first; at equal times from admitted requests first.
     pub fn refund(&mut self, window: Micros, at: Micros, units: i128) -> i128 {
         let mut left = units;
         self.requests.sort_by_key(|request| (request.at, !request.denied));

@@ -1,4 +1,4 @@
-//! Naive models: the definitions written down as plainly as they can be.
+//! Naive models: the definitions, written down as plainly as possible.
 //!
 //! Nothing here is clever. Times and quantities are `i128`, a log is a list, and a wait
 //! is the least time after which the cost fits, found by bisection. The laws compare the
@@ -13,10 +13,10 @@ pub mod search;
 pub mod window;
 
 use crate::rule::{Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Name, Refill, Rule};
-use debt::Debt;
-use fixed::Fixed;
-use interval::Interval;
-use window::Window;
+use debt::NaiveDebt;
+use fixed::NaiveFixed;
+use interval::NaiveInterval;
+use window::NaiveWindow;
 
 /// Unix microseconds, or a length in microseconds.
 pub type Micros = i128;
@@ -25,20 +25,20 @@ pub type Micros = i128;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Identity {
     Named(Name),
-    Shaped(Shape),
+    Shaped(NaiveShape),
 }
 
 impl Identity {
     pub fn of(rule: &Rule) -> Self {
-        rule.name().map_or_else(|| Self::Shaped(Shape::of(rule)), |name| Self::Named(*name))
+        rule.name().map_or_else(|| Self::Shaped(NaiveShape::of(rule)), |name| Self::Named(*name))
     }
 }
 
 /// A period, and an algorithm without its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape(u64, Algorithm);
+pub struct NaiveShape(u64, Algorithm);
 
-impl Shape {
+impl NaiveShape {
     pub fn of(rule: &Rule) -> Self {
         let algorithm = match rule.algorithm() {
             Algorithm::Bucket(bucket) => Algorithm::Bucket(BucketParams { burst: 0, ..bucket }),
@@ -62,7 +62,7 @@ pub fn capacity(rule: &Rule) -> i128 {
     }
 }
 
-/// The time at which a state is read; `None` if a rule passes over it.
+/// The time at which a state is read; `None` if the rule passes over it.
 pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micros> {
     if now >= last {
         Some(now)
@@ -75,29 +75,31 @@ pub fn effective_time(now: Micros, last: Micros, window: Micros) -> Option<Micro
 
 /// What one rule consumed.
 #[derive(Clone, Debug)]
-pub enum Meter {
-    Window(Window),
-    Fixed(Fixed),
-    Debt(Debt),
-    Interval(Interval),
+pub enum NaiveMeter {
+    Window(NaiveWindow),
+    Fixed(NaiveFixed),
+    Debt(NaiveDebt),
+    Interval(NaiveInterval),
 }
 
-impl Meter {
-    /// Units consumed at a time and nothing else.
+impl NaiveMeter {
+    /// A meter with only these units, consumed at this time.
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         match rule.algorithm() {
             Algorithm::Log => unreachable!("the log belongs to the key"),
             Algorithm::Slots => unreachable!("slots are the key's holds"),
-            Algorithm::Window(_) => Self::Window(Window::of_units(rule, at, units)),
-            Algorithm::Fixed(_) => Self::Fixed(Fixed::of_units(rule, at, units)),
+            Algorithm::Window(_) => Self::Window(NaiveWindow::of_units(rule, at, units)),
+            Algorithm::Fixed(_) => Self::Fixed(NaiveFixed::of_units(rule, at, units)),
             Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
-                Self::Interval(Interval::of_units(rule, at, units))
+                Self::Interval(NaiveInterval::of_units(rule, at, units))
             }
-            Algorithm::Bucket(_) | Algorithm::Leaky(_) => Self::Debt(Debt::of_units(rule, units)),
+            Algorithm::Bucket(_) | Algorithm::Leaky(_) => {
+                Self::Debt(NaiveDebt::of_units(rule, units))
+            }
         }
     }
 
-    /// What was consumed, under a rule of another shape.
+    /// What was consumed, read under a rule of another shape.
     pub fn reshaped(&self, rule: &Rule, last: Micros) -> Self {
         match (self, rule.algorithm()) {
             (
@@ -108,7 +110,7 @@ impl Meter {
         }
     }
 
-    /// What counts at the time of the last consumption, rounded up.
+    /// The units that count at the time of the last consumption, rounded up.
     fn whole_units(&self, last: Micros) -> i128 {
         match self {
             Self::Window(window) => window.whole_units(last),
@@ -128,7 +130,7 @@ impl Meter {
         }
     }
 
-    /// Whether nothing is consumed any more at a time, at this limit.
+    /// Whether nothing is consumed at `at`, under this limit.
     pub fn is_clear(&self, limit: i128, last: Micros, at: Micros) -> bool {
         match self {
             Self::Window(window) => window.load(at) == 0,
@@ -138,7 +140,7 @@ impl Meter {
         }
     }
 
-    /// Whether nothing of it has mattered since a time, at the limit it was consumed under.
+    /// Whether the meter has not mattered since `at`, under the limit of its last consumption.
     pub fn is_over(&self, last: Micros, at: Micros) -> bool {
         match self {
             Self::Fixed(fixed) => fixed.is_over(at),
@@ -147,7 +149,7 @@ impl Meter {
         }
     }
 
-    /// Whether it holds nothing.
+    /// Whether the meter holds nothing.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Window(window) => window.is_empty(),
@@ -166,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// Takes units even beyond the capacity.
+    /// Takes units even above the capacity.
     pub fn take_excess(&mut self, rule: &Rule, last: Micros, at: Micros, units: i128) {
         match self {
             Self::Debt(debt) => debt.take_excess(rule, last, at, units),
@@ -176,8 +178,8 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, as a rule sees them; without a rule, as the rule
-    /// that consumed last does.
+    /// Gives units back, newest first, as `rule` sees them; `None`: as the rule that consumed
+    /// last.
     pub fn refund(&mut self, rule: Option<&Rule>, last: Micros, at: Micros, units: i128) -> i128 {
         match self {
             Self::Window(window) => window.refund(at, units),
@@ -196,11 +198,11 @@ impl Meter {
 pub struct Owned {
     pub identity: Identity,
     pub kind: Kind,
-    pub shape: Shape,
+    pub shape: NaiveShape,
     pub period: Micros,
-    /// When it was last added to.
+    /// When it last consumed.
     pub last: Micros,
-    pub meter: Meter,
+    pub meter: NaiveMeter,
 }
 
 impl Owned {
@@ -208,18 +210,18 @@ impl Owned {
         Self {
             identity: Identity::of(rule),
             kind: rule.kind(),
-            shape: Shape::of(rule),
+            shape: NaiveShape::of(rule),
             period: rule.period_us().into(),
             last: now,
-            meter: Meter::of_units(rule, now, 0),
+            meter: NaiveMeter::of_units(rule, now, 0),
         }
     }
 
-    /// What a rule sees of it; `None` if it sees nothing.
-    pub fn seen_by(&self, rule: &Rule) -> Option<Meter> {
+    /// What a rule sees of the state; `None` if it sees nothing.
+    pub fn seen_by(&self, rule: &Rule) -> Option<NaiveMeter> {
         if self.kind != rule.kind() {
             None
-        } else if self.shape == Shape::of(rule) {
+        } else if self.shape == NaiveShape::of(rule) {
             Some(self.meter.clone())
         } else {
             Some(self.meter.reshaped(rule, self.last))
@@ -227,14 +229,14 @@ impl Owned {
     }
 
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
-        self.kind == rule.kind() && self.shape == Shape::of(rule)
+        self.kind == rule.kind() && self.shape == NaiveShape::of(rule)
     }
 
     /// Takes the shape that a rule gives it.
     pub fn take_shape(&mut self, rule: &Rule) {
         if !self.has_shape_of(rule) {
             self.meter = self.meter.reshaped(rule, self.last);
-            self.shape = Shape::of(rule);
+            self.shape = NaiveShape::of(rule);
             self.period = rule.period_us().into();
         }
     }

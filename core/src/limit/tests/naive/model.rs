@@ -1,31 +1,31 @@
 //! A limiter made of naive states.
 
-use super::log::{Log, longest_window};
+use super::log::{NaiveLog, longest_window};
 use super::search::least_ms;
-use super::{Identity, Meter, Micros, Owned, capacity, effective_time};
+use super::{Identity, Micros, NaiveMeter, Owned, capacity, effective_time};
 use crate::limit::{Change, Decision, Verdict};
 use crate::rule::{Kind, Rule};
 
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     states: Vec<Owned>,
-    pub log: Log,
-    /// When a rule's ban ends, and its length.
+    pub log: NaiveLog,
+    /// When a ban by a rule ends, and how long it lasts.
     pub ban: Option<(Micros, Micros)>,
     bans: Option<Bans>,
 }
 
-/// Bans by ladders that are not forgotten.
+/// The bans by ladders that are remembered.
 #[derive(Clone, Debug)]
 struct Bans {
     count: u32,
     forgotten: Micros,
-    /// From when the last was set.
+    /// How long after the last ban was set they are forgotten.
     span: Micros,
 }
 
 impl Bans {
-    /// After a step back of the clock they are forgotten after their span from now.
+    /// If the clock has stepped back, they are forgotten at most `span` from now.
     fn shorten(&mut self, now: Micros) {
         self.forgotten = self.forgotten.min(now + self.span);
     }
@@ -39,17 +39,18 @@ pub struct Answer {
     pub cost: i128,
     pub decisions: Vec<Decision>,
     pub change: Change,
-    /// The rule that set off a ban, and how long that is.
+    /// The rule that caused a ban, and how long that lasts.
     pub ban: Option<(usize, u64)>,
-    /// The ban ends earlier from now on.
+    /// Whether the check made the present ban end earlier.
     pub ban_shortened: bool,
-    /// Whether a state too far ahead of the clock was passed over: it counts again once
-    /// the clock comes near it.
+    /// Whether a state was passed over because it is too far ahead of the clock. It counts
+    /// again once the clock comes near it.
     pub passed_over: bool,
 }
 
 impl Model {
-    /// What a rule sees, and the time at which it is read; `None` if it sees nothing.
+    /// What a rule sees, and the time at which the state is read; `None` if the rule sees
+    /// nothing.
     fn view(&self, rules: &[Rule], rule: &Rule, now: Micros) -> Option<View> {
         if rule.kind() == Kind::Log {
             let last = self.log.last()?;
@@ -96,7 +97,7 @@ impl Model {
         least_ms(|us| self.is_clear(rules, rule, now + us))
     }
 
-    /// Until the cost fits; if it does, until its turn has come.
+    /// The time until the cost fits; if it does, the time until its turn.
     fn wait_ms(&self, rules: &[Rule], rule: &Rule, cost: i128, now: Micros) -> i64 {
         if !self.fits(rules, rule, cost, now) {
             least_ms(|us| self.fits(rules, rule, cost, now + us))
@@ -122,7 +123,7 @@ impl Model {
         rules.iter().map(|rule| self.decide(rules, rule, cost_of(rule, cost), now)).collect()
     }
 
-    /// Whether a state is passed over as too far ahead of the clock.
+    /// Whether a rule passes over a state that is too far ahead of the clock.
     fn passes_over(&self, rules: &[Rule], now: Micros) -> bool {
         let log_last = self.log.last().unwrap_or(0);
         rules.iter().any(|rule| match rule.kind() {
@@ -140,8 +141,7 @@ impl Model {
         })
     }
 
-    /// Decides, and consumes if `consume`. The cost is that of rules without one of their
-    /// own.
+    /// Decides, and consumes if `consume`. `cost` is the default cost.
     pub fn check(&mut self, rules: &[Rule], cost: u32, now_us: u64, consume: bool) -> Answer {
         let now = i128::from(now_us);
         let is_free = |rule: &Rule| cost_of(rule, cost) == 0;
@@ -240,8 +240,8 @@ impl Model {
         Answer { summary, cost, decisions, change, ban, ban_shortened: false, passed_over }
     }
 
-    /// A change of the key drops a ban that has ended, and bans that are forgotten, even if the
-    /// clock then steps back.
+    /// Drops a ban that has ended, and bans that are forgotten. Every change of the key does
+    /// so, and a later step back of the clock does not bring them back.
     fn drop_ended_ban(&mut self, now: Micros) {
         self.ban = self.ban.filter(|&(until, _)| until > now);
         self.bans = self.bans.take().filter(|bans| bans.forgotten > now);
@@ -252,7 +252,7 @@ impl Model {
 
     fn blocked(&self, now: Micros) -> Option<Answer> {
         let (until, length) = self.ban.filter(|&(until, _)| until > now)?;
-        // A clock that stepped back does not make it longer.
+        // A step back of the clock does not prolong it.
         let until = until.min(now + length);
         let left_ms = i64::try_from((until - now + 999) / 1_000).unwrap();
         let summary = Decision {
@@ -274,8 +274,8 @@ impl Model {
         })
     }
 
-    /// Consumes what a settled hold cost beyond its charge, whether it fits or not, at a time
-    /// not before those of the states.
+    /// Consumes what a settled hold cost beyond its charge, even if it does not fit. `now` is
+    /// no earlier than the time of any state.
     pub fn consume_excess(&mut self, rules: &[Rule], now: Micros) {
         let (logs, others): (Vec<Rule>, Vec<Rule>) =
             rules.iter().partition(|rule| rule.kind() == Kind::Log);
@@ -293,11 +293,12 @@ impl Model {
         self.states.retain(|state| !state.meter.is_empty());
     }
 
-    /// Drains a rule's debt at its limit until a time not before that of the state.
+    /// Drains a rule's debt at its limit until `now`, which is no earlier than the time of the
+    /// state.
     pub fn drain(&mut self, rule: &Rule, now: Micros) {
         let identity = Identity::of(rule);
         for state in self.states.iter_mut().filter(|state| state.identity == identity) {
-            if let Meter::Debt(debt) = &mut state.meter {
+            if let NaiveMeter::Debt(debt) = &mut state.meter {
                 debt.take_excess(rule, state.last, now, 0);
                 state.last = now;
             }
@@ -307,8 +308,8 @@ impl Model {
     pub fn consume(&mut self, rules: &[Rule], cost: u32, now: Micros, denied: bool) {
         let charged = |rule: &&Rule| !denied || rule.counts_all();
         let consuming = || rules.iter().filter(charged).filter(|rule| cost_of(rule, cost) > 0);
-        // A name that changed its algorithm loses its state, and a name that changed its shape
-        // changes that of its state, whatever the cost.
+        // A name that changes its algorithm loses its state at any cost, and one that changes its
+        // shape changes its state's.
         let charged_cost = |rule: &&Rule| !denied || charged(rule) && cost_of(rule, cost) > 0;
         for rule in rules.iter().filter(charged_cost) {
             let identity = Identity::of(rule);
@@ -322,7 +323,7 @@ impl Model {
                 self.consume_one(rules, rule, cost_of(rule, cost), now);
             }
         }
-        // All log rules cost the same.
+        // All log rules have one cost.
         if let Some(log_rule) = consuming().find(|rule| rule.kind() == Kind::Log) {
             let at = match self.log.last() {
                 Some(last) => effective_time(now, last, longest_window(rules)),
@@ -354,8 +355,8 @@ impl Model {
         state.last = at;
     }
 
-    /// Makes room for a new state: drops the states that have not mattered for two of
-    /// their windows and that no rule of this check reads.
+    /// Makes room for a new state: drops states that have not mattered for two of their
+    /// windows, unless a rule of this check reads them.
     fn drop_stale(&mut self, rules: &[Rule], now: Micros) {
         let is_log = |rule: &Rule| rule.kind() == Kind::Log;
         self.states.retain(|state| {
@@ -370,7 +371,7 @@ impl Model {
         }
     }
 
-    /// Gives units back to the states of these rules, to all if there are none.
+    /// Gives units back to the states of these rules, or to all states if there are no rules.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
         let (units, now) = (i128::from(units), i128::from(now_us));
         let mut most = 0;
@@ -420,15 +421,15 @@ impl Model {
 struct View {
     at: Micros,
     last: Micros,
-    meter: Option<Meter>,
+    meter: Option<NaiveMeter>,
 }
 
-/// What a check of a default cost costs a rule.
+/// The cost of a rule in a check of this default cost.
 fn cost_of(rule: &Rule, default: u32) -> i128 {
     rule.cost().own().unwrap_or(default).into()
 }
 
-/// A decision of a rule that may decide, and the cost.
+/// A rule's decision, if the rule may decide, and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Voice {
     pub cost: i128,
@@ -440,7 +441,7 @@ impl Voice {
         Self { cost: cost_of(rule, default), decision }
     }
 
-    /// `remaining / cost`, compared as fractions; without a cost it is more than any.
+    /// `remaining / cost`, compared as fractions; a cost of 0 makes it the largest.
     pub fn is_less_than(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|voice| i128::from(voice.decision.remaining));
         match (self.cost, other.cost) {

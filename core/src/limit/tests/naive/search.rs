@@ -1,7 +1,7 @@
-//! Finds the least number by trying.
+//! Finds the least number by bisection.
 
-/// The least `n >= 0` for which `holds`, and then for all larger ones; `None` if it
-/// lies beyond 2^70.
+/// The least `n >= 0` for which `holds`, given that it then holds for all larger ones too;
+/// `None` if it lies beyond 2^70.
 pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(0) {
         return Some(0);
@@ -26,7 +26,7 @@ pub fn least(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(high)
 }
 
-/// `least` in milliseconds, as replied: -1 for never, which is longer than any other.
+/// `least` in milliseconds, as replied: -1 if there is none.
 pub fn least_ms(holds_after_us: impl Fn(i128) -> bool) -> i64 {
     const LONGEST: i64 = i64::MAX - 1;
     least(|ms| holds_after_us(ms * 1_000))

@@ -1,19 +1,19 @@
-//! `old*(w-e) + (cur+c)*w <= L*w`, on a count a sub-interval.
+//! `old*(w-e) + (cur+c)*w <= L*w`, on one count per sub-interval.
 
 use super::Micros;
 use crate::rule::{Algorithm, Rule, WindowParams};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct NaiveWindow {
     res: i128,
-    /// The window's length; in units of `1/res` us a sub-interval's.
+    /// The window's length in us, which is also the length of a sub-interval in `1/res` us.
     period: i128,
-    /// Counts by the number of the sub-interval since the epoch.
+    /// The counts, by the number of the sub-interval since the epoch.
     counts: BTreeMap<i128, i128>,
 }
 
-impl Window {
+impl NaiveWindow {
     pub fn of_units(rule: &Rule, at: Micros, units: i128) -> Self {
         let Algorithm::Window(WindowParams { res }) = rule.algorithm() else { unreachable!() };
         let (res, period) = (i128::from(res), i128::from(rule.period_us()));

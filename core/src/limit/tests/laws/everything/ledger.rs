@@ -1,13 +1,13 @@
-//! The account of a key: a list of charges, which is edited when holds end.
+//! The ledger of a key: a list of charges, corrected when holds end.
 //!
 //! ```text
-//! accounts   of each rule, what the checks that contain it cost: it never admits more than
-//!            its limit of these
-//! log        what all checks cost the log: a log rule denies nothing that fits beside these
+//! accounts   for each rule, the costs of the checks that contain it: the rule never admits more
+//!            than its limit of these
+//! log        the costs of all checks for the log: a log rule denies nothing that fits beside these
 //! ```
 //!
-//! The ledger knows of no needs, tracks or budgets. From the limiter it asks one thing: at
-//! which time a state stands, since time stands still for a state that the clock left behind.
+//! The ledger knows no needs, tracks or budgets. It asks the limiter for one thing only: the
+//! time of a state, which stands still if the clock has stepped back behind it.
 
 use super::scenario::Ask;
 use crate::limit::tests::laws::holds::history::settled_cost;
@@ -22,11 +22,11 @@ pub struct Ledger {
     accounts: Vec<(Rule, Vec<Item>)>,
     log: Vec<Item>,
     holds: BTreeMap<usize, Hold>,
-    /// What `RL.REFUND` took off the log: time and units.
+    /// The times and units that `RL.REFUND` took off the log.
     refunds: Vec<(Micros, i128)>,
-    /// Whether any state was refunded: then only the account of the log is kept.
+    /// Whether any state was refunded. From then on only the log has an account.
     refunded: bool,
-    /// Whether a hold ended on a log that its own rules had forgotten.
+    /// Whether a hold was settled after its log rules had forgotten its charge.
     unclear: bool,
     /// Whether the clock ever stepped back.
     reeled: bool,
@@ -41,7 +41,7 @@ struct Item {
     units: i128,
     /// A charged denial.
     denied: bool,
-    /// What a hold cost beyond its charge.
+    /// What a hold was settled for beyond its charge.
     excess: bool,
 }
 
@@ -67,15 +67,15 @@ fn longest_window(rules: &[Rule]) -> Micros {
     rules.iter().filter(|rule| is_log(rule)).map(period).max().unwrap_or(0)
 }
 
-/// When the state of a rule was last consumed from. A rule does not see a
-/// state of another algorithm.
+/// When the state of a rule was last consumed from. A rule does not see a state of another
+/// algorithm.
 fn last(limiter: &Limiter, rule: &Rule) -> Option<Micros> {
     let meter = limiter.state_of(rule)?.meter();
     meter.is_of_kind(rule.kind()).then(|| meter.last_us().into())
 }
 
-/// Whether the units that are left say all about what is consumed. A window that opens with its
-/// first request stays open when that returns.
+/// Whether the list of charges tells all about what is consumed. It does not where a window
+/// opens with its first request: that window stays open if the request is refunded.
 fn is_list(rule: &Rule) -> bool {
     match rule.algorithm() {
         Algorithm::Fixed(FixedParams { calendar, .. }) => calendar == Some(Calendar::Epoch),
@@ -91,20 +91,21 @@ impl Ledger {
         self.holds.get(&id).is_some_and(|hold| hold.end_us > now_us)
     }
 
-    /// The clock steps back from a time. What has left a window by then never comes back into it.
+    /// The clock steps back from this time. What had left a window by then never comes back
+    /// into it.
     pub fn step_back(&mut self, from_us: u64) {
         self.reeled = true;
         self.age_log(from_us.into());
     }
 
-    /// Forgets what has left the windows of log rules at a time.
+    /// Forgets what had left the windows of log rules by this time.
     fn age_log(&mut self, at: Micros) {
         for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
             items.retain(|item| item.at > at - period(rule));
         }
     }
 
-    /// The holds that have reached their end are gone; with `REFUND`, their checks cost nothing.
+    /// Drops the holds that have ended. With `REFUND`, their checks cost nothing.
     pub fn lapse(&mut self, now_us: u64) {
         while let Some((&id, hold)) = self.holds.iter().find(|(_, hold)| hold.end_us <= now_us) {
             if hold.refund {
@@ -129,7 +130,7 @@ impl Ledger {
         self.accounts.iter().find(|(known, _)| known == rule).map_or(&[], |(_, items)| items)
     }
 
-    /// Lets the charge of a hold on one of its rules cost no more than this.
+    /// Lowers the charge of a hold on one of its rules to at most `units`.
     fn lower(&mut self, id: usize, rule: usize, units: u32) {
         let Hold { check, rules, charged, .. } = &self.holds[&id];
         let (check, rule, dropped) = (*check, rules[rule], charged[rule].is_none());
@@ -147,7 +148,8 @@ impl Ledger {
                     item.units = item.units.min(units);
                 }
             }
-            // A refund may have taken these units, and what comes back is of another check.
+            // A refund may already have taken these units; then the units of another check come
+            // back.
             if self.refunded {
                 for (_, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
                     items.retain(|item| !times.contains(&item.at));
@@ -156,14 +158,14 @@ impl Ledger {
         }
     }
 
-    /// Settles a hold that lives.
+    /// Settles a live hold.
     pub fn settle(&mut self, id: usize, settlement: Settlement<'_>, now_us: u64, before: &Limiter) {
         let Hold { rules, charged, .. } = self.holds[&id].clone();
         let (mut logged, now) = (false, Micros::from(now_us));
         self.checks += 1;
         for (index, rule) in rules.iter().enumerate() {
             let Some(first) = charged[index] else {
-                // An excess may count for rules with longer windows than the hold's.
+                // An excess may count for rules with longer windows than those of the hold.
                 self.unclear |= is_log(rule);
                 continue;
             };
@@ -194,8 +196,8 @@ impl Ledger {
         }
     }
 
-    /// Called before a check is admitted, or charged though it is denied: forgets what the
-    /// definition lets the states forget, and returns the times at which they stand.
+    /// Call this before a check is admitted, or charged as a denial. Forgets what the
+    /// definition allows the states to forget, and returns the time of each rule's state.
     pub fn open(
         &mut self,
         rules: &[Rule],
@@ -214,8 +216,8 @@ impl Ledger {
             let last = last(before, rule).unwrap_or(now);
             let at = effective_time(now, last, window);
             times.push(at.unwrap_or(now));
-            // A state that has not mattered for two windows is gone, and a step back of the clock
-            // does not bring it back.
+            // The limiter has dropped a state that did not matter for two windows, and it stays
+            // gone even if the clock steps back.
             let stale = self.reeled && before.state_of(rule).is_none();
             if cost > 0 && (at.is_none() || stale) && !is_log(rule) {
                 self.forget(|other| other == rule);
@@ -232,7 +234,7 @@ impl Ledger {
         times
     }
 
-    /// The clock left the log further behind than the longest window of a check.
+    /// The clock stepped back behind the log by more than the longest window of a check.
     fn step_log_back(&mut self, last: Micros, now: Micros, window: Micros) {
         let ahead = last - now;
         for (rule, items) in self.accounts.iter_mut().filter(|(rule, _)| is_log(rule)) {
@@ -288,7 +290,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what a refund took off the log, newest first.
+    /// Notes what a refund took off the log, newest units first.
     pub fn refund(&mut self, units: u64) {
         self.refunded = true;
         self.accounts.retain(|(rule, _)| is_log(rule));
@@ -308,7 +310,8 @@ impl Ledger {
             }
         }
         if !exact {
-            // Which units went depends on what the log had kept of denials.
+            // Unknown which units went: it depends on how much of the charged denials the log
+            // had kept.
             self.accounts.clear();
         }
     }
@@ -335,7 +338,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a rule has a cause to deny a cost; `true` if the list cannot tell.
+    /// Whether a rule has a reason to deny a cost; `true` if the list cannot tell.
     pub fn denies(&self, rule: &Rule, cost: u32, at: Micros, now_us: u64) -> bool {
         let (limit, units) = (i128::from(rule.limit()), i128::from(cost));
         match rule.kind() {
@@ -346,7 +349,7 @@ impl Ledger {
                 let used = self.log.iter().filter(counts).map(|item| item.units);
                 self.unclear || used.sum::<i128>() + units > limit
             }
-            // A queue gives back only its last turn.
+            // A leaky bucket gives back only its last turn.
             Kind::Leaky => true,
             Kind::Window | Kind::Fixed | Kind::Bucket => {
                 let unclear = self.reeled || self.refunded || rule.name().is_some();
@@ -364,7 +367,7 @@ impl Ledger {
         live.map(of_hold).sum()
     }
 
-    /// Whether a cost fits beside the list of charges, by the definition of the algorithm.
+    /// Whether a cost fits beside the listed charges, by the definition of the algorithm.
     fn fits(&self, rule: &Rule, cost: i128, at: Micros) -> bool {
         let mut model = Model::default();
         let mut items: Vec<&Item> = self.items(rule).iter().filter(|item| item.units > 0).collect();

@@ -1,10 +1,10 @@
-//! Everything at once: groups of rules of all algorithms share a key; holds are taken for any
-//! cost, settled lower and higher, given back, lapse, are renewed and repeated; there are
-//! refunds, resets, blocks, restarts, and a clock that steps back.
+//! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
+//! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are
+//! refunds, resets, blocks and restarts, and the clock steps back.
 //!
-//! The [`ledger`] is a list of charges. It says what must hold for each rule:
-//! never more than its limit over the settled checks that contain it, and no denial without a
-//! cause. Beside that the wait is honest, and a replica stays equal.
+//! The [`ledger`] is a list of charges, from which two things follow for each rule: it never
+//! admits more than its limit over the settled checks that contain it, and never denies without
+//! a reason. The wait is honest as well, and a replica stays equal.
 
 mod ledger;
 mod scenario;
@@ -43,12 +43,12 @@ struct Asked<'a> {
 }
 
 impl Key {
-    /// The clock moves.
+    /// Moves the clock.
     fn pass(&mut self, gap_us: i64) {
         self.now_us = self.now_us.saturating_add_signed(gap_us);
         if self.now_us < self.latest_us {
             self.ledger.step_back(self.latest_us);
-            // What has lapsed stays so, since a write stored it.
+            // A write has stored these lapses, so a step back does not undo them.
             self.ledger.lapse(self.latest_us);
             self.primary.lapse(self.latest_us);
             self.replica.lapse(self.latest_us);
@@ -57,7 +57,7 @@ impl Key {
         self.latest_us = self.latest_us.max(self.now_us);
     }
 
-    /// Does something on the primary, and what it tells its replica there.
+    /// Does something on the primary, and on the replica what the primary propagates.
     fn act(&mut self, rules: &[Rule], deed: Deed<'_>) -> TestCaseResult {
         let step = Deeds { rules, now_us: self.now_us, deed };
         replicate(&step, &mut self.primary, &mut self.replica)

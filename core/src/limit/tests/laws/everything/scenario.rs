@@ -21,7 +21,7 @@ const LOGS: &[&str] = &[
     "6/3s,count=all",
 ];
 
-/// Rules of the other algorithms, four of them under one name.
+/// Rules of the other algorithms. Four of them share a name.
 const OTHERS: &[&str] = &[
     "fixed:5/2s",
     "window:6/s",
@@ -38,7 +38,7 @@ const OTHERS: &[&str] = &[
     "window:4/2s,name=x",
 ];
 
-/// What is done to the key, each after some time.
+/// Steps on a key, each after some time.
 #[derive(Clone)]
 pub struct Scenario {
     pub groups: Vec<Vec<Rule>>,
@@ -50,20 +50,20 @@ pub enum Step {
     Check {
         group: usize,
         cost: u32,
-        /// How much more than the cost may be granted.
+        /// How much more than the cost the check may grant.
         more: Option<u32>,
         hold: Option<Ask>,
     },
     Settle(usize, Terms),
-    /// A hold, and how long it lasts from now on.
+    /// The id of a hold, and how long it lasts from now on.
     Renew(usize, u64),
-    /// From all states.
+    /// Gives units back to all states.
     Refund(u32),
     Reset,
-    /// For how long.
+    /// The duration.
     Block(u64),
     Unblock,
-    /// Is saved and loaded.
+    /// Saves and loads the key.
     Reload,
 }
 
@@ -86,7 +86,7 @@ fn group() -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-/// The rules of a line, without those whose identity another has.
+/// The rules of a line, only the first of each identity.
 fn rules(line: &str) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for text in line.split(' ') {
@@ -136,12 +136,12 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
     (vec(group(), 2..=4), steps).prop_map(|(groups, steps)| Scenario { groups, steps })
 }
 
-/// Whether a check by these rules has to take a hold.
+/// Whether a check by these rules must take a hold.
 pub fn needs_hold(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| rule.kind() == Kind::Slots)
 }
 
-/// A line for each step.
+/// One line per step.
 impl fmt::Debug for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, group) in self.groups.iter().enumerate() {

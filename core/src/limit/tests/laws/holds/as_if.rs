@@ -1,12 +1,12 @@
-//! As if: after a hold is settled for no more than it was charged, every answer is that
-//! of the history in which the check cost that much. What it cost beyond its charge is
-//! consumed when it is settled.
+//! As if: after a hold is settled for at most what it was charged, every answer equals that of
+//! a history in which the check cost that much. What a hold costs beyond its charge is consumed
+//! when it is settled.
 //!
 //! ```text
 //! limits of counters, and bursts, change   exact
 //! rates of buckets change                  as much is owed as if, or more
-//! the clock steps back by a window         as much is consumed as if, or more, once it has
-//!                                          caught up, each request at the time at which a
+//! the clock steps back by a window         once it has caught up, as much is consumed as if, or
+//!                                          more; each request counts at the time at which a
 //!                                          state counted it
 //! ```
 
@@ -22,7 +22,7 @@ use crate::rule::Rule;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// How the answers compare with those of the naive states.
+/// How the answers relate to those of the naive states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     Equal,
@@ -30,7 +30,7 @@ pub enum Answers {
     NotLooser,
 }
 
-/// The limiter without holds, as if all charges stood, so that no answer foresees a lapse.
+/// The limiter without its holds, as if all charges stood, so that no answer foresees a lapse.
 fn unforeseeing(limiter: &Limiter, now_us: u64) -> Limiter {
     let mut settled = limiter.clone();
     for id in live_ids(limiter, now_us) {
@@ -39,7 +39,7 @@ fn unforeseeing(limiter: &Limiter, now_us: u64) -> Limiter {
     settled
 }
 
-/// Compares every answer with that of the naive states, now or later.
+/// Compares every answer with that of the naive states, now and later.
 fn answers_compare(
     answers: Answers,
     limiter: &Limiter,
@@ -66,7 +66,7 @@ fn answers_compare(
     Ok(())
 }
 
-/// The times at which the states of these rules stand.
+/// The times of the states of these rules.
 fn times(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<u64> {
     let last_us = |rule: &Rule| limiter.state_of(rule).map_or(0, |state| state.meter().last_us());
     rules.iter().map(|rule| last_us(rule).max(now_us)).collect()
@@ -82,12 +82,12 @@ pub fn is_as_if(traffic: &HoldTraffic, answers: Answers) -> TestCaseResult {
     let steps = traffic.steps();
     for step in &steps {
         let Step { rules, now_us, deed } = *step;
-        // After a longer step back, states are passed over, and then forgotten.
+        // After a longer step back, states are first passed over and then dropped.
         if now_us + periods_us(rules).min().unwrap_or(0) < latest_us {
             break;
         }
         if now_us < latest_us {
-            // What has lapsed stays so, since a write stored it.
+            // A write has stored these lapses, so a step back does not undo them.
             limiter.lapse(latest_us);
             history.lapse(latest_us);
         }

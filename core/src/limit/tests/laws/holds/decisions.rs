@@ -1,5 +1,5 @@
-//! Until it is settled, a hold without `REFUND` changes no decision. A repeat of a
-//! hold that lives is allowed, and changes nothing but the end.
+//! Until it is settled, a hold without `REFUND` changes no decision. A repeat of a live hold is
+//! allowed, and changes nothing but the end.
 
 use super::traffic::{CALLS, Deed, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::rule_set;
@@ -12,8 +12,8 @@ use crate::rule::Rule;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// A log drops what a shadow with a limit of 0 cannot see, but not while a hold may give it
-/// back, so that its reset may differ.
+/// The decisions without the resets of rules with limit 0, which can differ: a log keeps no
+/// entries for such a rule, except while it has holds.
 fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Decision> {
     for (rule, decision) in rules.iter().zip(&mut decisions) {
         if rule.limit() == 0 {
@@ -23,8 +23,9 @@ fn without_resets_of_0(rules: &[Rule], mut decisions: Vec<Decision>) -> Vec<Deci
     decisions
 }
 
-/// Makes the calls twice, with holds of ever new ids and without, on a clock that does not
-/// step back: a hold of a rule at cost 0 makes a state, whose time is then ahead of it.
+/// Makes the calls twice, once with holds of new ids and once without, on a clock that does not
+/// step back. If it did, a hold of cost 0 would make a difference: it makes a state, which
+/// would then be ahead of the clock.
 fn decisions_equal(steps: &[Step<'_>]) -> TestCaseResult {
     let (mut held, mut plain) = (Limiter::default(), Limiter::default());
     let mut answers = 0u32;
@@ -87,7 +88,7 @@ fn repeats_change_nothing(steps: &[Step<'_>]) -> TestCaseResult {
                     outcome.change,
                     if moved { Change::Renewed } else { Change::Nothing }
                 );
-                // A repeat that moves no end leaves lapsed holds for the next change.
+                // A repeat that moves no end leaves lapsed holds in place for the next change.
                 limiter.lapse(check.now_us);
                 prop_assert!(decisions.iter().all(|decision| decision.verdict == Verdict::Allowed));
                 prop_assert_eq!(&limiter, &renewed);

@@ -189,7 +189,7 @@ fn c1_slots_are_the_live_holds() {
     assert!(!key.limiter.renew(b"a", key.at(39.0), key.at(9.0)));
     let repeated = key.hold(9.0, "b", 28.0, 1, rule);
     assert_eq!((repeated[0], repeated[2]), (0, 0));
-    // Lapsed slots serve the next asker at once.
+    // Lapsed slots serve the next request at once.
     assert_eq!(key.hold(36.999, "d", 5.0, 1, rule)[0], 1);
     assert_eq!(key.hold(37.0, "d", 5.0, 1, rule)[0], 0);
     key.limiter.lapse(key.at(100.0));
@@ -206,7 +206,7 @@ fn c2_one_check_holds_slots_and_budgets() {
     assert_eq!(key.peek(1.0, "slots:20"), [0, 20, 20, 0, 0]);
     assert_eq!(key.peek(1.0, "500/m")[2], 499);
     assert_eq!(key.peek(1.0, "fixed:2000000/d")[2], 2_000_000 - 2_710);
-    // 1666 and two thirds of the 2710 have drained.
+    // 1666 2/3 of the 2710 have drained.
     assert_eq!(key.peek(1.0, "bucket:100000/m")[2], 100_000 - 1_044);
 }
 

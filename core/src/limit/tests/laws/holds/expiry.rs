@@ -1,5 +1,5 @@
-//! A key with holds that expires at its deadline decides like one that never expires, and
-//! at its deadline nothing is left: no hold lives, and each rule has reset.
+//! A key with holds that expires at its deadline decides like one that never expires. At its
+//! deadline nothing is left: no hold is live, and each rule has reset.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, try_check, with_holds};
 use crate::limit::tests::laws::expiry::Key;
@@ -13,7 +13,7 @@ use proptest::test_runner::TestCaseResult;
 
 fn nothing_is_left(limiter: &Limiter, traffic: &HoldTraffic) -> TestCaseResult {
     let Expiry::At(at_ms) = limiter.deadline().expiry(0, 0, None) else { return Ok(()) };
-    // Beyond this the clock's numbers end.
+    // Later times are beyond the clock's numbers.
     let Some(at_us) = at_ms.checked_mul(1_000) else { return Ok(()) };
     let mut limiter = unblocked(limiter);
     limiter.lapse(at_us);
@@ -52,7 +52,7 @@ fn expiring_changes_nothing(traffic: &HoldTraffic) -> TestCaseResult {
     nothing_is_left(&key.limiter, traffic)
 }
 
-/// Rules without limits of 0, at which an excess would never drain.
+/// Rules without limits of 0, under which an excess would never drain.
 fn limited() -> impl Strategy<Value = Vec<Rule>> {
     rule_set(3).prop_filter("a limit of 0", |rules| rules.iter().all(|rule| rule.limit() > 0))
 }

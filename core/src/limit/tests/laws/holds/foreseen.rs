@@ -1,6 +1,6 @@
-//! The honest wait foresees lapses: if nothing else happens, a denied request is allowed
-//! after its wait and not before, a rule has reset after its reset and not before, and one
-//! more unit is free after `next_ms` and not before.
+//! The honest wait foresees lapses. If nothing else happens, a denied request is allowed after
+//! its wait and not before, a rule has reset after its reset and not before, and one more unit
+//! is free after `next_ms` and not before.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::decide::foresight::Foresight;
@@ -22,7 +22,7 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for step in &traffic.steps() {
         let Step { rules, now_us, deed } = *step;
-        // Traffic goes on as if there had been no ban.
+        // Continues as if there had been no ban.
         limiter = unblocked(&limiter);
         let asked = match deed {
             Deed::Check { cost, .. } | Deed::Peek(cost) => cost,
@@ -32,7 +32,7 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
             }
         };
         let (peeked, decisions) = peek(&limiter, rules, asked, now_us);
-        // Resets and next units are those of the states that are seen.
+        // Resets and next units are those of the states that the rules see.
         let sees_all = sees_all_states(&limiter, rules, now_us);
         if sees_all {
             reset_is_exact(&limiter, rules, &decisions, now_us)?;
@@ -63,7 +63,7 @@ fn waits_are_honest(traffic: &HoldTraffic) -> TestCaseResult {
 
 type Keys = [(Limiter, Vec<Rule>); 2];
 
-/// Two keys with holds, after their traffic, and the time at which that of both has ended.
+/// Two keys with holds after their traffic, and the time at which both have ended theirs.
 fn played(traffics: &[HoldTraffic; 2]) -> (Keys, u64) {
     let mut keys = Keys::default();
     let steps = traffics.each_ref().map(HoldTraffic::steps);
@@ -92,8 +92,9 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
     (!charged).then_some(conclusion.summary)
 }
 
-/// The law of the honest wait for keys that are checked at once, each with its own rules. A
-/// key where the check repeats a hold denies as soon as the hold has ended and not before.
+/// The law of the honest wait for keys that are checked at once, each with its own rules. If
+/// the check repeats a hold on one key, that hold may end during the wait, after which the key
+/// decides.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
     let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
     let repeated = keys.iter().find(|(limiter, _)| limiter.holds_id(id, now_us));
@@ -118,8 +119,8 @@ fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> T
     Ok(())
 }
 
-/// Asks again after each wait of a peek that examines few charges, and reaches exactly the time at
-/// which the request passes.
+/// Peeks that look ahead at only a few charges, asking again after each wait, reach exactly the
+/// time at which the request passes.
 fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for step in &traffic.steps() {
@@ -148,7 +149,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
     Ok(())
 }
 
-/// Back by a share of the longest window, in thousandths.
+/// A time before `now_us` by a share of the longest window, in thousandths.
 fn back(keys: &Keys, now_us: u64, mille: u64) -> u64 {
     let rules = keys.iter().flat_map(|(_, rules)| rules);
     let longest_us = rules.map(Rule::period_us).max().unwrap_or(0);
@@ -199,8 +200,8 @@ proptest! {
         }
     }
 
-    /// Windows of like length, on a clock that often brings back states that it left too
-    /// far in the future.
+    /// Windows of similar length, on a clock that often comes near states again that it had
+    /// left too far in the future.
     #[test]
     fn waits_on_a_reeling_clock_foresee_lapses(
         traffic in with_holds(steady(alike(3), CALLS, Clock::Reels))

@@ -1,5 +1,5 @@
-//! A grant of a range of costs is the most that passes: it would pass by itself, and one
-//! more would not.
+//! A grant from a range of costs is the most that passes: a check of that cost would pass, and
+//! one of one more would not.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::{rule_set, with_slots};
@@ -21,7 +21,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
         };
         let cost = cost.clamp(1, MAX_UNITS);
         let most = (cost + width).min(MAX_UNITS);
-        // Slots are held.
+        // A check of slots needs a hold.
         if options.hold.is_none() && rules.iter().any(|rule| rule.kind() == Kind::Slots) {
             continue;
         }
@@ -29,7 +29,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
         let ranged = CheckOptions { up_to: Some(most), ..options };
         let check = Check::new(rules, cost, now_us).with(&ranged);
         let Some((outcome, decisions)) = try_check(&mut limiter, &check) else { continue };
-        // A repeat answers what its hold was granted, whatever the rules are now.
+        // A repeat answers what its hold was granted, under any rules.
         if outcome.repeated {
             continue;
         }
@@ -45,7 +45,7 @@ fn grants_are_maximal(traffic: &HoldTraffic, widths: &[u32]) -> TestCaseResult {
                 "{granted} and one more pass"
             );
         }
-        // It does what a check of the granted cost does.
+        // The grant does what a check of that cost does.
         let mut alone = before;
         let plain = Check { cost: granted, ..check }.with(&options);
         let expected = try_check(&mut alone, &plain).unwrap();

@@ -1,5 +1,5 @@
-//! The definition of settling: a history in which each check cost what its request
-//! really cost. To read it, it is played from the start on naive states.
+//! The definition of settling: a history in which each check cost what its request really cost.
+//! It is evaluated by playing it from the start on naive states.
 
 use super::traffic::{Deed, Step};
 use crate::limit::tests::naive::Micros;
@@ -21,11 +21,11 @@ pub struct Entry<'a> {
     pub now_us: u64,
     rules: &'a [Rule],
     pub units: Vec<u32>,
-    /// What each rule was charged at first.
+    /// What each rule was charged when the check passed.
     charged: Vec<u32>,
     /// The time at which each rule's state counted it.
     at_us: Vec<u64>,
-    /// The excess of a settled hold, which no rule admitted.
+    /// Whether this is the excess of a settled hold, which no rule admitted.
     pub excess: bool,
 }
 
@@ -41,13 +41,12 @@ impl<'a> History<'a> {
         &self.entries
     }
 
-    /// Whether a hold lives.
+    /// Whether a hold is live.
     pub fn lives(&self, id: &[u8], now_us: u64) -> bool {
         self.holds.get(id).is_some_and(|hold| hold.end_us > now_us)
     }
 
-    /// Holds that have reached their end by this time are gone; with `REFUND`, their checks
-    /// cost nothing.
+    /// Drops the holds that have ended by this time. With `REFUND`, their checks cost nothing.
     pub fn lapse(&mut self, now_us: u64) {
         let Self { entries, holds, .. } = self;
         holds.retain(|_, hold| {
@@ -59,14 +58,13 @@ impl<'a> History<'a> {
         });
     }
 
-    /// Notes what a step did, if the limiter did this to the key, on a clock that does not step
-    /// back.
+    /// Notes a step and how it changed the limiter, on a clock that does not step back.
     pub fn note(&mut self, step: &Step<'a>, change: Change) {
         self.note_at(step, change, vec![step.now_us; step.rules.len()]);
     }
 
-    /// Notes what a step did, if the limiter did this to the key, and the states of the step's
-    /// rules stood at these times.
+    /// Notes a step and how it changed the limiter, if the states of the step's rules had these
+    /// times.
     pub fn note_at(&mut self, step: &Step<'a>, change: Change, at_us: Vec<u64>) {
         let Step { rules, now_us, deed } = *step;
         self.lapse(now_us);
@@ -120,7 +118,7 @@ impl<'a> History<'a> {
         let mut model = Model::default();
         model.log.keeps_all = true;
         for Entry { rules, units, charged, at_us, excess, .. } in &self.entries {
-            // A debt drained at the limit of the check, though it cost nothing in the end.
+            // The check drained the debt at its limit, even if it cost nothing in the end.
             let costs = units.iter().zip(charged);
             for (i, _) in costs.enumerate().filter(|(_, (now, first))| **now == 0 && **first > 0) {
                 model.drain(&rules[i], at_us[i].into());
@@ -147,9 +145,9 @@ impl<'a> History<'a> {
     }
 }
 
-/// What a settlement makes of what a rule was charged.
+/// What a settlement leaves of the charge of a rule.
 pub fn settled_cost(rules: &[Rule], rule: &Rule, charged: u32, settlement: Settlement<'_>) -> u32 {
-    // All log rules read one log.
+    // All log rules share one log.
     let shares = |other: &&Rule| {
         std::ptr::eq(*other, rule) || rule.kind() == Kind::Log && other.kind() == Kind::Log
     };

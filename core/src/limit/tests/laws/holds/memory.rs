@@ -1,11 +1,11 @@
-//! How much memory a hold takes, as it is in the blocks; an allocator adds what it rounds.
+//! How much memory a hold takes, by the sizes of allocations; an allocator may round them up.
 
 use crate::header_slice::{Count, HeaderSlice};
 use crate::limit::{Check, CheckOptions, HeapVisitor, HoldRequest, Limiter};
 use crate::parse::rules_of_line;
 use crate::rule::Rule;
 
-/// The bytes of all blocks, and those of them that are in use.
+/// The bytes of all allocations, and how many of them are in use.
 #[derive(Clone, Copy, Default)]
 pub struct Bytes {
     pub all: usize,
@@ -13,7 +13,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The bytes of a limiter's blocks.
+    /// The bytes of a limiter's allocations.
     pub fn of(limiter: &mut Limiter) -> Self {
         let mut bytes = Self::default();
         limiter.visit_heap(&mut bytes);
@@ -48,7 +48,7 @@ impl HeapVisitor for Bytes {
 const HOLDS: u32 = 5_000;
 const NOW_US: u64 = 1_700_000_000_000_000;
 
-/// The bytes of a key after checks of these rules, all of one time.
+/// The bytes of a key after checks of these rules at one time.
 fn bytes(rules: &[Rule], takes_holds: bool) -> Bytes {
     let mut limiter = Limiter::default();
     for n in 0..HOLDS {
@@ -62,7 +62,7 @@ fn bytes(rules: &[Rule], takes_holds: bool) -> Bytes {
     Bytes::of(&mut limiter)
 }
 
-/// The bytes a hold adds: used, and all.
+/// The bytes that a hold adds: in use, and in all.
 fn bytes_a_hold(rules: &str) -> (f64, f64) {
     let rules = rules_of_line(rules);
     let (with, without) = (bytes(&rules, true), bytes(&rules, false));
@@ -77,7 +77,7 @@ fn a_hold_takes_no_more_than_stated() {
         ("window:100000/m", 61.0),
         ("fixed:100000/m", 61.0),
         ("leaky:100000/m", 61.0),
-        // The least debt as well.
+        // These keep the least debt as well.
         ("bucket:100000/m", 73.0),
     ] {
         let (used, all) = bytes_a_hold(rule);

@@ -1,21 +1,21 @@
-//! What holds for every hold, however it ends.
+//! The laws of holds, however a hold ends.
 //!
 //! ```text
 //! examples     the worked examples of holds
 //! traffic      calls that take, settle and renew holds
 //! decisions    a hold changes no decision, and a repeat changes nothing but the end
-//! as_if        a settled check equals one that had cost that much
-//! history      the naive model of it: what each check cost in the end
+//! as_if        a settled check equals one that cost that much in the first place
+//! history      the naive model for this: what each check cost in the end
 //! usage        what checks cost in the end obeys the rules
 //! turns        the turns of a leaky bucket keep their distance
 //! slots        the live units of slots never exceed their limit
-//! grants       a grant of a range is the most that passes
+//! grants       a grant from a range is the most that passes
 //! returned     no unit is returned twice
 //! foreseen     the honest wait and the reset foresee lapses
-//! replica      recording what was decided gives an equal limiter
+//! replica      a replica that records what was decided stays equal
 //! saved        decode(encode(x)) = x with holds, and decoding is total
 //! memory       how much a hold takes
-//! expiry       a key expires no earlier than its holds, and then nothing is left
+//! expiry       a key does not expire before its holds end, and then nothing is left
 //! ```
 
 pub mod as_if;

@@ -1,5 +1,5 @@
-//! A replica that records what its primary did with holds stays equal to it, and saving
-//! and loading either changes nothing.
+//! A replica that records what its primary did with holds stays equal to it. Saving and loading
+//! changes neither.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::limit::tests::laws::cases;
@@ -8,12 +8,12 @@ use crate::limit::{Bounds, Check, Limiter, decode, encode};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// What a server has after it restarts.
+/// The limiter of a server after a restart.
 fn reloaded(limiter: &Limiter) -> Limiter {
     decode(&encode(limiter)).unwrap_or_default()
 }
 
-/// Does a step on the primary, and what it tells its replicas on the replica.
+/// Does a step on the primary, and on the replica what the primary propagates.
 pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) -> TestCaseResult {
     let Step { rules, now_us, deed } = *step;
     match deed {
@@ -24,7 +24,7 @@ pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) 
             let check = step.check().unwrap();
             let outcome = primary.check_within(Bounds::ANY, &check, &mut Vec::new());
             let Ok(outcome) = outcome else { return Ok(()) };
-            // Of a range, what was granted.
+            // A range is propagated as the cost that was granted.
             replica.record(&Check { cost: outcome.cost, ..check }, outcome.change);
             if outcome.ban.is_some() || outcome.ban_shortened {
                 let ban = primary.access().unwrap().clone();
@@ -37,7 +37,7 @@ pub fn replicate(step: &Step<'_>, primary: &mut Limiter, replica: &mut Limiter) 
             if primary.lapse_if_due(now_us) {
                 replica.lapse(now_us);
             }
-            // A refund of nothing is not replicated.
+            // A refund of nothing is not propagated.
             if primary.refund(units, now_us, rules) > 0 {
                 replica.refund(units, now_us, rules);
             }

@@ -1,5 +1,5 @@
-//! No unit is returned twice, for all algorithms: settling a hold returns no more than
-//! it was charged too much, and settling it again or late returns nothing.
+//! No unit is returned twice, for all algorithms: settling a hold returns at most what was
+//! charged too much, and settling it again or too late returns nothing.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, with_holds};
 use crate::limit::holds::Hold;
@@ -11,7 +11,7 @@ use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// Units consumed of each rule's state.
+/// The units that each rule's state has consumed.
 fn used(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<u64> {
     let of_rule = |rule: &Rule| {
         let meter = limiter.state_of(rule)?.meter();
@@ -46,7 +46,7 @@ pub fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
         prop_assert_eq!(encode(&limiter), encode(&settled));
         let states = rules.iter().zip(used_before.into_iter().zip(used(&limiter, rules, now_us)));
         for (rule, (used, left)) in states {
-            // An excess drains a debt at the limit that the hold was taken under.
+            // An excess drains the debt at the limit under which the hold was taken.
             let drains = matches!(rule.kind(), Kind::Bucket | Kind::Leaky);
             if drains && matches!(settlement, Settlement::Costs { .. }) {
                 continue;

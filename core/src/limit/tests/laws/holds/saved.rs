@@ -1,5 +1,5 @@
-//! decode(encode(x)) = x for a limiter with holds. Any damaged payload of one gives a
-//! limiter or an error, and no limiter that was read can cause a panic.
+//! decode(encode(x)) = x for a limiter with holds. A damaged payload decodes to a limiter or to
+//! an error, and no decoded limiter can cause a panic.
 
 use super::traffic::{CALLS, HoldTraffic, Step, with_holds};
 use crate::limit::tests::laws::cases;
@@ -11,11 +11,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// A limiter that is as if it had never been saved.
+/// Tests that saving and loading leaves the limiter equal.
 fn is_saved(limiter: &Limiter) -> TestCaseResult {
     let payload = encode(limiter);
     let read = decode(&payload);
-    // A key that holds nothing is never saved.
+    // An empty key is never saved.
     let expected = if limiter.is_empty() { Err(&DecodeError::Idle) } else { Ok(limiter) };
     prop_assert_eq!(read.as_ref(), expected);
     if let Ok(read) = read {
@@ -33,7 +33,7 @@ fn play(limiter: &mut Limiter, steps: &[Step<'_>]) -> TestCaseResult {
     Ok(())
 }
 
-/// Damages what is saved in the middle of the traffic, and goes on with what was read.
+/// Damages a payload in the middle of the traffic, and continues with what it decodes to.
 fn survives(traffic: &HoldTraffic, damages: &[Damage]) -> TestCaseResult {
     let steps = traffic.steps();
     let (first, last) = steps.split_at(steps.len() / 2);

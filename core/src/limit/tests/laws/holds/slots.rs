@@ -1,6 +1,5 @@
-//! Slots: a check is admitted if and only if the units of live holds and its cost are
-//! within the limit, so that they never exceed it and freed units serve the next asker at
-//! once.
+//! Slots: a check is admitted if and only if the units of live holds plus its cost are within
+//! the limit. So live units never exceed it, and freed units serve the next request at once.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::tests::laws::honest_wait::is_honest;
@@ -13,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
 
-/// What each hold has of the slots of each rule, and when it ends.
+/// The slots that each hold has of each rule, and when the hold ends.
 #[derive(Default)]
 struct Leases<'a>(BTreeMap<&'a [u8], (Vec<u32>, u64)>);
 
@@ -37,7 +36,7 @@ impl<'a> Leases<'a> {
     }
 }
 
-/// Whether a rule denies by nothing but the number of slots.
+/// Whether only the number of slots can make this rule deny.
 fn is_plain_slots(rule: &Rule) -> bool {
     rule.kind() == Kind::Slots && !rule.is_shadow()
 }
@@ -95,7 +94,7 @@ fn slots_are_live_holds(traffic: &HoldTraffic) -> TestCaseResult {
                 prop_assert_eq!(limiter.renew(id, end_us, now_us), leases.lives(id, now_us));
                 leases.renew(id, end_us);
             }
-            // Slots are held, and a refund skips them.
+            // A check of slots needs a hold, and a refund skips slots.
             Deed::Check { options: CheckOptions { hold: None, .. }, .. }
             | Deed::Peek(_)
             | Deed::Reset => {}

@@ -1,5 +1,5 @@
-//! Traffic with holds: some checks take one, and holds are settled and renewed between
-//! the calls.
+//! Traffic with holds: some checks take one, and between the calls holds are settled and
+//! renewed.
 
 use crate::limit::tests::laws::rules::cost;
 use crate::limit::tests::laws::traffic::{Action, Call, Traffic};
@@ -11,14 +11,14 @@ use proptest::option;
 use proptest::prelude::*;
 use std::fmt;
 
-/// Few ids, so that they are often alive: of one byte, just in place and just not, the
-/// longest.
+/// Only a few ids, so that many of them are live: of one byte, of the longest length that is
+/// stored inline and one more, and of the longest length.
 pub const IDS: [&[u8]; 6] = [b"a", b"b", b"c", &[b'p'; 22], &[b'q'; 23], &[0xFF; 64]];
 
 /// The most calls of traffic with holds.
 pub const CALLS: usize = 60;
 
-/// Calls, and what holds do besides.
+/// Calls, and what happens to holds beside each.
 #[derive(Clone)]
 pub struct HoldTraffic {
     pub traffic: Traffic,
@@ -27,9 +27,9 @@ pub struct HoldTraffic {
 
 #[derive(Clone, Debug)]
 pub struct Extra {
-    /// Before the call.
+    /// What happens before the call.
     pub ending: Option<Ending>,
-    /// Of the call, if it is a check.
+    /// The hold of the call, if it is a check.
     pub hold: Option<Ask>,
 }
 
@@ -40,7 +40,7 @@ pub struct Ask {
     pub refund: bool,
 }
 
-/// Thousandths of the first rule's window, and a jitter.
+/// A length of time: thousandths of the first rule's window, and a jitter.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
     pub mille: u64,
@@ -71,7 +71,7 @@ impl Terms {
     }
 }
 
-/// What is done at one time.
+/// What happens at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     pub rules: &'a [Rule],
@@ -86,7 +86,7 @@ pub enum Deed<'a> {
         options: CheckOptions<'a>,
     },
     Peek(u32),
-    /// From the states of the rules, or from all.
+    /// From the states of the rules if `true`, else from all.
     Refund(u32, bool),
     Reset,
     Settle {
@@ -100,7 +100,7 @@ pub enum Deed<'a> {
 }
 
 impl Step<'_> {
-    /// The step at a later time.
+    /// This step at a later time.
     pub fn later_by(mut self, us: u64) -> Self {
         self.now_us += us;
         match &mut self.deed {
@@ -118,7 +118,7 @@ impl Step<'_> {
         self
     }
 
-    /// The step's check, if it is one.
+    /// The check of this step, if it is one.
     pub fn check(&self) -> Option<Check<'_>> {
         let Self { rules, now_us, ref deed } = *self;
         match *deed {
@@ -133,7 +133,7 @@ impl Step<'_> {
         }
     }
 
-    /// Does it, and ignores the answer.
+    /// Does the step and ignores the answer.
     pub fn act(&self, limiter: &mut Limiter) {
         let Self { rules, now_us, deed } = *self;
         match deed {
@@ -149,8 +149,7 @@ impl Step<'_> {
     }
 }
 
-/// A check, with each rule's decision and reset; `None` if it repeats a hold with another
-/// cost.
+/// A check, with each rule's decision; `None` if it repeats a hold with another cost.
 pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, Vec<Decision>)> {
     let mut decisions = Vec::new();
     let outcome = limiter.check_within(Bounds::ANY, check, &mut decisions).ok()?;
@@ -158,7 +157,7 @@ pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, V
     Some((outcome, decisions))
 }
 
-/// The ids of the holds that live.
+/// The ids of the live holds.
 pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static [u8]> {
     IDS.into_iter().filter(move |id| limiter.holds_id(id, now_us))
 }
@@ -228,7 +227,7 @@ pub fn terms(cost: impl Strategy<Value = u32> + Clone + 'static) -> impl Strateg
     ]
 }
 
-/// Traffic in which holds are settled for any costs.
+/// Traffic in which holds are settled for any cost.
 pub fn with_holds(traffic: impl Strategy<Value = Traffic>) -> impl Strategy<Value = HoldTraffic> {
     with_holds_settled_for(traffic, cost().boxed())
 }
@@ -250,7 +249,7 @@ pub fn with_holds_settled_for(
         .prop_map(|(traffic, extras)| HoldTraffic { traffic, extras })
 }
 
-/// A line for each step.
+/// One line per step.
 impl fmt::Debug for HoldTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Step { rules, now_us, deed } in self.steps() {

@@ -1,5 +1,5 @@
-//! The turns of a leaky bucket keep their distance, whatever holds give back: only the
-//! request that queued last gives its turn to the next.
+//! The turns of a leaky bucket keep their distance, whatever holds give back: only the request
+//! that queued last passes its turn on.
 
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
 use crate::limit::tests::laws::rules::leaky;
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
 
-/// A queue, as its turns tell. Times are in 1/L us.
+/// A queue, computed from its turns. Times are in 1/L us.
 #[derive(Default)]
 struct Queue<'a> {
     /// When it is empty again.
     free: i128,
     /// The hold of the request that queued last.
     last: Option<&'a [u8]>,
-    /// Costs, ends, and whether they come back then.
+    /// The cost and the end of each hold, and whether it has `REFUND`.
     holds: BTreeMap<&'a [u8], (u32, u64, bool)>,
 }
 

@@ -1,6 +1,6 @@
-//! What checks cost in the end obeys the rules themselves, if no hold is settled for more
-//! than it was charged: no more than the limit in any window, and no more than the burst
-//! and what is refilled in any interval.
+//! What checks cost in the end obeys the rules, if no hold is settled for more than it was
+//! charged: at most the limit in any window, and at most the burst plus the refill in any
+//! interval.
 
 use super::history::{Entry, History};
 use super::traffic::{CALLS, Deed, HoldTraffic, Step, try_check, with_holds};
@@ -13,7 +13,7 @@ use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// The most that a rule lets pass between two times, in fractions of a unit.
+/// The most that a rule admits between two times, in fractions of a unit.
 fn most(rule: &Rule, from_us: u64, to_us: u64) -> Option<i128> {
     let period = i128::from(rule.period_us());
     match rule.kind() {
@@ -23,7 +23,7 @@ fn most(rule: &Rule, from_us: u64, to_us: u64) -> Option<i128> {
             let refilled = i128::from(to_us - from_us) * i128::from(rule.limit());
             Some(capacity(rule) * period + refilled)
         }
-        // These estimate, or let twice the limit pass around a border.
+        // These only estimate, or admit twice the limit around a boundary.
         Kind::Window | Kind::Fixed | Kind::Leaky | Kind::Slots => None,
     }
 }
@@ -42,7 +42,7 @@ fn obeys(rules: &[Rule], entries: &[Entry<'_>]) -> TestCaseResult {
     Ok(())
 }
 
-/// Settles no hold for more than it was charged.
+/// Tests traffic in which no hold is settled for more than it was charged.
 fn usage_obeys(traffic: &HoldTraffic) -> TestCaseResult {
     let steps = traffic.steps();
     let Some(&Step { rules, .. }) = steps.first() else { return Ok(()) };

@@ -1,5 +1,4 @@
-//! The expected answer to a check of several keys, composed of what each key answers
-//! alone.
+//! The expected answer to a check of several keys, composed from the answer of each key alone.
 
 use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access};
 use crate::limit::tests::laws::rules::spec_of;
@@ -19,14 +18,14 @@ fn longer(a_ms: i64, b_ms: i64) -> i64 {
     if length(a_ms) >= length(b_ms) { a_ms } else { b_ms }
 }
 
-/// The ban that a denial of a key with this value causes: the longest, the first of equals.
+/// The longest ban that this denial causes for a key; of equally long ones the first.
 fn ban(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<Ban> {
     let rule = banning_rules(limiter, check, decisions).first()?.0;
     let length_us = ban_us(limiter, check, rule);
     Some(Ban { rule, until_us: check.now_us + length_us })
 }
 
-/// The rules that deny and ban, the longest ban first, each with whether it counts.
+/// The rules that deny and ban, with the longest ban first, and whether each counts bans.
 fn banning_rules(
     limiter: &Limiter,
     check: &Check<'_>,
@@ -46,8 +45,8 @@ fn ban_us(limiter: &Limiter, check: &Check<'_>, rule: usize) -> u64 {
     check.rules[rule].ban().expect("a ban").rung_us(bans)
 }
 
-/// The count after a denial of a key that bans: one more if a ladder denies, else the one there
-/// was, remembered no longer than its span after a clock that stepped back.
+/// The key's count of bans after a denial that bans: one more if a ladder denies, else the same
+/// count. If the clock stepped back, it is remembered for at most its span from now.
 fn count(limiter: &Limiter, check: &Check<'_>, decisions: &[Decision]) -> Option<BanCount> {
     let banning = banning_rules(limiter, check, decisions);
     let length_us = ban_us(limiter, check, banning.first()?.0);
@@ -75,8 +74,9 @@ fn with_ban(decision: Decision, now_us: u64, until_us: u64) -> Decision {
     Decision { wait_ms, reset_ms, ..decision }
 }
 
-/// The answer of several keys, from those that decide: the longest wait of those that
-/// deny, else the least remaining/cost and the longest turn. The first of equals.
+/// The answer over several keys, given each key's. On a denial the longest wait decides;
+/// otherwise the least remaining/cost does, and the wait is the longest turn. The first of
+/// equals wins.
 fn compose(voices: &[Option<Voice>], denied: bool) -> (Conclusion, i128) {
     let mut deciding: Option<(usize, Voice)> = None;
     let mut turn_ms = 0;
@@ -106,7 +106,7 @@ fn compose(voices: &[Option<Voice>], denied: bool) -> (Conclusion, i128) {
 const UNDECIDED: Decision =
     Decision { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
-/// What the rules of a key decide, if not all are shadows.
+/// What the rules of a key decide; `None` if all are shadows.
 fn voice(check: &Check<'_>, decisions: &[Decision], denied: bool) -> Option<Voice> {
     let voices = check.rules.iter().zip(decisions).filter(|(rule, _)| !rule.is_shadow());
     let voices: Vec<Option<Voice>> =
@@ -117,8 +117,8 @@ fn voice(check: &Check<'_>, decisions: &[Decision], denied: bool) -> Option<Voic
     decider.map(|_| Voice { cost, decision: summary })
 }
 
-/// A check of several keys by functions of one: a peek at each, and then, if all admit,
-/// a record on each.
+/// A check of several keys, done with functions for one key: peeks at each, and if all admit,
+/// records on each.
 pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let asked: Vec<(usize, &Check<'_>)> =
         (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?))).collect();
@@ -161,7 +161,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let counts: Vec<_> = (asked.iter().zip(&before))
         .map(|((key, check), (_, decisions))| count(&keys[*key], check, decisions))
         .collect();
-    // The history shows the answer, which is known when all keys have consumed.
+    // The history shows the answer, which is known only when all keys have consumed.
     let mut consumed = keys.clone();
     for ((key, check), part) in asked.iter().zip(&parts) {
         consumed[*key].record(check, part.change);
@@ -208,7 +208,7 @@ pub fn composed(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     Answered { conclusion, keys: parts }
 }
 
-/// A check of several keys by naive models of one, under rules that charge no denial.
+/// A check of several keys by one naive model per key, under rules that charge no denial.
 pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, bool) {
     let asked = || (0..KEYS).filter_map(|key| Some((key, asked[key].as_ref()?)));
     let mut answer = |(key, check): (usize, &Check<'_>), consume| {
@@ -221,7 +221,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     let (mut parts, mut voices, mut passed_over) = (Vec::new(), Vec::new(), false);
     for ((key, check), mut says) in asked().zip(before) {
         let own = denies(&says);
-        // A key that admits while another denies does not change.
+        // A key that admits does not change if another denies.
         if own || !denied {
             says = answer((key, check), true);
         }
@@ -248,7 +248,7 @@ pub fn modelled(models: &mut [Model; KEYS], asked: &Asked<'_>) -> (Answered, boo
     (Answered { conclusion, keys: parts }, passed_over)
 }
 
-/// Longer waits are beyond the clock's numbers.
+/// Longer waits are too long for the clock's numbers.
 pub const AGES_MS: i64 = 10_000_000_000_000_000;
 
 /// The answer, with longer waits cut to [`AGES_MS`].

@@ -1,4 +1,4 @@
-//! Traffic of several keys: checks of some of them at once, and calls to one of them in
+//! Traffic of several keys: checks of some of them at once, and calls to a single key in
 //! between.
 
 use super::{Asked, CALLS, KEYS, Keys};
@@ -9,7 +9,8 @@ use crate::rule::Rule;
 use proptest::prelude::*;
 use std::fmt;
 
-/// Traffic of several keys, each with its rules or with those of the call.
+/// Traffic of several keys. The first key has the rules of the call, the others have rules that
+/// stay.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     traffic: Traffic,
@@ -17,12 +18,12 @@ pub struct Scenario {
     turns: Vec<Turn>,
 }
 
-/// What belongs to a call besides the traffic's action.
+/// What a call has besides the traffic's action.
 #[derive(Clone, Copy)]
 pub struct Turn {
     asked: [bool; KEYS],
     options: CheckOptions<'static>,
-    /// Before the call, a block or an exemption of a key is set or lifted.
+    /// Before the call, sets or lifts a block or an exemption of a key.
     pub access: Option<(usize, Option<Access>, Option<u64>)>,
 }
 
@@ -58,7 +59,7 @@ impl Scenario {
         self.traffic.calls().into_iter().zip(&self.turns)
     }
 
-    /// The rules of a key; the first key has those of the call.
+    /// The rules of a key. The first key has those of the call.
     pub fn rules<'a>(&'a self, key: usize, call: &Call<'a>) -> &'a [Rule] {
         self.own[key].as_deref().filter(|_| key > 0).unwrap_or(call.rules)
     }
@@ -87,7 +88,7 @@ impl Turn {
         }
     }
 
-    /// The key of a call to one key.
+    /// The key of a call to a single key.
     pub fn alone(&self) -> usize {
         self.asked.iter().position(|&asked| asked).unwrap_or(0)
     }
