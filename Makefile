@@ -79,7 +79,7 @@ top: ## watch a server: denials a second, the keys most often denied, blocks (AR
 
 test: lint unit integration test-clients ## everything that CI runs
 
-lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences
+lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
 	cargo fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/walls --self-test

@@ -1,4 +1,4 @@
-"""The Rust code that ships: what a lib.rs reaches by `mod`, without tests, what fuzzing needs, comments and blank lines.
+"""The Rust code that ships: what a lib.rs reaches by `mod`, without tests, what fuzzing needs, and comments.
 
 rustfmt lays code out, so an item ends at the first line with its own indentation that closes it.
 """
@@ -6,32 +6,29 @@ rustfmt lays code out, so an item ends at the first line with its own indentatio
 import re
 
 FOR_TESTS = re.compile(r"\s*#\[cfg\((test|any\(test, fuzzing\))\)\]")
-COMMENT = re.compile(r"\s*//|\s*$")
-MODULE = re.compile(r"\s*(?:pub(?:\([^)]*\))? )?mod (\w+);")
+MODULE = re.compile(r"\bmod (\w+);")
 
 
 def code(text):
-    """The lines that ship of a file, each with its number."""
-    indentation = None
-    for number, line in enumerate(text.split("\n"), 1):
-        if COMMENT.match(line):
-            continue
+    """The text of a file in which each line that does not ship is blank."""
+    lines, indentation = [], None
+    for line in text.split("\n"):
+        ships = indentation is None and not FOR_TESTS.match(line) and not line.lstrip().startswith("//")
+        lines.append(line if ships else "")
         if indentation is None and FOR_TESTS.match(line):
             indentation = len(line) - len(line.lstrip())
-        elif indentation is None:
-            yield number, line
-        elif line[indentation : indentation + 1] != " " and line[-1] in ";,}":
+        elif indentation is not None and line[indentation : indentation + 1].strip() and line[-1] in ";,}":
             indentation = None
+    return "\n".join(lines)
 
 
 def files(folder, name=()):
-    """The files that ship of a crate: the path of a module, its file, its lines. A module without children may be a folder's."""
+    """The files of a crate that ship, from its lib.rs on: the path of the module, the file, its code."""
     *parents, last = name or ("lib",)
     file = folder.joinpath(*parents, f"{last}.rs")
     if not file.exists():
         file = folder.joinpath(*name, "mod.rs")
-    lines = list(code(file.read_text()))
-    yield name, file, lines
-    for _, line in lines:
-        if found := MODULE.match(line):
-            yield from files(folder, (*name, found[1]))
+    text = code(file.read_text())
+    yield name, file, text
+    for child in MODULE.findall(text):
+        yield from files(folder, (*name, child))
