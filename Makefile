@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -79,7 +79,7 @@ top: ## watch a server: denials a second, the keys most often denied, blocks (AR
 
 test: lint unit integration test-clients ## everything that CI runs
 
-lint: doc ## rustfmt, clippy, rustdoc, the walls between the layers, and licences
+lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
 	cargo fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/walls --self-test
@@ -261,6 +261,9 @@ bench-instructions: build ## count the instructions of each command, and fail wh
 	@scripts/fetch.py redis-py
 	@scripts/fetch.py valgrind
 	@benches/instructions/instructions.py
+
+weight: ## count what there is to read: lines that ship, words of documents, lines of integration tests
+	@scripts/weight
 
 accuracy: build ## draw what each algorithm lets through of the same requests: docs/images/accuracy.svg
 	@scripts/fetch.py servers redis-7.0

@@ -2,6 +2,8 @@
 //! It measures the pure limiter, without a server that would hide the worst case of the search.
 //! `make cost`
 
+#![allow(clippy::disallowed_types, reason = "a program has a clock")]
+
 use ratelimit_core::limit::{Bounds, Check, Limiter};
 use ratelimit_core::rule::Rule;
 use std::hint::black_box;

@@ -1,6 +1,8 @@
 //! Limits the clients of one process: a limiter for each, forgotten when nothing in it matters.
 //! `cargo run -p ratelimit-core --example in_process`
 
+#![allow(clippy::disallowed_types, reason = "a program has a clock")]
+
 use ratelimit_core::limit::{Bounds, Check, Limiter, Verdict};
 use ratelimit_core::rule::Rule;
 use std::collections::HashMap;

@@ -1,0 +1,34 @@
+"""The Rust code that ships: what a lib.rs reaches by `mod`, without tests, what fuzzing needs, and comments.
+
+rustfmt lays code out, so an item ends at the first line with its own indentation that closes it.
+"""
+
+import re
+
+FOR_TESTS = re.compile(r"\s*#\[cfg\((test|any\(test, fuzzing\))\)\]")
+MODULE = re.compile(r"\bmod (\w+);")
+
+
+def code(text):
+    """The text of a file in which each line that does not ship is blank."""
+    lines, indentation = [], None
+    for line in text.split("\n"):
+        ships = indentation is None and not FOR_TESTS.match(line) and not line.lstrip().startswith("//")
+        lines.append(line if ships else "")
+        if indentation is None and FOR_TESTS.match(line):
+            indentation = len(line) - len(line.lstrip())
+        elif indentation is not None and line[indentation : indentation + 1].strip() and line[-1] in ";,}":
+            indentation = None
+    return "\n".join(lines)
+
+
+def files(folder, name=()):
+    """The files of a crate that ship, from its lib.rs on: the path of the module, the file, its code."""
+    *parents, last = name or ("lib",)
+    file = folder.joinpath(*parents, f"{last}.rs")
+    if not file.exists():
+        file = folder.joinpath(*name, "mod.rs")
+    text = code(file.read_text())
+    yield name, file, text
+    for child in MODULE.findall(text):
+        yield from files(folder, (*name, child))
