@@ -3,7 +3,7 @@
 use super::changed;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::newer;
+use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{self, EffectError};
 
@@ -14,7 +14,7 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let effect = effect::read(call.after_key().bytes(), rules, named_costs).map_err(
             |error| match error {
-                EffectError::Newer { .. } => newer::refuse(call, error.to_string()),
+                EffectError::Newer { .. } => newer_data::refuse(call, error.to_string()),
                 EffectError::Parse(error) => error.into(),
                 EffectError::UnknownWord { .. } => CommandError::Because(error.to_string().into()),
             },

@@ -5,8 +5,8 @@
 //! aof      rewriting the AOF
 //! aux      policies, the data outside of keys
 //! upkeep   freeing, measuring, copying, digesting
-//! defrag   moving blocks of memory
-//! heap     visiting a value's blocks of memory, for upkeep and defrag
+//! defrag   moving allocations
+//! heap     visiting a value's allocations, for upkeep and defrag
 //! value    the pointer that the server keeps
 //! ```
 //!
@@ -56,8 +56,8 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 
 impl Value for Limiter {
     #[inline]
-    fn first_block(&self) -> *const u8 {
-        Self::first_block(self)
+    fn first_allocation(&self) -> *const u8 {
+        Self::first_allocation(self)
     }
 }
 

@@ -17,7 +17,7 @@
 //!
 //!  module  commands, registration, usage  settings  info     what is registered at load
 //!  events  propagation  server_info  changes                 what happens to the server
-//!  blocking  relay  alarm                                         what is done later
+//!  waiting_clients  relay  alarm                                         what is done later
 //!  io      payloads in RDB files, the AOF and digests
 //!  alloc   clock  log  status  per_server
 //! ```
@@ -29,7 +29,6 @@
 pub mod alarm;
 pub mod alloc;
 pub mod args;
-pub mod blocking;
 pub mod call;
 pub mod callback;
 pub mod changes;
@@ -55,9 +54,9 @@ mod server_info;
 pub mod settings;
 pub(crate) mod status;
 mod usage;
+pub mod waiting_clients;
 
 pub use args::{Arg, Args, Joined, Texts};
-pub use blocking::{Blocked, BlockedId, WhileBlocked};
 pub use call::{Call, CommandError, KeyspaceEvent};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
@@ -66,3 +65,4 @@ pub use module::{declare_options, end, load, version};
 pub use per_server::PerServer;
 pub use registration::register as register_commands;
 pub use reply::Writer;
+pub use waiting_clients::{ClientId, WaitingClient, WhileWaiting};

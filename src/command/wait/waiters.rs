@@ -30,13 +30,13 @@ use crate::server::alarm::{self, AlarmContext};
 use crate::server::changes::{self, Changes};
 use crate::server::events::PAUSED_MS;
 use crate::server::propagation::must_not_replicate;
-use crate::server::{Blocked, BlockedId, Call, CommandError, Texts, WhileBlocked, clock};
+use crate::server::{Call, ClientId, CommandError, Texts, WaitingClient, WhileWaiting, clock};
 use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
 
 /// A client that waits.
 #[derive(Debug)]
 struct Waiter {
-    client: Blocked,
+    client: WaitingClient,
     /// Its command, copied: the server may free a client's arguments at any time.
     args: Arc<Texts>,
 }
@@ -44,7 +44,7 @@ struct Waiter {
 #[derive(Debug)]
 struct Waiters {
     queues: Queues<Waiter>,
-    tickets: BTreeMap<BlockedId, Ticket>,
+    tickets: BTreeMap<ClientId, Ticket>,
 }
 
 static WAITERS: Mutex<Waiters> =
@@ -131,7 +131,7 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         return Ok(Joined::IsDenied { wait_ms });
     }
     call.prepare_alarm(serve);
-    let client = call.block::<Waiters>().ok_or(CommandError::Internal)?;
+    let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
     waiters().join(place, after(patience_ms), look_us, Waiter { client, args });
     set_alarm();
@@ -254,8 +254,8 @@ pub fn denied() -> Option<u64> {
     Some(DENIED.swap(0, Ordering::Relaxed)).filter(|&wait_ms| wait_ms > 0)
 }
 
-impl WhileBlocked for Waiters {
-    fn unblocked(call: &Call<'_>, id: BlockedId) -> Result<(), CommandError> {
+impl WhileWaiting for Waiters {
+    fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
         let (in_front_us, waiter) = {
             let mut waiters = waiters();
             let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
@@ -276,7 +276,7 @@ impl WhileBlocked for Waiters {
         answered
     }
 
-    fn gone(id: BlockedId) {
+    fn gone(id: ClientId) {
         let waiter = {
             let mut waiters = waiters();
             let ticket = waiters.tickets.get(&id).copied();

@@ -30,11 +30,16 @@ fn an_unblocked_client_gets_an_error_and_leaves_the_line() {
         let mut c = server.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
         let [first, second] = [0, 1].map(|_| wait_in_line(server, "RL.WAIT k 60000 1/50s"));
-        while_panicking(server, Moment::BeforeItsBody, "server::blocking::unblocked", || {
-            let () = ask(&mut c, &format!("CLIENT UNBLOCK {}", first.id));
-            let why = first.refusal();
-            assert!(why.contains(ERROR), "{why}");
-        });
+        while_panicking(
+            server,
+            Moment::BeforeItsBody,
+            "server::waiting_clients::unblocked",
+            || {
+                let () = ask(&mut c, &format!("CLIENT UNBLOCK {}", first.id));
+                let why = first.refusal();
+                assert!(why.contains(ERROR), "{why}");
+            },
+        );
         assert_eq!(waiting(&mut c), 1);
         // It took nothing, and the second is the first now.
         let () = ask(&mut c, "DEL k");
@@ -52,7 +57,7 @@ fn a_client_that_hangs_up_leaves_the_line() {
             assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
             let first = wait_unread(server, "RL.WAIT k 60000 1/50s");
             let second = wait_in_line(server, "RL.WAIT k 60000 1/50s");
-            while_panicking(server, moment, "server::blocking::gone", || drop(first));
+            while_panicking(server, moment, "server::waiting_clients::gone", || drop(first));
             assert_eq!(waiting(&mut c), 1, "{moment:?}");
             let () = ask(&mut c, "DEL k");
             assert_eq!(second.verdict(), 0, "{moment:?}");
@@ -68,7 +73,7 @@ fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
         if server.flavor().is_7_or_later() {
             return; // Only before 7.0 a reply is read and passed on.
         }
-        for callback in ["server::blocking::relayed", "server::blocking::free_relay"] {
+        for callback in ["server::waiting_clients::relayed", "server::blocking::free_relay"] {
             for moment in MOMENTS {
                 let mut c = server.connect();
                 assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);

@@ -10,7 +10,7 @@ use waiters::Joined;
 /// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
 /// rule [rule ...]`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
-    if !call.may_block() {
+    if !call.may_wait() {
         return match waiters::denied() {
             Some(wait_ms) => look::deny(call, wait_ms),
             None => check::of_wait(call),

@@ -26,40 +26,40 @@ use super::relay::Relay;
 use super::status::OK;
 
 /// What is done when a blocked client ends its wait by itself.
-pub trait WhileBlocked {
+pub trait WhileWaiting {
     /// `CLIENT UNBLOCK` ends the wait as its deadline would: reply through the call, and let
-    /// go of the [`Blocked`].
-    fn unblocked(call: &Call<'_>, id: BlockedId) -> Result<(), CommandError>;
-    /// The client cannot be answered any more: let go of the [`Blocked`].
-    fn gone(id: BlockedId);
+    /// go of the [`WaitingClient`].
+    fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError>;
+    /// The client cannot be answered any more: let go of the [`WaitingClient`].
+    fn gone(id: ClientId);
 }
 
 /// Identifies a blocked client as long as it is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockedId(usize);
+pub struct ClientId(usize);
 
 /// A blocked client. Its drop lets the client go on.
 #[derive(Debug)]
-pub struct Blocked {
+pub struct WaitingClient {
     handle: NonNull<raw::RedisModuleBlockedClient>,
 }
 
 // SAFETY: a handle is used only under the server's lock, where commands and callbacks run;
 // other threads only hold it.
-unsafe impl Send for Blocked {}
+unsafe impl Send for WaitingClient {}
 // SAFETY: see `Send`.
-unsafe impl Sync for Blocked {}
+unsafe impl Sync for WaitingClient {}
 
-impl Drop for Blocked {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         self.unblock(ptr::null_mut());
     }
 }
 
-impl Blocked {
+impl WaitingClient {
     #[must_use]
-    pub fn id(&self) -> BlockedId {
-        BlockedId(self.handle.as_ptr() as usize)
+    pub fn id(&self) -> ClientId {
+        ClientId(self.handle.as_ptr() as usize)
     }
 
     /// Answers the client: another command replies for it, which is called in the client's
@@ -102,7 +102,7 @@ impl Call<'_> {
     /// Whether the caller can wait. A transaction, a script, a function and a module that
     /// calls a command cannot.
     #[must_use]
-    pub fn may_block(&self) -> bool {
+    pub fn may_wait(&self) -> bool {
         const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
@@ -110,7 +110,7 @@ impl Call<'_> {
     }
 
     /// Blocks the client, which must be able to wait; `None` if the server cannot.
-    pub fn block<H: WhileBlocked>(&self) -> Option<Blocked> {
+    pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
         // SAFETY: the context is that of a command whose client may be blocked.
         unsafe {
             let set_on_gone = raw::RedisModule_SetDisconnectCallback?;
@@ -124,7 +124,7 @@ impl Call<'_> {
             let handle = NonNull::new(blocked)?;
             set_on_gone(blocked, Some(gone::<H>));
             self.begin_reply();
-            Some(Blocked { handle })
+            Some(WaitingClient { handle })
         }
     }
 
@@ -181,7 +181,7 @@ impl Call<'_> {
     }
 }
 
-unsafe extern "C" fn unblocked<H: WhileBlocked>(
+unsafe extern "C" fn unblocked<H: WhileWaiting>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -191,7 +191,7 @@ unsafe extern "C" fn unblocked<H: WhileBlocked>(
     unsafe {
         let call = Call::new(ctx, Args::new(argv, argc));
         let handle = raw::RedisModule_GetBlockedClientHandle.map(|handle| handle(ctx));
-        let id = BlockedId(handle.map_or(0, |handle| handle as usize));
+        let id = ClientId(handle.map_or(0, |handle| handle as usize));
         let mut handled = false;
         reply_or_fail(&call, |call| {
             let outcome = H::unblocked(call, id);
@@ -207,11 +207,11 @@ unsafe extern "C" fn unblocked<H: WhileBlocked>(
 
 /// Lets go of a client that the server forgets, after the function that should have done
 /// so panicked: its handle must not be used again.
-fn let_go<H: WhileBlocked>(id: BlockedId) {
+fn let_go<H: WhileWaiting>(id: ClientId) {
     guarded((), || H::gone(id));
 }
 
-/// Replies what [`Blocked::delegate`] could not.
+/// Replies what [`WaitingClient::delegate`] could not.
 unsafe extern "C" fn relayed(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
@@ -236,11 +236,11 @@ unsafe extern "C" fn free_relay(_ctx: *mut raw::RedisModuleCtx, data: *mut c_voi
     guarded((), || unsafe { Relay::free(data) });
 }
 
-unsafe extern "C" fn gone<H: WhileBlocked>(
+unsafe extern "C" fn gone<H: WhileWaiting>(
     _ctx: *mut raw::RedisModuleCtx,
     handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    let id = BlockedId(handle as usize);
+    let id = ClientId(handle as usize);
     let handled = guarded(false, || {
         H::gone(id);
         true
