@@ -6,6 +6,7 @@ use crate::datatype::{self, LIMITER};
 use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{self, EffectError};
+use ratelimit_core::limit::Limiter;
 
 /// `RL.APPLY key effect ...`, as `effect/` describes it
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
@@ -21,7 +22,9 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         )?;
 
         let mut key = call.open_write(name, &LIMITER)?;
-        datatype::update(&mut key, |limiter| effect.perform(rules, named_costs, limiter))?;
+        let mut new = Limiter::default();
+        effect.perform(rules, named_costs, key.value().unwrap_or(&mut new));
+        datatype::store(&mut key, new)?;
         if key.value().is_some_and(|limiter| limiter.is_empty()) {
             key.delete();
         }

@@ -92,8 +92,11 @@ fn check_any(
     decisions: &mut Vec<Decision>,
 ) -> Result<Outcome, CommandError> {
     changed.lapse(key);
-    datatype::try_update(key, |limiter| {
-        let decided = limiter.check_within(config::bounds(), check, decisions);
-        decided.map_err(|error| refused(changed.call.args().from(1), &error))
-    })
+    let mut new = Limiter::default();
+    let limiter = key.value().unwrap_or(&mut new);
+    let outcome = limiter
+        .check_within(config::bounds(), check, decisions)
+        .map_err(|error| refused(changed.call.args().from(1), &error))?;
+    datatype::store(key, new)?;
+    Ok(outcome)
 }

@@ -18,7 +18,10 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
         limit::decode(payload.bytes()).map_err(|error| newer_data::refuse_value(call, &error))?;
 
     let mut key = call.open_write(name, &LIMITER)?;
-    datatype::update(&mut key, |limiter| *limiter = loaded)?;
+    match key.value() {
+        Some(limiter) => *limiter = loaded,
+        None => datatype::store(&mut key, loaded)?,
+    }
     call.replicate_verbatim();
     call.signal_modified(name);
     call.reply_ok();

@@ -36,7 +36,6 @@ mod refund;
 mod renew;
 mod reset;
 mod rule_args;
-mod rule_text_cache;
 mod scratch;
 mod settle;
 mod throttle;
