@@ -85,10 +85,13 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     })
 }
 
-/// Keeps the data outside of keys in step with the server's keys.
+/// Keeps the data outside of keys in step with the server's keys, and serves clients that wait.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     newer_data::on_server_event(event);
     policy::on_server_event(ctx, event);
+    if event == ServerEvent::Alarm {
+        command::serve_waiters(ctx);
+    }
 }
 
 redis_module! {

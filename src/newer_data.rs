@@ -116,6 +116,7 @@ pub fn on_server_event(event: ServerEvent) {
         ServerEvent::Ready
         | ServerEvent::AofWriteStarted
         | ServerEvent::WriteEnded
-        | ServerEvent::AofRewriteStarted => {}
+        | ServerEvent::AofRewriteStarted
+        | ServerEvent::Alarm => {}
     }
 }

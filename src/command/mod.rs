@@ -42,6 +42,8 @@ mod throttle;
 mod top;
 mod wait;
 
+pub use wait::serve as serve_waiters;
+
 use std::ffi::CStr;
 
 use crate::server::CommandError;

@@ -144,7 +144,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), change: KeyChange::None };
         if !kind.is_type_of(key.key) {
-            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WrongType) };
+            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WRONG_TYPE) };
         }
         // SAFETY: the key is open, and of our type.
         key.value = unsafe {
@@ -303,7 +303,7 @@ impl Call<'_> {
     /// Opens a key for reading; `None` if it is missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline]
     pub fn open_read<'c, T: Value>(
         &'c self,
@@ -317,7 +317,7 @@ impl Call<'_> {
     /// key is missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     pub fn open_shown<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
@@ -330,7 +330,7 @@ impl Call<'_> {
     /// Opens a key for writing, existing or missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline(always)]
     pub fn open_write<'c, T: Value>(
         &'c self,

@@ -12,12 +12,13 @@
 //!                                        |- reply      integers, arrays, maps, errors
 //!                                        |- replicate  to replicas and the AOF
 //!                                        |- scan       one step of SCAN
+//!                                        |- call_reply commands that the module calls
 //!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded            every other callback
 //!
 //!  module  commands, registration, usage  settings  info     what is registered at load
 //!  events  propagation  server_info  changes                 what happens to the server
-//!  waiting_clients  relay  alarm                                         what is done later
+//!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
 //!  alloc   clock  log  status  per_server
 //! ```
@@ -30,6 +31,7 @@ pub mod alarm;
 pub mod alloc;
 pub mod args;
 pub mod call;
+pub mod call_reply;
 pub mod callback;
 pub mod changes;
 pub mod clock;
@@ -46,7 +48,6 @@ mod module;
 mod per_server;
 pub mod propagation;
 mod registration;
-pub mod relay;
 pub mod replicate;
 pub mod reply;
 pub mod scan;

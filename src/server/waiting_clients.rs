@@ -1,19 +1,17 @@
 //! Clients that are answered later.
 //!
 //! ```text
-//!  block  -> the client waits        -> answer   the module answers
-//!                                    -> H::unblocked   CLIENT UNBLOCK id
-//!                                    -> H::gone        it left, was killed, was unblocked
-//!                                                      with an error, or the server became
-//!                                                      a replica
+//!  let_wait  -> the client waits  -> answer        the module answers
+//!                                 -> H::unblocked  CLIENT UNBLOCK id
+//!                                 -> H::gone       it left, was killed, was unblocked with
+//!                                                  an error, or the server became a replica
 //! ```
 //!
 //! A client is blocked without a time-out of the server's, which serves time-outs ten times
 //! a second, and not on its key: servers serve clients that are blocked on a key only while
 //! that key exists.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::io;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::ptr::NonNull;
 
@@ -22,10 +20,9 @@ use redis_module::raw;
 use super::args::Args;
 use super::call::{Call, CommandError};
 use super::callback::{guarded, reply_or_fail};
-use super::relay::Relay;
 use super::status::OK;
 
-/// What is done when a blocked client ends its wait by itself.
+/// What is done when a client ends its wait by itself.
 pub trait WhileWaiting {
     /// `CLIENT UNBLOCK` ends the wait as its deadline would: reply through the call, and let
     /// go of the [`WaitingClient`].
@@ -34,11 +31,14 @@ pub trait WhileWaiting {
     fn gone(id: ClientId);
 }
 
-/// Identifies a blocked client as long as it is blocked.
+/// What replies to a client that has waited. It travels through the server as private data.
+type Answer = Box<dyn Fn(&Call<'_>) -> Result<(), CommandError>>;
+
+/// Identifies a client as long as it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientId(usize);
 
-/// A blocked client. Its drop lets the client go on.
+/// A client that waits. Its drop lets the client go on.
 #[derive(Debug)]
 pub struct WaitingClient {
     handle: NonNull<raw::RedisModuleBlockedClient>,
@@ -62,30 +62,11 @@ impl WaitingClient {
         ClientId(self.handle.as_ptr() as usize)
     }
 
-    /// Answers the client: another command replies for it, which is called in the client's
-    /// database with these arguments.
-    pub fn delegate(self, command: &CStr, args: Args<'_>) {
-        // SAFETY: the handle is valid. The context lives until it is freed below, and this
-        // runs under the server's lock.
-        unsafe {
-            let (Some(context), Some(free)) =
-                (raw::RedisModule_GetThreadSafeContext, raw::RedisModule_FreeThreadSafeContext)
-            else {
-                return;
-            };
-            let ctx = context(self.handle.as_ptr());
-            let call = Call::new(ctx, args);
-            let mut relayed = None;
-            reply_or_fail(&call, |call| {
-                relayed = call.call(command)?;
-                Ok(())
-            });
-            free(ctx);
-            if let Some(relay) = relayed {
-                self.unblock(relay.into_raw());
-                std::mem::forget(self);
-            }
-        }
+    /// Answers the client when the server is back in its event loop: the function replies.
+    pub fn answer(self, reply: impl Fn(&Call<'_>) -> Result<(), CommandError> + 'static) {
+        let answer: Box<Answer> = Box::new(Box::new(reply));
+        self.unblock(Box::into_raw(answer).cast());
+        std::mem::forget(self);
     }
 
     fn unblock(&self, data: *mut c_void) {
@@ -109,74 +90,22 @@ impl Call<'_> {
         !self.has_flag(DENIED)
     }
 
-    /// Blocks the client, which must be able to wait; `None` if the server cannot.
+    /// Lets the client wait, which must be able to; `None` if the server cannot.
     pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
         // SAFETY: the context is that of a command whose client may be blocked.
         unsafe {
             let set_on_gone = raw::RedisModule_SetDisconnectCallback?;
             let blocked = raw::RedisModule_BlockClient?(
                 self.ctx(),
-                Some(relayed),
+                Some(answered),
                 Some(unblocked::<H>),
-                Some(free_relay),
+                Some(free_answer),
                 0,
             );
             let handle = NonNull::new(blocked)?;
             set_on_gone(blocked, Some(gone::<H>));
             self.begin_reply();
             Some(WaitingClient { handle })
-        }
-    }
-
-    /// Calls a command in this call's place: it gets this call's arguments, and its reply is
-    /// this call's. The server tests that the key is served here, and propagates what the
-    /// command replicates.
-    ///
-    /// # Errors
-    /// [`CommandError::NotServed`] if the key's slot is served by another node,
-    /// [`CommandError::ClusterDown`] if the cluster is down.
-    pub fn delegate(&self, command: &CStr) -> Result<(), CommandError> {
-        if let Some(relay) = self.call(command)? {
-            self.relay(&relay);
-        }
-        Ok(())
-    }
-
-    /// Calls a command with this call's arguments, and replies what it replies or, before 7.0,
-    /// returns that.
-    fn call(&self, command: &CStr) -> Result<Option<Relay>, CommandError> {
-        let args = self.args().from(1).raw();
-        // SAFETY: the format describes the arguments after it: a vector of strings with its
-        // length. The reply is used before it is freed, once.
-        unsafe {
-            // Such servers can answer in the protocol of the client, as `0` asks.
-            let knows_protocols = { raw::RedisModule_CallReplyMapElement }.is_some();
-            let format = if knows_protocols { c"!0v" } else { c"!v" };
-            let (Some(call), Some(forward), Some(free)) = (
-                raw::RedisModule_Call,
-                raw::RedisModule_ReplyWithCallReply,
-                raw::RedisModule_FreeCallReply,
-            ) else {
-                return Err(CommandError::Internal);
-            };
-            let (name, format) = (command.as_ptr(), format.as_ptr());
-            let reply = call(self.ctx(), name, format, args.as_ptr(), args.len());
-            if reply.is_null() {
-                return Err(match io::Error::last_os_error().raw_os_error() {
-                    Some(libc::EPERM) => CommandError::NotServed,
-                    Some(libc::EROFS | libc::ENETDOWN) => CommandError::ClusterDown,
-                    _ => CommandError::Internal,
-                });
-            }
-            self.begin_reply();
-            let relay = if knows_protocols {
-                forward(self.ctx(), reply);
-                None
-            } else {
-                Some(Relay::read(reply))
-            };
-            free(reply);
-            Ok(relay)
         }
     }
 }
@@ -211,29 +140,31 @@ fn let_go<H: WhileWaiting>(id: ClientId) {
     guarded((), || H::gone(id));
 }
 
-/// Replies what [`WaitingClient::delegate`] could not.
-unsafe extern "C" fn relayed(
+/// Replies the answer, or an error to a client that was let go without one.
+unsafe extern "C" fn answered(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server calls with the context of a client that is unblocked, and with the
-    // private data that unblocked it.
+    // SAFETY: the server calls with the context of a client that is unblocked, the arguments of
+    // its command, and the private data that unblocked it.
     unsafe {
         let data = raw::RedisModule_GetBlockedClientPrivateData.map(|data| data(ctx));
-        if let Some(relay) = data.and_then(|data| Relay::borrow(data)) {
-            reply_or_fail(&Call::new(ctx, Args::new(argv, argc)), |call| {
-                call.relay(relay);
-                Ok(())
-            });
-        }
+        let answer = data.and_then(|data| data.cast::<Answer>().as_ref());
+        reply_or_fail(&Call::new(ctx, Args::new(argv, argc)), |call| {
+            answer.map_or(Err(CommandError::Internal), |answer| answer(call))
+        });
     }
     OK
 }
 
-unsafe extern "C" fn free_relay(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
-    // SAFETY: the server gives up the private data.
-    guarded((), || unsafe { Relay::free(data) });
+unsafe extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    guarded((), || {
+        if !data.is_null() {
+            // SAFETY: the server gives up the private data, which `answer` made.
+            drop(unsafe { Box::from_raw(data.cast::<Answer>()) });
+        }
+    });
 }
 
 unsafe extern "C" fn gone<H: WhileWaiting>(

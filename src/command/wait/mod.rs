@@ -6,15 +6,13 @@ mod waiters;
 use super::check;
 use crate::server::{Call, CommandError};
 use waiters::Joined;
+pub use waiters::serve;
 
 /// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
 /// rule [rule ...]`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     if !call.may_wait() {
-        return match waiters::denied() {
-            Some(wait_ms) => look::deny(call, wait_ms),
-            None => check::of_wait(call),
-        };
+        return check::of_wait(call);
     }
     match waiters::join(call, look::look(call)?)? {
         Joined::Waits => Ok(()),

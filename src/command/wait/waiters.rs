@@ -20,23 +20,24 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::look::{self, Look};
 use crate::config;
 use crate::metrics;
-use crate::server::alarm::{self, AlarmContext};
+use crate::server::alarm;
 use crate::server::changes::{self, Changes};
-use crate::server::events::PAUSED_MS;
 use crate::server::propagation::must_not_replicate;
-use crate::server::{Call, ClientId, CommandError, Texts, WaitingClient, WhileWaiting, clock};
+use crate::server::{
+    Call, ClientId, CommandError, EventContext, Texts, WaitingClient, WhileWaiting, clock,
+};
 use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
 
 /// A client that waits.
 #[derive(Debug)]
 struct Waiter {
     client: WaitingClient,
+    db: i32,
     /// Its command, copied: the server may free a client's arguments at any time.
     args: Arc<Texts>,
 }
@@ -130,10 +131,10 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
         return Ok(Joined::IsDenied { wait_ms });
     }
-    call.prepare_alarm(serve);
     let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
-    waiters().join(place, after(patience_ms), look_us, Waiter { client, args });
+    let waiter = Waiter { client, db: call.db(), args };
+    waiters().join(place, after(patience_ms), look_us, waiter);
     set_alarm();
     Ok(Joined::Waits)
 }
@@ -171,12 +172,8 @@ fn set_alarm() {
 }
 
 /// Decides who is due.
-fn serve(ctx: &AlarmContext) {
+pub fn serve(ctx: &EventContext) {
     let now_us = clock::steady_us();
-    if must_not_replicate() {
-        alarm::set(now_us.saturating_add(PAUSED_MS.unsigned_abs().saturating_mul(1_000)));
-        return;
-    }
     let busy_until_us = now_us.saturating_add(BUSY_US);
     loop {
         let due = waiters().queues.due(now_us);
@@ -194,7 +191,7 @@ fn serve(ctx: &AlarmContext) {
 
 /// Answers the first in line if it would pass, or can never; else looks again after its wait,
 /// however long that has become.
-fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
+fn decide_first(ctx: &EventContext, ticket: Ticket) {
     let Some(look) = look_of(ctx, ticket) else { return };
     match look {
         Look::Later { wait_ms, .. } => {
@@ -205,11 +202,11 @@ fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
         Look::Passes { .. } | Look::Repeats => metrics::wait_admitted(),
         Look::Decided => metrics::wait_refused(),
     }
-    decide(ticket);
+    decide(ctx, ticket);
 }
 
 /// Answers a waiter whose deadline has come.
-fn expire(ctx: &AlarmContext, ticket: Ticket) {
+fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
     let look = look_of(ctx, ticket);
     match (in_front_us, look) {
@@ -219,39 +216,35 @@ fn expire(ctx: &AlarmContext, ticket: Ticket) {
     match (in_front_us, look) {
         (Some(at_us), Some(Look::Passes { .. })) => {
             let wait_ms = until(at_us, clock::steady_us());
-            DENIED.store(wait_ms, Ordering::Relaxed);
-            decide(ticket);
-            DENIED.store(0, Ordering::Relaxed);
+            let waiter = waiters().leave(ticket);
+            if let Some(Waiter { client, .. }) = waiter {
+                client.answer(move |call| look::deny(call, wait_ms));
+            }
         }
-        _ => decide(ticket),
+        _ => decide(ctx, ticket),
     }
 }
 
 /// What a waiter would be told; an error counts as an answer.
-fn look_of(ctx: &AlarmContext, ticket: Ticket) -> Option<Look> {
+fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
     let (db, args) = {
         let waiters = waiters();
-        let (place, waiter) = waiters.queues.waiter(ticket)?;
-        (place.db, Arc::clone(&waiter.args))
+        let waiter = waiters.queues.waiter(ticket)?;
+        (waiter.db, Arc::clone(&waiter.args))
     };
-    Some(ctx.call(db, args.args(), |call| look::look(call).unwrap_or(Look::Decided)))
+    Some(ctx.with_call(db, args.args(), |call| look::look(call).unwrap_or(Look::Decided)))
 }
 
 /// Answers a waiter by calling `RL.WAIT` in its place.
-fn decide(ticket: Ticket) {
+fn decide(ctx: &EventContext, ticket: Ticket) {
     let waiter = waiters().leave(ticket);
-    if let Some(Waiter { client, args }) = waiter {
-        client.delegate(WAIT, args.args());
+    if let Some(Waiter { client, db, args }) = waiter {
+        let reply = ctx.call(db, WAIT, args.args().from(1));
+        client.answer(move |call| {
+            call.repeat(reply.as_ref().map_err(Clone::clone)?);
+            Ok(())
+        });
     }
-}
-
-/// While `RL.WAIT` is called for a client that others deny, how long the first of them
-/// waits, in milliseconds; else 0.
-static DENIED: AtomicU64 = AtomicU64::new(0);
-
-/// How long to wait, if the call must be denied whatever the rules say.
-pub fn denied() -> Option<u64> {
-    Some(DENIED.swap(0, Ordering::Relaxed)).filter(|&wait_ms| wait_ms > 0)
 }
 
 impl WhileWaiting for Waiters {
@@ -270,7 +263,7 @@ impl WhileWaiting for Waiters {
             in_front_us.is_some() && matches!(look::look(call), Ok(Look::Passes { .. }));
         let answered = match must_not_replicate() || passes_others {
             true => look::deny(call, wait_ms),
-            false => call.delegate(WAIT),
+            false => call.call(WAIT).map(|reply| call.repeat(&reply)),
         };
         drop(waiter);
         answered

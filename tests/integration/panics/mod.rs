@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 
 /// The callbacks that the tests of this room make panic, each by the function that is `extern "C"`.
-const TESTED: [&str; 29] = [
+const TESTED: [&str; 27] = [
     "command::check::check",
     "command::mcheck::keys",
     "datatype::aof::rewrite",
@@ -37,19 +37,17 @@ const TESTED: [&str; 29] = [
     "datatype::upkeep::mem_usage",
     "datatype::upkeep::unlink",
     "server::alarm::on_time",
-    "server::waiting_clients::free_relay",
-    "server::waiting_clients::gone",
-    "server::waiting_clients::relayed",
-    "server::waiting_clients::unblocked",
     "server::events::on_event",
-    "server::events::on_ready",
-    "server::events::on_rewrite",
     "server::info::write",
     "server::settings::apply_change",
     "server::settings::get_index",
     "server::settings::get_number",
     "server::settings::set_index",
     "server::settings::set_number",
+    "server::waiting_clients::answered",
+    "server::waiting_clients::free_answer",
+    "server::waiting_clients::gone",
+    "server::waiting_clients::unblocked",
 ];
 
 /// The functions of the source that the server can call, as `room::file::function`.

@@ -70,10 +70,9 @@ fn a_client_that_hangs_up_leaves_the_line() {
 #[test]
 fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
     server::on_all_with(Builder::faulty, |server| {
-        if server.flavor().is_7_or_later() {
-            return; // Only before 7.0 a reply is read and passed on.
-        }
-        for callback in ["server::waiting_clients::relayed", "server::blocking::free_relay"] {
+        for callback in
+            ["server::waiting_clients::answered", "server::waiting_clients::free_answer"]
+        {
             for moment in MOMENTS {
                 let mut c = server.connect();
                 assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
@@ -82,7 +81,7 @@ fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
                     let () = ask(&mut c, "DEL k");
                     waiter.reply().0
                 });
-                let is_lost = callback.ends_with("relayed") && moment == Moment::BeforeItsBody;
+                let is_lost = callback.ends_with("answered") && moment == Moment::BeforeItsBody;
                 match reply {
                     Err(error) => assert!(is_lost && error.to_string().contains(ERROR), "{error}"),
                     Ok(_) => assert!(!is_lost, "{callback}, {moment:?}"),
