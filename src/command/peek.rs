@@ -29,7 +29,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
         } else {
             answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
         }
-        metrics::peeked();
+        metrics::PEEKS.add(1);
         Ok(())
     })
 }

@@ -106,10 +106,6 @@ impl<'r> Part<'r> {
         let part = |reply| NonNull::new(reply).map(|reply| Self { reply, ..self });
         Some([part(name)?, part(value)?])
     }
-
-    pub(super) const fn raw(self) -> *mut raw::RedisModuleCallReply {
-        self.reply.as_ptr()
-    }
 }
 
 /// Calls a command. The server tests that its key is served here, and propagates what the

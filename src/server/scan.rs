@@ -2,11 +2,10 @@
 //! `SCAN`, with its cost and its guarantees.
 
 use std::ffi::c_char;
-use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::args::Arg;
+use super::args::Texts;
 use super::call::{Call, CommandError};
 use super::call_reply::{CallReply, Part};
 use super::key::{NativeType, Value};
@@ -20,31 +19,14 @@ pub struct Step<'a> {
     pub count: u64,
 }
 
-/// A server string that the module owns, freed by Drop.
-struct Owned<'c> {
-    call: &'c Call<'c>,
-    string: NonNull<raw::RedisModuleString>,
-}
-
-impl Drop for Owned<'_> {
-    fn drop(&mut self) {
-        // SAFETY: the string is ours, and freed only here.
-        unsafe {
-            if let Some(free) = raw::RedisModule_FreeString {
-                free(self.call.ctx(), self.string.as_ptr());
-            }
-        }
-    }
-}
-
-impl<'c> Call<'c> {
+impl Call<'_> {
     /// Calls a function with the name and the value of each key that a step of the scan
     /// finds. Returns the cursor of the next step, 0 at the end.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server does not scan.
     pub fn scan<T: Value>(
-        &'c self,
+        &self,
         kind: &NativeType<T>,
         step: &Step<'_>,
         mut each: impl FnMut(&[u8], &T),
@@ -52,15 +34,13 @@ impl<'c> Call<'c> {
         let reply = self.scan_step(kind, step).ok_or(CommandError::Internal)?;
         let part = |index| reply.whole().element(index).ok_or(CommandError::Internal);
         let (next, names) = (part(0)?.bytes().to_vec(), part(1)?);
-        for name in names.elements().filter_map(|name| self.string_of(name)) {
-            // SAFETY: the string lives as long as `name`, longer than the key
-            // that is opened by it here.
-            let arg = unsafe { Arg::new(name.string.as_ptr()) };
+        let names = Texts::new(names.elements().map(Part::bytes));
+        for name in names.args().iter() {
             // An error or `None`: the key has expired or been replaced.
-            if let Ok(Some(key)) = self.open_shown(arg, kind)
+            if let Ok(Some(key)) = self.open_shown(name, kind)
                 && let Some(value) = key.value()
             {
-                each(arg.bytes(), value);
+                each(name.bytes(), value);
             }
         }
         Ok(next)
@@ -90,12 +70,5 @@ impl<'c> Call<'c> {
                 pattern.len(),
             ))
         }
-    }
-
-    fn string_of(&'c self, name: Part<'_>) -> Option<Owned<'c>> {
-        // SAFETY: the reply is alive; the string made of it is ours.
-        let string =
-            unsafe { raw::RedisModule_CreateStringFromCallReply.map(|make| make(name.raw()))? };
-        Some(Owned { call: self, string: NonNull::new(string)? })
     }
 }

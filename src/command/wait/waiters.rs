@@ -199,8 +199,8 @@ fn decide_first(ctx: &EventContext, ticket: Ticket) {
             waiters().queues.look_at(ticket, at_us);
             return;
         }
-        Look::Passes { .. } | Look::Repeats => metrics::wait_admitted(),
-        Look::Decided => metrics::wait_refused(),
+        Look::Passes { .. } | Look::Repeats => metrics::WAITS_ADMITTED.add(1),
+        Look::Decided => metrics::WAITS_REFUSED.add(1),
     }
     decide(ctx, ticket);
 }
@@ -210,8 +210,8 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
     let look = look_of(ctx, ticket);
     match (in_front_us, look) {
-        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => metrics::wait_admitted(),
-        _ => metrics::wait_expired(),
+        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => metrics::WAITS_ADMITTED.add(1),
+        _ => metrics::WAITS_EXPIRED.add(1),
     }
     match (in_front_us, look) {
         (Some(at_us), Some(Look::Passes { .. })) => {
@@ -254,7 +254,7 @@ impl WhileWaiting for Waiters {
             let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
             (waiters.queues.behind(ticket), waiters.leave(ticket))
         };
-        metrics::wait_expired();
+        metrics::WAITS_EXPIRED.add(1);
         set_alarm();
         let now_us = clock::steady_us();
         let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
