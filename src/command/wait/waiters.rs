@@ -86,8 +86,8 @@ impl Waiters {
         }
     }
 
-    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, waiter: Waiter) {
-        let (id, bytes) = (waiter.client.id(), bytes_of(place.key.len(), &waiter.args));
+    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, bytes: usize, waiter: Waiter) {
+        let id = waiter.client.id();
         let ticket = self.queues.join(place, deadline_us, look_us, bytes, waiter);
         self.tickets.insert(id, ticket);
         changes::listen(note);
@@ -114,12 +114,13 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         Look::Passes { patience_ms } => (patience_ms, now_us),
         Look::Later { patience_ms, wait_ms, in_time: true } => (patience_ms, after(wait_ms)),
     };
-    let bytes = bytes_of_args(place.key.len(), call.args().bytes());
-    let (is_first, in_front_us, has_room) = {
+    let lens = call.args().bytes().map(<[u8]>::len);
+    let bytes = lens.fold(place.key.len(), usize::saturating_add);
+    let (in_front_us, has_room) = {
         let Waiters { queues, .. } = &*waiters();
-        let in_front_us = queues.look_of(&place);
-        (in_front_us.is_none(), in_front_us, queues.has_room(config::room_for_waiters(), bytes))
+        (queues.look_of(&place), queues.has_room(config::room_for_waiters(), bytes))
     };
+    let is_first = in_front_us.is_none();
     if is_first && matches!(look, Look::Passes { .. }) {
         return Ok(Joined::IsDecided);
     }
@@ -128,41 +129,29 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         if is_first || matches!(look, Look::Later { .. }) {
             return Ok(Joined::IsDecided);
         }
-        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
-        return Ok(Joined::IsDenied { wait_ms });
+        return Ok(Joined::IsDenied { wait_ms: until(in_front_us) });
     }
     let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
     let waiter = Waiter { client, db: call.db(), args };
-    waiters().join(place, after(patience_ms), look_us, waiter);
+    waiters().join(place, after(patience_ms), look_us, bytes, waiter);
     set_alarm();
     Ok(Joined::Waits)
 }
 
-fn bytes_of(key: usize, args: &Texts) -> usize {
-    bytes_of_args(key, args.args().bytes())
-}
-
-/// The memory that a waiter takes for its key and its arguments.
-fn bytes_of_args<'a>(key: usize, args: impl Iterator<Item = &'a [u8]>) -> usize {
-    args.map(<[u8]>::len).fold(key, usize::saturating_add)
-}
-
 /// Milliseconds until a time, at least one.
-fn until(at_us: u64, now_us: u64) -> u64 {
-    at_us.saturating_sub(now_us).div_ceil(1_000).max(1)
+fn until(at_us: Option<u64>) -> u64 {
+    let left_us = at_us.map_or(0, |at_us| at_us.saturating_sub(clock::steady_us()));
+    left_us.div_ceil(1_000).max(1)
 }
 
 /// Notes that a key or everything changed.
 fn note(changed: Changes<'_>) {
-    let queues = &mut waiters().queues;
     match changed {
-        Changes::Key(key) => queues.key_changed(key),
-        Changes::Everything => queues.everything_changed(),
+        Changes::Key(key) => waiters().queues.key_changed(key),
+        Changes::Everything => waiters().queues.everything_changed(),
     }
-    if let Some(next_us) = queues.next_us() {
-        alarm::set(next_us);
-    }
+    set_alarm();
 }
 
 fn set_alarm() {
@@ -208,21 +197,21 @@ fn decide_first(ctx: &EventContext, ticket: Ticket) {
 /// Answers a waiter whose deadline has come.
 fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
-    let look = look_of(ctx, ticket);
-    match (in_front_us, look) {
-        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => metrics::WAITS_ADMITTED.add(1),
+    match (in_front_us, look_of(ctx, ticket)) {
+        (Some(_), Some(Look::Passes { .. })) => {
+            metrics::WAITS_EXPIRED.add(1);
+            let (wait_ms, waiter) = (until(in_front_us), waiters().leave(ticket));
+            if let Some(Waiter { client, .. }) = waiter {
+                client.answer(move |call| deny(call, wait_ms));
+            }
+            return;
+        }
+        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => {
+            metrics::WAITS_ADMITTED.add(1);
+        }
         _ => metrics::WAITS_EXPIRED.add(1),
     }
-    match (in_front_us, look) {
-        (Some(at_us), Some(Look::Passes { .. })) => {
-            let wait_ms = until(at_us, clock::steady_us());
-            let waiter = waiters().leave(ticket);
-            if let Some(Waiter { client, .. }) = waiter {
-                client.answer(move |call| look::deny(call, wait_ms));
-            }
-        }
-        _ => decide(ctx, ticket),
-    }
+    decide(ctx, ticket);
 }
 
 /// What a waiter would be told; an error counts as an answer.
@@ -232,7 +221,17 @@ fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
         let waiter = waiters.queues.waiter(ticket)?;
         (waiter.db, Arc::clone(&waiter.args))
     };
-    Some(ctx.with_call(db, args.args(), |call| look::look(call).unwrap_or(Look::Decided)))
+    Some(ctx.with_call(db, args.args(), |call| looked(call).unwrap_or(Look::Decided)))
+}
+
+/// Denies a waiter's call.
+fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
+    look::with_request(call, |request, scratch| look::deny(call, request, scratch, wait_ms))
+}
+
+/// What a waiter's call would be told.
+fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
+    look::with_request(call, |request, scratch| look::look(call, request, scratch))
 }
 
 /// Answers a waiter by calling `RL.WAIT` in its place.
@@ -256,13 +255,11 @@ impl WhileWaiting for Waiters {
         };
         metrics::WAITS_EXPIRED.add(1);
         set_alarm();
-        let now_us = clock::steady_us();
-        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
         // While clients are paused nothing may be written, not even a charged denial.
         let passes_others =
-            in_front_us.is_some() && matches!(look::look(call), Ok(Look::Passes { .. }));
+            in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes { .. }));
         let answered = match must_not_replicate() || passes_others {
-            true => look::deny(call, wait_ms),
+            true => deny(call, until(in_front_us)),
             false => call.call(WAIT).map(|reply| call.repeat(&reply)),
         };
         drop(waiter);
