@@ -27,15 +27,15 @@
 //! `parse`, `effect`, `waiting`, `top`. Those that know one are here:
 //!
 //! ```text
-//! command    the table of commands, and a function for each
-//! datatype   how a limiter is a key's value
-//! server     the safe face of the module API
+//! command     the table of commands, and a function for each
+//! datatype    how a limiter is a key's value
+//! server      the safe face of the module API
 //!
-//! config     the settings, one a line
-//! policy     rules under a name
-//! metrics    counters for INFO
-//! top        the server's one sketch of denied keys
-//! newer      data of a newer version of the module, which must not be lost silently
+//! config      the settings, one a line
+//! policy      rules under a name
+//! metrics     counters for INFO
+//! top         the server's one sketch of denied keys
+//! newer_data  data of a newer version of the module, which must not be lost silently
 //! ```
 //!
 //! Only `server` and `datatype` have unsafe code, and every function that the server calls
@@ -59,7 +59,7 @@ mod config;
 #[allow(unsafe_code, reason = "the server calls its functions")]
 mod datatype;
 mod metrics;
-mod newer;
+mod newer_data;
 mod policy;
 #[allow(unsafe_code, reason = "the module API is C")]
 mod server;
@@ -85,10 +85,13 @@ fn init(ctx: &Context, args: &[RedisString]) -> Status {
     })
 }
 
-/// Keeps the data outside of keys in step with the server's keys.
+/// Keeps the data outside of keys in step with the server's keys, and serves clients that wait.
 fn on_server_event(ctx: &EventContext, event: ServerEvent) {
-    newer::on_server_event(event);
+    newer_data::on_server_event(event);
     policy::on_server_event(ctx, event);
+    if event == ServerEvent::Alarm {
+        command::serve_waiters(ctx);
+    }
 }
 
 redis_module! {

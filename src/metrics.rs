@@ -32,31 +32,51 @@ impl Counter {
     }
 }
 
-static CHECKS: Counter = Counter::new();
-static ALLOWED: Counter = Counter::new();
-static LIMITED: Counter = Counter::new();
-static BLOCKED: Counter = Counter::new();
-static EXEMPT: Counter = Counter::new();
-static BANS: Counter = Counter::new();
-static SHADOW_LIMITED: Counter = Counter::new();
-static PEEKS: Counter = Counter::new();
-static REFUNDS: Counter = Counter::new();
-static REFUNDED_UNITS: Counter = Counter::new();
-static HOLDS_TAKEN: Counter = Counter::new();
-static HOLDS_REPEATED: Counter = Counter::new();
-static HOLDS_SETTLED: Counter = Counter::new();
-static HOLDS_RENEWED: Counter = Counter::new();
-static WAITS_ADMITTED: Counter = Counter::new();
-static WAITS_EXPIRED: Counter = Counter::new();
-static WAITS_REFUSED: Counter = Counter::new();
-static UNREADABLE: Counter = Counter::new();
-static CLOCK_STEPS: Counter = Counter::new();
-static LOG_RULES: Counter = Counter::new();
-static WINDOW_RULES: Counter = Counter::new();
-static FIXED_RULES: Counter = Counter::new();
-static BUCKET_RULES: Counter = Counter::new();
-static LEAKY_RULES: Counter = Counter::new();
-static SLOTS_RULES: Counter = Counter::new();
+/// Counters, each with its field in `INFO`, and the lists of them.
+macro_rules! counters {
+    ($($list:ident { $($(#[$about:meta])* $name:ident = $field:literal;)+ })+) => {$(
+        $($(#[$about])* pub static $name: Counter = Counter::new();)+
+        static $list: [(&CStr, &Counter); [$(stringify!($name)),+].len()] =
+            [$(($field, &$name)),+];
+    )+};
+}
+
+counters! {
+    FIRST {
+        CHECKS = c"checks";
+        ALLOWED = c"allowed";
+        LIMITED = c"limited";
+        BLOCKED = c"blocked";
+        EXEMPT = c"exempt";
+        BANS = c"bans";
+        SHADOW_LIMITED = c"shadow_limited";
+        PEEKS = c"peeks";
+        REFUNDS = c"refunds";
+        REFUNDED_UNITS = c"refunded_units";
+        HOLDS_TAKEN = c"holds_taken";
+        HOLDS_SETTLED = c"holds_settled";
+        HOLDS_RENEWED = c"holds_renewed";
+        /// Checks that repeated a live hold.
+        HOLDS_REPEATED = c"holds_repeated";
+    }
+    LAST {
+        /// Clients that were admitted after they had waited.
+        WAITS_ADMITTED = c"waits_admitted";
+        /// Clients that waited until their deadlines.
+        WAITS_EXPIRED = c"waits_expired";
+        /// Clients that waited until their key was blocked or their request could never pass.
+        WAITS_REFUSED = c"waits_refused";
+        LOG_RULES = c"log_rules";
+        WINDOW_RULES = c"window_rules";
+        FIXED_RULES = c"fixed_rules";
+        BUCKET_RULES = c"bucket_rules";
+        LEAKY_RULES = c"leaky_rules";
+        SLOTS_RULES = c"slots_rules";
+        CLOCK_STEPS = c"clock_steps_back";
+        /// Skipped commands that a newer version of the module wrote.
+        UNREADABLE = c"unreadable_effects";
+    }
+}
 
 /// How many clients wait.
 static WAITING_CLIENTS: AtomicUsize = AtomicUsize::new(0);
@@ -96,21 +116,20 @@ pub fn key_checked(access: Option<Access>, banned: bool, rules: &[Rule], decisio
         if rule.is_shadow() && decision.verdict == Verdict::Limited {
             SHADOW_LIMITED.add(1);
         }
-        let (_, rules) = rules_of(rule.kind());
-        rules.add(1);
+        rules_of(rule.kind()).add(1);
     }
 }
 
-/// The field and the counter of an algorithm's rules.
+/// The counter of an algorithm's rules.
 #[inline]
-const fn rules_of(kind: Kind) -> (&'static CStr, &'static Counter) {
+const fn rules_of(kind: Kind) -> &'static Counter {
     match kind {
-        Kind::Log => (c"log_rules", &LOG_RULES),
-        Kind::Window => (c"window_rules", &WINDOW_RULES),
-        Kind::Fixed => (c"fixed_rules", &FIXED_RULES),
-        Kind::Bucket => (c"bucket_rules", &BUCKET_RULES),
-        Kind::Leaky => (c"leaky_rules", &LEAKY_RULES),
-        Kind::Slots => (c"slots_rules", &SLOTS_RULES),
+        Kind::Log => &LOG_RULES,
+        Kind::Window => &WINDOW_RULES,
+        Kind::Fixed => &FIXED_RULES,
+        Kind::Bucket => &BUCKET_RULES,
+        Kind::Leaky => &LEAKY_RULES,
+        Kind::Slots => &SLOTS_RULES,
     }
 }
 
@@ -121,61 +140,16 @@ fn saw_clock(now_us: u64) {
     LATEST_US.store(now_us, Ordering::Relaxed);
 }
 
-/// Counts a peek.
-pub fn peeked() {
-    PEEKS.add(1);
-}
-
 /// Counts a refund.
 pub fn refunded(units: u64) {
     REFUNDS.add(1);
     REFUNDED_UNITS.add(units);
 }
 
-/// Counts a hold that a check took.
-pub fn hold_taken() {
-    HOLDS_TAKEN.add(1);
-}
-
-/// Counts a check that repeated a live hold.
-pub fn hold_repeated() {
-    HOLDS_REPEATED.add(1);
-}
-
-/// Counts a settled hold.
-pub fn hold_settled() {
-    HOLDS_SETTLED.add(1);
-}
-
-/// Counts a renewed hold.
-pub fn hold_renewed() {
-    HOLDS_RENEWED.add(1);
-}
-
 /// Notes how many clients wait, and how many bytes their arguments take.
 pub fn clients_wait(clients: usize, bytes: usize) {
     WAITING_CLIENTS.store(clients, Ordering::Relaxed);
     WAITING_BYTES.store(bytes, Ordering::Relaxed);
-}
-
-/// Counts a client that was admitted after it had waited.
-pub fn wait_admitted() {
-    WAITS_ADMITTED.add(1);
-}
-
-/// Counts a client that waited until its deadline.
-pub fn wait_expired() {
-    WAITS_EXPIRED.add(1);
-}
-
-/// Counts a client that waited until its key was blocked or its request could never pass.
-pub fn wait_refused() {
-    WAITS_REFUSED.add(1);
-}
-
-/// Counts a skipped command that a newer version of the module wrote.
-pub fn unreadable() {
-    UNREADABLE.add(1);
 }
 
 /// The number of values in memory, including those yet to be freed.
@@ -198,20 +172,10 @@ pub fn value_freed() {
 /// lock and allocates nothing.
 pub fn write_info(info: &Info) {
     let Some(fields) = info.section(None) else { return };
-    fields.add(c"checks", CHECKS.get());
-    fields.add(c"allowed", ALLOWED.get());
-    fields.add(c"limited", LIMITED.get());
-    fields.add(c"blocked", BLOCKED.get());
-    fields.add(c"exempt", EXEMPT.get());
-    fields.add(c"bans", BANS.get());
-    fields.add(c"shadow_limited", SHADOW_LIMITED.get());
-    fields.add(c"peeks", PEEKS.get());
-    fields.add(c"refunds", REFUNDS.get());
-    fields.add(c"refunded_units", REFUNDED_UNITS.get());
-    fields.add(c"holds_taken", HOLDS_TAKEN.get());
-    fields.add(c"holds_settled", HOLDS_SETTLED.get());
-    fields.add(c"holds_renewed", HOLDS_RENEWED.get());
-    fields.add(c"holds_repeated", HOLDS_REPEATED.get());
+    let counters = |list: &[(&CStr, &Counter)]| {
+        list.iter().for_each(|(name, counter)| fields.add(name, counter.get()));
+    };
+    counters(&FIRST);
     let room = config::room_for_waiters();
     for (name, amount) in [
         (c"waiting_clients", WAITING_CLIENTS.load(Ordering::Relaxed)),
@@ -221,14 +185,7 @@ pub fn write_info(info: &Info) {
     ] {
         fields.add(name, amount as u64);
     }
-    fields.add(c"waits_admitted", WAITS_ADMITTED.get());
-    fields.add(c"waits_expired", WAITS_EXPIRED.get());
-    fields.add(c"waits_refused", WAITS_REFUSED.get());
-    for (name, rules) in Kind::ALL.map(rules_of) {
-        fields.add(name, rules.get());
-    }
-    fields.add(c"clock_steps_back", CLOCK_STEPS.get());
-    fields.add(c"unreadable_effects", UNREADABLE.get());
+    counters(&LAST);
     fields.add(c"internal_errors", log::panics());
     fields.add(c"values", values());
 }

@@ -356,7 +356,7 @@ pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
                 propagate(ctx, ReplicateTo::Aof, &policy);
             }
         }
-        ServerEvent::LoadingFailed | ServerEvent::Promoted => {}
+        ServerEvent::LoadingFailed | ServerEvent::Promoted | ServerEvent::Alarm => {}
     }
 }
 

@@ -1,7 +1,5 @@
 //! A direct-mapped cache, because applications use the same few rules again and again.
 
-use crate::rule::Rule;
-
 /// How many entries a cache holds.
 pub const SLOTS: usize = 32;
 
@@ -9,12 +7,6 @@ pub const SLOTS: usize = 32;
 pub trait SlotKey: Copy {
     /// Numbers that differ between most keys; they choose the slot.
     fn numbers(self) -> impl IntoIterator<Item = u64>;
-}
-
-impl SlotKey for Rule {
-    fn numbers(self) -> impl IntoIterator<Item = u64> {
-        [self.limit().into(), self.period_us(), self.capacity()]
-    }
 }
 
 type Slots<K, V> = [Option<(K, V)>; SLOTS];

@@ -1,13 +1,13 @@
-//! A header and a slice of items in one block of memory, behind a thin pointer.
+//! A header and a slice of items in one allocation, behind a thin pointer.
 //!
 //! ```text
 //! HeaderSlice ---> | header | count | item | item | item | ...
 //! ```
 //!
-//! A check waits for memory more than for anything else, once for each block. A `Box`
-//! of a structure with a `Vec` is two blocks and two words more, and the second block
+//! A check waits for memory more than for anything else, once for each allocation. A `Box`
+//! of a structure with a `Vec` is two allocations and two words more, and the second allocation
 //! can be fetched only when the first has arrived. A `Box` of an unsized structure is
-//! one block, but its pointer takes two words, which do not fit into a limiter of 16
+//! one allocation, but its pointer takes two words, which do not fit into a limiter of 16
 //! bytes.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -20,15 +20,15 @@ use std::slice;
 /// A header and a fixed number of items, each a plain value. `N` is the type of the
 /// number.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
-    block: NonNull<Block<H, T, N>>,
-    owned: PhantomData<Block<H, T, N>>,
+    memory: NonNull<Memory<H, T, N>>,
+    owned: PhantomData<Memory<H, T, N>>,
 }
 
 /// A number of items.
 ///
 /// # Safety
 /// The type has a size, and converting equal values to `u32` gives equal numbers each
-/// time: the block is allocated, read and freed for that many items.
+/// time: memory is allocated, read and freed for that many items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.
@@ -38,39 +38,39 @@ unsafe impl Count for u16 {}
 // SAFETY: plain integers.
 unsafe impl Count for u32 {}
 
-/// The beginning of a block. The items follow.
+/// The beginning of an allocation. The items follow.
 #[repr(C)]
-struct Block<H, T, N> {
+struct Memory<H, T, N> {
     header: H,
     count: N,
     items: [T; 0],
 }
 
-// SAFETY: it owns its block, like a box.
+// SAFETY: it owns its allocation, like a box.
 unsafe impl<H: Send, T: Copy + Send, N: Count + Send> Send for HeaderSlice<H, T, N> {}
-// SAFETY: it owns its block, like a box; shared references only read.
+// SAFETY: it owns its allocation, like a box; shared references only read.
 unsafe impl<H: Sync, T: Copy + Sync, N: Count + Sync> Sync for HeaderSlice<H, T, N> {}
 
 impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
-    /// Bytes of a block without items.
-    pub const OVERHEAD: usize = offset_of!(Block<H, T, N>, items);
+    /// Bytes of an allocation without items.
+    pub const OVERHEAD: usize = offset_of!(Memory<H, T, N>, items);
 
-    /// Allocates a block of `count` copies of an item.
+    /// Allocates `count` copies of an item.
     pub fn new(header: H, item: T, count: N) -> Self {
         Self::try_new(header, item, count)
             .unwrap_or_else(|| handle_alloc_error(Self::layout(count)))
     }
 
-    /// Allocates a block of `count` copies of an item; `None` if there is not enough
+    /// Allocates `count` copies of an item; `None` if there is not enough
     /// memory.
     pub fn try_new(header: H, item: T, count: N) -> Option<Self> {
         let layout = Self::layout(count);
         // SAFETY: the layout's size is not 0, because it includes the count.
-        let block = NonNull::new(unsafe { alloc(layout) }.cast::<Block<H, T, N>>())?;
-        // SAFETY: the block has this layout and no other owner; the items lie in it, one
+        let memory = NonNull::new(unsafe { alloc(layout) }.cast::<Memory<H, T, N>>())?;
+        // SAFETY: the allocation has this layout and no other owner; the items lie in it, one
         // after the other.
         unsafe {
-            let start = block.as_ptr();
+            let start = memory.as_ptr();
             ptr::write(&raw mut (*start).header, header);
             ptr::write(&raw mut (*start).count, count);
             let items = (&raw mut (*start).items).cast::<T>();
@@ -78,25 +78,25 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
                 ptr::write(items.add(index), item);
             }
         }
-        Some(Self { block, owned: PhantomData })
+        Some(Self { memory, owned: PhantomData })
     }
 
     #[inline]
     pub fn header(&self) -> &H {
-        // SAFETY: the block is alive, and borrowed as long as `self`.
-        unsafe { &(*self.block.as_ptr()).header }
+        // SAFETY: the allocation is alive, and borrowed as long as `self`.
+        unsafe { &(*self.memory.as_ptr()).header }
     }
 
     #[inline]
     pub fn header_mut(&mut self) -> &mut H {
-        // SAFETY: the block is alive, and `self` is its only borrow.
-        unsafe { &mut (*self.block.as_ptr()).header }
+        // SAFETY: the allocation is alive, and `self` is its only borrow.
+        unsafe { &mut (*self.memory.as_ptr()).header }
     }
 
     #[inline]
     pub fn count(&self) -> N {
-        // SAFETY: the block is alive.
-        unsafe { (*self.block.as_ptr()).count }
+        // SAFETY: the allocation is alive.
+        unsafe { (*self.memory.as_ptr()).count }
     }
 
     #[inline]
@@ -106,50 +106,50 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 
     #[inline]
     pub fn items(&self) -> &[T] {
-        // SAFETY: the block has that many items, all of them written, and is borrowed as
+        // SAFETY: the allocation has that many items, all of them written, and is borrowed as
         // long as `self`.
         unsafe { slice::from_raw_parts(self.items_start(), self.len()) }
     }
 
     #[inline]
     pub fn items_mut(&mut self) -> &mut [T] {
-        // SAFETY: the block has that many items, all of them written, and `self` is its
+        // SAFETY: the allocation has that many items, all of them written, and `self` is its
         // only borrow.
         unsafe { slice::from_raw_parts_mut(self.items_start(), self.len()) }
     }
 
     fn items_start(&self) -> *mut T {
-        // SAFETY: the block is alive; no reference to it is made.
-        unsafe { (&raw mut (*self.block.as_ptr()).items).cast() }
+        // SAFETY: the allocation is alive; no reference to it is made.
+        unsafe { (&raw mut (*self.memory.as_ptr()).items).cast() }
     }
 
-    /// The start of the block.
+    /// The start of the allocation.
     #[inline]
     pub fn start(&self) -> *const u8 {
-        self.block.as_ptr().cast_const().cast()
+        self.memory.as_ptr().cast_const().cast()
     }
 
-    /// Gives up the block without freeing it.
+    /// Gives up the allocation without freeing it.
     pub fn into_raw(self) -> *mut u8 {
-        let start = self.block.as_ptr().cast();
+        let start = self.memory.as_ptr().cast();
         std::mem::forget(self);
         start
     }
 
     /// # Safety
-    /// The block came from [`Self::into_raw`] of the same types, or is a copy that
-    /// replaces such a block, and has no other owner.
+    /// The allocation came from [`Self::into_raw`] of the same types, or is a copy that
+    /// replaces such an allocation, and has no other owner.
     pub unsafe fn from_raw(start: *mut u8) -> Self {
-        // SAFETY: a block is not null.
-        let block = unsafe { NonNull::new_unchecked(start.cast()) };
-        Self { block, owned: PhantomData }
+        // SAFETY: an allocation is not null.
+        let memory = unsafe { NonNull::new_unchecked(start.cast()) };
+        Self { memory, owned: PhantomData }
     }
 
     fn layout(count: N) -> Layout {
         let items = size_of::<T>().saturating_mul(count.into() as usize);
         let size = Self::OVERHEAD.saturating_add(items);
-        let Ok(layout) = Layout::from_size_align(size, align_of::<Block<H, T, N>>()) else {
-            handle_alloc_error(Layout::new::<Block<H, T, N>>())
+        let Ok(layout) = Layout::from_size_align(size, align_of::<Memory<H, T, N>>()) else {
+            handle_alloc_error(Layout::new::<Memory<H, T, N>>())
         };
         layout
     }
@@ -158,11 +158,11 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
 impl<H, T: Copy, N: Count> Drop for HeaderSlice<H, T, N> {
     fn drop(&mut self) {
         let layout = Self::layout(self.count());
-        // SAFETY: the block has this layout and is not used again; its items need no
+        // SAFETY: the allocation has this layout and is not used again; its items need no
         // drop.
         unsafe {
-            ptr::drop_in_place(&raw mut (*self.block.as_ptr()).header);
-            dealloc(self.block.as_ptr().cast(), layout);
+            ptr::drop_in_place(&raw mut (*self.memory.as_ptr()).header);
+            dealloc(self.memory.as_ptr().cast(), layout);
         }
     }
 }
@@ -247,7 +247,7 @@ mod tests {
         let slice = HeaderSlice::new(Rc::clone(&counted), 0_u32, 9_u32);
         let twin = slice.clone();
         assert_eq!(Rc::strong_count(&counted), 3);
-        // SAFETY: the block just given up.
+        // SAFETY: the allocation just given up.
         drop(unsafe { HeaderSlice::<Rc<()>, u32>::from_raw(slice.into_raw()) });
         assert_eq!(Rc::strong_count(&counted), 2);
         drop(twin);
@@ -261,7 +261,7 @@ mod tests {
         PushToHeader(char),
         /// The slice is replaced by its clone.
         Clone,
-        /// The block is given up and taken back.
+        /// The allocation is given up and taken back.
         Raw,
         /// The slice is replaced by a new one of another length.
         Resize(u8),
@@ -299,7 +299,7 @@ mod tests {
                     Step::Clone => slice = slice.clone(),
                     Step::Raw => {
                         let start = slice.into_raw();
-                        // SAFETY: the block just given up.
+                        // SAFETY: the allocation just given up.
                         slice = unsafe { HeaderSlice::from_raw(start) };
                     }
                     Step::Resize(count) => {

@@ -50,7 +50,9 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let access = AccessEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
 
     let mut key = call.open_write(name, &LIMITER)?;
-    datatype::update(&mut key, |limiter| limiter.set_access(Some(access.clone())))?;
+    let mut new = Limiter::default();
+    key.value().unwrap_or(&mut new).set_access(Some(access.clone()));
+    datatype::store(&mut key, new)?;
     finish(call, key, name, now_us, Action::set(&access, None), || call.reply_ok());
     Ok(())
 }

@@ -3,9 +3,10 @@
 use super::changed;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::newer;
+use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{self, EffectError};
+use ratelimit_core::limit::Limiter;
 
 /// `RL.APPLY key effect ...`, as `effect/` describes it
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
@@ -14,14 +15,16 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let effect = effect::read(call.after_key().bytes(), rules, named_costs).map_err(
             |error| match error {
-                EffectError::Newer { .. } => newer::refuse(call, error.to_string()),
+                EffectError::Newer { .. } => newer_data::refuse(call, error.to_string()),
                 EffectError::Parse(error) => error.into(),
                 EffectError::UnknownWord { .. } => CommandError::Because(error.to_string().into()),
             },
         )?;
 
         let mut key = call.open_write(name, &LIMITER)?;
-        datatype::update(&mut key, |limiter| effect.perform(rules, named_costs, limiter))?;
+        let mut new = Limiter::default();
+        effect.perform(rules, named_costs, key.value().unwrap_or(&mut new));
+        datatype::store(&mut key, new)?;
         if key.value().is_some_and(|limiter| limiter.is_empty()) {
             key.delete();
         }

@@ -2,7 +2,7 @@
 
 use super::access::kind_name;
 use crate::datatype::LIMITER;
-use crate::newer;
+use crate::newer_data;
 use crate::server::reply::Value::{Integer, Nested, Text};
 use crate::server::scan::Step;
 use crate::server::{Call, CommandError, Writer, clock};
@@ -19,7 +19,7 @@ struct Row {
 
 /// `RL.BLOCKS cursor [MATCH pattern] [COUNT n]`
 pub fn blocks(call: &Call<'_>) -> Result<(), CommandError> {
-    newer::require_nothing_skipped(call)?;
+    newer_data::require_nothing_skipped(call)?;
     let request = parse::blocks(call.args().from(1).bytes())?;
     let step = Step { cursor: request.cursor, pattern: request.pattern, count: request.count };
     let now_us = clock::now_us();

@@ -4,82 +4,71 @@ use super::answer;
 use super::changed::{self, Changed};
 use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
-use super::scratch::{self, Resolver, Scratch};
+use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::server::{Args, Call, CommandError, WriteKey, clock};
+use crate::server::{Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
-use ratelimit_core::parse;
-use ratelimit_core::parse::{CheckRequest, Limits, ParseError};
-use ratelimit_core::rule::Rule;
+use ratelimit_core::parse::{self, CheckRequest};
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
-    decide(call, |args, limits, resolver, rules| {
-        parse::check(args.bytes(), limits, resolver, rules)
-    })
-}
-
-/// Decides an `RL.WAIT` at once.
-pub fn of_wait(call: &Call<'_>) -> Result<(), CommandError> {
-    decide(call, |args, limits, resolver, rules| {
-        Ok(parse::wait(args.bytes(), limits, resolver, rules)?.check)
-    })
-}
-
-/// Decides a request, which one of the parsers reads from the arguments after the key.
-#[inline(always)]
-fn decide<'a>(
-    call: &Call<'a>,
-    parse: impl FnOnce(
-        Args<'a>,
-        &Limits,
-        &mut Resolver,
-        &mut Vec<Rule>,
-    ) -> Result<CheckRequest<'a>, ParseError>,
-) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
+    scratch::with(call, |scratch| {
         let name = call.key_name()?;
         let clock_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
         // The key's value comes from memory while the request is parsed.
-        let request = parse(call.after_key(), &config::limits(), resolver, rules)?;
-        let mut key = key?;
-        let now_us = request.at_us.unwrap_or(clock_us);
-        let options = request.options_at(now_us);
-        let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
-
-        let fast = key.value().and_then(|limiter| limiter.check_fast(&check, decisions));
-        let outcome = match fast {
-            Some(outcome) => outcome,
-            None => {
-                let changed = Changed { call, name, at_us: now_us, clock_us };
-                check_any(changed, &mut key, &check, decisions)?
-            }
-        };
-
-        check.cost = outcome.cost;
-        metrics::checked(outcome.summary.verdict, clock_us);
-        resolver.named.count(outcome.summary.verdict);
-        let checked = Checked::new(check, &outcome, decisions);
-        let mut rule_args = None;
-        checked.finish(call, &mut key, name, clock_us, || {
-            let written = call.args().last(request.rule_args);
-            rule_args.insert(RuleArgs::of_check(written, &resolver.named, check.rules)).args()
-        });
-        let event = checked.event();
-
-        if request.full {
-            let limiter = key.value().map(|limiter| &*limiter);
-            answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
-        } else {
-            answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
-        }
-
-        changed::close(call, key, name, event);
-        Ok(())
+        let Scratch { rules, resolver, .. } = scratch;
+        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        decide(call, clock_us, key?, &request, scratch)
     })
+}
+
+/// Decides a request, whose rules are in the buffers.
+#[inline(always)]
+pub fn decide(
+    call: &Call<'_>,
+    clock_us: u64,
+    mut key: WriteKey<'_, Limiter>,
+    request: &CheckRequest<'_>,
+    scratch: &mut Scratch,
+) -> Result<(), CommandError> {
+    let Scratch { rules, decisions, resolver, .. } = scratch;
+    let name = call.key_name()?;
+    let now_us = request.at_us.unwrap_or(clock_us);
+    let options = request.options_at(now_us);
+    let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
+
+    let fast = key.value().and_then(|limiter| limiter.check_fast(&check, decisions));
+    let outcome = match fast {
+        Some(outcome) => outcome,
+        None => {
+            let changed = Changed { call, name, at_us: now_us, clock_us };
+            check_any(changed, &mut key, &check, decisions)?
+        }
+    };
+
+    check.cost = outcome.cost;
+    metrics::checked(outcome.summary.verdict, clock_us);
+    resolver.named.count(outcome.summary.verdict);
+    let checked = Checked::new(check, &outcome, decisions);
+    let mut rule_args = None;
+    checked.finish(call, &mut key, name, clock_us, || {
+        let written = call.args().last(request.rule_args);
+        rule_args.insert(RuleArgs::of_check(written, &resolver.named, check.rules)).args()
+    });
+    let event = checked.event();
+
+    if request.full {
+        let limiter = key.value().map(|limiter| &*limiter);
+        answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
+    } else {
+        answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
+    }
+
+    changed::close(call, key, name, event);
+    Ok(())
 }
 
 /// Decides about any key. Holds that have lapsed end before anything is consumed, as on
@@ -92,8 +81,11 @@ fn check_any(
     decisions: &mut Vec<Decision>,
 ) -> Result<Outcome, CommandError> {
     changed.lapse(key);
-    datatype::try_update(key, |limiter| {
-        let decided = limiter.check_within(config::bounds(), check, decisions);
-        decided.map_err(|error| refused(changed.call.args().from(1), &error))
-    })
+    let mut new = Limiter::default();
+    let limiter = key.value().unwrap_or(&mut new);
+    let outcome = limiter
+        .check_within(config::bounds(), check, decisions)
+        .map_err(|error| refused(changed.call.args().from(1), &error))?;
+    datatype::store(key, new)?;
+    Ok(outcome)
 }

@@ -77,10 +77,10 @@ impl<'a> Checked<'a> {
     ) {
         metrics::key_checked(self.access, self.banned, self.check.rules, self.decisions);
         if self.held {
-            metrics::hold_taken();
+            metrics::HOLDS_TAKEN.add(1);
         }
         if self.repeated {
-            metrics::hold_repeated();
+            metrics::HOLDS_REPEATED.add(1);
         }
         if self.denied {
             top::denied(call, name, clock_us);

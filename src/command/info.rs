@@ -2,7 +2,7 @@
 
 use super::access::kind_name;
 use crate::datatype::{self, LIMITER};
-use crate::newer;
+use crate::newer_data;
 use crate::server::reply::Value::{Count, Integer, Nested, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
@@ -13,7 +13,7 @@ const NEXT_HOLDS: usize = 10;
 
 /// `RL.INFO key`
 pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
-    newer::require_nothing_skipped(call)?;
+    newer_data::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     parse::no_arguments(call.after_key().bytes())?;
     let mut key = call.open_shown(name, &LIMITER)?;

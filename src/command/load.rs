@@ -2,7 +2,7 @@
 
 use super::apply::require_obedience;
 use crate::datatype::{self, LIMITER};
-use crate::newer;
+use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::limit;
 
@@ -15,10 +15,13 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
         return Err(CommandError::WrongArity);
     }
     let loaded =
-        limit::decode(payload.bytes()).map_err(|error| newer::refuse_value(call, &error))?;
+        limit::decode(payload.bytes()).map_err(|error| newer_data::refuse_value(call, &error))?;
 
     let mut key = call.open_write(name, &LIMITER)?;
-    datatype::update(&mut key, |limiter| *limiter = loaded)?;
+    match key.value() {
+        Some(limiter) => *limiter = loaded,
+        None => datatype::store(&mut key, loaded)?,
+    }
     call.replicate_verbatim();
     call.signal_modified(name);
     call.reply_ok();

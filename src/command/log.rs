@@ -1,7 +1,7 @@
 //! `RL.LOG`: the last checks of a key.
 
 use crate::datatype::LIMITER;
-use crate::newer;
+use crate::newer_data;
 use crate::server::reply::Value::{Count, Integer, Null, Text};
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::limit::{Entry, Limiter};
@@ -9,7 +9,7 @@ use ratelimit_core::parse;
 
 /// `RL.LOG key [COUNT n]`
 pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
-    newer::require_nothing_skipped(call)?;
+    newer_data::require_nothing_skipped(call)?;
     let name = call.key_name()?;
     let count = parse::log(call.after_key().bytes())?;
     let key = call.open_shown(name, &LIMITER)?;

@@ -9,13 +9,14 @@ use super::changed::Changed;
 use super::checked::{Checked, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
-use crate::datatype::{KeyEntry, LIMITER};
+use crate::datatype::{self, LIMITER};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{self, Check, Foresight, KeyCheck};
+use ratelimit_core::limit::{self, Check, Foresight, KeyCheck, Limiter};
 use ratelimit_core::parse;
 use ratelimit_core::parse::{Group, MCheckRequest};
 use ratelimit_core::rule::{Rule, digits};
+use std::mem;
 
 /// `RL.MCHECK numkeys key [key ...] [COST n|a..b|name=n ...] [META text]
 /// [HOLD id EX s|PX ms [REFUND]] [AT unix-us] [FULL]
@@ -35,14 +36,16 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             options: options.as_ref(),
         };
 
-        let open = |name| Ok(KeyEntry::new(call.open_write(name, &LIMITER)?));
+        let open = |name| call.open_write(name, &LIMITER);
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
         for (key, name) in keys.iter_mut().zip(names.iter()) {
-            Changed { call, name, at_us: now_us, clock_us }.lapse(key.key());
+            Changed { call, name, at_us: now_us, clock_us }.lapse(key);
         }
-        let key_checks = keys.iter_mut().enumerate();
+        let mut new = vec![Limiter::default(); keys.len()];
+        let limiters = keys.iter_mut().zip(&mut new).map(|(key, new)| key.value().unwrap_or(new));
+        let key_checks = limiters.enumerate();
         let mut key_checks: Vec<_> =
-            key_checks.map(|(index, key)| KeyCheck::new(key.limiter(), check_of(index))).collect();
+            key_checks.map(|(index, limiter)| KeyCheck::new(limiter, check_of(index))).collect();
         let conclusion = limit::check_keys(&mut key_checks, config::bounds(), decisions)
             .map_err(|error| refused(names, &error))?;
 
@@ -64,14 +67,14 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         drop(key_checks);
         let written = call.args().last(request.check.rule_args);
         let mut events = Vec::with_capacity(checked.len());
-        for (index, ((key, name), checked)) in
-            keys.iter_mut().zip(names.iter()).zip(&checked).enumerate()
+        for (index, (((key, new), name), checked)) in
+            keys.iter_mut().zip(&mut new).zip(names.iter()).zip(&checked).enumerate()
         {
             if checked.changed() {
-                key.store()?;
+                datatype::store(key, mem::take(new))?;
             }
             let mut rule_args = None;
-            checked.finish(call, key.key(), name, clock_us, || {
+            checked.finish(call, key, name, clock_us, || {
                 let written = args_of(&request, written, index);
                 rule_args
                     .insert(RuleArgs::of_check(written, &resolver.named, checked.check.rules))
@@ -86,7 +89,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             .collect();
         if request.check.full {
             let foresight = &mut Foresight::of_command();
-            let limiters: Vec<_> = keys.iter_mut().map(|key| &*key.limiter()).collect();
+            let values = keys.iter_mut().zip(&mut new);
+            let limiters: Vec<_> = values.map(|(key, new)| &*key.value().unwrap_or(new)).collect();
             for ((limiter, check), decided) in limiters.iter().zip(&checks).zip(&decided) {
                 let decisions = decisions.get_mut(decided.clone()).unwrap_or_default();
                 limiter.fill_resets(check, decisions, foresight);

@@ -20,6 +20,7 @@ mod access;
 mod answer;
 mod apply;
 mod blocks;
+mod bucket_cache;
 mod changed;
 mod check;
 mod checked;
@@ -36,12 +37,13 @@ mod refund;
 mod renew;
 mod reset;
 mod rule_args;
-mod rule_text_cache;
 mod scratch;
 mod settle;
 mod throttle;
 mod top;
 mod wait;
+
+pub use wait::serve as serve_waiters;
 
 use std::ffi::CStr;
 
@@ -58,7 +60,7 @@ const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succe
 
 const RULES: Param = Param::string(c"rule").repeated();
 const NEXT_RULES: Param =
-    Param::block(c"next-rules", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional();
+    Param::group(c"next-rules", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional();
 const NAME: Param = Param::string(c"name");
 const META: Param = Param::string(c"text").after(c"META").optional();
 const COUNT: Param = Param::integer(c"count").after(c"COUNT").optional();
@@ -81,7 +83,7 @@ const HOLD_TIME: Param = Param::one_of(
     c"time",
     &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"milliseconds").after(c"PX")],
 );
-const HOLD: Param = Param::block(
+const HOLD: Param = Param::group(
     c"hold",
     &[Param::string(c"id").after(c"HOLD"), HOLD_TIME, Param::word(c"refund", c"REFUND").optional()],
 )

@@ -4,13 +4,13 @@ use super::answer;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
-use crate::{config, metrics, newer};
+use crate::{config, metrics, newer_data};
 use ratelimit_core::limit::{Check, Limiter};
 use ratelimit_core::parse;
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
-    newer::require_nothing_skipped(call)?;
+    newer_data::require_nothing_skipped(call)?;
     scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
         let name = call.key_name()?;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
@@ -29,7 +29,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
         } else {
             answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
         }
-        metrics::peeked();
+        metrics::PEEKS.add(1);
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 
 use super::scratch::{self, Scratch};
 use crate::config;
-use crate::newer;
+use crate::newer_data;
 use crate::policy;
 use crate::server::{Call, CommandError};
 use ratelimit_core::parse::{self, PolicyRequest};
@@ -31,7 +31,11 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
         let limits = (!obeyed).then(config::limits);
         let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
         let request = request.map_err(|error| {
-            if obeyed && !is_help(call) { newer::refuse_policy(call, &error) } else { error.into() }
+            if obeyed && !is_help(call) {
+                newer_data::refuse_policy(call, &error)
+            } else {
+                error.into()
+            }
         })?;
         match request {
             PolicyRequest::Set(name) => {

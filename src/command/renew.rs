@@ -27,7 +27,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     if renewed {
         let changed = Changed { call, name, at_us, clock_us };
         changed.finish(&mut key, || (Action::Renew { id, end_us }, Args::default()));
-        metrics::hold_renewed();
+        metrics::HOLDS_RENEWED.add(1);
     }
     // An exempt key takes no holds, and lets the worker go on.
     let exempt = |limiter: &Limiter| {

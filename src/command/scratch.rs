@@ -2,11 +2,11 @@
 //!
 //! A call within a call (a module that reacts to a keyspace event) gets new ones.
 
-use super::rule_text_cache::RuleTextCache;
+use super::bucket_cache::BucketCache;
 use crate::policy::UsedPolicies;
 use crate::server::{Call, PerServer};
 use ratelimit_core::limit::Decision;
-use ratelimit_core::parse::{BucketCache, RuleArgError, RuleCache, RuleResolver};
+use ratelimit_core::parse::{RuleArgError, RuleCache, RuleResolver};
 use ratelimit_core::rule::{NamedCost, Rule, RuleTextError};
 
 #[derive(Debug, Default)]
@@ -16,7 +16,6 @@ pub struct Scratch {
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
     pub buckets: BucketCache,
-    pub rule_texts: RuleTextCache,
 }
 
 /// Resolves the arguments of a call that are rules or name policies.

@@ -28,7 +28,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
             }
             (Action::Settle { id, settled }, written.args())
         });
-        metrics::hold_settled();
+        metrics::HOLDS_SETTLED.add(1);
     }
     call.reply_integer(ended.into());
     Ok(())

@@ -12,36 +12,36 @@
 //! Seconds are rounded up, so that a client that waits for them does not return too
 //! early. An exempt key looks like one that was never checked.
 
+use super::bucket_cache::CachedRule;
 use super::changed::Changed;
 use super::checked::{Checked, refused};
-use super::rule_text_cache::RuleTextCache;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::effect::{Action, BAN_EVENT};
 use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
-use ratelimit_core::parse::{self, Quantity};
-use ratelimit_core::rule::Rule;
+use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
-    scratch::with(call, |Scratch { decisions, buckets, rule_texts, .. }| {
+    scratch::with(call, |Scratch { decisions, buckets, .. }| {
         let name = call.key_name()?;
         let now_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
         // The key's value comes from memory while the request is parsed.
-        let request = parse::throttle(call.after_key().bytes(), buckets)?;
-        let rule = &request.rule;
-        let mut bucket = Bucket { call, name, key: key?, now_us, rule, decisions, rule_texts };
+        let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
+        let rule = buckets.get_or_try_insert(bucket, || bucket.rule().map(CachedRule::new))?;
+        let limit = bucket.limit.into();
+        let mut bucket = Opened { call, name, key: key?, now_us, rule, decisions };
         let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
         changed.lapse(&mut bucket.key);
-        let outcome = match request.quantity {
+        let outcome = match quantity {
             Quantity::Take(cost) => bucket.take(cost)?,
             Quantity::Refund(units) => bucket.refund(units),
         };
-        call.reply_integers(&reply(request.limit.into(), &outcome));
+        call.reply_integers(&reply(limit, &outcome));
         drop(bucket);
         if outcome.ban_shortened {
             call.notify(KeyspaceEvent::Own(BAN_EVENT), name);
@@ -51,40 +51,40 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
 }
 
 /// The key of a call, opened, and the bucket rule that it is checked under.
-struct Bucket<'c, 's> {
+struct Opened<'c, 's> {
     call: &'c Call<'c>,
     name: Arg<'c>,
     key: WriteKey<'c, Limiter>,
     now_us: u64,
-    rule: &'s Rule,
+    rule: &'s CachedRule,
     decisions: &'s mut Vec<Decision>,
-    rule_texts: &'s mut RuleTextCache,
 }
 
-impl Bucket<'_, '_> {
+impl Opened<'_, '_> {
     /// Decides, and consumes if the request is allowed.
     fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
-        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
-        let check = Check::new(slice::from_ref(*rule), cost, *now_us);
-        let bounds = config::bounds();
-        let outcome = datatype::try_update(key, |limiter| {
-            let decided = limiter.check_within(bounds, &check, decisions);
-            decided.map_err(|error| refused(call.args().from(1), &error))
-        })?;
+        let Self { call, name, key, now_us, rule, decisions } = self;
+        let check = Check::new(slice::from_ref(&rule.rule), cost, *now_us);
+        let mut new = Limiter::default();
+        let limiter = key.value().unwrap_or(&mut new);
+        let outcome = limiter
+            .check_within(config::bounds(), &check, decisions)
+            .map_err(|error| refused(call.args().from(1), &error))?;
+        datatype::store(key, new)?;
         metrics::checked(outcome.summary.verdict, *now_us);
         let checked = Checked::new(check, &outcome, decisions);
-        checked.finish(call, key, *name, *now_us, || rule_texts.args(rule));
+        checked.finish(call, key, *name, *now_us, || rule.args());
         Ok(outcome)
     }
 
     /// Gives units back, and then decides about a quantity of 0.
     fn refund(&mut self, units: u32) -> Outcome {
-        let Self { call, name, key, now_us, rule, decisions, rule_texts } = self;
-        let rules = slice::from_ref(*rule);
+        let Self { call, name, key, now_us, rule, decisions } = self;
+        let rules = slice::from_ref(&rule.rule);
         let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
         if refunded > 0 {
             let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
-            changed.finish(key, || (Action::Refund { units }, rule_texts.args(rule)));
+            changed.finish(key, || (Action::Refund { units }, rule.args()));
             metrics::refunded(refunded);
         }
         let check = Check::new(rules, 0, *now_us);

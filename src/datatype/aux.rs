@@ -23,7 +23,7 @@ use super::value::ENCODING;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use crate::server::status::{ERROR, OK};
-use crate::{metrics, newer, policy};
+use crate::{metrics, newer_data, policy};
 use ratelimit_core::effect::VERSION as EFFECT_VERSION;
 use ratelimit_core::rule::digits;
 
@@ -58,7 +58,7 @@ pub(super) unsafe extern "C" fn load(
 
 fn read(payload: &[u8]) -> Result<(), String> {
     let (version, policies) = split(payload)?;
-    if newer::is_from_primary() && version.is_some_and(|version| version > EFFECT_VERSION) {
+    if newer_data::is_from_primary() && version.is_some_and(|version| version > EFFECT_VERSION) {
         let version = version.unwrap_or_default();
         return Err(format!(
             "the primary runs a newer version of the module, which writes effects of version \

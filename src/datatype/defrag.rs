@@ -1,4 +1,4 @@
-//! Active defragmentation: the server decides for each block of memory whether to move
+//! Active defragmentation: the server decides for each allocation whether to move
 //! it, and where to.
 
 use std::ffi::{c_int, c_void};
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::heap::EachBlock;
+use super::heap::EachAllocation;
 use super::value::{from_raw, into_raw};
 use crate::server::alloc;
 use crate::server::callback::guarded;
@@ -15,7 +15,7 @@ use crate::server::callback::guarded;
 /// The callback's return value when nothing is left to do.
 const DONE: c_int = 0;
 
-/// Moves a value's blocks, all in one call: there are few, and the server's allocator
+/// Moves a value's allocations, all in one call: there are few, and the server's allocator
 /// does not move large ones, such as that of a long log.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
@@ -26,15 +26,15 @@ pub(super) unsafe extern "C" fn defrag(
         // SAFETY: the server gave `ctx` and the pointer where it keeps a value of this
         // type, which is the server's again when this returns.
         unsafe {
-            let (Some(value), Some(move_block)) = (value.as_mut(), raw::RedisModule_DefragAlloc)
+            let (Some(value), Some(reallocate)) = (value.as_mut(), raw::RedisModule_DefragAlloc)
             else {
                 return;
             };
             // The value is the server's: it must not be dropped here, not even by a panic.
             let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
             if alloc::counted_by_server() {
-                EachBlock::new(|start: *mut u8| {
-                    NonNull::new(move_block(ctx, start.cast()).cast())
+                EachAllocation::new(|start: *mut u8| {
+                    NonNull::new(reallocate(ctx, start.cast()).cast())
                         .map_or(start, NonNull::as_ptr)
                 })
                 .of_value(&mut limiter);

@@ -1,4 +1,4 @@
-//! Visiting the heap blocks of a value, to count, measure or move them.
+//! Visiting the heap allocations of a value, to count, measure or move them.
 
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
@@ -6,37 +6,37 @@ use std::ptr;
 use ratelimit_core::header_slice::{Count, HeaderSlice};
 use ratelimit_core::limit::{HeapVisitor, Limiter};
 
-/// The alignment up to which `server::alloc` passes the server's blocks on as they are.
+/// The alignment up to which `server::alloc` passes the server's allocations on as they are.
 const MAX_ALIGN: usize = 8;
 
 const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 
-/// Calls a function with the start of each block. What the function returns is the
-/// block's start from then on.
-pub(super) struct EachBlock<F> {
+/// Calls a function with the start of each allocation. What the function returns is the
+/// allocation's start from then on.
+pub(super) struct EachAllocation<F> {
     visit: F,
 }
 
-impl<F: FnMut(*mut u8) -> *mut u8> EachBlock<F> {
+impl<F: FnMut(*mut u8) -> *mut u8> EachAllocation<F> {
     /// # Safety
-    /// The function returns the start of the same block, or of one of the same size and
+    /// The function returns the start of the same allocation, or of one of the same size and
     /// content that replaces it. It does not unwind.
     pub(super) const unsafe fn new(visit: F) -> Self {
         Self { visit }
     }
 
-    /// Visits the block of the value itself, then those it owns.
+    /// Visits the allocation of the value itself, then those it owns.
     pub(super) fn of_value(&mut self, value: &mut Box<Limiter>) {
         self.boxed(value);
         value.visit_heap(self);
     }
 }
 
-impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
+impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachAllocation<F> {
     fn boxed<T>(&mut self, owner: &mut Box<T>) {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= MAX_ALIGN) };
         // SAFETY: nothing uses the owner between reading it out and writing it back;
-        // `new` promises a block that replaces the old one.
+        // `new` promises an allocation that replaces the old one.
         unsafe {
             let start = Box::into_raw(ptr::read(owner));
             ptr::write(owner, Box::from_raw((self.visit)(start.cast()).cast()));
@@ -46,7 +46,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
     fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>) {
         const { assert!(align_of::<H>() <= MAX_ALIGN && align_of::<T>() <= MAX_ALIGN) };
         // SAFETY: nothing uses the owner between reading it out and writing it back;
-        // `new` promises a block that replaces the old one.
+        // `new` promises an allocation that replaces the old one.
         unsafe {
             let start = ptr::read(owner).into_raw();
             ptr::write(owner, HeaderSlice::from_raw((self.visit)(start)));
@@ -68,7 +68,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> HeapVisitor for EachBlock<F> {
         let mut parts = ManuallyDrop::new(mem::take(owner));
         let (len, capacity) = (parts.len(), parts.capacity());
         let start = (self.visit)(parts.as_mut_ptr().cast());
-        // SAFETY: the parts are those of the vector, and `new` promises a block that
+        // SAFETY: the parts are those of the vector, and `new` promises an allocation that
         // replaces the old one.
         *owner = unsafe { Vec::from_raw_parts(start.cast(), len, capacity) };
     }
@@ -82,7 +82,7 @@ mod tests {
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 
-    /// A value with many blocks, of every kind.
+    /// A value with many allocations, of every kind.
     fn value() -> Box<Limiter> {
         let mut limiter = Box::<Limiter>::default();
         let texts = "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 \
@@ -115,16 +115,16 @@ mod tests {
         let mut limiter = value();
         let twin = limiter.clone();
         let mut visits = HashMap::new();
-        // SAFETY: the blocks stay where they are.
+        // SAFETY: the allocations stay where they are.
         let mut count = unsafe {
-            EachBlock::new(|start| {
+            EachAllocation::new(|start| {
                 *visits.entry(start).or_insert(0) += 1;
                 start
             })
         };
         count.of_value(&mut limiter);
-        assert!(visits.len() > 15, "{} blocks", visits.len());
-        assert!(visits.values().all(|&times| times == 1), "a block was visited twice");
+        assert!(visits.len() > 15, "{} allocations", visits.len());
+        assert!(visits.values().all(|&times| times == 1), "an allocation was visited twice");
         assert!(*limiter == *twin);
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let mut limiter = value();
         let twin = limiter.clone();
         let moved = |old: *mut u8| {
-            // SAFETY: outside a server blocks are the system's, and malloc knows
+            // SAFETY: outside a server allocations are the system's, and malloc knows
             // how long they are.
             unsafe {
                 let size = libc::malloc_usable_size(old.cast());
@@ -144,8 +144,8 @@ mod tests {
                 new
             }
         };
-        // SAFETY: a block of the same content, and the old one is gone.
-        unsafe { EachBlock::new(moved) }.of_value(&mut limiter);
+        // SAFETY: an allocation of the same content, and the old one is gone.
+        unsafe { EachAllocation::new(moved) }.of_value(&mut limiter);
         assert!(*limiter == *twin);
         drop(limiter);
     }

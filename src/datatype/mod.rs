@@ -5,8 +5,8 @@
 //! aof      rewriting the AOF
 //! aux      policies, the data outside of keys
 //! upkeep   freeing, measuring, copying, digesting
-//! defrag   moving blocks of memory
-//! heap     visiting a value's blocks of memory, for upkeep and defrag
+//! defrag   moving allocations
+//! heap     visiting a value's allocations, for upkeep and defrag
 //! value    the pointer that the server keeps
 //! ```
 //!
@@ -56,80 +56,28 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
 
 impl Value for Limiter {
     #[inline]
-    fn first_block(&self) -> *const u8 {
-        Self::first_block(self)
+    fn first_allocation(&self) -> *const u8 {
+        Self::first_allocation(self)
     }
 }
 
-/// Changes a key's value. For a missing key it changes an empty value, and stores it
-/// if it is no longer empty.
+/// Stores what a command made for a missing key, unless that is empty.
+///
+/// ```text
+/// let mut new = Limiter::default();
+/// change(key.value().unwrap_or(&mut new));
+/// store(&mut key, new)?;
+/// ```
 ///
 /// # Errors
 /// [`CommandError::Internal`] if the server does not take the value.
 #[inline]
-pub fn update<T>(
-    key: &mut WriteKey<'_, Limiter>,
-    change: impl FnOnce(&mut Limiter) -> T,
-) -> Result<T, CommandError> {
-    try_update(key, |limiter| Ok(change(limiter)))
-}
-
-/// Changes a key's value like [`update`], by a function that may fail and then has
-/// changed nothing.
-///
-/// # Errors
-/// The change's, or [`CommandError::Internal`] if the server does not take the value.
-#[inline]
-pub fn try_update<T>(
-    key: &mut WriteKey<'_, Limiter>,
-    change: impl FnOnce(&mut Limiter) -> Result<T, CommandError>,
-) -> Result<T, CommandError> {
-    if let Some(limiter) = key.value() {
-        return change(limiter);
-    }
-    let mut limiter = Limiter::default();
-    let result = change(&mut limiter)?;
-    if !limiter.is_empty() {
-        key.set(&LIMITER, limiter)?;
+pub fn store(key: &mut WriteKey<'_, Limiter>, new: Limiter) -> Result<(), CommandError> {
+    if !new.is_empty() {
+        key.set(&LIMITER, new)?;
         metrics::value_made();
     }
-    Ok(result)
-}
-
-/// A key's value to change. For a missing key it is an empty value, which `store`
-/// stores: unlike [`update`], it can wait until other keys are decided as well.
-#[derive(Debug)]
-pub struct KeyEntry<'k> {
-    key: WriteKey<'k, Limiter>,
-    /// For a missing key.
-    new: Limiter,
-}
-
-impl<'k> KeyEntry<'k> {
-    #[must_use]
-    pub fn new(key: WriteKey<'k, Limiter>) -> Self {
-        Self { key, new: Limiter::default() }
-    }
-
-    pub fn limiter(&mut self) -> &mut Limiter {
-        self.key.value().unwrap_or(&mut self.new)
-    }
-
-    pub const fn key(&mut self) -> &mut WriteKey<'k, Limiter> {
-        &mut self.key
-    }
-
-    /// Stores the value of a missing key if it is no longer empty.
-    ///
-    /// # Errors
-    /// [`CommandError::Internal`] if the server does not take the value.
-    pub fn store(&mut self) -> Result<(), CommandError> {
-        if !self.new.is_empty() {
-            self.key.set(&LIMITER, std::mem::take(&mut self.new))?;
-            metrics::value_made();
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// The memory of a key's value in bytes, 0 if the key is missing. Measuring visits the

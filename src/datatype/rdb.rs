@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use redis_module::raw;
 
 use super::value::{ENCODING, NULL, borrow, new_value};
-use crate::newer;
+use crate::newer_data;
 use crate::server::callback::guarded;
 use crate::server::io::{self, Payload};
 use ratelimit_core::limit;
@@ -20,7 +20,9 @@ pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_i
                 Err(format!("encoding {encoding} of a rate limiter, expected {ENCODING}"))
             }
             None => Err(String::from("a rate limiter's payload ends too early")),
-            Some(payload) => limit::decode(payload.bytes()).map_err(|error| newer::explain(&error)),
+            Some(payload) => {
+                limit::decode(payload.bytes()).map_err(|error| newer_data::explain(&error))
+            }
         };
         value.map(new_value).unwrap_or_else(|why| {
             // SAFETY: `rdb` is what the server gave to this callback.

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 
 use redis_module::raw;
 
-use super::heap::EachBlock;
+use super::heap::EachAllocation;
 use super::value::{NULL, borrow, from_raw, new_value};
 use crate::metrics;
 use crate::server::args::name;
@@ -22,15 +22,15 @@ pub(super) unsafe extern "C" fn free(value: *mut c_void) {
     });
 }
 
-/// Calls a function with the start of each block of a value.
+/// Calls a function with the start of each allocation of a value.
 ///
 /// # Safety
 /// The server gave the value, and nothing else uses it until this returns.
-unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
-    // SAFETY: the caller's promise; the value stays the server's, and no block moves.
+unsafe fn each_allocation(value: *const c_void, mut at: impl FnMut(*mut u8)) {
+    // SAFETY: the caller's promise; the value stays the server's, and no allocation moves.
     unsafe {
         let Some(mut limiter) = from_raw(value.cast_mut()).map(ManuallyDrop::new) else { return };
-        EachBlock::new(|start| {
+        EachAllocation::new(|start| {
             at(start);
             start
         })
@@ -38,18 +38,18 @@ unsafe fn each_block(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     }
 }
 
-/// For `MEMORY USAGE`: the bytes that the allocator reserved for all blocks. If it
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it
 /// does not report them, an estimate: the size of the limiter and of its payload.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);
-        let add = |block: *mut u8| {
-            // SAFETY: the block is live, and aligned to 8 bytes at most (`heap`).
-            let size = unsafe { alloc::allocated(block) };
+        let add = |allocation: *mut u8| {
+            // SAFETY: the allocation is live, and aligned to 8 bytes at most (`heap`).
+            let size = unsafe { alloc::allocated(allocation) };
             total = total.zip(size).map(|(total, size)| total.saturating_add(size));
         };
         // SAFETY: the server gave a value of this type, and waits.
-        unsafe { each_block(value, add) };
+        unsafe { each_allocation(value, add) };
         total.unwrap_or_else(|| {
             // SAFETY: the server gave a value of this type, and waits.
             let limiter = unsafe { borrow(value) };
@@ -59,17 +59,17 @@ pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     })
 }
 
-/// The work of freeing a value: its number of blocks. Above 64 the server lets a thread
+/// The work of freeing a value: its number of allocations. Above 64 the server lets a thread
 /// free the value.
 pub(super) unsafe extern "C" fn free_effort(
     _key: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> usize {
     guarded(1, || {
-        let mut blocks = 0_usize;
+        let mut allocations = 0_usize;
         // SAFETY: the server gave a value of this type, and waits.
-        unsafe { each_block(value, |_| blocks = blocks.saturating_add(1)) };
-        blocks
+        unsafe { each_allocation(value, |_| allocations = allocations.saturating_add(1)) };
+        allocations
     })
 }
 

@@ -16,19 +16,26 @@ use super::usage;
 pub enum CommandError {
     /// Too few or too many arguments: the error shows the usage.
     WrongArity,
-    /// The key holds a value of another type.
-    WrongType,
     /// The error's text, without the leading `ERR`.
     Because(Cow<'static, str>),
-    /// Another node of the cluster serves the key.
-    NotServed,
-    /// The cluster is down.
-    ClusterDown,
+    /// The error's text with its code, which need not be `ERR`.
+    Whole(Cow<'static, str>),
     /// A panic, or a failed call of the module API that cannot fail.
     Internal,
 }
 
 impl CommandError {
+    /// The key holds a value of another type.
+    pub const WRONG_TYPE: Self =
+        Self::whole("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(super) const NOT_SERVED: Self =
+        Self::whole("UNBLOCKED the key's slot has moved to another node of the cluster");
+    pub(super) const CLUSTER_DOWN: Self = Self::whole("CLUSTERDOWN The cluster is down");
+
+    const fn whole(error: &'static str) -> Self {
+        Self::Whole(Cow::Borrowed(error))
+    }
+
     #[must_use]
     pub const fn because(why: &'static str) -> Self {
         Self::Because(Cow::Borrowed(why))
@@ -164,14 +171,8 @@ impl<'a> Call<'a> {
                 let usage = usage::of(self.args).unwrap_or_default();
                 Cow::Owned(format!("ERR wrong number of arguments, usage: {usage}"))
             }
-            CommandError::WrongType => {
-                Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value")
-            }
             CommandError::Because(why) => Cow::Owned(format!("ERR {why}")),
-            CommandError::NotServed => {
-                Cow::Borrowed("UNBLOCKED the key's slot has moved to another node of the cluster")
-            }
-            CommandError::ClusterDown => Cow::Borrowed("CLUSTERDOWN The cluster is down"),
+            CommandError::Whole(error) => Cow::Borrowed(&**error),
             CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };
         self.begin_reply();

@@ -135,7 +135,7 @@ impl Param {
 
     /// Several arguments that belong together.
     #[must_use]
-    pub const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
+    pub const fn group(name: &'static CStr, parts: &'static [Self]) -> Self {
         let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK;
         Self { parts, ..Self::of(name, kind) }
     }

@@ -5,18 +5,20 @@
 //! server rewrites its AOF as commands, where no callback saves such data.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{ptr, slice};
 
 use redis_module::{Context, raw};
 
 use super::alarm;
 use super::args::Args;
+use super::call::{Call, CommandError};
+use super::call_reply::{self, CallReply};
 use super::callback::guarded;
 use super::changes::{self, Changes};
 use super::module::end_if_child;
-use super::propagation::{self, must_not_replicate};
+use super::propagation;
 use super::server_info::ServerInfo;
 use super::status::OK;
 
@@ -47,6 +49,8 @@ pub enum ServerEvent {
     /// The AOF is being rewritten as commands. What the server replicates from here on
     /// follows them in the file.
     AofRewriteStarted,
+    /// The timer of `alarm` was called. The time it was set for may be yet to come.
+    Alarm,
 }
 
 /// A receiver of what the server propagates.
@@ -62,8 +66,6 @@ pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
 }
 
-type OnTimer = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void);
-
 /// Handles events.
 pub type OnServerEvent = fn(&EventContext, ServerEvent);
 
@@ -76,6 +78,7 @@ const VERSION: u64 = 1;
 pub fn register(ctx: &Context, handler: OnServerEvent) {
     // A module is loaded once.
     let _ = HANDLER.set(handler);
+    alarm::prepare(ctx, on_alarm);
     let subscribe = |id| {
         let event = raw::RedisModuleEvent { id, dataver: VERSION };
         // SAFETY: the context is the one the module is being loaded with.
@@ -117,8 +120,8 @@ unsafe extern "C" fn on_event(
             // cron comes after that.
             raw::REDISMODULE_EVENT_CRON_LOOP => {
                 alarm::catch_up();
-                if !WAS_READY.load(Ordering::Relaxed) {
-                    ctx.dispatch_ready_soon();
+                if READY_IS_DUE.load(Ordering::Relaxed) {
+                    alarm::set(AT_ONCE);
                 }
             }
             raw::REDISMODULE_EVENT_LOADING => ctx.on_loading(subevent),
@@ -156,7 +159,7 @@ unsafe extern "C" fn on_event(
     if !handled {
         // A file of this child could lack the policies, as could the AOF of the server.
         end_if_child();
-        EventContext { ctx }.dispatch_rewrite_soon();
+        dispatch_soon(&REWRITE_IS_DUE);
     }
 }
 
@@ -180,49 +183,35 @@ const STARTED_OR_BACKED_UP: u64 = 0;
 const ABORTED_OR_RESTORED: u64 = 1;
 const COMPLETED_OR_DISCARDED: u64 = 2;
 
-/// Whether `Ready` was dispatched before.
-static WAS_READY: AtomicBool = AtomicBool::new(false);
-/// Whether a timer is set that will dispatch `Ready`.
-static READY_IS_DUE: AtomicBool = AtomicBool::new(false);
+/// What is to be dispatched when the server is back in its event loop: `Ready`, after the
+/// module has been loaded or data has.
+static READY_IS_DUE: AtomicBool = AtomicBool::new(true);
+/// `AofRewriteStarted`. During a `BGREWRITEAOF`, the server would take replicated commands for
+/// the effect of that command, and propagate it as well.
+static REWRITE_IS_DUE: AtomicBool = AtomicBool::new(false);
 
-unsafe extern "C" fn on_ready(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    let handled = guarded(false, || {
+fn dispatch_soon(is_due: &AtomicBool) {
+    is_due.store(true, Ordering::Relaxed);
+    alarm::set(AT_ONCE);
+}
+
+/// A time of [`alarm::set`] that has passed.
+const AT_ONCE: u64 = 0;
+
+fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
+    let ctx = EventContext { ctx };
+    if READY_IS_DUE.load(Ordering::Relaxed) {
         // SAFETY: the context is that of this callback.
-        unsafe { propagation::refresh(ctx) };
-        let ctx = EventContext { ctx };
-        if must_not_replicate() {
-            ctx.set_timer(PAUSED_MS, on_ready);
-        } else {
-            READY_IS_DUE.store(false, Ordering::Relaxed);
-            WAS_READY.store(true, Ordering::Relaxed);
-            ctx.dispatch(ServerEvent::Ready);
-        }
-        true
-    });
-    if !handled {
-        EventContext { ctx }.set_timer(RETRY_MS, on_ready);
+        unsafe { propagation::refresh(ctx.ctx) };
+        ctx.dispatch(ServerEvent::Ready);
+        READY_IS_DUE.store(false, Ordering::Relaxed);
     }
-}
-
-unsafe extern "C" fn on_rewrite(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    let handled = guarded(false, || {
-        let ctx = EventContext { ctx };
-        if must_not_replicate() {
-            ctx.set_timer(PAUSED_MS, on_rewrite);
-        } else {
-            ctx.dispatch(ServerEvent::AofRewriteStarted);
-        }
-        true
-    });
-    if !handled {
-        EventContext { ctx }.set_timer(RETRY_MS, on_rewrite);
+    if REWRITE_IS_DUE.load(Ordering::Relaxed) {
+        ctx.dispatch(ServerEvent::AofRewriteStarted);
+        REWRITE_IS_DUE.store(false, Ordering::Relaxed);
     }
+    ctx.dispatch(ServerEvent::Alarm);
 }
-
-/// How long to wait before checking whether a pause is over.
-pub const PAUSED_MS: i64 = 10;
-/// How long to wait before a timer that panicked is called again.
-const RETRY_MS: i64 = 100;
 
 impl EventContext {
     fn on_loading(&self, subevent: u64) {
@@ -233,11 +222,11 @@ impl EventContext {
         match subevent {
             FROM_PRIMARY => self.dispatch(ServerEvent::LoadingFromPrimary),
             LOADED => {
-                self.dispatch_ready_soon();
+                dispatch_soon(&READY_IS_DUE);
                 self.dispatch(ServerEvent::LoadingEnded);
             }
             NOT_LOADED => {
-                self.dispatch_ready_soon();
+                dispatch_soon(&READY_IS_DUE);
                 self.dispatch(ServerEvent::LoadingFailed);
             }
             _ => {}
@@ -249,7 +238,7 @@ impl EventContext {
             BORN => {
                 propagation::assume_needed();
                 if self.rewrites_aof() && !self.rewrites_as_rdb() {
-                    self.dispatch_rewrite_soon();
+                    dispatch_soon(&REWRITE_IS_DUE);
                 }
             }
             // SAFETY: the context is that of this callback.
@@ -264,17 +253,30 @@ impl EventContext {
         }
     }
 
-    /// Dispatches `AofRewriteStarted` when the server is back in its event loop. During
-    /// a `BGREWRITEAOF`, the server would take replicated commands for the effect of that
-    /// command, and propagate it as well.
-    fn dispatch_rewrite_soon(&self) {
-        self.set_timer(0, on_rewrite);
+    /// Runs a body with these arguments in this database, as if they were a command.
+    pub fn with_call<T>(&self, db: c_int, args: Args<'_>, body: impl FnOnce(&Call<'_>) -> T) -> T {
+        // SAFETY: the context is that of a running callback, under the server's lock.
+        unsafe {
+            select(self.ctx, db);
+            body(&Call::new(self.ctx, args))
+        }
     }
 
-    /// Dispatches `Ready` when the server is back in its event loop.
-    fn dispatch_ready_soon(&self) {
-        if !READY_IS_DUE.swap(true, Ordering::Relaxed) {
-            self.set_timer(0, on_ready);
+    /// Calls a command in this database.
+    ///
+    /// # Errors
+    /// Those of [`Call::call`].
+    pub fn call(
+        &self,
+        db: c_int,
+        command: &CStr,
+        args: Args<'_>,
+    ) -> Result<CallReply<'static>, CommandError> {
+        let ctx = alarm::detached().ok_or(CommandError::Internal)?.as_ptr();
+        // SAFETY: the context lives for good, and a callback runs, under the server's lock.
+        unsafe {
+            select(ctx, db);
+            call_reply::call(ctx, command, args)
         }
     }
 
@@ -311,15 +313,6 @@ impl EventContext {
         }
     }
 
-    fn set_timer(&self, milliseconds: i64, on_time: OnTimer) {
-        // SAFETY: the context is alive.
-        unsafe {
-            if let Some(create_timer) = raw::RedisModule_CreateTimer {
-                create_timer(self.ctx, milliseconds, Some(on_time), ptr::null_mut());
-            }
-        }
-    }
-
     /// Whether the child that has just started rewrites the AOF.
     fn rewrites_aof(&self) -> bool {
         // SAFETY: the context is alive.
@@ -331,30 +324,15 @@ impl EventContext {
     /// Whether a rewritten AOF begins with an RDB file, which has auxiliary data for
     /// what lies outside of keys.
     fn rewrites_as_rdb(&self) -> bool {
-        // SAFETY: the context is alive, the format describes the arguments; the
-        // reply is freed, once, and its text read before that.
-        unsafe {
-            let (Some(call), Some(element), Some(text), Some(free)) = (
-                raw::RedisModule_Call,
-                raw::RedisModule_CallReplyArrayElement,
-                raw::RedisModule_CallReplyStringPtr,
-                raw::RedisModule_FreeCallReply,
-            ) else {
-                return false;
-            };
+        // SAFETY: the context is alive, the format describes the arguments: two C strings.
+        let reply = unsafe {
             let (get, name) = (c"GET".as_ptr(), c"aof-use-rdb-preamble".as_ptr());
-            let reply = call(self.ctx, c"CONFIG".as_ptr(), c"cc".as_ptr(), get, name);
-            if reply.is_null() {
-                return false;
-            }
-            let mut len = 0;
-            let value = element(reply, 1);
-            let start = if value.is_null() { ptr::null() } else { text(value, &raw mut len) };
-            let is_yes =
-                !start.is_null() && slice::from_raw_parts(start.cast::<u8>(), len) == b"yes";
-            free(reply);
-            is_yes
-        }
+            raw::RedisModule_Call.and_then(|call| {
+                CallReply::own(call(self.ctx, c"CONFIG".as_ptr(), c"cc".as_ptr(), get, name))
+            })
+        };
+        let value = reply.as_ref().and_then(|reply| reply.whole().element(1));
+        value.is_some_and(|value| value.bytes() == b"yes")
     }
 
     /// Propagates `command subcommand name texts...` to the AOF or to the replicas
@@ -387,6 +365,17 @@ impl EventContext {
                     texts.len(),
                 );
             }
+        }
+    }
+}
+
+/// # Safety
+/// The context is alive.
+unsafe fn select(ctx: *mut raw::RedisModuleCtx, db: c_int) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(select) = raw::RedisModule_SelectDb {
+            select(ctx, db);
         }
     }
 }

@@ -22,9 +22,9 @@ use super::status::OK;
 
 /// A value of a key.
 pub trait Value {
-    /// The start of the block of memory that a command reads first, if the value itself
+    /// The start of the allocation that a command reads first, if the value itself
     /// holds that address; any address otherwise.
-    fn first_block(&self) -> *const u8;
+    fn first_allocation(&self) -> *const u8;
 }
 
 /// A data type of the module, whose values are boxes of `T`.
@@ -144,7 +144,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
         let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), change: KeyChange::None };
         if !kind.is_type_of(key.key) {
-            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WrongType) };
+            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WRONG_TYPE) };
         }
         // SAFETY: the key is open, and of our type.
         key.value = unsafe {
@@ -154,7 +154,7 @@ impl<'c, T: Value> OpenKey<'c, T> {
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing else
         // uses while the key is being opened.
         if let Some(value) = unsafe { key.value.as_ref() } {
-            prefetch(value.first_block());
+            prefetch(value.first_allocation());
         }
         Ok(Some(key))
     }
@@ -179,22 +179,22 @@ impl<'c, T: Value> OpenKey<'c, T> {
     }
 }
 
-/// Begins to fetch the first cache line of a block, which a command will soon read.
+/// Begins to fetch the first cache line of an allocation, which a command will soon read.
 ///
 /// With 100,000 keys it saves 1 to 4 % of the server's time for an allowed bucket (two
 /// runs of 100 rounds that alternate between builds with and without it; CPU time of
 /// redis-benchmark's `RL.CHECK key:__rand_int__ bucket:1000/d`, by `INFO cpu`). For logs
 /// of 60 neither this nor fetching all of their lines changes the time.
 #[inline]
-fn prefetch(block: *const u8) {
+fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch accepts any address and reads nothing.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(block.cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = block;
+    let _ = address;
 }
 
 /// An existing key, open for reading.
@@ -303,7 +303,7 @@ impl Call<'_> {
     /// Opens a key for reading; `None` if it is missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline]
     pub fn open_read<'c, T: Value>(
         &'c self,
@@ -317,7 +317,7 @@ impl Call<'_> {
     /// key is missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     pub fn open_shown<'c, T: Value>(
         &'c self,
         name: Arg<'c>,
@@ -330,7 +330,7 @@ impl Call<'_> {
     /// Opens a key for writing, existing or missing.
     ///
     /// # Errors
-    /// [`CommandError::WrongType`] if it holds a value of another type.
+    /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline(always)]
     pub fn open_write<'c, T: Value>(
         &'c self,

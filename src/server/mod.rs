@@ -12,12 +12,13 @@
 //!                                        |- reply      integers, arrays, maps, errors
 //!                                        |- replicate  to replicas and the AOF
 //!                                        |- scan       one step of SCAN
+//!                                        |- call_reply commands that the module calls
 //!             -> callback::on_command_or_keys -> KeysRequest  where its keys are
 //!             -> callback::guarded            every other callback
 //!
 //!  module  commands, registration, usage  settings  info     what is registered at load
 //!  events  propagation  server_info  changes                 what happens to the server
-//!  blocking  relay  alarm                                         what is done later
+//!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
 //!  alloc   clock  log  status  per_server
 //! ```
@@ -29,8 +30,8 @@
 pub mod alarm;
 pub mod alloc;
 pub mod args;
-pub mod blocking;
 pub mod call;
+pub mod call_reply;
 pub mod callback;
 pub mod changes;
 pub mod clock;
@@ -47,7 +48,6 @@ mod module;
 mod per_server;
 pub mod propagation;
 mod registration;
-pub mod relay;
 pub mod replicate;
 pub mod reply;
 pub mod scan;
@@ -55,9 +55,9 @@ mod server_info;
 pub mod settings;
 pub(crate) mod status;
 mod usage;
+pub mod waiting_clients;
 
 pub use args::{Arg, Args, Joined, Texts};
-pub use blocking::{Blocked, BlockedId, WhileBlocked};
 pub use call::{Call, CommandError, KeyspaceEvent};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
@@ -66,3 +66,4 @@ pub use module::{declare_options, end, load, version};
 pub use per_server::PerServer;
 pub use registration::register as register_commands;
 pub use reply::Writer;
+pub use waiting_clients::{ClientId, WaitingClient, WhileWaiting};

@@ -115,7 +115,7 @@ impl Writer<'_> {
 
     /// Begins a map if the server (from 7.0 on) and the protocol (RESP3) have maps,
     /// else an array in which names and values alternate.
-    fn begin_map(&self, len: usize) {
+    pub(super) fn begin_map(&self, len: usize) {
         // SAFETY: the context is alive.
         unsafe {
             match raw::RedisModule_ReplyWithMap {
@@ -127,7 +127,7 @@ impl Writer<'_> {
         }
     }
 
-    fn value(&self, value: Value<'_>) {
+    pub(super) fn value(&self, value: Value<'_>) {
         match value {
             Value::Integer(value) => self.call.integer(value),
             Value::Count(value) => self.call.integer(i64::try_from(value).unwrap_or(i64::MAX)),

@@ -100,7 +100,7 @@ mod tests {
             Param::integer(c"cost").after(c"COST").optional(),
             Param::word(c"full", c"FULL").optional(),
             RULES,
-            Param::block(c"next", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional(),
+            Param::group(c"next", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional(),
         ],
     );
     static END: Param = Param::one_of(

@@ -3,9 +3,9 @@
 
 use super::{assert_printable, words};
 use crate::parse::{
-    BucketCache, CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, access,
-    blocks, check, explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle,
-    throttle, top, wait, written_policy,
+    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, access, blocks, check,
+    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, throttle, top, wait,
+    written_policy,
 };
 use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleTextError};
 
@@ -98,7 +98,7 @@ pub fn run(data: &[u8]) {
         test_errors(&errors);
     }
     test_errors(&[
-        throttle(args(), &mut BucketCache::default()).err(),
+        throttle(args()).err(),
         log(args()).err(),
         top(args()).err(),
         blocks(args()).err(),

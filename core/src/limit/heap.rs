@@ -1,13 +1,13 @@
-//! The heap blocks of a value.
+//! The heap allocations of a value.
 //!
-//! Measuring and moving blocks (active defragmentation) takes unsafe code and
-//! the server's allocator, so `datatype` does it; a value only shows its blocks.
+//! Measuring and moving allocations (active defragmentation) takes unsafe code and
+//! the server's allocator, so `datatype` does it; a value only shows its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
 use std::collections::VecDeque;
 use std::ptr;
 
-/// Visits each heap block of a value, through the block's owner. It may move a block, but
+/// Visits each heap allocation of a value, through the allocation's owner. It may move an allocation, but
 /// not change its contents.
 pub trait HeapVisitor {
     fn boxed<T>(&mut self, owner: &mut Box<T>);
@@ -15,8 +15,8 @@ pub trait HeapVisitor {
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
     fn vec<T>(&mut self, owner: &mut Vec<T>);
 
-    /// Visits a ring as a vector: the elements of a vector begin where its block does, those
-    /// of a ring need not. Neither conversion copies the block.
+    /// Visits a ring as a vector: the elements of a vector begin where its allocation does, those
+    /// of a ring need not. Neither conversion copies the allocation.
     fn ring<T>(&mut self, owner: &mut VecDeque<T>) {
         let mut elements = Vec::from(std::mem::take(owner));
         self.vec(&mut elements);
@@ -24,8 +24,8 @@ pub trait HeapVisitor {
     }
 }
 
-/// Where a block lies, for a prefetch.
+/// Where a value lies, for a prefetch.
 #[inline]
-pub fn block_of<T>(block: &T) -> *const u8 {
-    ptr::from_ref(block).cast()
+pub fn address_of<T>(value: &T) -> *const u8 {
+    ptr::from_ref(value).cast()
 }

@@ -51,7 +51,7 @@ pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
 pub use resolver::{NoPolicies, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, Settled, settle};
-pub use throttle::{BucketCache, Quantity, ThrottleRequest, throttle};
+pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
 

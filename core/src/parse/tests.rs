@@ -26,7 +26,7 @@ proptest! {
             check(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             mcheck(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             policy(slices(), Some(&LIMITS), &mut rules).err(),
-            throttle(slices(), &mut BucketCache::default()).err(),
+            throttle(slices()).err(),
             log(slices()).err(),
             refund(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             explain(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),

@@ -14,7 +14,7 @@
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::options::UNITS;
-use crate::direct_mapped::{DirectMapped, SlotKey};
+use crate::direct_mapped::SlotKey;
 use crate::rule::{
     Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
 };
@@ -37,18 +37,21 @@ pub enum Quantity {
 /// An `RL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleRequest {
-    /// A token bucket.
-    pub rule: Rule,
-    /// The bucket's capacity, max_burst + 1, even if its tokens never come back.
-    pub limit: u32,
+    pub bucket: Bucket,
     pub quantity: Quantity,
 }
 
+/// A token bucket, by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its capacity, max_burst + 1, even if its tokens never come back.
+    pub limit: u32,
+    count: u32,
+    period_s: u32,
+}
+
 /// The request of an `RL.THROTTLE` or `CL.THROTTLE`.
-pub fn throttle<'a>(
-    args: impl Iterator<Item = &'a [u8]>,
-    buckets: &mut BucketCache,
-) -> Result<ThrottleRequest, ParseError> {
+pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
     let count: u32 = args.integer("count_per_period", UNITS)?;
@@ -57,40 +60,23 @@ pub fn throttle<'a>(
     if args.take().is_some() {
         return Err(ParseError::Arity);
     }
-    let limit = max_burst.saturating_add(1);
-    let rule = buckets.bucket(Numbers { limit, count, period_s })?;
-    Ok(ThrottleRequest { rule, limit, quantity })
+    let bucket = Bucket { limit: max_burst.saturating_add(1), count, period_s };
+    Ok(ThrottleRequest { bucket, quantity })
 }
 
-/// A cache of buckets by their numbers.
-#[derive(Debug, Default)]
-pub struct BucketCache {
-    rules: DirectMapped<Numbers, Rule>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
-    limit: u32,
-    count: u32,
-    period_s: u32,
-}
-
-impl SlotKey for Numbers {
+impl SlotKey for Bucket {
     #[inline]
     fn numbers(self) -> impl IntoIterator<Item = u64> {
         [self.limit, self.count, self.period_s].map(u64::from)
     }
 }
 
-impl BucketCache {
-    #[inline]
-    fn bucket(&mut self, numbers: Numbers) -> Result<Rule, ParseError> {
-        self.rules.get_or_try_insert(numbers, || numbers.bucket()).copied()
-    }
-}
-
-impl Numbers {
-    fn bucket(self) -> Result<Rule, ParseError> {
+impl Bucket {
+    /// The bucket as a rule.
+    ///
+    /// # Errors
+    /// [`ParseError::Rule`] if the numbers make no rule.
+    pub fn rule(self) -> Result<Rule, ParseError> {
         let period = Period { count: self.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
             burst: Some(self.limit.into()),
@@ -124,14 +110,16 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct_mapped::SLOTS;
+    use crate::direct_mapped::{DirectMapped, SLOTS};
     use Quantity::{Refund, Take};
 
     fn parsed(args: &str) -> Result<(String, u32, Quantity), String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
-        throttle(args, &mut BucketCache::default())
-            .map(|request| (request.rule.to_string(), request.limit, request.quantity))
-            .map_err(|error| error.to_string())
+        let shown = |request: ThrottleRequest| {
+            let ThrottleRequest { bucket, quantity } = request;
+            Ok((bucket.rule()?.to_string(), bucket.limit, quantity))
+        };
+        throttle(args).and_then(shown).map_err(|error: ParseError| error.to_string())
     }
 
     #[test]
@@ -155,12 +143,13 @@ mod tests {
 
     #[test]
     fn cached_buckets_equal_those_made_without_a_cache() {
-        let mut buckets = BucketCache::default();
+        let mut rules = DirectMapped::<Bucket, Rule>::default();
         for n in 0..2_000_u32 {
-            let numbers = Numbers { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
-            assert_eq!(buckets.bucket(numbers), numbers.bucket(), "{numbers:?}");
+            let bucket = Bucket { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
+            let cached = rules.get_or_try_insert(bucket, || bucket.rule()).copied();
+            assert_eq!(cached, bucket.rule(), "{bucket:?}");
         }
-        assert_eq!(buckets.rules.entries(), SLOTS, "some slots stay empty");
+        assert_eq!(rules.entries(), SLOTS, "some slots stay empty");
     }
 
     #[test]

@@ -214,10 +214,10 @@ impl<W> Queues<W> {
         Some(due)
     }
 
-    /// The place of a waiter, and the value that it joined with.
+    /// The value that a waiter joined with.
     #[must_use]
-    pub fn waiter(&self, ticket: Ticket) -> Option<(&Place, &W)> {
-        self.waiters.get(&ticket).map(|waiter| (&*waiter.place, &waiter.value))
+    pub fn waiter(&self, ticket: Ticket) -> Option<&W> {
+        self.waiters.get(&ticket).map(|waiter| &waiter.value)
     }
 
     /// When the first of the queue is to be decided; `None` if this waiter is the first.

@@ -282,7 +282,7 @@ impl Driver<'_> {
             self.looks += 1;
             match due {
                 Due::First(ticket) => {
-                    let &Asker { key, cost, number, .. } = self.queues.waiter(ticket).unwrap().1;
+                    let &Asker { key, cost, number, .. } = self.queues.waiter(ticket).unwrap();
                     match self.keys.wait_ms(key, cost, now_us) {
                         Some(0) => {
                             self.queues.leave(ticket);

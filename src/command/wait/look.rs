@@ -6,7 +6,7 @@ use crate::config;
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, ReadKey, clock};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome, Verdict};
-use ratelimit_core::parse;
+use ratelimit_core::parse::{self, WaitRequest};
 
 /// What would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +29,41 @@ pub enum Look {
 /// What is looked at.
 struct Seen<'a> {
     check: Check<'a>,
-    full: bool,
-    patience_ms: u64,
     outcome: Outcome,
     limiter: Option<&'a Limiter>,
 }
 
-/// Looks at the request.
+/// Runs a body with the request of a call, whose rules are in the buffers.
+///
+/// # Errors
+/// Why it is no request, or the body's.
+pub fn with_request<T>(
+    call: &Call<'_>,
+    body: impl FnOnce(&WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    scratch::with(call, |scratch| {
+        let Scratch { rules, resolver, .. } = scratch;
+        let args = call.after_key().bytes();
+        let request = parse::wait(args, &config::limits(), resolver, rules)?;
+        body(&request, scratch)
+    })
+}
+
+/// Looks at a request.
 ///
 /// # Errors
 /// The error that it would be told.
-pub fn look(call: &Call<'_>) -> Result<Look, CommandError> {
+pub fn look(
+    call: &Call<'_>,
+    request: &WaitRequest<'_>,
+    scratch: &mut Scratch,
+) -> Result<Look, CommandError> {
     if call.is_on_replica() {
-        // Who waits since this was a primary is told so by the server.
+        // The server unblocks those who waited when this was a primary.
         return Ok(Look::Decided);
     }
-    see(call, |seen, _| {
-        let Seen { check, patience_ms, outcome, limiter, .. } = seen;
+    let patience_ms = request.ms;
+    see(call, request, scratch, |Seen { check, outcome, limiter }, _| {
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
@@ -66,15 +84,19 @@ pub fn look(call: &Call<'_>) -> Result<Look, CommandError> {
 ///
 /// # Errors
 /// The error that the request is told.
-pub fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    see(call, |seen, decisions| {
-        let Seen { check, full, outcome, limiter, .. } = seen;
+pub fn deny(
+    call: &Call<'_>,
+    request: &WaitRequest<'_>,
+    scratch: &mut Scratch,
+    wait_ms: u64,
+) -> Result<(), CommandError> {
+    see(call, request, scratch, |Seen { check, outcome, limiter }, decisions| {
         let mut summary = outcome.summary;
         if summary.verdict == Verdict::Allowed {
             summary.verdict = Verdict::Limited;
             summary.wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
         }
-        if full {
+        if request.check.full {
             answer::full_of_key(call, summary, &check, decisions, limiter);
         } else {
             answer::short(call, summary, check.granted(summary.verdict));
@@ -82,29 +104,22 @@ pub fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
     })
 }
 
-/// Reads the request and lets the rules decide.
+/// Lets the rules decide.
 fn see<T>(
     call: &Call<'_>,
+    request: &WaitRequest<'_>,
+    scratch: &mut Scratch,
     body: impl FnOnce(Seen<'_>, &mut [Decision]) -> T,
 ) -> Result<T, CommandError> {
-    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
-        let args = call.after_key().bytes();
-        let request = parse::wait(args, &config::limits(), resolver, rules)?;
-        let now_us = clock::now_us();
-        let options = request.check.options_at(now_us);
-        let check = Check { rules, cost: request.check.cost, now_us, options: options.as_ref() };
+    let Scratch { rules, decisions, .. } = scratch;
+    let now_us = clock::now_us();
+    let options = request.check.options_at(now_us);
+    let check = Check { rules, cost: request.check.cost, now_us, options: options.as_ref() };
 
-        let key = call.open_read(call.key_name()?, &LIMITER)?;
-        let limiter = key.as_ref().and_then(ReadKey::value);
-        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
-        let limiter = limiter.map(|limiter| limiter.as_of(now_us));
-        let seen = Seen {
-            check: Check { cost: outcome.cost, ..check },
-            full: request.check.full,
-            patience_ms: request.ms,
-            outcome,
-            limiter: limiter.as_deref(),
-        };
-        Ok(body(seen, decisions))
-    })
+    let key = call.open_read(call.key_name()?, &LIMITER)?;
+    let limiter = key.as_ref().and_then(ReadKey::value);
+    let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
+    let check = Check { cost: outcome.cost, ..check };
+    let limiter = limiter.map(|limiter| limiter.as_of(now_us));
+    Ok(body(Seen { check, outcome, limiter: limiter.as_deref() }, decisions))
 }

@@ -20,23 +20,24 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::look::{self, Look};
 use crate::config;
 use crate::metrics;
-use crate::server::alarm::{self, AlarmContext};
+use crate::server::alarm;
 use crate::server::changes::{self, Changes};
-use crate::server::events::PAUSED_MS;
 use crate::server::propagation::must_not_replicate;
-use crate::server::{Blocked, BlockedId, Call, CommandError, Texts, WhileBlocked, clock};
+use crate::server::{
+    Call, ClientId, CommandError, EventContext, Texts, WaitingClient, WhileWaiting, clock,
+};
 use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
 
 /// A client that waits.
 #[derive(Debug)]
 struct Waiter {
-    client: Blocked,
+    client: WaitingClient,
+    db: i32,
     /// Its command, copied: the server may free a client's arguments at any time.
     args: Arc<Texts>,
 }
@@ -44,7 +45,7 @@ struct Waiter {
 #[derive(Debug)]
 struct Waiters {
     queues: Queues<Waiter>,
-    tickets: BTreeMap<BlockedId, Ticket>,
+    tickets: BTreeMap<ClientId, Ticket>,
 }
 
 static WAITERS: Mutex<Waiters> =
@@ -85,8 +86,8 @@ impl Waiters {
         }
     }
 
-    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, waiter: Waiter) {
-        let (id, bytes) = (waiter.client.id(), bytes_of(place.key.len(), &waiter.args));
+    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, bytes: usize, waiter: Waiter) {
+        let id = waiter.client.id();
         let ticket = self.queues.join(place, deadline_us, look_us, bytes, waiter);
         self.tickets.insert(id, ticket);
         changes::listen(note);
@@ -113,12 +114,13 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         Look::Passes { patience_ms } => (patience_ms, now_us),
         Look::Later { patience_ms, wait_ms, in_time: true } => (patience_ms, after(wait_ms)),
     };
-    let bytes = bytes_of_args(place.key.len(), call.args().bytes());
-    let (is_first, in_front_us, has_room) = {
+    let lens = call.args().bytes().map(<[u8]>::len);
+    let bytes = lens.fold(place.key.len(), usize::saturating_add);
+    let (in_front_us, has_room) = {
         let Waiters { queues, .. } = &*waiters();
-        let in_front_us = queues.look_of(&place);
-        (in_front_us.is_none(), in_front_us, queues.has_room(config::room_for_waiters(), bytes))
+        (queues.look_of(&place), queues.has_room(config::room_for_waiters(), bytes))
     };
+    let is_first = in_front_us.is_none();
     if is_first && matches!(look, Look::Passes { .. }) {
         return Ok(Joined::IsDecided);
     }
@@ -127,41 +129,29 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         if is_first || matches!(look, Look::Later { .. }) {
             return Ok(Joined::IsDecided);
         }
-        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
-        return Ok(Joined::IsDenied { wait_ms });
+        return Ok(Joined::IsDenied { wait_ms: until(in_front_us) });
     }
-    call.prepare_alarm(serve);
-    let client = call.block::<Waiters>().ok_or(CommandError::Internal)?;
+    let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
-    waiters().join(place, after(patience_ms), look_us, Waiter { client, args });
+    let waiter = Waiter { client, db: call.db(), args };
+    waiters().join(place, after(patience_ms), look_us, bytes, waiter);
     set_alarm();
     Ok(Joined::Waits)
 }
 
-fn bytes_of(key: usize, args: &Texts) -> usize {
-    bytes_of_args(key, args.args().bytes())
-}
-
-/// The memory that a waiter takes for its key and its arguments.
-fn bytes_of_args<'a>(key: usize, args: impl Iterator<Item = &'a [u8]>) -> usize {
-    args.map(<[u8]>::len).fold(key, usize::saturating_add)
-}
-
 /// Milliseconds until a time, at least one.
-fn until(at_us: u64, now_us: u64) -> u64 {
-    at_us.saturating_sub(now_us).div_ceil(1_000).max(1)
+fn until(at_us: Option<u64>) -> u64 {
+    let left_us = at_us.map_or(0, |at_us| at_us.saturating_sub(clock::steady_us()));
+    left_us.div_ceil(1_000).max(1)
 }
 
 /// Notes that a key or everything changed.
 fn note(changed: Changes<'_>) {
-    let queues = &mut waiters().queues;
     match changed {
-        Changes::Key(key) => queues.key_changed(key),
-        Changes::Everything => queues.everything_changed(),
+        Changes::Key(key) => waiters().queues.key_changed(key),
+        Changes::Everything => waiters().queues.everything_changed(),
     }
-    if let Some(next_us) = queues.next_us() {
-        alarm::set(next_us);
-    }
+    set_alarm();
 }
 
 fn set_alarm() {
@@ -171,12 +161,8 @@ fn set_alarm() {
 }
 
 /// Decides who is due.
-fn serve(ctx: &AlarmContext) {
+pub fn serve(ctx: &EventContext) {
     let now_us = clock::steady_us();
-    if must_not_replicate() {
-        alarm::set(now_us.saturating_add(PAUSED_MS.unsigned_abs().saturating_mul(1_000)));
-        return;
-    }
     let busy_until_us = now_us.saturating_add(BUSY_US);
     loop {
         let due = waiters().queues.due(now_us);
@@ -194,7 +180,7 @@ fn serve(ctx: &AlarmContext) {
 
 /// Answers the first in line if it would pass, or can never; else looks again after its wait,
 /// however long that has become.
-fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
+fn decide_first(ctx: &EventContext, ticket: Ticket) {
     let Some(look) = look_of(ctx, ticket) else { return };
     match look {
         Look::Later { wait_ms, .. } => {
@@ -202,81 +188,85 @@ fn decide_first(ctx: &AlarmContext, ticket: Ticket) {
             waiters().queues.look_at(ticket, at_us);
             return;
         }
-        Look::Passes { .. } | Look::Repeats => metrics::wait_admitted(),
-        Look::Decided => metrics::wait_refused(),
+        Look::Passes { .. } | Look::Repeats => metrics::WAITS_ADMITTED.add(1),
+        Look::Decided => metrics::WAITS_REFUSED.add(1),
     }
-    decide(ticket);
+    decide(ctx, ticket);
 }
 
 /// Answers a waiter whose deadline has come.
-fn expire(ctx: &AlarmContext, ticket: Ticket) {
+fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
-    let look = look_of(ctx, ticket);
-    match (in_front_us, look) {
-        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => metrics::wait_admitted(),
-        _ => metrics::wait_expired(),
-    }
-    match (in_front_us, look) {
-        (Some(at_us), Some(Look::Passes { .. })) => {
-            let wait_ms = until(at_us, clock::steady_us());
-            DENIED.store(wait_ms, Ordering::Relaxed);
-            decide(ticket);
-            DENIED.store(0, Ordering::Relaxed);
+    match (in_front_us, look_of(ctx, ticket)) {
+        (Some(_), Some(Look::Passes { .. })) => {
+            metrics::WAITS_EXPIRED.add(1);
+            let (wait_ms, waiter) = (until(in_front_us), waiters().leave(ticket));
+            if let Some(Waiter { client, .. }) = waiter {
+                client.answer(move |call| deny(call, wait_ms));
+            }
+            return;
         }
-        _ => decide(ticket),
+        (None, Some(Look::Passes { .. })) | (_, Some(Look::Repeats)) => {
+            metrics::WAITS_ADMITTED.add(1);
+        }
+        _ => metrics::WAITS_EXPIRED.add(1),
     }
+    decide(ctx, ticket);
 }
 
 /// What a waiter would be told; an error counts as an answer.
-fn look_of(ctx: &AlarmContext, ticket: Ticket) -> Option<Look> {
+fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
     let (db, args) = {
         let waiters = waiters();
-        let (place, waiter) = waiters.queues.waiter(ticket)?;
-        (place.db, Arc::clone(&waiter.args))
+        let waiter = waiters.queues.waiter(ticket)?;
+        (waiter.db, Arc::clone(&waiter.args))
     };
-    Some(ctx.call(db, args.args(), |call| look::look(call).unwrap_or(Look::Decided)))
+    Some(ctx.with_call(db, args.args(), |call| looked(call).unwrap_or(Look::Decided)))
+}
+
+/// Denies a waiter's call.
+fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
+    look::with_request(call, |request, scratch| look::deny(call, request, scratch, wait_ms))
+}
+
+/// What a waiter's call would be told.
+fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
+    look::with_request(call, |request, scratch| look::look(call, request, scratch))
 }
 
 /// Answers a waiter by calling `RL.WAIT` in its place.
-fn decide(ticket: Ticket) {
+fn decide(ctx: &EventContext, ticket: Ticket) {
     let waiter = waiters().leave(ticket);
-    if let Some(Waiter { client, args }) = waiter {
-        client.delegate(WAIT, args.args());
+    if let Some(Waiter { client, db, args }) = waiter {
+        let reply = ctx.call(db, WAIT, args.args().from(1));
+        client.answer(move |call| {
+            call.repeat(reply.as_ref().map_err(Clone::clone)?);
+            Ok(())
+        });
     }
 }
 
-/// While `RL.WAIT` is called for a client that others deny, how long the first of them
-/// waits, in milliseconds; else 0.
-static DENIED: AtomicU64 = AtomicU64::new(0);
-
-/// How long to wait, if the call must be denied whatever the rules say.
-pub fn denied() -> Option<u64> {
-    Some(DENIED.swap(0, Ordering::Relaxed)).filter(|&wait_ms| wait_ms > 0)
-}
-
-impl WhileBlocked for Waiters {
-    fn unblocked(call: &Call<'_>, id: BlockedId) -> Result<(), CommandError> {
+impl WhileWaiting for Waiters {
+    fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
         let (in_front_us, waiter) = {
             let mut waiters = waiters();
             let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
             (waiters.queues.behind(ticket), waiters.leave(ticket))
         };
-        metrics::wait_expired();
+        metrics::WAITS_EXPIRED.add(1);
         set_alarm();
-        let now_us = clock::steady_us();
-        let wait_ms = until(in_front_us.unwrap_or(now_us), now_us);
         // While clients are paused nothing may be written, not even a charged denial.
         let passes_others =
-            in_front_us.is_some() && matches!(look::look(call), Ok(Look::Passes { .. }));
+            in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes { .. }));
         let answered = match must_not_replicate() || passes_others {
-            true => look::deny(call, wait_ms),
-            false => call.delegate(WAIT),
+            true => deny(call, until(in_front_us)),
+            false => call.call(WAIT).map(|reply| call.repeat(&reply)),
         };
         drop(waiter);
         answered
     }
 
-    fn gone(id: BlockedId) {
+    fn gone(id: ClientId) {
         let waiter = {
             let mut waiters = waiters();
             let ticket = waiters.tickets.get(&id).copied();

@@ -1,46 +1,46 @@
-//! Blocks of any alignment, from an allocator that promises 8 bytes.
+//! Allocations of any alignment, from an allocator that promises 8 bytes.
 //!
 //! ```text
-//!  align <= 8    [ block ............................ ]   as the allocator gives it
-//!  align  > 8    [ pad | address of the start | block ]   aligned here
+//!  align <= 8    [ allocation ............................ ]   as the allocator gives it
+//!  align  > 8    [ pad | address of the start | allocation ]   aligned here
 //!                                             ^ a multiple of align
 //! ```
 //!
-//! Most allocators align larger blocks to 16 bytes. But a server built without
-//! `malloc_usable_size` stores the size of each block in the 8 bytes before it, so
-//! every block begins 8 bytes after such an address. The hash tables of `policy` and
+//! Most allocators align larger allocations to 16 bytes. But a server built without
+//! `malloc_usable_size` stores the size of each allocation in the 8 bytes before it, so
+//! every allocation begins 8 bytes after such an address. The hash tables of `policy` and
 //! `top` need 16; a key's value needs no more than 8.
 
 use std::alloc::Layout;
 use std::ptr;
 
-/// Alignment of every block that a [`Source`] gives.
+/// Alignment of every allocation that a [`Source`] gives.
 const SOURCE_ALIGN: usize = 8;
 
 /// An allocator.
 ///
 /// # Safety
-/// A block is at least as large as requested, aligned to 8 bytes, and belongs to the
+/// An allocation is at least as large as requested, aligned to 8 bytes, and belongs to the
 /// caller until it is freed. A failure returns null.
 pub unsafe trait Source {
     fn alloc(&self, size: usize) -> *mut u8;
 
     /// # Safety
-    /// The block came from this source, was not freed, and is not used again.
-    unsafe fn free(&self, block: *mut u8);
+    /// The allocation came from this source, was not freed, and is not used again.
+    unsafe fn free(&self, allocation: *mut u8);
 }
 
 const fn is_aligned_anyway(layout: Layout) -> bool {
     layout.align() <= SOURCE_ALIGN
 }
 
-/// A block for a layout, or null.
+/// An allocation for a layout, or null.
 #[inline]
 pub fn alloc(source: &impl Source, layout: Layout) -> *mut u8 {
     if is_aligned_anyway(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
 }
 
-/// Allocates room for the block, its alignment, and the address of the start.
+/// Allocates room for the allocation, its alignment, and the address of the start.
 #[cold]
 fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
     let room = layout.align().saturating_add(size_of::<*mut u8>());
@@ -52,25 +52,25 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
         return start;
     }
     let after = start.wrapping_add(size_of::<*mut u8>());
-    let block = after.wrapping_add(after.align_offset(layout.align()));
-    // SAFETY: `align_offset` is below `align`, so the block ends inside the
+    let allocation = after.wrapping_add(after.align_offset(layout.align()));
+    // SAFETY: `align_offset` is below `align`, so the allocation ends inside the
     // requested room; and the word before it begins at `start` or later.
-    unsafe { block.cast::<*mut u8>().wrapping_sub(1).write_unaligned(start) };
-    block
+    unsafe { allocation.cast::<*mut u8>().wrapping_sub(1).write_unaligned(start) };
+    allocation
 }
 
 /// # Safety
-/// The block came from [`alloc`] with this source and this layout, was not freed, and
+/// The allocation came from [`alloc`] with this source and this layout, was not freed, and
 /// is not used again.
 #[inline]
-pub unsafe fn free(source: &impl Source, block: *mut u8, layout: Layout) {
-    // SAFETY: the caller's promise; `padded` wrote the start before a block that is not
+pub unsafe fn free(source: &impl Source, allocation: *mut u8, layout: Layout) {
+    // SAFETY: the caller's promise; `padded` wrote the start before an allocation that is not
     // aligned anyway.
     unsafe {
         let start = if is_aligned_anyway(layout) {
-            block
+            allocation
         } else {
-            block.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
+            allocation.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
         };
         source.free(start);
     }
@@ -83,7 +83,7 @@ mod tests {
     use std::alloc::System;
     use std::cell::Cell;
 
-    /// Allocates like a server without `malloc_usable_size`: each block follows 8 bytes
+    /// Allocates like a server without `malloc_usable_size`: each allocation follows 8 bytes
     /// with its size, and begins 8 bytes after a multiple of 16.
     #[derive(Default)]
     struct SizeBefore {
@@ -96,7 +96,7 @@ mod tests {
         Layout::from_size_align(SIZE + size, 16).unwrap()
     }
 
-    // SAFETY: the blocks are the system's, 8 bytes further on.
+    // SAFETY: the allocations are the system's, 8 bytes further on.
     unsafe impl Source for SizeBefore {
         fn alloc(&self, size: usize) -> *mut u8 {
             // SAFETY: the layout's size is not 0; its first word is written.
@@ -108,10 +108,10 @@ mod tests {
             }
         }
 
-        unsafe fn free(&self, block: *mut u8) {
-            // SAFETY: a block of `alloc`, with its size before it.
+        unsafe fn free(&self, allocation: *mut u8) {
+            // SAFETY: an allocation of `alloc`, with its size before it.
             unsafe {
-                let start = block.sub(SIZE);
+                let start = allocation.sub(SIZE);
                 System.dealloc(start, layout_of(start.cast::<usize>().read()));
             }
             self.live.set(self.live.get() - 1);
@@ -124,12 +124,12 @@ mod tests {
         for align in [1, 2, 4, 8, 16, 32, 64, 4_096] {
             for size in [1, 8, 16, 24, 32, 48, 64, 100, 1_000, 4_096] {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                let block = alloc(&source, layout);
-                assert_eq!(block.addr() % align, 0, "{size} bytes aligned to {align}");
-                // SAFETY: the block has `size` bytes.
+                let allocation = alloc(&source, layout);
+                assert_eq!(allocation.addr() % align, 0, "{size} bytes aligned to {align}");
+                // SAFETY: the allocation has `size` bytes.
                 unsafe {
-                    block.write_bytes(7, size);
-                    free(&source, block, layout);
+                    allocation.write_bytes(7, size);
+                    free(&source, allocation, layout);
                 }
             }
         }
@@ -140,7 +140,7 @@ mod tests {
     fn a_failure_of_the_allocator_returns_null() {
         let layout = Layout::from_size_align(isize::MAX as usize - 31, 32).unwrap();
         struct NoMemory;
-        // SAFETY: it gives no block.
+        // SAFETY: it gives no allocation.
         unsafe impl Source for NoMemory {
             fn alloc(&self, _: usize) -> *mut u8 {
                 ptr::null_mut()

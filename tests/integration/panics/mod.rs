@@ -21,7 +21,7 @@ use std::fs;
 use std::path::Path;
 
 /// The callbacks that these tests make panic, each named by its `extern "C"` function.
-const TESTED: [&str; 29] = [
+const TESTED: [&str; 27] = [
     "command::check::check",
     "command::mcheck::keys",
     "datatype::aof::rewrite",
@@ -38,19 +38,17 @@ const TESTED: [&str; 29] = [
     "datatype::upkeep::mem_usage",
     "datatype::upkeep::unlink",
     "server::alarm::on_time",
-    "server::blocking::free_relay",
-    "server::blocking::gone",
-    "server::blocking::relayed",
-    "server::blocking::unblocked",
     "server::events::on_event",
-    "server::events::on_ready",
-    "server::events::on_rewrite",
     "server::info::write",
     "server::settings::apply_change",
     "server::settings::get_index",
     "server::settings::get_number",
     "server::settings::set_index",
     "server::settings::set_number",
+    "server::waiting_clients::answered",
+    "server::waiting_clients::free_answer",
+    "server::waiting_clients::gone",
+    "server::waiting_clients::unblocked",
 ];
 
 /// The functions of the source that the server can call, as `room::file::function`.

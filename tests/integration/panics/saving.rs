@@ -111,7 +111,7 @@ fn policies_follow_a_rewrite_although_the_timer_that_appends_them_panicked() {
         |builder| with_aof(builder.faulty(), false).config("appendfsync", "always"),
         |server| {
             for moment in MOMENTS {
-                let callback = "server::events::on_rewrite";
+                let callback = "server::alarm::on_time";
                 let mut c = server.connect();
                 set(&mut c, &["free 9/h"]);
                 while_panicking(server, moment, callback, || {

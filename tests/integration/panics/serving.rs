@@ -224,7 +224,7 @@ fn configured_policies_reach_replicas_although_the_first_attempt_panicked() {
         for moment in MOMENTS {
             let mut c = server.connect();
             set(&mut c, &["free 9/h"]);
-            while_panicking(server, moment, "server::events::on_ready", || {
+            while_panicking(server, moment, "server::alarm::on_time", || {
                 let reply: RedisResult<()> = cmd("DEBUG").arg("RELOAD").query(&mut c);
                 reply.expect("reloaded");
             });

@@ -30,11 +30,16 @@ fn an_unblocked_client_gets_an_error_and_leaves_the_line() {
         let mut c = server.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
         let [first, second] = [0, 1].map(|_| wait_in_line(server, "RL.WAIT k 60000 1/50s"));
-        while_panicking(server, Moment::BeforeItsBody, "server::blocking::unblocked", || {
-            let () = ask(&mut c, &format!("CLIENT UNBLOCK {}", first.id));
-            let why = first.refusal();
-            assert!(why.contains(ERROR), "{why}");
-        });
+        while_panicking(
+            server,
+            Moment::BeforeItsBody,
+            "server::waiting_clients::unblocked",
+            || {
+                let () = ask(&mut c, &format!("CLIENT UNBLOCK {}", first.id));
+                let why = first.refusal();
+                assert!(why.contains(ERROR), "{why}");
+            },
+        );
         assert_eq!(waiting(&mut c), 1);
         // It took nothing, and the second client is now the first.
         let () = ask(&mut c, "DEL k");
@@ -52,7 +57,7 @@ fn a_client_that_hangs_up_leaves_the_line() {
             assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
             let first = wait_unread(server, "RL.WAIT k 60000 1/50s");
             let second = wait_in_line(server, "RL.WAIT k 60000 1/50s");
-            while_panicking(server, moment, "server::blocking::gone", || drop(first));
+            while_panicking(server, moment, "server::waiting_clients::gone", || drop(first));
             assert_eq!(waiting(&mut c), 1, "{moment:?}");
             let () = ask(&mut c, "DEL k");
             assert_eq!(second.verdict(), 0, "{moment:?}");
@@ -65,10 +70,9 @@ fn a_client_that_hangs_up_leaves_the_line() {
 #[test]
 fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
     server::on_all_with(Builder::faulty, |server| {
-        if server.flavor().is_7_or_later() {
-            return; // Only before 7.0 a reply is read and passed on.
-        }
-        for callback in ["server::blocking::relayed", "server::blocking::free_relay"] {
+        for callback in
+            ["server::waiting_clients::answered", "server::waiting_clients::free_answer"]
+        {
             for moment in MOMENTS {
                 let mut c = server.connect();
                 assert_eq!(remaining(&mut c, "RL.CHECK k 1/50s"), 0);
@@ -77,7 +81,7 @@ fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
                     let () = ask(&mut c, "DEL k");
                     waiter.reply().0
                 });
-                let is_lost = callback.ends_with("relayed") && moment == Moment::BeforeItsBody;
+                let is_lost = callback.ends_with("answered") && moment == Moment::BeforeItsBody;
                 match reply {
                     Err(error) => assert!(is_lost && error.to_string().contains(ERROR), "{error}"),
                     Ok(_) => assert!(!is_lost, "{callback}, {moment:?}"),

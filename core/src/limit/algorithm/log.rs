@@ -73,10 +73,10 @@ impl Log {
         past.fold(window_us, u64::max)
     }
 
-    /// The block, for a prefetch.
+    /// The address of its memory, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const u8 {
-        self.admitted.block()
+    pub fn address(&self) -> *const u8 {
+        self.admitted.address()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use super::interval::Interval;
 use super::log::Log;
 use super::reading::{Moment, Reading};
 use super::window::Window;
-use crate::limit::heap::{HeapVisitor, block_of};
+use crate::limit::heap::{HeapVisitor, address_of};
 use crate::limit::series::needs::Needs;
 use crate::rule::{
     Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Refill, Rule, Shape, WindowParams,
@@ -63,16 +63,16 @@ impl Meter {
         }
     }
 
-    /// The first block to read, for a prefetch.
+    /// The first address to read, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const u8 {
+    pub fn address(&self) -> *const u8 {
         match self {
-            Self::Log(log) => log.block(),
-            Self::Window(window) => window.block(),
-            Self::Fixed(fixed) => block_of(&**fixed),
-            Self::FixedWithPast(fixed) => block_of(&**fixed),
-            Self::Debt(debt) => block_of(&**debt),
-            Self::Interval(interval) => block_of(&**interval),
+            Self::Log(log) => log.address(),
+            Self::Window(window) => window.address(),
+            Self::Fixed(fixed) => address_of(&**fixed),
+            Self::FixedWithPast(fixed) => address_of(&**fixed),
+            Self::Debt(debt) => address_of(&**debt),
+            Self::Interval(interval) => address_of(&**interval),
             Self::Slots(_) => std::ptr::null(),
         }
     }

@@ -12,7 +12,7 @@
 use super::log::Log;
 use super::meter::Meter;
 use super::reading::{Moment, Reading, effective_time};
-use crate::limit::heap::{HeapVisitor, block_of};
+use crate::limit::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
 use std::borrow::Cow;
 
@@ -131,13 +131,13 @@ impl State {
         }
     }
 
-    /// The first block to read, for a prefetch.
+    /// The first address to read, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const u8 {
+    pub fn address(&self) -> *const u8 {
         match self {
-            Self::Plain(meter) => meter.block(),
-            Self::Named(named) => block_of(&**named),
-            Self::Held(held) => block_of(&**held),
+            Self::Plain(meter) => meter.address(),
+            Self::Named(named) => address_of(&**named),
+            Self::Held(held) => address_of(&**held),
         }
     }
 

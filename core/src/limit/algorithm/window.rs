@@ -126,9 +126,9 @@ impl Window {
         self.counts.items().iter().map(|count| count.get())
     }
 
-    /// The block, for a prefetch.
+    /// The address of its memory, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const u8 {
+    pub fn address(&self) -> *const u8 {
         self.counts.start()
     }
 

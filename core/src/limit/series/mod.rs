@@ -81,9 +81,9 @@ impl Series {
         self.ring.header_mut()
     }
 
-    /// The block, for a prefetch.
+    /// The address of its memory, for a prefetch.
     #[inline]
-    pub fn block(&self) -> *const u8 {
+    pub fn address(&self) -> *const u8 {
         self.ring.start()
     }
 

@@ -17,7 +17,7 @@ use super::deadline::Deadline;
 use super::history::{Entry, History};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
-use crate::limit::heap::{HeapVisitor, block_of};
+use crate::limit::heap::{HeapVisitor, address_of};
 use crate::limit::holds::{Holds, Level};
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
@@ -84,14 +84,14 @@ impl Limiter {
         matches!(self.contents, Contents::Nothing)
     }
 
-    /// The first block that a check reads, for a prefetch.
+    /// The first allocation that a check reads, for a prefetch.
     #[must_use]
     #[inline]
-    pub fn first_block(&self) -> *const u8 {
+    pub fn first_allocation(&self) -> *const u8 {
         match &self.contents {
             Contents::Nothing => std::ptr::null(),
-            Contents::One(state) => state.block(),
-            Contents::Compound(compound) => block_of(&**compound),
+            Contents::One(state) => state.address(),
+            Contents::Compound(compound) => address_of(&**compound),
         }
     }
 

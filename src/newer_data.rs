@@ -32,7 +32,7 @@ pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     if call.is_of_loader() {
         end(&format!("the append-only file cannot be loaded: {why}"));
     }
-    metrics::unreadable();
+    metrics::UNREADABLE.add(1);
     if call.is_on_replica() && !SKIPPED.swap(true, Ordering::Relaxed) {
         log::warning(&format!(
             "this replica skips what its primary does, and answers no question about keys: {why}"
@@ -116,6 +116,7 @@ pub fn on_server_event(event: ServerEvent) {
         ServerEvent::Ready
         | ServerEvent::AofWriteStarted
         | ServerEvent::WriteEnded
-        | ServerEvent::AofRewriteStarted => {}
+        | ServerEvent::AofRewriteStarted
+        | ServerEvent::Alarm => {}
     }
 }

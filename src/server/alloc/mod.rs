@@ -1,7 +1,7 @@
 //! The module's allocator. In a server it is the server's, so that `used_memory`,
 //! `maxmemory` and `MEMORY USAGE` count the module's memory.
 //!
-//! Outside a server (`cargo test`, benchmarks) the system's allocator is used. A block
+//! Outside a server (`cargo test`, benchmarks) the system's allocator is used. An allocation
 //! must be freed by the allocator that gave it, so the first allocation decides, for
 //! good, which of the two this process uses. In a server that allocation comes after
 //! `RedisModule_Init`, which fetches the pointers before any code of the module runs.
@@ -12,7 +12,7 @@
 //! `RedisAlloc` of redis-module (`make bench-instructions`). The reasons are that
 //! `RedisAlloc` aborts outside a server, where all unit tests run; that it ends the
 //! server when memory is short, where `RL.LOAD` and `RESTORE` of a large value must
-//! fail instead; and that it aligns no block beyond the server's 8 bytes, while hash
+//! fail instead; and that it aligns no allocation beyond the server's 8 bytes, while hash
 //! tables need 16.
 
 mod aligned;
@@ -77,17 +77,17 @@ unsafe impl Source for Server {
     }
 
     #[inline]
-    unsafe fn free(&self, block: *mut u8) {
+    unsafe fn free(&self, allocation: *mut u8) {
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(free) = raw::RedisModule_Free {
-                free(block.cast());
+                free(allocation.cast());
             }
         }
     }
 }
 
-// SAFETY: each block is freed by the allocator that gave it (`SOURCE` never changes
+// SAFETY: each allocation is freed by the allocator that gave it (`SOURCE` never changes
 // once set) and is as large and as aligned as requested; a failure returns null.
 unsafe impl GlobalAlloc for ServerAlloc {
     #[inline]
@@ -100,31 +100,31 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; the allocator that gave the block frees it.
+    unsafe fn dealloc(&self, allocation: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise; the allocator that gave the allocation frees it.
         unsafe {
             if uses_server() {
-                aligned::free(&Server, block, layout);
+                aligned::free(&Server, allocation, layout);
             } else {
-                System.dealloc(block, layout);
+                System.dealloc(allocation, layout);
             }
         }
     }
 }
 
-/// How many bytes the server's allocator reserved for a block; `None` if it does not
+/// How many bytes the server's allocator reserved for an allocation; `None` if it does not
 /// report that.
 ///
 /// # Safety
-/// `block` is live, was given out by [`ServerAlloc`], and its layout's
+/// `allocation` is live, was given out by [`ServerAlloc`], and its layout's
 /// alignment was at most 8.
 #[must_use]
-pub unsafe fn allocated(block: *const u8) -> Option<usize> {
-    if block.is_null() || !uses_server() {
+pub unsafe fn allocated(allocation: *const u8) -> Option<usize> {
+    if allocation.is_null() || !uses_server() {
         return None;
     }
-    // SAFETY: the block is the server's and not padded, so it starts here.
-    unsafe { raw::RedisModule_MallocSize.map(|size| size(block.cast_mut().cast::<c_void>())) }
+    // SAFETY: the allocation is the server's and not padded, so it starts here.
+    unsafe { raw::RedisModule_MallocSize.map(|size| size(allocation.cast_mut().cast::<c_void>())) }
 }
 
 /// Whether the server counts the module's memory. False if something allocated before

@@ -1,0 +1,28 @@
+//! `RL.WAIT`: answer when this request may pass, first come, first served.
+
+mod look;
+mod waiters;
+
+use super::check;
+use crate::datatype::LIMITER;
+use crate::server::{Call, CommandError, clock};
+use waiters::Joined;
+pub use waiters::serve;
+
+/// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
+/// rule [rule ...]`
+pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
+    look::with_request(call, |request, scratch| {
+        if call.may_wait() {
+            match waiters::join(call, look::look(call, request, scratch)?)? {
+                Joined::Waits => return Ok(()),
+                Joined::IsDecided => {}
+                Joined::IsDenied { wait_ms } => {
+                    return look::deny(call, request, scratch, wait_ms);
+                }
+            }
+        }
+        let key = call.open_write(call.key_name()?, &LIMITER)?;
+        check::decide(call, clock::now_us(), key, &request.check, scratch)
+    })
+}

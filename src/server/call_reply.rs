@@ -1,0 +1,179 @@
+//! Commands that the module calls, and their replies.
+
+use std::ffi::CStr;
+use std::io;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::slice;
+
+use redis_module::raw;
+
+use super::args::Args;
+use super::call::{Call, CommandError};
+use super::reply::{Value, Writer};
+
+/// The reply of a command that the module called, freed by Drop.
+#[derive(Debug)]
+pub struct CallReply<'c> {
+    reply: NonNull<raw::RedisModuleCallReply>,
+    /// The server reads the context of the call when it frees the reply.
+    context: PhantomData<&'c ()>,
+}
+
+impl Drop for CallReply<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the reply is ours, and freed only here.
+        unsafe {
+            if let Some(free) = raw::RedisModule_FreeCallReply {
+                free(self.reply.as_ptr());
+            }
+        }
+    }
+}
+
+/// A reply or an element of one. It may have any type: what it is not gives nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'r> {
+    reply: NonNull<raw::RedisModuleCallReply>,
+    lives: PhantomData<&'r ()>,
+}
+
+impl CallReply<'_> {
+    /// Takes over what `RedisModule_Call` returned; `None` if the server did not call the
+    /// command.
+    ///
+    /// # Safety
+    /// Nothing else frees the reply, and the context of the call outlives it.
+    pub(super) unsafe fn own(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
+        NonNull::new(reply).map(|reply| Self { reply, context: PhantomData })
+    }
+
+    pub const fn whole(&self) -> Part<'_> {
+        Part { reply: self.reply, lives: PhantomData }
+    }
+}
+
+impl<'r> Part<'r> {
+    fn kind(self) -> isize {
+        // SAFETY: the reply is alive.
+        let kind = unsafe { raw::RedisModule_CallReplyType.map(|of| of(self.reply.as_ptr())) };
+        kind.and_then(|kind| isize::try_from(kind).ok()).unwrap_or(raw::REDISMODULE_REPLY_UNKNOWN)
+    }
+
+    fn integer(self) -> i64 {
+        // SAFETY: the reply is alive.
+        unsafe { raw::RedisModule_CallReplyInteger.map_or(0, |of| of(self.reply.as_ptr())) }
+    }
+
+    /// The bytes of a text or an error.
+    pub fn bytes(self) -> &'r [u8] {
+        let mut len = 0;
+        // SAFETY: the reply is alive, and with it the text.
+        unsafe {
+            let Some(bytes_of) = raw::RedisModule_CallReplyStringPtr else { return &[] };
+            let start = bytes_of(self.reply.as_ptr(), &raw mut len);
+            if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
+        }
+    }
+
+    /// The length of an array or a map.
+    fn len(self) -> usize {
+        // SAFETY: the reply is alive.
+        unsafe { raw::RedisModule_CallReplyLength.map_or(0, |len| len(self.reply.as_ptr())) }
+    }
+
+    /// An element of an array.
+    pub fn element(self, index: usize) -> Option<Self> {
+        // SAFETY: the reply is alive, and with it the element.
+        let element =
+            unsafe { raw::RedisModule_CallReplyArrayElement?(self.reply.as_ptr(), index) };
+        NonNull::new(element).map(|reply| Self { reply, ..self })
+    }
+
+    /// The elements of an array.
+    pub fn elements(self) -> impl Iterator<Item = Self> {
+        (0..self.len()).map_while(move |index| self.element(index))
+    }
+
+    /// An entry of a map: its name and its value.
+    fn entry(self, index: usize) -> Option<[Self; 2]> {
+        let (mut name, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the reply is alive, and with it name and value.
+        unsafe {
+            let entry = raw::RedisModule_CallReplyMapElement?;
+            entry(self.reply.as_ptr(), index, &raw mut name, &raw mut value);
+        }
+        let part = |reply| NonNull::new(reply).map(|reply| Self { reply, ..self });
+        Some([part(name)?, part(value)?])
+    }
+}
+
+/// Calls a command. The server tests that its key is served here, and propagates what the
+/// command replicates.
+///
+/// # Errors
+/// The command's; [`CommandError::Whole`] if another node serves the key's slot or the
+/// cluster is down.
+///
+/// # Safety
+/// The context is alive for all of 'c.
+pub(super) unsafe fn call<'c>(
+    ctx: *mut raw::RedisModuleCtx,
+    command: &CStr,
+    args: Args<'_>,
+) -> Result<CallReply<'c>, CommandError> {
+    let args = args.raw();
+    // SAFETY: the format describes the arguments after it: a vector of strings with its length.
+    let reply = unsafe {
+        let call = raw::RedisModule_Call.ok_or(CommandError::Internal)?;
+        // Servers from 7.0 on can reply in RESP3, which has maps.
+        let has_maps = { raw::RedisModule_CallReplyMapElement }.is_some();
+        let format = if has_maps { c"!3v" } else { c"!v" };
+        CallReply::own(call(ctx, command.as_ptr(), format.as_ptr(), args.as_ptr(), args.len()))
+    };
+    let reply = reply.ok_or_else(|| match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EPERM) => CommandError::NOT_SERVED,
+        Some(libc::EROFS | libc::ENETDOWN) => CommandError::CLUSTER_DOWN,
+        _ => CommandError::Internal,
+    })?;
+    if reply.whole().kind() == raw::REDISMODULE_REPLY_ERROR {
+        let error = String::from_utf8_lossy(reply.whole().bytes()).into_owned();
+        return Err(CommandError::Whole(error.into()));
+    }
+    Ok(reply)
+}
+
+impl Call<'_> {
+    /// Calls a command in this call's place, with its arguments.
+    ///
+    /// # Errors
+    /// Those of [`call`].
+    pub fn call(&self, command: &CStr) -> Result<CallReply<'_>, CommandError> {
+        // SAFETY: the context is alive as long as the call.
+        unsafe { call(self.ctx(), command, self.args().from(1)) }
+    }
+
+    /// Replies what a command replied that the module called.
+    pub fn repeat(&self, reply: &CallReply<'_>) {
+        self.reply(|to| to.repeat(reply.whole()));
+    }
+}
+
+impl Writer<'_> {
+    fn repeat(&self, part: Part<'_>) {
+        match part.kind() {
+            raw::REDISMODULE_REPLY_INTEGER => self.value(Value::Integer(part.integer())),
+            raw::REDISMODULE_REPLY_STRING => self.text(part.bytes()),
+            raw::REDISMODULE_REPLY_ARRAY => {
+                self.array(part.len());
+                part.elements().for_each(|element| self.repeat(element));
+            }
+            raw::REDISMODULE_REPLY_MAP => {
+                self.begin_map(part.len());
+                let entries = (0..part.len()).filter_map(|index| part.entry(index));
+                entries.flatten().for_each(|part| self.repeat(part));
+            }
+            _ => self.null(),
+        }
+    }
+}

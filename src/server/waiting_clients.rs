@@ -1,0 +1,182 @@
+//! Clients that are answered later.
+//!
+//! ```text
+//!  let_wait  -> the client waits  -> answer        the module answers
+//!                                 -> H::unblocked  CLIENT UNBLOCK id
+//!                                 -> H::gone       it left, was killed, was unblocked with
+//!                                                  an error, or the server became a replica
+//! ```
+//!
+//! A client is blocked without a time-out of the server's, which serves time-outs ten times
+//! a second, and not on its key: servers serve clients that are blocked on a key only while
+//! that key exists.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::ptr::NonNull;
+
+use redis_module::raw;
+
+use super::args::Args;
+use super::call::{Call, CommandError};
+use super::callback::{guarded, reply_or_fail};
+use super::status::OK;
+
+/// What is done when a client ends its wait by itself.
+pub trait WhileWaiting {
+    /// `CLIENT UNBLOCK` ends the wait as its deadline would: reply through the call, and let
+    /// go of the [`WaitingClient`].
+    fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError>;
+    /// The client cannot be answered any more: let go of the [`WaitingClient`].
+    fn gone(id: ClientId);
+}
+
+/// What replies to a client that has waited. It travels through the server as private data.
+type Answer = Box<dyn Fn(&Call<'_>) -> Result<(), CommandError>>;
+
+/// Identifies a client as long as it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientId(usize);
+
+/// A client that waits. Its drop lets the client go on.
+#[derive(Debug)]
+pub struct WaitingClient {
+    handle: NonNull<raw::RedisModuleBlockedClient>,
+}
+
+// SAFETY: a handle is used only under the server's lock, where commands and callbacks run;
+// other threads only hold it.
+unsafe impl Send for WaitingClient {}
+// SAFETY: see `Send`.
+unsafe impl Sync for WaitingClient {}
+
+impl Drop for WaitingClient {
+    fn drop(&mut self) {
+        self.unblock(ptr::null_mut());
+    }
+}
+
+impl WaitingClient {
+    #[must_use]
+    pub fn id(&self) -> ClientId {
+        ClientId(self.handle.as_ptr() as usize)
+    }
+
+    /// Answers the client when the server is back in its event loop: the function replies.
+    pub fn answer(self, reply: impl Fn(&Call<'_>) -> Result<(), CommandError> + 'static) {
+        let answer: Box<Answer> = Box::new(Box::new(reply));
+        self.unblock(Box::into_raw(answer).cast());
+        std::mem::forget(self);
+    }
+
+    fn unblock(&self, data: *mut c_void) {
+        // SAFETY: the handle is valid until this call, which is made once.
+        unsafe {
+            if let Some(unblock) = raw::RedisModule_UnblockClient {
+                unblock(self.handle.as_ptr(), data);
+            }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Whether the caller can wait. A transaction, a script, a function and a module that
+    /// calls a command cannot.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        !self.has_flag(DENIED)
+    }
+
+    /// Lets the client wait, which must be able to; `None` if the server cannot.
+    pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
+        // SAFETY: the context is that of a command whose client may be blocked.
+        unsafe {
+            let set_on_gone = raw::RedisModule_SetDisconnectCallback?;
+            let blocked = raw::RedisModule_BlockClient?(
+                self.ctx(),
+                Some(answered),
+                Some(unblocked::<H>),
+                Some(free_answer),
+                0,
+            );
+            let handle = NonNull::new(blocked)?;
+            set_on_gone(blocked, Some(gone::<H>));
+            self.begin_reply();
+            Some(WaitingClient { handle })
+        }
+    }
+}
+
+unsafe extern "C" fn unblocked<H: WhileWaiting>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server calls with the context of a blocked client and the arguments of its
+    // command, which live until this returns.
+    unsafe {
+        let call = Call::new(ctx, Args::new(argv, argc));
+        let handle = raw::RedisModule_GetBlockedClientHandle.map(|handle| handle(ctx));
+        let id = ClientId(handle.map_or(0, |handle| handle as usize));
+        let mut handled = false;
+        reply_or_fail(&call, |call| {
+            let outcome = H::unblocked(call, id);
+            handled = true;
+            outcome
+        });
+        if !handled {
+            let_go::<H>(id);
+        }
+    }
+    OK
+}
+
+/// Lets go of a client that the server forgets, after the function that should have done
+/// so panicked: its handle must not be used again.
+fn let_go<H: WhileWaiting>(id: ClientId) {
+    guarded((), || H::gone(id));
+}
+
+/// Replies the answer, or an error to a client that was let go without one.
+unsafe extern "C" fn answered(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server calls with the context of a client that is unblocked, the arguments of
+    // its command, and the private data that unblocked it.
+    unsafe {
+        let data = raw::RedisModule_GetBlockedClientPrivateData.map(|data| data(ctx));
+        let answer = data.and_then(|data| data.cast::<Answer>().as_ref());
+        reply_or_fail(&Call::new(ctx, Args::new(argv, argc)), |call| {
+            answer.map_or(Err(CommandError::Internal), |answer| answer(call))
+        });
+    }
+    OK
+}
+
+unsafe extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    guarded((), || {
+        if !data.is_null() {
+            // SAFETY: the server gives up the private data, which `answer` made.
+            drop(unsafe { Box::from_raw(data.cast::<Answer>()) });
+        }
+    });
+}
+
+unsafe extern "C" fn gone<H: WhileWaiting>(
+    _ctx: *mut raw::RedisModuleCtx,
+    handle: *mut raw::RedisModuleBlockedClient,
+) {
+    let id = ClientId(handle as usize);
+    let handled = guarded(false, || {
+        H::gone(id);
+        true
+    });
+    if !handled {
+        let_go::<H>(id);
+    }
+}
