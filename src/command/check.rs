@@ -2,7 +2,7 @@
 
 use super::answer;
 use super::changed::{self, Changed};
-use super::checked::{Checked, refused};
+use super::checked::{Checked, event, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
@@ -52,13 +52,13 @@ pub fn decide(
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
     resolver.named.count(outcome.summary.verdict);
-    let checked = Checked::new(check, &outcome, decisions);
+    let checked = Checked { check, decisions, outcome: &outcome };
     let mut rule_args = None;
     checked.finish(call, &mut key, name, clock_us, || {
         let written = call.args().last(request.rule_args);
         rule_args.insert(RuleArgs::of_check(written, &resolver.named, check.rules)).args()
     });
-    let event = checked.event();
+    let event = event(&outcome);
 
     if request.full {
         let limiter = key.value().map(|limiter| &*limiter);

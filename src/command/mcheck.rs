@@ -6,13 +6,13 @@
 
 use super::answer::{self, Shown};
 use super::changed::Changed;
-use super::checked::{Checked, refused};
+use super::checked::{Checked, event, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{self, Check, Foresight, KeyCheck, Limiter};
+use ratelimit_core::limit::{self, Check, Foresight, KeyCheck, Limiter, Outcome};
 use ratelimit_core::parse;
 use ratelimit_core::parse::{Group, MCheckRequest};
 use ratelimit_core::rule::{Rule, digits};
@@ -46,33 +46,24 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let key_checks = limiters.enumerate();
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, limiter)| KeyCheck::new(limiter, check_of(index))).collect();
-        let conclusion = limit::check_keys(&mut key_checks, config::bounds(), decisions)
+        let decider = limit::check_keys(&mut key_checks, config::bounds(), decisions)
             .map_err(|error| refused(names, &error))?;
-
-        metrics::checked(conclusion.summary.verdict, clock_us);
-        resolver.named.count(conclusion.summary.verdict);
-        let checked = |(index, key): (usize, &KeyCheck<'_>)| Checked {
-            check: Check { cost: conclusion.cost, ..check_of(index) },
-            decisions: decisions.get(key.decisions().clone()).unwrap_or_default(),
-            access: key.access(),
-            denied: key.denied(),
-            change: key.change(),
-            banned: key.ban().is_some(),
-            ban_shortened: key.ban_shortened(),
-            repeated: key.repeated(),
-            held: key.held(),
-        };
-        let checked: Vec<_> = key_checks.iter().enumerate().map(checked).collect();
-        let decided: Vec<_> = key_checks.iter().map(|key| key.decisions().clone()).collect();
+        let done = key_checks.iter().map(|key| (*key.outcome(), key.decisions().clone()));
+        let done: Vec<_> = done.collect();
         drop(key_checks);
+        let Some(&(Outcome { summary, cost, .. }, _)) = done.first() else { return Ok(()) };
+        let check_of = |index| Check { cost, ..check_of(index) };
+
+        metrics::checked(summary.verdict, clock_us);
+        resolver.named.count(summary.verdict);
         let written = call.args().last(request.check.rule_args);
-        let mut events = Vec::with_capacity(checked.len());
-        for (index, (((key, new), name), checked)) in
-            keys.iter_mut().zip(&mut new).zip(names.iter()).zip(&checked).enumerate()
-        {
-            if checked.changed() {
+        let stored = keys.iter_mut().zip(&mut new).zip(names.iter());
+        for (index, (((key, new), name), (outcome, own))) in stored.zip(&done).enumerate() {
+            if outcome.changed() {
                 datatype::store(key, mem::take(new))?;
             }
+            let decisions = decisions.get(own.clone()).unwrap_or_default();
+            let checked = Checked { check: check_of(index), decisions, outcome };
             let mut rule_args = None;
             checked.finish(call, key, name, clock_us, || {
                 let written = args_of(&request, written, index);
@@ -80,36 +71,31 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
                     .insert(RuleArgs::of_check(written, &resolver.named, checked.check.rules))
                     .args()
             });
-            events.push(checked.event());
         }
 
-        let summary = conclusion.summary;
-        let checks: Vec<_> = (0..keys.len())
-            .map(|index| Check { cost: conclusion.cost, ..check_of(index) })
-            .collect();
         if request.check.full {
             let foresight = &mut Foresight::of_command();
             let values = keys.iter_mut().zip(&mut new);
             let limiters: Vec<_> = values.map(|(key, new)| &*key.value().unwrap_or(new)).collect();
-            for ((limiter, check), decided) in limiters.iter().zip(&checks).zip(&decided) {
-                let decisions = decisions.get_mut(decided.clone()).unwrap_or_default();
+            let checks: Vec<_> = (0..limiters.len()).map(check_of).collect();
+            for ((limiter, check), (_, own)) in limiters.iter().zip(&checks).zip(&done) {
+                let decisions = decisions.get_mut(own.clone()).unwrap_or_default();
                 limiter.fill_resets(check, decisions, foresight);
             }
-            let answers = limiters.iter().zip(&checks).zip(&decided).zip(names.iter());
-            let shown = answers.map(|(((limiter, check), decided), name)| {
-                let decisions = decisions.get(decided.clone()).unwrap_or_default();
+            let answers = limiters.iter().zip(&checks).zip(&done).zip(names.iter());
+            let shown = answers.map(|(((limiter, check), (_, own)), name)| {
+                let decisions = decisions.get(own.clone()).unwrap_or_default();
                 Shown::new(Some(name), check, decisions, Some(limiter), foresight)
             });
             let shown: Vec<_> = shown.collect();
-            answer::full(call, summary, now_us, &shown, conclusion.decider);
+            answer::full(call, summary, now_us, &shown, decider);
         } else {
-            let granted = checks.first().and_then(|check| check.granted(summary.verdict));
-            answer::short(call, summary, granted);
+            answer::short(call, summary, check_of(0).granted(summary.verdict));
         }
 
         drop(keys);
-        for (name, event) in names.iter().zip(events) {
-            if let Some(event) = event {
+        for (name, (outcome, _)) in names.iter().zip(&done) {
+            if let Some(event) = event(outcome) {
                 call.notify(KeyspaceEvent::Own(event), name);
             }
         }

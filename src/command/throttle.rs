@@ -72,7 +72,7 @@ impl Opened<'_, '_> {
             .map_err(|error| refused(call.args().from(1), &error))?;
         datatype::store(key, new)?;
         metrics::checked(outcome.summary.verdict, *now_us);
-        let checked = Checked::new(check, &outcome, decisions);
+        let checked = Checked { check, decisions, outcome: &outcome };
         checked.finish(call, key, *name, *now_us, || rule.args());
         Ok(outcome)
     }

@@ -32,7 +32,7 @@ pub use algorithm::window::WindowReport;
 pub use decide::decision::Decision;
 pub use decide::foresight::Foresight;
 pub use decide::keys::{KeyCheck, check_keys};
-pub use decide::outcome::{Ban, Conclusion, Outcome};
+pub use decide::outcome::{Ban, Outcome};
 pub use decide::outlook::Outlook;
 pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;

@@ -4,7 +4,7 @@ use super::decision::Decision;
 use super::evaluation::Evaluation;
 use super::foresight::Foresight;
 use super::keys::{KeyCheck, check_keys};
-use super::outcome::{Conclusion, Outcome};
+use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError};
 use super::wait::{Waiting, until_all_admit};
 use crate::limit::value::check::Check;
@@ -41,18 +41,9 @@ impl Limiter {
         decisions: &mut Vec<Decision>,
     ) -> Result<Outcome, CheckError> {
         let mut keys = [KeyCheck::new(self, *check)];
-        let Conclusion { summary, cost, .. } = check_keys(&mut keys, bounds, decisions)?;
+        check_keys(&mut keys, bounds, decisions)?;
         let [key] = &keys;
-        Ok(Outcome {
-            summary,
-            change: key.change(),
-            ban: key.ban(),
-            ban_shortened: key.ban_shortened(),
-            access: key.access(),
-            repeated: key.repeated(),
-            held: key.held(),
-            cost,
-        })
+        Ok(*key.outcome())
     }
 
     /// Checks a key that may hold any number of states.

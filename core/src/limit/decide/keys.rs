@@ -22,12 +22,12 @@ use super::deciding::Deciding;
 use super::decision::{Decision, length, longer};
 use super::evaluation::Evaluation;
 use super::foresight::Foresight;
-use super::outcome::{Ban, Conclusion, NewBan};
+use super::outcome::{Ban, NewBan, Outcome};
 use super::refusal::{Bounds, CheckError, Refusal};
 use super::wait::{Waiting, until_all_admit};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::value::access::{Access, AccessEntry};
-use crate::limit::value::check::{Change, Check, Verdict};
+use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 use std::ops::Range;
@@ -38,17 +38,12 @@ pub struct KeyCheck<'a> {
     limiter: &'a mut Limiter,
     check: Check<'a>,
     found: Found,
-    denied: bool,
-    /// What is to be done to the key, unless one of the keys refuses.
-    planned: Change,
-    change: Change,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
-    /// It was allowed for that.
-    repeated: bool,
     ban: Option<NewBan>,
-    ban_shortened: bool,
     decisions: Range<usize>,
+    /// Its change is a plan at first, which nothing follows if one of the keys refuses.
+    outcome: Outcome,
 }
 
 /// What answers for a key before anything is consumed.
@@ -68,9 +63,10 @@ struct Plan {
 }
 
 /// Decides over several different keys, and consumes from all of them if the answer
-/// says so. All checks have the same time, default cost and `META`. `decisions` gets one
-/// decision a rule, key by key, and none for a key whose block or exemption answers;
-/// their resets are left for [`Limiter::fill_resets`].
+/// says so. Returns which key's rule or block is the answer; `None` if no rule decided. All
+/// checks have the same time, default cost and `META`. `decisions` gets one decision a rule,
+/// key by key, and none for a key whose block or exemption answers; their resets are left for
+/// [`Limiter::fill_resets`].
 ///
 /// # Errors
 /// [`CheckError`], and nothing changed, if a key would come to hold more than it may, or if
@@ -79,30 +75,41 @@ pub fn check_keys(
     keys: &mut [KeyCheck<'_>],
     bounds: Bounds,
     decisions: &mut Vec<Decision>,
-) -> Result<Conclusion, CheckError> {
+) -> Result<Option<usize>, CheckError> {
     decisions.clear();
     let foresight = &mut Foresight::of_command();
+    let plan = plan(keys, bounds, decisions, foresight)?;
+    for key in keys.iter_mut() {
+        key.consume(plan, decisions, foresight);
+    }
+    let (summary, decider) = conclude(keys, plan.denied, decisions, foresight);
+    for key in keys.iter_mut() {
+        key.finish(summary);
+    }
+    Ok(decider)
+}
+
+/// What the check will do, if none of the keys refuses.
+fn plan(
+    keys: &mut [KeyCheck<'_>],
+    bounds: Bounds,
+    decisions: &mut Vec<Decision>,
+    foresight: &mut Foresight,
+) -> Result<Plan, CheckError> {
     for key in keys.iter_mut() {
         key.evaluate(decisions, foresight);
     }
     for (index, key) in keys.iter().enumerate() {
         key.test_repeat().map_err(|why| CheckError { key: index, why })?;
     }
-    let denied = keys.iter().any(KeyCheck::denied);
+    let denied = keys.iter().any(|key| key.outcome.denied);
     grant(keys, denied, decisions, foresight);
     let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
     for (index, key) in keys.iter_mut().enumerate() {
-        key.planned = key.change_by(plan);
+        key.outcome.change = key.change_by(plan);
         key.test(bounds).map_err(|why| CheckError { key: index, why })?;
     }
-    for key in keys.iter_mut() {
-        key.consume(plan, decisions, foresight);
-    }
-    let conclusion = conclude(keys, denied, decisions, foresight);
-    for key in keys.iter_mut() {
-        key.finish(conclusion.summary.verdict);
-    }
-    Ok(conclusion)
+    Ok(plan)
 }
 
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
@@ -120,7 +127,7 @@ fn grant(
     for key in keys.iter_mut() {
         let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
         // The other rules admit the grant; a shadow need not.
-        if changed && key.access().is_none() && key.check.rules.iter().any(Rule::is_shadow) {
+        if changed && key.outcome.access.is_none() && key.check.rules.iter().any(Rule::is_shadow) {
             let own = key.decisions.clone();
             key.decide_again(decisions.get_mut(own).unwrap_or_default(), foresight);
         }
@@ -134,7 +141,7 @@ fn conclude(
     denied: bool,
     decisions: &mut [Decision],
     foresight: &mut Foresight,
-) -> Conclusion {
+) -> (Decision, Option<usize>) {
     let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
     let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
@@ -153,12 +160,11 @@ fn conclude(
     if !denied {
         summary.wait_ms = turn_ms;
     } else if keys.iter().any(KeyCheck::may_deny_later) {
-        let keys = keys.iter().filter(|key| key.access().is_none());
+        let keys = keys.iter().filter(|key| key.outcome.access.is_none());
         let keys = keys.map(KeyCheck::waiting);
         summary.wait_ms = until_all_admit(keys, summary.wait_ms, foresight);
     }
-    let cost = keys.first().map_or(0, |key| key.check.cost);
-    Conclusion { summary, decider, cost }
+    (summary, decider)
 }
 
 impl<'a> KeyCheck<'a> {
@@ -168,70 +174,17 @@ impl<'a> KeyCheck<'a> {
             limiter,
             check,
             found: Found::Rules(Evaluation::default()),
-            denied: false,
-            planned: Change::Nothing,
-            change: Change::Nothing,
             repeats: false,
-            repeated: false,
             ban: None,
-            ban_shortened: false,
             decisions: 0..0,
+            outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
         }
-    }
-
-    #[must_use]
-    pub const fn check(&self) -> &Check<'a> {
-        &self.check
-    }
-
-    #[must_use]
-    pub const fn limiter(&self) -> &Limiter {
-        self.limiter
     }
 
     /// What was done to the key.
     #[must_use]
-    pub const fn change(&self) -> Change {
-        self.change
-    }
-
-    /// Whether this key's block or rules denied the request.
-    #[must_use]
-    pub const fn denied(&self) -> bool {
-        self.denied
-    }
-
-    /// Whether the check was allowed because it repeats a hold that lives.
-    #[must_use]
-    pub const fn repeated(&self) -> bool {
-        self.repeated
-    }
-
-    /// Whether the check took a hold.
-    #[must_use]
-    pub fn held(&self) -> bool {
-        self.check.hold().is_some() && self.change == Change::Admitted
-    }
-
-    /// The block that one of the key's rules set.
-    #[must_use]
-    pub fn ban(&self) -> Option<Ban> {
-        self.ban.map(|new| new.ban)
-    }
-
-    /// Whether the key's ban ends earlier from now on.
-    #[must_use]
-    pub const fn ban_shortened(&self) -> bool {
-        self.ban_shortened
-    }
-
-    /// Whether a block or an exemption answered, and no rule was evaluated.
-    #[must_use]
-    pub const fn access(&self) -> Option<Access> {
-        match self.found {
-            Found::Access(access, _) => Some(access),
-            Found::Rules(_) => None,
-        }
+    pub const fn outcome(&self) -> &Outcome {
+        &self.outcome
     }
 
     /// Where among the decisions this key's are.
@@ -275,14 +228,14 @@ impl<'a> KeyCheck<'a> {
                 Found::Rules(evaluation)
             }
         };
-        self.denied = match self.found {
-            Found::Access(access, _) => access == Access::Block,
-            Found::Rules(evaluation) => evaluation.denies(),
+        (self.outcome.access, self.outcome.denied) = match self.found {
+            Found::Access(access, _) => (Some(access), access == Access::Block),
+            Found::Rules(evaluation) => (None, evaluation.denies()),
         };
         self.decisions = start..decisions.len();
         // Before anything is charged: a rule that denies only because of the charge
         // does not ban.
-        if self.denied {
+        if self.outcome.denied {
             let remembered = self.limiter.bans_at(self.check.now_us);
             self.ban = self.check.ban(decisions.get(start..).unwrap_or_default(), remembered);
         }
@@ -357,29 +310,30 @@ impl<'a> KeyCheck<'a> {
     /// Tests how much the key would come to hold.
     fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
         let Bounds { max_states, max_holds } = bounds;
-        if self.check.hold().is_some() && self.planned == Change::Admitted {
+        if self.check.hold().is_some() && self.outcome.change == Change::Admitted {
             self.limiter.test_max_holds(self.check.now_us, max_holds)?;
         }
         if self.limiter.may_exceed(self.check.rules.len(), max_states) {
-            return self.limiter.test_max_states(&self.check, self.planned, max_states);
+            return self.limiter.test_max_states(&self.check, self.outcome.change, max_states);
         }
         Ok(())
     }
 
     fn consume(&mut self, plan: Plan, decisions: &mut [Decision], foresight: &mut Foresight) {
-        self.change = self.planned;
-        self.repeated = self.repeats && !plan.denied;
+        self.outcome.repeated = self.repeats && !plan.denied;
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
-        match self.change {
+        let change = self.outcome.change;
+        match change {
             Change::Admitted => {
-                self.limiter.record(&self.check, self.change);
+                self.outcome.held = self.check.hold().is_some();
+                self.limiter.record(&self.check, change);
                 for (rule, decision) in self.check.rules.iter().zip(decisions) {
                     decision.take(self.check.cost_of(rule));
                 }
             }
-            Change::Renewed => self.limiter.record(&self.check, self.change),
+            Change::Renewed => self.limiter.record(&self.check, change),
             Change::Charged => {
-                self.limiter.record(&self.check, self.change);
+                self.limiter.record(&self.check, change);
                 self.decide_again(decisions, foresight);
             }
             Change::Nothing | Change::HistoryOnly(_) => {}
@@ -404,8 +358,8 @@ impl<'a> KeyCheck<'a> {
         let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         let Self { limiter, check, .. } = self;
         let mut own = limiter.summary(check, evaluation, denied, decisions, foresight)?;
-        if let Some(ban) = self.ban() {
-            let ban_ms = Moment::At(ban.until_us).after(self.check.now_us).millis();
+        if let Some(new) = self.ban {
+            let ban_ms = Moment::At(new.ban.until_us).after(self.check.now_us).millis();
             own.decision.wait_ms = longer(own.decision.wait_ms, ban_ms);
             own.decision.reset_ms = longer(own.decision.reset_ms, ban_ms);
         }
@@ -414,14 +368,17 @@ impl<'a> KeyCheck<'a> {
 
     /// Shortens a ban that a step of the clock made longer, blocks the key if a rule
     /// bans it, and adds a check with `META` to the history even if it consumed nothing.
-    fn finish(&mut self, verdict: Verdict) {
-        if self.access().is_some() {
-            self.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
+    fn finish(&mut self, summary: Decision) {
+        let outcome = &mut self.outcome;
+        (outcome.summary, outcome.cost) = (summary, self.check.cost);
+        if outcome.access.is_some() {
+            outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
-        if self.change == Change::Nothing && self.check.meta().is_some() && !self.repeated {
-            self.change = Change::HistoryOnly(verdict);
-            self.limiter.record(&self.check, self.change);
+        if outcome.change == Change::Nothing && self.check.meta().is_some() && !outcome.repeated {
+            outcome.change = Change::HistoryOnly(summary.verdict);
+            self.limiter.record(&self.check, outcome.change);
         }
+        outcome.ban = self.ban.map(|new| new.ban);
         if let Some(NewBan { ban: Ban { rule, until_us }, length_us, count }) = self.ban
             && let Some(rule) = self.check.rules.get(rule)
         {

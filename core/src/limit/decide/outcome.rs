@@ -3,7 +3,7 @@
 use super::decision::Decision;
 use crate::limit::value::access::Access;
 use crate::limit::value::bans::BanCount;
-use crate::limit::value::check::Change;
+use crate::limit::value::check::{Change, Verdict};
 
 /// A block set by a rule's `ban=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,13 @@ pub(crate) struct NewBan {
     pub count: Option<BanCount>,
 }
 
-/// The answer to a check of one key.
+/// What a check did to a key, and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
+    /// The answer, which is that of all keys of the check.
     pub summary: Decision,
+    /// This key's block or rules denied the request.
+    pub denied: bool,
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,
@@ -46,6 +49,7 @@ impl Outcome {
     pub const fn unchanged(summary: Decision, cost: u32, access: Option<Access>) -> Self {
         Self {
             summary,
+            denied: !matches!(summary.verdict, Verdict::Allowed),
             change: Change::Nothing,
             ban: None,
             ban_shortened: false,
@@ -55,14 +59,15 @@ impl Outcome {
             cost,
         }
     }
-}
+    /// Whether the value of the key changed.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.change != Change::Nothing || self.ban_changed()
+    }
 
-/// The answer to a check of several keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conclusion {
-    pub summary: Decision,
-    /// Which key's rule or block it is; `None` if no rule decided.
-    pub decider: Option<usize>,
-    /// The default cost as decided: of a range what was granted, if the check is allowed.
-    pub cost: u32,
+    /// Whether the key got a ban, or its ban ends earlier.
+    #[must_use]
+    pub const fn ban_changed(&self) -> bool {
+        self.ban.is_some() || self.ban_shortened
+    }
 }

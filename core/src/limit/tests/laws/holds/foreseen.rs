@@ -87,9 +87,11 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
     let mut parts = keys.each_mut().map(|(limiter, rules)| {
         KeyCheck::new(limiter, Check::new(rules, cost, now_us).with(&options))
     });
-    let conclusion = check_keys(&mut parts, Bounds::ANY, &mut Vec::new()).ok()?;
-    let charged = parts.iter().any(|part| part.ban().is_some() || part.change() == Change::Charged);
-    (!charged).then_some(conclusion.summary)
+    check_keys(&mut parts, Bounds::ANY, &mut Vec::new()).ok()?;
+    let charged = parts
+        .iter()
+        .any(|part| part.outcome().ban.is_some() || part.outcome().change == Change::Charged);
+    (!charged).then_some(parts[0].outcome().summary)
 }
 
 /// The law of the honest wait for keys that are checked at once, each with its own rules. If

@@ -1,12 +1,10 @@
 //! The expected answer to a check of several keys, composed from the answer of each key alone.
 
-use super::{Answered, Asked, KEYS, KeyAnswer, Keys, access};
+use super::{Answered, Asked, Conclusion, KEYS, KeyAnswer, Keys, access};
 use crate::limit::tests::laws::rules::spec_of;
 use crate::limit::tests::laws::{hopeless, peek};
 use crate::limit::tests::naive::model::{Answer, Model, Voice};
-use crate::limit::{
-    Access, AccessEntry, Ban, BanCount, Change, Check, Conclusion, Decision, Limiter, Verdict,
-};
+use crate::limit::{Access, AccessEntry, Ban, BanCount, Change, Check, Decision, Limiter, Verdict};
 use crate::rule::{Rule, RuleSpec};
 use std::num::NonZeroU64;
 
@@ -103,7 +101,7 @@ fn compose(voices: &[Option<Voice>], denied: bool) -> (Conclusion, i128) {
     (Conclusion { summary, decider: Some(index), cost: 0 }, cost)
 }
 
-const UNDECIDED: Decision =
+pub const UNDECIDED: Decision =
     Decision { verdict: Verdict::Allowed, limit: -1, remaining: -1, wait_ms: 0, reset_ms: 0 };
 
 /// What the rules of a key decide; `None` if all are shadows.

@@ -4,19 +4,20 @@
 mod expected;
 mod scenario;
 
-use self::expected::{AGES_MS, composed, modelled, uncharged, within_ages};
+use self::expected::{AGES_MS, UNDECIDED, composed, modelled, uncharged, within_ages};
 use self::scenario::{Scenario, any_scenario, aside, scenario};
 use super::rules::alike;
 use super::traffic::{Action, Clock, changing, steady};
 use super::{cases, cost_of, hopeless, later, peek, would_pass};
 use crate::limit::tests::naive::model::Model;
 use crate::limit::{
-    self, Access, AccessEntry, Ban, Change, Check, CheckOptions, Conclusion, Decision, Foresight,
-    KeyCheck, Limiter, Meta, Verdict, encode,
+    self, Access, AccessEntry, Ban, Change, Check, CheckOptions, Decision, Foresight, KeyCheck,
+    Limiter, Meta, Outcome, Verdict, encode,
 };
 use crate::rule::{MAX_PERIOD_US, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+use std::ops::Range;
 
 const KEYS: usize = 4;
 const CALLS: usize = 50;
@@ -24,6 +25,16 @@ const CALLS: usize = 50;
 type Keys = [Limiter; KEYS];
 /// The check of each key; `None`: the key is not checked.
 type Asked<'a> = [Option<Check<'a>>; KEYS];
+
+/// The answer for all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Conclusion {
+    summary: Decision,
+    /// Which key's rule or block it is; `None` if no rule decided.
+    decider: Option<usize>,
+    /// The default cost as decided.
+    cost: u32,
+}
 
 /// What a check answered and did.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,25 +75,27 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
         }
     }
     let mut decisions = Vec::new();
-    let conclusion =
+    let decider =
         limit::check_keys(&mut parts, crate::limit::Bounds::ANY, &mut decisions).expect("room");
-    for part in &parts {
-        part.limiter().fill_resets(
-            part.check(),
-            &mut decisions[part.decisions().clone()],
-            &mut Foresight::of_command(),
-        );
-    }
-    let answer = |(&key, part): (&usize, &KeyCheck<'_>)| KeyAnswer {
-        key,
-        change: part.change(),
-        ban: part.ban(),
-        ban_shortened: part.ban_shortened(),
-        denied: part.denied(),
-        access: part.access(),
-        decisions: decisions[part.decisions().clone()].to_vec(),
+    let done: Vec<_> =
+        parts.iter().map(|part| (*part.outcome(), part.decisions().clone())).collect();
+    let (summary, cost) = done.first().map_or((UNDECIDED, 0), |(key, _)| (key.summary, key.cost));
+    let conclusion = Conclusion { summary, decider, cost };
+    let answer = |(&key, (outcome, own)): (&usize, &(Outcome, Range<usize>))| {
+        let check = Check { cost, ..asked[key].expect("a check") };
+        let decisions = &mut decisions[own.clone()];
+        keys[key].fill_resets(&check, decisions, &mut Foresight::of_command());
+        KeyAnswer {
+            key,
+            change: outcome.change,
+            ban: outcome.ban,
+            ban_shortened: outcome.ban_shortened,
+            denied: outcome.denied,
+            access: outcome.access,
+            decisions: decisions.to_vec(),
+        }
     };
-    Answered { conclusion, keys: which.iter().zip(&parts).map(answer).collect() }
+    Answered { conclusion, keys: which.iter().zip(&done).map(answer).collect() }
 }
 
 fn access(limiter: &Limiter, now_us: u64) -> Option<Access> {
