@@ -2,14 +2,13 @@
 //! the policies.
 //!
 //! ```text
-//! effects 4
+//! effects 1
 //! free=log:20/1m;log:800/1d
 //! ```
 //!
 //! A snapshot for a replica is followed by effects of the version that it names, so a
 //! replica that cannot read them refuses the snapshot. A file that is loaded at start
-//! is followed by nothing, or by an AOF whose effects name their versions. Files that
-//! older versions of the module saved lack the first line.
+//! is followed by nothing, or by an AOF whose effects name their versions.
 //!
 //! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there is neither
 //! a policy nor a limiter, so such a file loads without the module. Older servers
@@ -27,7 +26,7 @@ use crate::{metrics, newer_data, policy};
 use ratelimit_core::effect::VERSION as EFFECT_VERSION;
 use ratelimit_core::rule::digits;
 
-/// The beginning of the first line. No policy has a space in its name.
+/// The beginning of the first line.
 const EFFECTS: &[u8] = b"effects ";
 
 pub(super) unsafe extern "C" fn load(
@@ -57,9 +56,9 @@ pub(super) unsafe extern "C" fn load(
 }
 
 fn read(payload: &[u8]) -> Result<(), String> {
-    let (version, policies) = split(payload)?;
-    if newer_data::is_from_primary() && version.is_some_and(|version| version > EFFECT_VERSION) {
-        let version = version.unwrap_or_default();
+    let (version, policies) =
+        split(payload).ok_or("the version of effects cannot be read, expected an integer")?;
+    if newer_data::is_from_primary() && version > EFFECT_VERSION {
         return Err(format!(
             "the primary runs a newer version of the module, which writes effects of version \
              {version}, expected {EFFECT_VERSION} or older; upgrade this server first"
@@ -69,14 +68,11 @@ fn read(payload: &[u8]) -> Result<(), String> {
 }
 
 /// Splits a payload into the version of effects and the policies.
-fn split(payload: &[u8]) -> Result<(Option<u64>, &[u8]), String> {
-    let Some(rest) = payload.strip_prefix(EFFECTS) else { return Ok((None, payload)) };
-    let end = rest.iter().position(|&byte| byte == b'\n');
-    let line = end.and_then(|end| Some((rest.get(..end)?, rest.get(end.saturating_add(1)..)?)));
-    match line.and_then(|(number, policies)| Some((digits(number)?, policies))) {
-        Some((version, policies)) => Ok((Some(version), policies)),
-        None => Err(String::from("the version of effects cannot be read, expected an integer")),
-    }
+fn split(payload: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = payload.strip_prefix(EFFECTS)?;
+    let end = rest.iter().position(|&byte| byte == b'\n')?;
+    let (number, policies) = rest.split_at_checked(end)?;
+    Some((digits(number)?, policies.get(1..)?))
 }
 
 fn payload() -> Vec<u8> {
@@ -108,17 +104,22 @@ mod tests {
 
     #[test]
     fn a_payload_is_split_into_version_and_policies() {
-        for (payload, parts) in [
-            (&b""[..], (None, &b""[..])),
-            (b"free=5/h\n", (None, b"free=5/h\n")),
-            (b"effects=5/h\n", (None, b"effects=5/h\n")),
-            (b"effects 2\n", (Some(2), b"")),
-            (b"effects 30\nfree=5/h\n", (Some(30), b"free=5/h\n")),
-        ] {
-            assert_eq!(split(payload), Ok(parts));
+        for (payload, parts) in
+            [(&b"effects 2\n"[..], (2, &b""[..])), (b"effects 30\nfree=5/h\n", (30, b"free=5/h\n"))]
+        {
+            assert_eq!(split(payload), Some(parts));
         }
-        for payload in ["effects ", "effects 2", "effects \n", "effects x\n", "effects -1\n"] {
-            assert!(split(payload.as_bytes()).is_err(), "{payload}");
+        for payload in [
+            "",
+            "free=5/h\n",
+            "effects=5/h\n",
+            "effects ",
+            "effects 2",
+            "effects \n",
+            "effects x\n",
+            "effects -1\n",
+        ] {
+            assert!(split(payload.as_bytes()).is_none(), "{payload}");
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use redis::Connection;
 
 use crate::support::client::{ask, exists, now_us};
-use crate::support::clock::Clock;
-use crate::support::server::{self, Server, eventually};
+use crate::support::clock::{Clock, on_all_with_clock};
+use crate::support::server::eventually;
 
 const YEARS_S: i64 = 3_652 * 86_400;
 
@@ -34,17 +34,8 @@ const RULES: [&str; 6] = [
 /// The longest wait under any of the rules: two windows, and one more to catch up.
 const LONGEST_MS: i64 = 3 * 2_000;
 
-fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
-    for flavor in server::all() {
-        let clock = Clock::new();
-        let mut server = clock.of(flavor.builder()).start();
-        body(&mut server, &clock);
-        assert!(!server.has_ended(), "{} ended", flavor.name);
-    }
-}
-
-/// Sets the clock, and waits until the server sees it: Valkey 9 reads the clock a few times a
-/// second and counts by itself in between.
+/// Lets the clock show a time, and waits until the server sees it: Valkey 9 reads the clock some times
+/// a second and counts on in between.
 fn step_to(c: &mut Connection, clock: &Clock, unix_s: i64) {
     clock.set_s(unix_s);
     let shown = unix_s.cast_unsigned() * 1_000_000;
@@ -59,7 +50,7 @@ fn passed(c: &mut Connection, key: &str, rule: &str) -> (usize, i64) {
 }
 
 #[test]
-fn a_step_of_the_clock_locks_nobody_out_and_lets_no_flood_through() {
+fn steps_of_the_clock_neither_lock_out_nor_flood() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         for (start_s, step_s) in TIMES_S.into_iter().flat_map(|at| STEPS_S.map(|step| (at, step))) {

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use redis::{Connection, ErrorKind, FromRedisValue, RedisResult, Value, from_redis_value};
 
@@ -14,7 +13,7 @@ use crate::support::server::{Server, eventually};
 pub struct WaitingClient {
     pub id: i64,
     line: String,
-    reply: JoinHandle<(RedisResult<Value>, Instant)>,
+    reply: JoinHandle<RedisResult<Value>>,
 }
 
 /// How many clients wait.
@@ -33,10 +32,7 @@ pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> WaitingCl
     let before = waiting(&mut c);
     let id = ask(&mut client, "CLIENT ID");
     let sent = line.to_string();
-    let reply = thread::spawn(move || {
-        let reply = attempt(&mut client, &sent);
-        (reply, Instant::now())
-    });
+    let reply = thread::spawn(move || attempt(&mut client, &sent));
     let waiter = WaitingClient { id, line: line.to_string(), reply };
     eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
     waiter
@@ -58,8 +54,8 @@ impl WaitingClient {
         !self.reply.is_finished()
     }
 
-    /// The reply, and the time at which it came.
-    pub fn reply(self) -> (RedisResult<Value>, Instant) {
+    /// The reply.
+    pub fn reply(self) -> RedisResult<Value> {
         eventually(&format!("a reply to {}", self.line), || self.reply.is_finished());
         self.reply.join().expect("no panic")
     }
@@ -67,7 +63,7 @@ impl WaitingClient {
     /// The reply, which must not be an error.
     pub fn answer<T: FromRedisValue>(self) -> T {
         let line = self.line.clone();
-        let value = self.reply().0.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let value = self.reply().unwrap_or_else(|error| panic!("{line}: {error}"));
         from_redis_value(value).expect("of this type")
     }
 
@@ -76,17 +72,10 @@ impl WaitingClient {
         self.answer::<[i64; 5]>()[0]
     }
 
-    /// The time from `start` to the reply.
-    pub fn answered_after(self, start: Instant) -> Duration {
-        let (reply, at) = self.reply();
-        assert!(reply.is_ok(), "{reply:?}");
-        at.duration_since(start)
-    }
-
-    /// The error in the reply.
+    /// The error that the client is told.
     pub fn refusal(self) -> String {
         let line = self.line.clone();
-        match self.reply().0 {
+        match self.reply() {
             Err(error) => error.to_string(),
             Ok(value) => panic!("{line}: answered with {value:?}"),
         }
@@ -94,6 +83,6 @@ impl WaitingClient {
 
     /// Whether the connection was closed without a reply.
     pub fn lost_its_connection(self) -> bool {
-        self.reply().0.is_err_and(|error| error.kind() == ErrorKind::Io)
+        self.reply().is_err_and(|error| error.kind() == ErrorKind::Io)
     }
 }

@@ -96,7 +96,9 @@ fn a_wait_of_an_hour_uses_no_cpu() {
         drop(first);
         eventually("one to wait", || waiting(&mut c) == 1);
         let busy = cpu_in_two_seconds(&mut c);
-        assert!(busy < 0.6, "{busy:.3} s of 2 s");
+        // Processor time, which other processes do not use; a server under a tool uses more of it.
+        let most = 0.06 * server::DEADLINE.as_secs_f64() / 20.0;
+        assert!(busy < most, "{busy:.3} s of 2 s");
         drop(second);
     });
 }
@@ -110,7 +112,7 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
 /// A look at a key with thousands of holds takes milliseconds, and many clients can be due at
 /// once.
 #[test]
-fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
+fn slow_decisions_of_waiters_leave_time_for_others() {
     const HEAVY: usize = 256;
     machine::alone();
     server::on_all(|server| {
