@@ -2,7 +2,7 @@
 //!
 //! A call within a call (a module that reacts to a keyspace event) gets new ones.
 
-use super::throttle::BucketCache;
+use super::bucket_cache::BucketCache;
 use crate::policy::UsedPolicies;
 use crate::server::{Call, PerServer};
 use ratelimit_core::limit::Decision;

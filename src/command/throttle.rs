@@ -12,18 +12,17 @@
 //! Seconds are rounded up, so that a client that waits for them does not return too
 //! early. An exempt key looks like one that was never checked.
 
+use super::bucket_cache::CachedRule;
 use super::changed::Changed;
 use super::checked::{Checked, refused};
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::server::{Arg, Args, Call, CommandError, KeyspaceEvent, Texts, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
-use ratelimit_core::direct_mapped::DirectMapped;
 use ratelimit_core::effect::{Action, BAN_EVENT};
 use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
-use ratelimit_core::parse::{self, Bucket, Quantity, ThrottleRequest};
+use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
 use ratelimit_core::rule::Rule;
-use std::cell::OnceCell;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
@@ -50,27 +49,6 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         }
         Ok(())
     })
-}
-
-/// Buckets as rules. Applications use the same few again and again.
-pub type BucketCache = DirectMapped<Bucket, CachedRule>;
-
-#[derive(Debug)]
-pub struct CachedRule {
-    rule: Rule,
-    /// Its canonical text, once it has been propagated: callers write no rules.
-    text: OnceCell<Texts>,
-}
-
-impl CachedRule {
-    const fn new(rule: Rule) -> Self {
-        Self { rule, text: OnceCell::new() }
-    }
-
-    /// The rule as one argument.
-    fn args(&self) -> Args<'_> {
-        self.text.get_or_init(|| Texts::new([self.rule.to_string()].iter())).args()
-    }
 }
 
 /// The key of a call, opened, and the bucket rule that it is checked under.
