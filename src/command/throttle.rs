@@ -22,7 +22,6 @@ use crate::{config, metrics};
 use ratelimit_core::effect::{Action, BAN_EVENT};
 use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
 use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
-use ratelimit_core::rule::Rule;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
