@@ -1,4 +1,5 @@
-//! The rules of `RL.THROTTLE`, by the numbers that its callers give.
+//! The buckets of `RL.THROTTLE` as rules and, for its effects, as text: its callers write no
+//! rules.
 
 use crate::server::{Args, Texts};
 use ratelimit_core::direct_mapped::DirectMapped;
@@ -6,13 +7,12 @@ use ratelimit_core::parse::Bucket;
 use ratelimit_core::rule::Rule;
 use std::cell::OnceCell;
 
-/// Buckets as rules. Applications use the same few again and again.
 pub type BucketCache = DirectMapped<Bucket, CachedRule>;
 
 #[derive(Debug)]
 pub struct CachedRule {
     pub rule: Rule,
-    /// Its canonical text, once it has been propagated: callers write no rules.
+    /// The canonical text, once it has been propagated.
     text: OnceCell<Texts>,
 }
 

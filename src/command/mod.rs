@@ -135,6 +135,33 @@ const fn throttle(name: &'static CStr) -> Command {
     }
 }
 
+/// The other commands of blocks and exemptions are as this one but for what they name.
+const BLOCK: Command = Command {
+    name: c"rl.block",
+    handler: on_command(access::block),
+    flags: c"write fast",
+    audience: Audience::Administrator,
+    keys: Keys::First(KeyUse::Update),
+    tips: c"",
+    summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
+    complexity: c"O(1)",
+    args: &[Param::key(), ENDS, REASON],
+};
+
+/// What its subcommands do not replace is theirs too.
+const POLICY: Command = Command {
+    name: c"rl.policy",
+    handler: on_command(policy::policy),
+    flags: c"write",
+    audience: Audience::Administrator,
+    keys: Keys::None,
+    // For clients that ignore the tips of subcommands, such as redis-py 8.
+    tips: c"request_policy:all_shards",
+    summary: c"Keeps rules under a name.",
+    complexity: c"Depends on subcommand.",
+    args: &[],
+};
+
 static TABLE: [Command; 27] = [
     Command {
         name: c"rl.check",
@@ -234,49 +261,28 @@ static TABLE: [Command; 27] = [
         complexity: c"O(S) with S states.",
         args: &[Param::key()],
     },
-    Command {
-        name: c"rl.block",
-        handler: on_command(access::block),
-        flags: c"write fast",
-        audience: Audience::Administrator,
-        keys: Keys::First(KeyUse::Update),
-        tips: c"",
-        summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
-        complexity: c"O(1)",
-        args: &[Param::key(), ENDS, REASON],
-    },
+    BLOCK,
     Command {
         name: c"rl.unblock",
         handler: on_command(access::unblock),
-        flags: c"write fast",
-        audience: Audience::Administrator,
         keys: Keys::First(KeyUse::Delete),
-        tips: c"",
         summary: c"Ends the block of a key, and forgets its bans.",
-        complexity: c"O(1)",
         args: &[Param::key()],
+        ..BLOCK
     },
     Command {
         name: c"rl.exempt",
         handler: on_command(access::exempt),
-        flags: c"write fast",
-        audience: Audience::Administrator,
-        keys: Keys::First(KeyUse::Update),
-        tips: c"",
         summary: c"Exempts a key: every check of it is allowed, and nothing is counted.",
-        complexity: c"O(1)",
-        args: &[Param::key(), ENDS, REASON],
+        ..BLOCK
     },
     Command {
         name: c"rl.unexempt",
         handler: on_command(access::unexempt),
-        flags: c"write fast",
-        audience: Audience::Administrator,
         keys: Keys::First(KeyUse::Delete),
-        tips: c"",
         summary: c"Ends the exemption of a key.",
-        complexity: c"O(1)",
         args: &[Param::key()],
+        ..BLOCK
     },
     Command {
         name: c"rl.blocks",
@@ -339,72 +345,49 @@ static TABLE: [Command; 27] = [
     },
     throttle(c"rl.throttle"),
     throttle(CL_THROTTLE),
-    Command {
-        name: c"rl.policy",
-        handler: on_command(policy::policy),
-        flags: c"write",
-        audience: Audience::Administrator,
-        keys: Keys::None,
-        // For clients that ignore the tips of subcommands, such as redis-py 8.
-        tips: c"request_policy:all_shards",
-        summary: c"Keeps rules under a name.",
-        complexity: c"Depends on subcommand.",
-        args: &[],
-    },
+    POLICY,
     Command {
         name: c"rl.policy|set",
-        handler: on_command(policy::policy),
         flags: c"write deny-oom",
-        audience: Audience::Administrator,
-        keys: Keys::None,
         tips: EVERY_SHARD,
         summary: c"Sets or replaces a policy.",
         complexity: c"O(R) with R rules.",
         args: &[NAME, RULES],
+        ..POLICY
     },
     Command {
         name: c"rl.policy|get",
-        handler: on_command(policy::policy),
         flags: c"readonly fast",
-        audience: Audience::Administrator,
-        keys: Keys::None,
         tips: c"",
         summary: c"Shows the rules of a policy.",
         complexity: c"O(R) with R rules.",
         args: &[NAME],
+        ..POLICY
     },
     Command {
         name: c"rl.policy|del",
-        handler: on_command(policy::policy),
         flags: c"write fast",
-        audience: Audience::Administrator,
-        keys: Keys::None,
         tips: EVERY_SHARD,
         summary: c"Deletes a policy.",
         complexity: c"O(1)",
         args: &[NAME],
+        ..POLICY
     },
     Command {
         name: c"rl.policy|list",
-        handler: on_command(policy::policy),
         flags: c"readonly",
-        audience: Audience::Administrator,
-        keys: Keys::None,
         tips: c"",
         summary: c"Shows the names of all policies.",
         complexity: c"O(N log N) with N policies.",
-        args: &[],
+        ..POLICY
     },
     Command {
         name: c"rl.policy|help",
-        handler: on_command(policy::policy),
         flags: c"fast allow-loading allow-stale",
-        audience: Audience::Administrator,
-        keys: Keys::None,
         tips: c"",
         summary: c"Shows helpful text about the subcommands.",
         complexity: c"O(1)",
-        args: &[],
+        ..POLICY
     },
     Command {
         name: c"rl.apply",

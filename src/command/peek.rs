@@ -3,33 +3,64 @@
 use super::answer;
 use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, clock};
+use crate::server::{Call, CommandError, ReadKey, clock};
 use crate::{config, metrics, newer_data};
-use ratelimit_core::limit::{Check, Limiter};
-use ratelimit_core::parse;
+use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
+use ratelimit_core::parse::{self, CheckRequest};
 
 /// `RL.PEEK key [COST n|a..b|name=n ...] [AT unix-us] [FULL] rule [rule ...]`
 pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     newer_data::require_nothing_skipped(call)?;
-    scratch::with(call, |Scratch { rules, decisions, resolver, .. }| {
-        let name = call.key_name()?;
+    scratch::with(call, |scratch| {
+        let Scratch { rules, resolver, .. } = scratch;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        let now_us = request.at_us.unwrap_or_else(clock::now_us);
-        let options = request.options_at(now_us);
-        let check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
+        look(call, &request, scratch, |seen| seen.reply(call, &request))?;
+        metrics::PEEKS.add(1);
+        Ok(())
+    })
+}
 
-        let key = call.open_read(name, &LIMITER)?;
-        let limiter = key.as_ref().and_then(|key| key.value());
-        let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
+/// What a request would be told now, and of which key.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    pub check: Check<'a>,
+    pub outcome: Outcome,
+    decisions: &'a mut [Decision],
+    pub limiter: Option<&'a Limiter>,
+}
 
-        let check = Check { cost: outcome.cost, ..check };
+/// Lets the rules of a request decide, which are in the buffers, and changes nothing.
+///
+/// # Errors
+/// [`CommandError::WRONG_TYPE`]
+#[inline]
+pub fn look<T>(
+    call: &Call<'_>,
+    request: &CheckRequest<'_>,
+    scratch: &mut Scratch,
+    body: impl FnOnce(Seen<'_>) -> T,
+) -> Result<T, CommandError> {
+    let Scratch { rules, decisions, .. } = scratch;
+    let now_us = request.at_us.unwrap_or_else(clock::now_us);
+    let options = request.options_at(now_us);
+    let check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
+
+    let key = call.open_read(call.key_name()?, &LIMITER)?;
+    let limiter = key.as_ref().and_then(ReadKey::value);
+    let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
+    let check = Check { cost: outcome.cost, ..check };
+    Ok(body(Seen { check, outcome, decisions, limiter }))
+}
+
+impl Seen<'_> {
+    #[inline]
+    pub fn reply(self, call: &Call<'_>, request: &CheckRequest<'_>) {
+        let Self { check, outcome, decisions, limiter } = self;
         if request.full {
-            let limiter = limiter.map(|limiter| limiter.as_of(now_us));
+            let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
             answer::full_of_key(call, outcome.summary, &check, decisions, limiter.as_deref());
         } else {
             answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
         }
-        metrics::PEEKS.add(1);
-        Ok(())
-    })
+    }
 }

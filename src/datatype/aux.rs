@@ -18,9 +18,9 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
-use super::value::ENCODING;
+use super::value::load_payload;
 use crate::server::callback::guarded;
-use crate::server::io::{self, Payload};
+use crate::server::io;
 use crate::server::status::{ERROR, OK};
 use crate::{metrics, newer_data, policy};
 use ratelimit_core::effect::VERSION as EFFECT_VERSION;
@@ -35,23 +35,9 @@ pub(super) unsafe extern "C" fn load(
     _when: c_int,
 ) -> c_int {
     guarded(ERROR, || {
+        let what = ["policies", "the policies end"];
         // SAFETY: `rdb` is what the server gave to this callback.
-        let payload = unsafe { Payload::load(rdb) };
-        let loaded = match payload {
-            _ if encoding != ENCODING => {
-                Err(format!("encoding {encoding} of policies, expected {ENCODING}"))
-            }
-            None => Err(String::from("the policies end too early")),
-            Some(payload) => read(payload.bytes()),
-        };
-        match loaded {
-            Ok(()) => OK,
-            Err(why) => {
-                // SAFETY: `rdb` is what the server gave to this callback.
-                unsafe { io::log_error(rdb, &why) };
-                ERROR
-            }
-        }
+        unsafe { load_payload(rdb, encoding, what, read) }.map_or(ERROR, |()| OK)
     })
 }
 

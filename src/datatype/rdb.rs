@@ -4,31 +4,20 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
 
-use super::value::{ENCODING, NULL, borrow, new_value};
+use super::value::{NULL, borrow, load_payload, new_value};
 use crate::newer_data;
 use crate::server::callback::guarded;
-use crate::server::io::{self, Payload};
+use crate::server::io;
 use ratelimit_core::limit;
 
 /// Loads a value. Any bytes give a value or an error that the server reports.
 pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
     guarded(NULL, || {
+        let what = ["a rate limiter", "a rate limiter's payload ends"];
+        let decode =
+            |payload: &[u8]| limit::decode(payload).map_err(|error| newer_data::explain(&error));
         // SAFETY: `rdb` is what the server gave to this callback.
-        let loaded = unsafe { Payload::load(rdb) };
-        let value = match loaded {
-            _ if encoding != ENCODING => {
-                Err(format!("encoding {encoding} of a rate limiter, expected {ENCODING}"))
-            }
-            None => Err(String::from("a rate limiter's payload ends too early")),
-            Some(payload) => {
-                limit::decode(payload.bytes()).map_err(|error| newer_data::explain(&error))
-            }
-        };
-        value.map(new_value).unwrap_or_else(|why| {
-            // SAFETY: `rdb` is what the server gave to this callback.
-            unsafe { io::log_error(rdb, &why) };
-            NULL
-        })
+        unsafe { load_payload(rdb, encoding, what, decode) }.map_or(NULL, new_value)
     })
 }
 

@@ -1,9 +1,13 @@
-//! A value as the server keeps it: a pointer, made by [`into_raw`].
+//! A value as the server keeps it: in memory a pointer, made by [`into_raw`]; in an RDB file a
+//! payload.
 
 use std::ffi::c_void;
 use std::ptr;
 
+use redis_module::raw;
+
 use crate::metrics;
+use crate::server::io::{self, Payload};
 use ratelimit_core::limit::Limiter;
 
 /// The encoding version of values in an RDB file. 1: one payload.
@@ -39,4 +43,28 @@ pub(super) unsafe fn from_raw(value: *mut c_void) -> Option<Box<Limiter>> {
 pub(super) const unsafe fn borrow<'a>(value: *const c_void) -> Option<&'a Limiter> {
     // SAFETY: the caller's promise.
     unsafe { value.cast::<Limiter>().as_ref() }
+}
+
+/// Reads a payload of this encoding, or logs why it cannot be read. `what` is what it has, and
+/// what ends if it ends too early.
+///
+/// # Safety
+/// `rdb` is what the server gave to the callback that is running.
+pub(super) unsafe fn load_payload<T>(
+    rdb: *mut raw::RedisModuleIO,
+    encoding: i32,
+    what: [&str; 2],
+    read: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Option<T> {
+    let [of, ends] = what;
+    // SAFETY: the caller's promise.
+    let loaded = match unsafe { Payload::load(rdb) } {
+        _ if encoding != ENCODING => {
+            Err(format!("encoding {encoding} of {of}, expected {ENCODING}"))
+        }
+        None => Err(format!("{ends} too early")),
+        Some(payload) => read(payload.bytes()),
+    };
+    // SAFETY: the caller's promise.
+    loaded.inspect_err(|why| unsafe { io::log_error(rdb, why) }).ok()
 }

@@ -9,7 +9,7 @@ use redis_module::raw;
 use super::args::{Arg, Args};
 use super::changes::{self, Changes};
 use super::log::c_string;
-use super::usage;
+use super::{status, usage};
 
 /// Why a command replies with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +124,7 @@ impl<'a> Call<'a> {
     /// Whether one of these flags is set.
     pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
-        let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
-        flags.is_some_and(|flags| flags.cast_unsigned() & flag != 0)
+        unsafe { status::has_flag(self.ctx, flag) }
     }
 
     /// The database of the call.

@@ -20,7 +20,7 @@ use super::changes::{self, Changes};
 use super::module::end_if_child;
 use super::propagation;
 use super::server_info::ServerInfo;
-use super::status::OK;
+use super::status::{OK, has_flag};
 
 /// What happens to the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,9 +284,7 @@ impl EventContext {
     #[must_use]
     pub fn is_primary(&self) -> bool {
         // SAFETY: the context is alive.
-        let flags = unsafe { raw::RedisModule_GetContextFlags.map(|flags| flags(self.ctx)) };
-        let master = raw::REDISMODULE_CTX_FLAGS_MASTER;
-        let is_master = flags.is_some_and(|flags| flags.cast_unsigned() & master != 0);
+        let is_master = unsafe { has_flag(self.ctx, raw::REDISMODULE_CTX_FLAGS_MASTER) };
         is_master && !self.is_cluster_replica()
     }
 

@@ -7,7 +7,7 @@ use std::ptr;
 
 use redis_module::{Context, Status, raw};
 
-use super::{alloc, callback, log};
+use super::{alloc, callback, log, status};
 
 /// Loads the module. If the body fails, the error is logged and the server refuses the
 /// module.
@@ -61,8 +61,7 @@ pub fn end(why: &str) -> ! {
 pub(super) fn end_if_child() {
     // SAFETY: a null context is allowed; a child has nothing to clean up.
     unsafe {
-        let flags = raw::RedisModule_GetContextFlags.map_or(0, |flags| flags(ptr::null_mut()));
-        if flags.cast_unsigned() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD != 0 {
+        if status::has_flag(ptr::null_mut(), raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
             libc::_exit(1);
         }
     }

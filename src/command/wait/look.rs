@@ -1,11 +1,10 @@
 //! A look at what a request that may wait would be told now. It changes nothing.
 
-use crate::command::answer;
+use crate::command::peek::{self, Seen};
 use crate::command::scratch::{self, Scratch};
 use crate::config;
-use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, ReadKey, clock};
-use ratelimit_core::limit::{Check, Decision, Limiter, Outcome, Verdict};
+use crate::server::{Call, CommandError};
+use ratelimit_core::limit::Verdict;
 use ratelimit_core::parse::{self, WaitRequest};
 
 /// What would be told.
@@ -24,13 +23,6 @@ pub enum Look {
         /// Whether it may pass before its patience ends, if nothing else consumes.
         in_time: bool,
     },
-}
-
-/// What is looked at.
-struct Seen<'a> {
-    check: Check<'a>,
-    outcome: Outcome,
-    limiter: Option<&'a Limiter>,
 }
 
 /// Runs a body with the request of a call, whose rules are in the buffers.
@@ -63,8 +55,9 @@ pub fn look(
         return Ok(Look::Decided);
     }
     let patience_ms = request.ms;
-    see(call, request, scratch, |Seen { check, outcome, limiter }, _| {
-        let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
+    peek::look(call, &request.check, scratch, |Seen { check, outcome, limiter, .. }| {
+        let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
+        let holds = limiter.as_ref().map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
             (Verdict::Allowed, _) => Look::Passes { patience_ms },
@@ -90,36 +83,12 @@ pub fn deny(
     scratch: &mut Scratch,
     wait_ms: u64,
 ) -> Result<(), CommandError> {
-    see(call, request, scratch, |Seen { check, outcome, limiter }, decisions| {
-        let mut summary = outcome.summary;
+    peek::look(call, &request.check, scratch, |mut seen| {
+        let summary = &mut seen.outcome.summary;
         if summary.verdict == Verdict::Allowed {
             summary.verdict = Verdict::Limited;
             summary.wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
         }
-        if request.check.full {
-            answer::full_of_key(call, summary, &check, decisions, limiter);
-        } else {
-            answer::short(call, summary, check.granted(summary.verdict));
-        }
+        seen.reply(call, &request.check);
     })
-}
-
-/// Lets the rules decide.
-fn see<T>(
-    call: &Call<'_>,
-    request: &WaitRequest<'_>,
-    scratch: &mut Scratch,
-    body: impl FnOnce(Seen<'_>, &mut [Decision]) -> T,
-) -> Result<T, CommandError> {
-    let Scratch { rules, decisions, .. } = scratch;
-    let now_us = clock::now_us();
-    let options = request.check.options_at(now_us);
-    let check = Check { rules, cost: request.check.cost, now_us, options: options.as_ref() };
-
-    let key = call.open_read(call.key_name()?, &LIMITER)?;
-    let limiter = key.as_ref().and_then(ReadKey::value);
-    let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
-    let check = Check { cost: outcome.cost, ..check };
-    let limiter = limiter.map(|limiter| limiter.as_of(now_us));
-    Ok(body(Seen { check, outcome, limiter: limiter.as_deref() }, decisions))
 }
