@@ -1,73 +1,61 @@
 //! How far a command looks ahead at lapses.
 //!
 //! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing
-//! what they all give back would take seconds. So one command examines [`MOST_CHARGES`] charges of
-//! holds at most, over all its keys. What else takes time counts as so many charges: to copy a key,
-//! and to move the entries of its log.
+//! what they all give back would take seconds. So all looks of a command, at all its keys, share
+//! one budget, counted in charges of holds that lapse. Copied states count as charges too.
 //!
 //! A wait that depends on later lapses ends where the command stopped looking: the check cannot
 //! pass before, and asking again then looks further. A reset is then the one without lapses.
 
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
+use crate::limit::holds::Holds;
 
-/// The most charges that one command examines: about 10 ms.
+/// The budget of a command: about 10 ms.
 pub(super) const MOST_CHARGES: usize = 100_000;
-
-/// So many charges are copied in the time that one takes to lapse.
-const COPIED_AS_ONE: usize = 8;
-
-/// So many entries of a log are copied in that time.
-const ENTRIES_COPIED_AS_ONE: usize = 32;
-
-/// So many entries of a log are moved in that time.
-const ENTRIES_MOVED_AS_ONE: usize = 256;
 
 /// A state is copied in the time that so many charges take to lapse: most are small, but one may
 /// keep hundreds of past windows.
 const STATE_AS_CHARGES: usize = 16;
 
-/// What a command may still examine.
+/// So many entries of a log, holds of a track, or charges of a hold are copied or searched in the
+/// time that one charge takes to lapse.
+const SMALL_AS_ONE: usize = 32;
+
+/// What a command may still spend on looks.
 #[derive(Debug)]
 pub struct Foresight {
     charges: usize,
 }
 
 impl Foresight {
-    /// What one command may examine.
+    /// The budget of one command.
     #[must_use]
     pub const fn of_command() -> Self {
-        Self { charges: MOST_CHARGES }
+        Self::of_charges(MOST_CHARGES)
     }
 
-    #[cfg(any(test, fuzzing))]
     pub(crate) const fn of_charges(charges: usize) -> Self {
         Self { charges }
     }
 
-    /// Whether so many charges may be examined, which then count.
-    pub(crate) fn may_examine(&mut self, charges: usize) -> bool {
-        let left = self.charges.checked_sub(charges);
+    /// Whether a look may copy these states, and let this number of charges lapse in them.
+    pub(crate) fn may_copy(&mut self, states: &[State], charges: usize) -> bool {
+        let cost = |state: &State| {
+            let entries = state.log().map_or(0, Log::len);
+            STATE_AS_CHARGES.saturating_add(entries / SMALL_AS_ONE)
+        };
+        let spent = states.iter().map(cost).fold(charges, usize::saturating_add);
+        let left = self.charges.checked_sub(spent);
         self.charges = left.unwrap_or(self.charges);
         left.is_some()
     }
 
-    /// Whether states may be copied, and so many charges with them.
-    pub(crate) fn may_copy<'a>(
-        &mut self,
-        states: impl Iterator<Item = &'a State>,
-        charges: usize,
-    ) -> bool {
-        let cost = |state: &State| {
-            let entries = state.log().map_or(0, Log::len);
-            STATE_AS_CHARGES.saturating_add(entries / ENTRIES_COPIED_AS_ONE)
-        };
-        let of_states = states.map(cost).fold(0, usize::saturating_add);
-        self.may_examine(of_states.saturating_add(charges / COPIED_AS_ONE))
-    }
-
-    /// Whether so many entries of a log may be moved.
-    pub(crate) fn may_move(&mut self, entries: usize) -> bool {
-        self.may_examine(entries / ENTRIES_MOVED_AS_ONE)
+    /// Whether a look may copy one state, and let this number of holds lapse in it.
+    pub(crate) fn may_look(&mut self, state: &State, holds: &Holds, lapses: usize) -> bool {
+        let charges = holds.rules().checked_div(holds.len()).unwrap_or(0);
+        let of_hold = (charges / SMALL_AS_ONE).saturating_add(1);
+        let charges = lapses.saturating_mul(of_hold).saturating_add(holds.len() / SMALL_AS_ONE);
+        self.may_copy(std::slice::from_ref(state), charges)
     }
 }

@@ -49,7 +49,12 @@ impl Limiter {
         let mut one_more = *rule;
         one_more
             .set_named_cost(u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX));
-        self.admits_with_lapses(&one_more, needs, &Check::new(&[], 0, now_us), foresight)
+        let check = Check::new(&[], 0, now_us);
+        if self.has_few_holds() {
+            self.admits_with_lapses(&one_more, needs, &check, foresight)
+        } else {
+            self.admits(&one_more, needs, &check)
+        }
     }
 }
 

@@ -20,15 +20,14 @@
 //! A look at a key with very many holds may be left out: the wait is then a lower bound, see
 //! `foresight`.
 
-use super::decision::{Decision, length, longer};
+use super::decision::{length, longer};
 use super::foresight::Foresight;
-use crate::limit::algorithm::reading::Reading;
 use crate::limit::exact::millis_up;
 use crate::limit::holds::Holds;
 use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
-use crate::rule::{MS_US, Rule};
+use crate::rule::MS_US;
 use std::borrow::Cow;
 
 /// A rule denies later, from the first wait until before the second; -1: for good.
@@ -75,13 +74,13 @@ pub(crate) fn until_all_admit<'a>(
 }
 
 impl LaterDenial {
-    /// The denial of a decision that is made after some time; `None` if it admits.
-    fn of(decision: Decision, from_ms: i64) -> Option<Self> {
-        let until_ms = match decision.wait_ms {
-            0.. => from_ms.saturating_add(decision.wait_ms),
+    /// A denial with this wait, which is decided after some time; `None` if there is no wait.
+    fn of(wait_ms: i64, from_ms: i64) -> Option<Self> {
+        let until_ms = match wait_ms {
+            0.. => from_ms.saturating_add(wait_ms),
             never => never,
         };
-        (decision.verdict == Verdict::Limited).then_some(Self { from_ms, until_ms })
+        (wait_ms != 0).then_some(Self { from_ms, until_ms })
     }
 }
 
@@ -107,7 +106,9 @@ impl Limiter {
         let (check, after_ms) = check.asked_again(end_us);
         let Some(then) = self.foresee_key(check.now_us, foresight) else { return };
         let answer = then.peek_within(&check, &mut Vec::new(), foresight).summary;
-        denials.extend(LaterDenial::of(answer, after_ms));
+        if answer.verdict == Verdict::Limited {
+            denials.extend(LaterDenial::of(answer.wait_ms, after_ms));
+        }
         then.add_denials_of_passed_over(&check, after_ms, foresight, denials);
     }
 
@@ -130,31 +131,16 @@ impl Limiter {
             }
             let (check, back_ms) = check.asked_again(back_us);
             let Some(then) = self.foresee_key(check.now_us, foresight) else { return };
-            let decision = then.decide_alone(rule, needs, &check, foresight);
-            denials.extend(LaterDenial::of(decision, after_ms.saturating_add(back_ms)));
+            let admits = then.admits_with_lapses(rule, needs, &check, foresight);
+            let wait_ms = admits.after(check.now_us).millis();
+            denials.extend(LaterDenial::of(wait_ms, after_ms.saturating_add(back_ms)));
         }
     }
 
     /// The key as rules will read it at a time, unless that is too much to foresee.
     fn foresee_key(&self, at_us: u64, foresight: &mut Foresight) -> Option<Cow<'_, Self>> {
-        let charges = self.holds().map_or(0, Holds::charges);
-        let may_copy =
-            !self.lapse_matters(at_us) || foresight.may_copy(self.states().iter(), charges);
-        (may_copy && foresight.may_examine(charges)).then(|| self.as_of(at_us))
-    }
-
-    /// What one rule of a check decides, with lapses foreseen.
-    fn decide_alone(
-        &self,
-        rule: &Rule,
-        needs: Needs,
-        check: &Check<'_>,
-        foresight: &mut Foresight,
-    ) -> Decision {
-        let reading = self.read(rule, needs, check.now_us, check.cost_of(rule));
-        let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
-        let mut decision = Decision::of(rule, reading, check);
-        self.foresee_waits_of([(rule, &mut decision)].into_iter(), needs, check, foresight);
-        decision
+        let charges = self.holds().map_or(0, Holds::rules);
+        let may_copy = !self.lapse_matters(at_us) || foresight.may_copy(self.states(), charges);
+        may_copy.then(|| self.as_of(at_us))
     }
 }

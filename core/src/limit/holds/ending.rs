@@ -143,16 +143,11 @@ impl Holds {
 }
 
 /// The tracks on which a hold queued last; they forget it.
-pub(super) fn forget_last(tracks: &mut [Track], hold: &Hold, row: Row) -> Vec<u16> {
-    let mut found = Vec::new();
-    for number in hold.charges().iter().map(|charge| charge.track) {
+fn forget_last(tracks: &mut [Track], hold: &Hold, row: Row) -> Vec<u16> {
+    let numbers = hold.charges().iter().map(|charge| charge.track);
+    let mut forgets = |number: u16| {
         let track = tracks.get_mut(usize::from(number));
-        if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind)
-            && *last == Some(row)
-        {
-            *last = None;
-            found.push(number);
-        }
-    }
-    found
+        track.is_some_and(|track| track.forget_last(row))
+    };
+    numbers.filter(|&number| forgets(number)).collect()
 }

@@ -1,102 +1,71 @@
-//! States as they will be once holds have lapsed.
+//! A state as it will be once holds have lapsed.
 //!
 //! A denied check asks when it would pass, and some of its key's holds may come back before.
-//! So they lapse in a copy, which has only what that changes: the states that are asked for,
-//! and what each has of its holds. The holds themselves, by far the most, are not copied.
+//! So they lapse in a copy, which has only what that changes: the state that the rule reads,
+//! and its track. The holds themselves, by far the most, are not copied.
 
-use super::ending::forget_last;
 use super::request::Settlement;
-use super::{Ended, Holds, Places, Row};
-use crate::limit::algorithm::log::Log;
+use super::{Ended, Holds, Track};
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;
 use std::borrow::Cow;
+use std::ops::Range;
 
-/// A copy of states in which holds with `REFUND` lapse.
-#[derive(Debug)]
+/// A state and its track, copied once a hold with `REFUND` lapses in them.
+#[derive(Clone, Debug)]
 pub struct Foreseen<'h> {
     holds: &'h Holds,
-    states: Vec<State>,
-    places: Places,
-    /// A copy of the tracks, without holds.
-    tracks: Holds,
-    /// What comes back to the log, but was not given back yet: each return moves entries.
+    number: u16,
+    track: Cow<'h, Track>,
+    state: Cow<'h, State>,
+    /// What comes back to the log, but was not given back yet: that copies its entries.
     to_log: Vec<Take>,
 }
 
-/// So many returns to the log cost no less than any more: they are made in one pass.
-const MANY_RETURNS: usize = 64;
-
 impl<'h> Foreseen<'h> {
-    /// The states of a key that these rules read.
-    pub fn new(states: &[State], holds: &'h Holds, mut reads: impl FnMut(&State) -> bool) -> Self {
-        let states: Vec<State> = states.iter().filter(|state| reads(state)).cloned().collect();
-        let (places, tracks) = (Places::of(&states), holds.tracks_alone());
-        Self { holds, states, places, tracks, to_log: Vec::new() }
+    /// A state of a key with holds; `None` if it has none of them.
+    pub fn new(state: &'h State, holds: &'h Holds) -> Option<Self> {
+        let number = state.track()?;
+        let track = Cow::Borrowed(holds.track(number)?);
+        Some(Self { holds, number, track, state: Cow::Borrowed(state), to_log: Vec::new() })
     }
 
-    /// Which of the states a rule reads. It stays the same, whatever lapses.
-    pub fn place_of(&self, rule: &Rule) -> Option<usize> {
-        self.states.iter().position(|state| state.belongs_to(rule))
-    }
-
-    /// The state at a place.
-    pub fn state_at(&mut self, place: usize) -> Option<&State> {
-        let state = self.states.get_mut(place)?;
-        if let Some(log) = state.log_mut().filter(|_| !self.to_log.is_empty()) {
+    pub fn state(&mut self) -> &State {
+        if !self.to_log.is_empty()
+            && let Some(log) = self.state.to_mut().log_mut()
+        {
             log.give_back_each(&mut self.to_log);
             self.to_log.clear();
         }
-        Some(state)
+        &self.state
     }
 
-    /// Whether nothing is left to be given back to the log.
-    pub const fn log_has_all(&self) -> bool {
-        self.to_log.is_empty()
-    }
-
-    /// How many entries of the log move, at most, when what comes back to it is given back.
-    pub fn entries_to_move(&self) -> usize {
-        let entries = self.states.iter().find_map(State::log).map_or(0, Log::len);
-        entries.saturating_mul(self.to_log.len().min(MANY_RETURNS))
-    }
-
-    /// Whether a rule, whose state is at this place, may admit a cost until a time: a quick look
-    /// at the log, which can be wrong only if it says so. Of what comes back to the log, no more
-    /// than `returned` units were left in the rule's window.
-    pub fn may_admit(
-        &self,
-        rule: &Rule,
-        place: Option<usize>,
-        cost: u32,
-        until_us: u64,
-        returned: u64,
-    ) -> bool {
-        let state = place.and_then(|place| self.states.get(place));
-        state.and_then(State::log).is_none_or(|log| {
-            let at_us = until_us.max(log.last_us());
-            let used = log.admitted().units_after(at_us.checked_sub(rule.period_us()));
+    /// Whether a rule may admit a cost from one time to another: a quick look at the log, which
+    /// can be wrong only if it says so. What comes back may be there no more.
+    pub fn may_admit(&self, rule: &Rule, cost: u32, from_us: u64, until_us: u64) -> bool {
+        self.state.log().is_none_or(|log| {
+            let out_us = |at_us: u64| at_us.max(log.last_us()).checked_sub(rule.period_us());
+            let returned = self.to_log.iter().filter(|take| Some(take.time_us) > out_us(from_us));
+            let returned = returned.map(|take| take.units).fold(0, u64::saturating_add);
+            let used = log.admitted().units_after(out_us(until_us));
             let room = u64::from(rule.limit()).saturating_add(returned);
             used.saturating_add(cost.into()) <= room
         })
     }
 
-    /// A hold lapses, and its charges come back. Holds lapse in order. Returns what comes back
-    /// to the log.
-    pub fn lapse(&mut self, row: Row) -> &[Take] {
-        let before = self.to_log.len();
-        let Some(hold) = self.holds.hold(row) else { return &[] };
-        let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
-        let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
-        for charge in hold.charges() {
-            let place = self.places.get(charge.track);
-            let state = place.and_then(|place| self.states.get_mut(place));
-            if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
-                let (end_us, to_log) = (hold.end_us(), Some(&mut self.to_log));
-                state.correct(track, &ended, charge, Settlement::Refund, end_us, to_log);
+    /// The holds at these places lapse, after all that lapse before them.
+    pub fn lapse(&mut self, places: Range<usize>) {
+        let Self { holds, number, .. } = *self;
+        for (row, hold) in holds.at_places(places).filter(|(_, hold)| hold.refunds()) {
+            for charge in hold.charges().iter().filter(|charge| charge.track == number) {
+                let track = self.track.to_mut();
+                let queued_last = if track.forget_last(row) { vec![number] } else { vec![] };
+                let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
+                let (end_us, later) = (hold.end_us(), Some(&mut self.to_log));
+                let refund = Settlement::Refund;
+                self.state.to_mut().correct(track, &ended, charge, refund, end_us, later);
             }
         }
-        self.to_log.get(before..).unwrap_or_default()
     }
 }

@@ -18,7 +18,7 @@
 //! track    what the holds of one state have in common
 //! least    the least debt of a token bucket since each of its holds
 //! level    how much of a state is consumed
-//! foreseen states as they will be once holds have lapsed
+//! foreseen a state as it will be once holds have lapsed
 //! places   which of a key's states has a track
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
@@ -46,6 +46,7 @@ use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::HeapVisitor;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// The most holds that a key can have, whatever the setting says.
 pub const MOST_HOLDS: usize = 50_000;
@@ -123,23 +124,24 @@ impl Holds {
         self.refunding > 0
     }
 
-    /// The holds that give their charges back when they lapse, after one time and before
-    /// another, in the order in which they lapse.
-    pub fn refunds_between(&self, now_us: u64, until: Moment) -> impl Iterator<Item = (Row, u64)> {
-        let alive = self.by_end.range(self.lapsed(now_us)..);
-        let holds = alive.filter_map(|&row| Some((row, self.hold(row)?)));
-        let in_time = holds.take_while(move |(_, hold)| Moment::At(hold.end_us()) < until);
-        in_time.filter(|(_, hold)| hold.refunds()).map(|(row, hold)| (row, hold.end_us()))
+    /// The places, in the order of lapses, of the holds that lapse after one time and before
+    /// another.
+    pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
+        let end = match until {
+            Moment::At(us) => self.lapsed(us.saturating_sub(1)),
+            Moment::Never => self.len(),
+        };
+        self.lapsed(now_us)..end
     }
 
-    /// How many charges a hold has.
-    pub fn charges_of(&self, row: Row) -> usize {
-        self.hold(row).map_or(0, |hold| hold.charges().len())
+    /// When the hold at a place in the order of lapses does.
+    pub fn end_at(&self, place: usize) -> Option<u64> {
+        self.hold(*self.by_end.get(place)?).map(Hold::end_us)
     }
 
-    /// How many charges all holds have on states of the key.
-    pub fn charges(&self) -> usize {
-        self.tracks.iter().fold(0, |sum: usize, track| sum.saturating_add(track.charges as usize))
+    /// The holds at these places in the order of lapses.
+    fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = (Row, &Hold)> {
+        self.by_end.range(places).filter_map(|&row| Some((row, self.hold(row)?)))
     }
 
     /// On how many rules the holds are, each counted.
@@ -151,11 +153,6 @@ impl Holds {
     pub fn live_rules(&self, now_us: u64) -> usize {
         let lapsed = self.in_order_of_ends().take_while(|hold| !hold.lives(now_us));
         lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
-    }
-
-    /// A copy of the tracks, without holds.
-    fn tracks_alone(&self) -> Self {
-        Self { tracks: self.tracks.clone(), ..Self::default() }
     }
 
     /// How many holds have not lapsed at a time.

@@ -61,6 +61,14 @@ impl Track {
         }
     }
 
+    /// Forgets a hold that ends if it queued last. Returns whether it did.
+    pub fn forget_last(&mut self, row: u16) -> bool {
+        match &mut self.kind {
+            TrackKind::Queue { last } => last.take_if(|last| *last == row).is_some(),
+            TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) => false,
+        }
+    }
+
     /// A hold moved from one row to another.
     pub fn moved(&mut self, from: u16, to: u16) {
         if let TrackKind::Queue { last } = &mut self.kind
