@@ -159,8 +159,8 @@ asan: ## run the unit tests with AddressSanitizer, which finds leaks as well
 asan-servers: export RATELIMIT_ONLY := valkey-8.1
 asan-servers: export RATELIMIT_PATIENCE ?= 5
 asan-servers: export RATELIMIT_MODULE = $(CURDIR)/target/asan/$(HOST)/checked/libredis_ratelimit.so
-asan-servers: export RATELIMIT_WRAPPER = env LD_PRELOAD=$(CURDIR)/target/asan/dlopen.so:$(shell gcc -print-file-name=libasan.so) \
-	ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0:allocator_may_return_null=1
+asan-servers: export ASAN_OPTIONS := verify_asan_link_order=0:detect_leaks=0:allocator_may_return_null=1
+asan-servers: export RATELIMIT_WRAPPER = $(CURDIR)/tests/asan/server $(CURDIR)/target/asan/dlopen.so $(shell gcc -print-file-name=libasan.so)
 asan-servers: faulty fetch ## run tests with the module under AddressSanitizer in a server (TESTS=command::)
 	$(ASAN) $(CARGO) build $(ASAN_BUILD)
 	gcc -O2 -Wall -Wextra -shared -fPIC -o target/asan/dlopen.so tests/asan/dlopen.c -ldl

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, ConnectionLike, Value, cmd, pipe};
 
 use crate::support::client::{ask, attempt, command, info, refusal, verdict};
+use crate::support::clock::{let_server_act, on_all_with_clock};
 use crate::support::machine;
 use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::waiters::{wait_in_line, wait_on, wait_unread, waiting};
@@ -27,23 +28,20 @@ fn counted(c: &mut Connection, name: &str) -> f64 {
 
 #[test]
 fn a_wait_too_long_is_denied_at_once_and_another_waits() {
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
-        for _ in 0..5 {
-            let () = ask(&mut c, "DEL k");
-            assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK k 1/s"), [0, 1, 0, 0, 1000]);
-            let start = Instant::now();
-            let denied = ask::<[i64; 5]>(&mut c, "RL.WAIT k 500 1/s");
-            let at_once = start.elapsed() < millis(100);
-            assert_eq!(ask::<[i64; 5]>(&mut c, "RL.WAIT k 2000 1/s"), [0, 1, 0, 0, 1000]);
-            assert!(start.elapsed() >= millis(900), "early: {:?}", start.elapsed());
-            if at_once && denied[3] >= 990 {
-                assert_eq!([denied[0], denied[1], denied[2]], [1, 1, 0]);
-                assert_eq!(denied[3], denied[4]);
-                return;
-            }
-        }
-        panic!("never denied at once");
+        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK k 1/3000s"), [0, 1, 0, 0, 3_000_000]);
+        let start = Instant::now();
+        let denied = ask::<[i64; 5]>(&mut c, "RL.WAIT k 2900000 1/3000s");
+        assert!(start.elapsed() < *server::DEADLINE, "at once: {:?}", start.elapsed());
+        assert_eq!([denied[0], denied[1], denied[2]], [1, 1, 0]);
+        assert!(denied[3] > 2_900_000, "{denied:?}");
+        assert_eq!(denied[3], denied[4]);
+        let waiter = wait_in_line(server, "RL.WAIT k 3500000 1/3000s");
+        clock.advance_s(&mut c, 2_900);
+        assert_eq!(waiting(&mut c), 1, "early");
+        clock.advance_s(&mut c, 100);
+        assert_eq!(waiter.answer::<[i64; 5]>(), [0, 1, 0, 0, 3_000_000]);
     });
 }
 
@@ -89,22 +87,21 @@ fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
 
 #[test]
 fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
-        assert_eq!(ask::<[i64; 5]>(&mut c, "RL.CHECK s HOLD a EX 30 slots:1"), [0, 1, 0, 0, 30000]);
-        let b = wait_in_line(server, "RL.WAIT s 10000 HOLD b PX 1500 slots:1");
-        let other = wait_in_line(server, "RL.WAIT s 10000 HOLD c EX 20 slots:1");
-        thread::sleep(millis(300));
-        assert!(b.waits() && other.waits());
-        let start = Instant::now();
+        let held = ask::<[i64; 5]>(&mut c, "RL.CHECK s HOLD a EX 3000 slots:1");
+        assert_eq!(held, [0, 1, 0, 0, 3_000_000]);
+        let b = wait_in_line(server, "RL.WAIT s 2000000 HOLD b EX 1500 slots:1");
+        let other = wait_in_line(server, "RL.WAIT s 2000000 HOLD c EX 20 slots:1");
+        clock.advance_s(&mut c, 300);
+        assert_eq!(waiting(&mut c), 2);
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE s a"), 1);
         // The time of the hold begins with the admission.
-        assert_eq!(b.answer::<[i64; 5]>(), [0, 1, 0, 0, 1500]);
-        assert!(start.elapsed() < millis(1000), "at once: {:?}", start.elapsed());
-        assert!(other.waits());
-        let after = other.answered_after(start);
-        assert!(after >= millis(1400), "B had the slot for 1.5 s, C came after {after:?}");
-        assert!(after < millis(3000), "{after:?}");
+        assert_eq!(b.answer::<[i64; 5]>(), [0, 1, 0, 0, 1_500_000]);
+        clock.advance_s(&mut c, 1_400);
+        assert_eq!(waiting(&mut c), 1, "B has the slot for 1500 s");
+        clock.advance_s(&mut c, 100);
+        assert_eq!(other.verdict(), 0);
     });
 }
 
@@ -117,12 +114,12 @@ fn a_large_request_is_not_overtaken() {
         }
         let b = wait_in_line(server, "RL.WAIT k 20000 HOLD b EX 30 COST 2 slots:4");
         let other = wait_in_line(server, "RL.WAIT k 20000 HOLD c EX 30 COST 1 slots:4");
-        thread::sleep(millis(100));
-        assert!(b.waits() && other.waits(), "one slot is free, which is for B");
+        let_server_act(&mut c);
+        assert_eq!(waiting(&mut c), 2, "one slot is free, which is for B");
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k x"), 1);
         assert_eq!(b.verdict(), 0);
-        thread::sleep(millis(100));
-        assert!(other.waits());
+        let_server_act(&mut c);
+        assert_eq!(waiting(&mut c), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k y"), 1);
         assert_eq!(other.verdict(), 0);
         assert_eq!(waiting(&mut c), 0);
@@ -161,19 +158,19 @@ fn what_no_waiting_changes_is_answered_at_once() {
 #[test]
 fn a_deadline_counts_as_one_denied_check() {
     const PEEK: &str = "RL.PEEK k 5/h,count=all";
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 slots:1 5/h,count=all"), 0);
         let limited = counted(&mut c, "limited");
-        let start = Instant::now();
-        let waiter =
-            wait_in_line(server, "RL.WAIT k 400 META who HOLD b EX 9 slots:1 5/h,count=all");
+        let line = "RL.WAIT k 400000 META who HOLD b EX 9 slots:1 5/h,count=all";
+        let waiter = wait_in_line(server, line);
+        clock.advance_s(&mut c, 300);
         assert_eq!(ask::<[i64; 5]>(&mut c, PEEK)[2], 4, "not charged yet");
         assert_eq!(counted(&mut c, "limited"), limited);
+        clock.advance_s(&mut c, 100);
         let reply: [i64; 5] = waiter.answer();
-        assert!(start.elapsed() >= millis(390), "{:?}", start.elapsed());
         assert_eq!([reply[0], reply[1], reply[2]], [1, 1, 0]);
-        assert!(reply[3] > 2_900_000 && reply[3] <= 3_000_000, "an honest wait: {}", reply[3]);
+        assert!(reply[3] > 2_500_000 && reply[3] <= 2_600_000, "an honest wait: {}", reply[3]);
         assert_eq!(ask::<[i64; 5]>(&mut c, PEEK)[2], 3, "the denial is charged once");
         assert_eq!(counted(&mut c, "limited"), limited + 1.0);
         assert_eq!(counted(&mut c, "waits_expired"), 1.0);
@@ -187,14 +184,15 @@ fn a_deadline_counts_as_one_denied_check() {
 
 #[test]
 fn a_later_one_whom_the_rules_would_admit_is_denied_at_its_deadline() {
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
-        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 30 COST 3 slots:4"), 0);
-        let large = wait_in_line(server, "RL.WAIT k 60000 HOLD b EX 30 COST 2 slots:4");
-        let small = wait_in_line(server, "RL.WAIT k 300 HOLD c EX 30 slots:4");
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 COST 3 slots:4"), 0);
+        let large = wait_in_line(server, "RL.WAIT k 2000000 HOLD b EX 30 COST 2 slots:4");
+        let small = wait_in_line(server, "RL.WAIT k 300000 HOLD c EX 30 slots:4");
+        clock.advance_s(&mut c, 300);
         let [code, limit, remaining, wait_ms, _] = small.answer::<[i64; 5]>();
         assert_eq!([code, limit, remaining], [1, 4, 1]);
-        assert!(wait_ms > 25_000 && wait_ms <= 30_000, "as the first waits: {wait_ms}");
+        assert!(wait_ms > 2_600_000 && wait_ms <= 2_700_000, "as the first waits: {wait_ms}");
         let now = ask::<[i64; 5]>(&mut c, "RL.WAIT k 0 HOLD c EX 30 slots:4");
         assert_eq!(now[0], 1, "it waits for nothing, so it is denied at once");
         assert!(large.waits());
@@ -297,14 +295,13 @@ fn a_replica_lets_nobody_wait() {
 
 #[test]
 fn nobody_is_admitted_while_clients_are_paused() {
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
-        assert_eq!(verdict(&mut c, "RL.CHECK k 1/s"), 0);
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/1000s"), 0);
         assert_eq!(verdict(&mut c, "RL.CHECK l HOLD held EX 3000 slots:1 9/h,count=all"), 0);
-        let soon = wait_in_line(server, "RL.WAIT k 60000 1/s");
+        let soon = wait_in_line(server, "RL.WAIT k 3600000 1/1000s");
         let expired = wait_in_line(server, "RL.WAIT l 60000 HOLD b EX 9 slots:1 9/h,count=all");
-        let start = Instant::now();
-        let () = ask(&mut c, "CLIENT PAUSE 1700 WRITE");
+        let () = ask(&mut c, "CLIENT PAUSE 3000000 WRITE");
         assert_eq!(ask::<i64>(&mut c, &format!("CLIENT UNBLOCK {}", expired.id)), 1);
         assert_eq!(expired.verdict(), 1);
         assert_eq!(
@@ -312,8 +309,10 @@ fn nobody_is_admitted_while_clients_are_paused() {
             8,
             "no write, so no charge"
         );
-        let after = soon.answered_after(start);
-        assert!(after >= millis(1600), "admitted within the pause, after {after:?}");
+        clock.advance_s(&mut c, 2_000);
+        assert_eq!(waiting(&mut c), 1, "admitted within the pause");
+        clock.advance_s(&mut c, 1_000);
+        assert_eq!(soon.verdict(), 0);
     });
 }
 

@@ -75,7 +75,7 @@ fn a_client_whose_reply_cannot_be_passed_on_gets_an_error() {
                 let waiter = wait_in_line(server, "RL.WAIT k 60000 1/50s");
                 let reply = while_panicking(server, moment, callback, || {
                     let () = ask(&mut c, "DEL k");
-                    waiter.reply().0
+                    waiter.reply()
                 });
                 let is_lost = callback.ends_with("relayed") && moment == Moment::BeforeItsBody;
                 match reply {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use redis::Connection;
 
 use crate::support::client::{ask, exists, now_us};
-use crate::support::clock::Clock;
-use crate::support::server::{self, Server, eventually};
+use crate::support::clock::{Clock, on_all_with_clock};
+use crate::support::server::eventually;
 
 const YEARS_S: i64 = 3_652 * 86_400;
 
@@ -33,15 +33,6 @@ const RULES: [&str; 6] = [
 
 /// The longest wait of any of the rules, twice a window, and a window to catch up.
 const LONGEST_MS: i64 = 3 * 2_000;
-
-fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
-    for flavor in server::all() {
-        let clock = Clock::new();
-        let mut server = clock.of(flavor.builder()).start();
-        body(&mut server, &clock);
-        assert!(!server.has_ended(), "{} ended", flavor.name);
-    }
-}
 
 /// Lets the clock show a time, and waits until the server sees it: Valkey 9 reads the clock some times
 /// a second and counts on in between.

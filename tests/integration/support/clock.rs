@@ -1,5 +1,5 @@
-//! A wall clock that tests step, for real servers: a library that is preloaded into a server adds
-//! what a file holds to the time of day.
+//! Clocks that tests move, for real servers: a library that is preloaded into a server adds what a
+//! file holds to the wall clock and to monotonic clocks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,9 +8,17 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use redis::Connection;
 use tempfile::TempDir;
 
-use crate::support::server::Builder;
+use crate::support::client::{ask, now_us};
+use crate::support::server::{self, Builder, Server, eventually};
+
+/// How many bytes the file has for each clock.
+const I64: usize = size_of::<i64>();
+/// Where the file has what is added to the wall clock, and to monotonic clocks.
+const WALL: usize = 0;
+const MONOTONIC: usize = I64;
 
 /// The clock of one server.
 pub struct Clock {
@@ -22,7 +30,7 @@ impl Clock {
     pub fn new() -> Self {
         let clock =
             Self { folder: TempDir::with_prefix("ratelimit-").expect("a temporary folder") };
-        fs::write(clock.file(), 0_i64.to_ne_bytes()).expect("the file is written");
+        fs::write(clock.file(), [0; 2 * I64]).expect("the file is written");
         clock
     }
 
@@ -35,13 +43,49 @@ impl Clock {
         builder.env("LD_PRELOAD", library()).env("RATELIMIT_CLOCK", self.file())
     }
 
-    /// Lets the clock show a Unix time, from which it goes on.
+    /// Lets the wall clock show a Unix time, from which it goes on.
     pub fn set_s(&self, unix_s: i64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let now_us = i64::try_from(now.as_micros()).expect("before 294247");
+        self.write(WALL, unix_s * 1_000_000 - now_us);
+    }
+
+    /// Lets time pass, and returns once the server has acted on it.
+    pub fn advance_s(&self, c: &mut Connection, seconds: i64) {
+        let then_us = now_us(c) + seconds.cast_unsigned() * 1_000_000;
+        for clock in [WALL, MONOTONIC] {
+            self.write(clock, self.read(clock) + seconds * 1_000_000);
+        }
+        eventually("the server's time to pass", || now_us(c) >= then_us);
+        let_server_act(c);
+    }
+
+    fn read(&self, clock: usize) -> i64 {
+        let moved = fs::read(self.file()).expect("the file is read");
+        i64::from_ne_bytes(moved[clock..clock + I64].try_into().expect("a number"))
+    }
+
+    fn write(&self, clock: usize, moved_us: i64) {
         let file = File::options().write(true).open(self.file()).expect("the file opens");
         // At once, so that the server never sees half of it.
-        file.write_at(&(unix_s * 1_000_000 - now_us).to_ne_bytes(), 0).expect("written");
+        file.write_at(&moved_us.to_ne_bytes(), clock as u64).expect("written");
+    }
+}
+
+/// Runs a test on each server, one after the other, each with its clock.
+pub fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
+    for flavor in server::all() {
+        let clock = Clock::new();
+        let mut server = clock.of(flavor.builder()).start();
+        body(&mut server, &clock);
+        assert!(!server.has_ended(), "{} ended", flavor.name);
+    }
+}
+
+/// Lets the server call every timer that is due: its event loop does so after each request.
+pub fn let_server_act(c: &mut Connection) {
+    for _ in 0..3 {
+        let () = ask(c, "PING");
     }
 }
 

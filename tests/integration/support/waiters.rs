@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use redis::{Connection, ErrorKind, FromRedisValue, RedisResult, Value, from_redis_value};
 
@@ -14,7 +13,7 @@ use crate::support::server::{Server, eventually};
 pub struct Waiter {
     pub id: i64,
     line: String,
-    reply: JoinHandle<(RedisResult<Value>, Instant)>,
+    reply: JoinHandle<RedisResult<Value>>,
 }
 
 /// How many clients wait.
@@ -33,10 +32,7 @@ pub fn wait_on(server: &Server, mut client: Connection, line: &str) -> Waiter {
     let before = waiting(&mut c);
     let id = ask(&mut client, "CLIENT ID");
     let sent = line.to_string();
-    let reply = thread::spawn(move || {
-        let reply = attempt(&mut client, &sent);
-        (reply, Instant::now())
-    });
+    let reply = thread::spawn(move || attempt(&mut client, &sent));
     let waiter = Waiter { id, line: line.to_string(), reply };
     eventually(&format!("{line} to wait"), || waiting(&mut c) == before + 1);
     waiter
@@ -58,8 +54,8 @@ impl Waiter {
         !self.reply.is_finished()
     }
 
-    /// The reply, and when it came.
-    pub fn reply(self) -> (RedisResult<Value>, Instant) {
+    /// The reply.
+    pub fn reply(self) -> RedisResult<Value> {
         eventually(&format!("a reply to {}", self.line), || self.reply.is_finished());
         self.reply.join().expect("no panic")
     }
@@ -67,7 +63,7 @@ impl Waiter {
     /// The reply, which must be no error.
     pub fn answer<T: FromRedisValue>(self) -> T {
         let line = self.line.clone();
-        let value = self.reply().0.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let value = self.reply().unwrap_or_else(|error| panic!("{line}: {error}"));
         from_redis_value(value).expect("of this type")
     }
 
@@ -76,17 +72,10 @@ impl Waiter {
         self.answer::<[i64; 5]>()[0]
     }
 
-    /// How long the reply took since `start`.
-    pub fn answered_after(self, start: Instant) -> Duration {
-        let (reply, at) = self.reply();
-        assert!(reply.is_ok(), "{reply:?}");
-        at.duration_since(start)
-    }
-
     /// The error that the client is told.
     pub fn refusal(self) -> String {
         let line = self.line.clone();
-        match self.reply().0 {
+        match self.reply() {
             Err(error) => error.to_string(),
             Ok(value) => panic!("{line}: answered with {value:?}"),
         }
@@ -94,6 +83,6 @@ impl Waiter {
 
     /// Whether the connection was closed without a reply.
     pub fn lost_its_connection(self) -> bool {
-        self.reply().0.is_err_and(|error| error.kind() == ErrorKind::Io)
+        self.reply().is_err_and(|error| error.kind() == ErrorKind::Io)
     }
 }

@@ -96,7 +96,9 @@ fn a_wait_of_an_hour_uses_no_cpu() {
         drop(first);
         eventually("one to wait", || waiting(&mut c) == 1);
         let busy = cpu_in_two_seconds(&mut c);
-        assert!(busy < 0.6, "{busy:.3} s of 2 s");
+        // Processor time, which other processes do not use; a server under a tool uses more of it.
+        let most = 0.06 * server::DEADLINE.as_secs_f64() / 20.0;
+        assert!(busy < most, "{busy:.3} s of 2 s");
         drop(second);
     });
 }

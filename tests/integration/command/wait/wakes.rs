@@ -1,11 +1,11 @@
 //! What wakes the first in line: every change of its key, of every key, and of policies.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, cmd};
 
 use crate::support::client::{ask, attempt, dump, verdict};
+use crate::support::clock::let_server_act;
 use crate::support::server;
 use crate::support::waiters::{wait_in_line, waiting};
 
@@ -103,8 +103,8 @@ fn what_frees_nothing_lets_nobody_pass() {
         ] {
             attempt(&mut c, line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
-        thread::sleep(Duration::from_millis(100));
-        assert!(waiter.waits());
+        let_server_act(&mut c);
+        assert_eq!(waiting(&mut c), 1);
         assert_eq!(left(&mut c), 0, "looks take nothing");
         let () = ask(&mut c, "DEL k");
         assert_eq!(waiter.verdict(), 0);
