@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_ban_takes_the_rung_after_those_before_it_and_at_last_the_last(
+        fn each_ban_takes_the_next_rung_up_to_the_last(
             rungs_ms in prop::collection::vec(prop_oneof![1..9u64, 1..=MAX_MS], 1..=MAX_RUNGS),
             bans: u32,
         ) {

@@ -19,7 +19,7 @@ fn client(server: &Server, key: &str, options: &str) -> Script {
 }
 
 #[test]
-fn a_socket_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
+fn a_longer_socket_time_out_keeps_the_place_in_line() {
     let server = server();
     let mut c = server.connect();
     for options in ["{}", r#"{"socketTimeout": 25000}"#] {
@@ -39,7 +39,7 @@ fn a_socket_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
 }
 
 #[test]
-fn a_shorter_socket_time_out_sends_the_command_again_to_the_end_of_the_line() {
+fn a_shorter_socket_time_out_loses_the_place_in_line() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");
@@ -53,7 +53,7 @@ fn a_shorter_socket_time_out_sends_the_command_again_to_the_end_of_the_line() {
 }
 
 #[test]
-fn a_command_that_timed_out_waits_on_until_its_connection_is_closed() {
+fn a_timed_out_command_waits_until_its_connection_closes() {
     let server = server();
     let mut c = server.connect();
     for key in ["closed", "open"] {

@@ -15,7 +15,7 @@ fn client(server: &Server, key: &str, options: &str) -> Script {
 }
 
 #[test]
-fn a_time_out_that_is_longer_than_the_wait_keeps_the_place_in_line() {
+fn a_longer_time_out_keeps_the_place_in_line() {
     let server = server();
     let mut c = server.connect();
     let mut wait = |key: &str, options: &str, clients: usize| -> (Script, Waiter) {

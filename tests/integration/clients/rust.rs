@@ -39,7 +39,7 @@ fn a_blocking_connection_waits_as_long_as_it_may() {
 }
 
 #[test]
-fn a_blocking_connection_that_gives_up_is_forgotten_and_charged_nothing() {
+fn a_connection_that_gives_up_is_charged_nothing() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");
@@ -81,7 +81,7 @@ fn an_asynchronous_connection_waits_as_long_as_it_is_told() {
 }
 
 #[test]
-fn an_asynchronous_command_that_timed_out_waits_on_until_its_connection_is_dropped() {
+fn a_timed_out_asynchronous_command_waits_until_dropped() {
     let server = server();
     let mut c = server.connect();
     hold(&mut c, "k");

@@ -143,7 +143,7 @@ fn an_exemption_allows_everything_and_counts_nothing() {
 }
 
 #[test]
-fn blocks_and_exemptions_survive_rewrites_restarts_replication_and_promotion() {
+fn blocks_and_exemptions_survive_restarts_and_promotion() {
     server::on_all_with(
         |builder| builder.config("appendonly", "yes").config("aof-use-rdb-preamble", "no"),
         |server| {

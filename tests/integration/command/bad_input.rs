@@ -205,7 +205,7 @@ fn wrong_arguments_give_an_error_and_change_nothing() {
 }
 
 #[test]
-fn wrong_arguments_of_keyless_commands_give_an_error_and_change_nothing() {
+fn wrong_arguments_of_keyless_commands_change_nothing() {
     server::on_all(|server| {
         let mut c = server.connect();
         let top =

@@ -86,7 +86,7 @@ fn a_flood_does_not_drain_longer_limits() {
 }
 
 #[test]
-fn a_fixed_window_allows_twice_its_limit_across_a_boundary_and_a_log_does_not() {
+fn a_fixed_window_and_no_log_allows_twice_its_limit() {
     on_all_allowing_at(|c| {
         assert_eq!(passed(c, "fixed", clock(12, 0, 59), "fixed:100/m", 110), 100);
         assert_eq!(passed(c, "fixed", clock(12, 1, 0), "fixed:100/m", 110), 100);

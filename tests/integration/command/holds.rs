@@ -200,7 +200,7 @@ fn examples_come_out_exactly() {
 }
 
 #[test]
-fn twenty_five_estimates_fill_a_bucket_and_one_settlement_makes_room() {
+fn estimates_fill_a_bucket_and_a_settlement_makes_room() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let rule = "bucket:100000/m";

@@ -169,7 +169,7 @@ fn wrong_arguments_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_blocked_key_denies_the_request_and_an_exempt_key_is_ignored() {
+fn a_blocked_key_denies_and_an_exempt_key_is_ignored() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.BLOCK blocked EX 100 REASON abuse");
@@ -198,7 +198,7 @@ fn a_blocked_key_denies_the_request_and_an_exempt_key_is_ignored() {
 }
 
 #[test]
-fn a_key_removed_between_two_checks_starts_empty_and_the_others_keep_their_counts() {
+fn a_removed_key_starts_empty_and_others_keep_their_counts() {
     server::on_all(|server| {
         let mut c = server.connect();
         let left = |c: &mut Connection| {

@@ -86,7 +86,7 @@ fn ten_clients_are_answered_a_second_apart_in_order_of_arrival() {
 }
 
 #[test]
-fn a_slot_goes_to_the_first_in_line_when_it_is_settled_or_lapses() {
+fn a_settled_or_lapsed_slot_goes_to_the_first_in_line() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         let held = ask::<[i64; 5]>(&mut c, "RL.CHECK s HOLD a EX 3000 slots:1");
@@ -183,7 +183,7 @@ fn a_deadline_counts_as_one_denied_check() {
 }
 
 #[test]
-fn a_later_one_whom_the_rules_would_admit_is_denied_at_its_deadline() {
+fn a_client_behind_others_is_denied_at_its_deadline() {
     on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k HOLD held EX 3000 COST 3 slots:4"), 0);

@@ -28,7 +28,7 @@ fn commands_in_sentences_and_tables_work() {
 }
 
 #[test]
-fn the_middleware_limits_each_address_and_lets_pass_without_a_server() {
+fn the_middleware_limits_addresses_and_needs_no_server() {
     const ROOT: &str = env!("CARGO_MANIFEST_DIR");
     let server = flavor().start();
     let mut python = Command::new("python3");

@@ -62,7 +62,7 @@ fn on_all_with_a_value(body: impl Fn(&mut Server, &Dump)) {
 }
 
 #[test]
-fn a_damaged_value_in_an_rdb_file_keeps_the_server_from_starting() {
+fn a_damaged_rdb_value_keeps_the_server_from_starting() {
     on_all_with_a_value(|server, dump| {
         let rdb = saved_rdb(server);
         let value = dump.value();

@@ -130,7 +130,7 @@ fn packed(words: &[&str]) -> Vec<u8> {
 const REMEDY: &str = "written by a newer version of the module";
 
 #[test]
-fn an_append_only_file_of_a_newer_version_keeps_the_server_from_starting() {
+fn a_newer_append_only_file_keeps_the_server_from_starting() {
     for flavor in server::all() {
         for newer in NEWER {
             let aof = [packed(&["SET", "plain", "text"]), packed(newer)].concat();
@@ -193,7 +193,7 @@ fn on_replicas_that_skipped(newer: &[&str], body: impl Fn(&Server)) {
 }
 
 #[test]
-fn a_replica_that_skipped_an_effect_refuses_reads_until_promoted() {
+fn a_replica_that_skipped_refuses_reads_until_promoted() {
     on_replicas_that_skipped(NEWER[0], |replica| {
         let mut c = replica.connect();
         assert_refuses_reads(&mut c);
@@ -222,7 +222,7 @@ fn a_replica_that_skipped_a_policy_refuses_reads() {
 }
 
 #[test]
-fn a_replica_that_skipped_an_effect_answers_after_a_full_synchronization() {
+fn a_full_synchronization_ends_the_refusal_of_reads() {
     on_replicas_that_skipped(NEWER[0], |replica| {
         let mut c = replica.connect();
         assert_refuses_reads(&mut c);
@@ -271,7 +271,7 @@ fn a_snapshot_of_a_newer_primary_is_refused_before_data_is_lost() {
 }
 
 #[test]
-fn an_rdb_file_of_a_newer_version_loads_if_its_values_can_be_read() {
+fn a_newer_rdb_file_loads_if_its_values_can_be_read() {
     for flavor in server::all() {
         let folder = folder_with("dump.rdb", &newer_snapshot());
         let loaded = uncompressed(flavor.builder()).allow_at().dir(folder.path()).start();

@@ -88,7 +88,7 @@ fn a_module_that_panics_while_it_is_loaded_is_refused() {
 }
 
 #[test]
-fn a_running_server_refuses_a_module_that_panics_and_takes_it_later() {
+fn a_module_that_panicked_can_be_loaded_later() {
     server::on_all_with(
         |builder| builder.faulty().allow_module_command(),
         |server| {

@@ -106,7 +106,7 @@ fn a_panic_during_a_rewrite_keeps_the_append_only_file() {
 }
 
 #[test]
-fn policies_follow_a_rewrite_although_the_timer_that_appends_them_panicked() {
+fn policies_follow_a_rewrite_whose_timer_panicked() {
     server::on_all_with(
         |builder| with_aof(builder.faulty(), false).config("appendfsync", "always"),
         |server| {

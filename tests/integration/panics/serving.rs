@@ -34,7 +34,7 @@ fn a_command_that_panics_replies_once_and_each_panic_is_counted() {
 }
 
 #[test]
-fn a_panic_between_a_change_and_its_propagation_loses_that_change_on_replicas_alone() {
+fn a_panic_before_propagation_loses_a_change_on_replicas_alone() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let replica = replica_of(server);
@@ -60,7 +60,7 @@ fn a_panic_between_a_change_and_its_propagation_loses_that_change_on_replicas_al
 }
 
 #[test]
-fn a_command_whose_keys_cannot_be_found_is_refused_to_whom_some_keys_are_forbidden() {
+fn unknown_keys_are_refused_to_users_of_some_keys() {
     server::on_all_with(Builder::faulty, |server| {
         let mut c = server.connect();
         let () = ask(&mut c, "ACL SETUSER app on nopass ~app:* +rl.mcheck");
@@ -218,7 +218,7 @@ fn events_that_panic_stop_no_command() {
 }
 
 #[test]
-fn configured_policies_reach_replicas_although_the_first_attempt_panicked() {
+fn configured_policies_reach_replicas_after_a_panic() {
     server::on_all_with(Builder::faulty, |server| {
         let replica = server.flavor().builder().replica_of(server).start();
         for moment in MOMENTS {

@@ -47,7 +47,7 @@ fn commands_of_policies_are_for_administrators() {
 }
 
 #[test]
-fn the_right_to_check_by_policy_does_not_include_setting_policies() {
+fn the_right_to_check_by_policy_excludes_setting_policies() {
     server::on_all(|server| {
         let mut c = server.connect();
         set(&mut c, &["free 5/h"]);

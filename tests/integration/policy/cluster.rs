@@ -82,7 +82,7 @@ fn checks_fail_only_on_masters_without_the_policy() {
 
 /// Valkey migrates a slot as a stream of commands, which must not have policies.
 #[test]
-fn a_migrating_slot_does_not_change_the_policies_of_its_new_master() {
+fn slot_migration_keeps_the_policies_of_the_new_master() {
     cluster::on_all(|cluster| {
         if cluster.flavor().name != "valkey-9.1" {
             return; // CLUSTER MIGRATESLOTS came with Valkey 9.0.

@@ -83,7 +83,7 @@ fn eventually_known(replica: &Server, expected: &Policies) {
 }
 
 #[test]
-fn a_replica_has_the_policies_of_its_primary_and_not_its_configured_ones() {
+fn a_replica_has_its_primarys_policies_not_configured_ones() {
     server::on_all_with(configured, |primary| {
         let mut replica = primary
             .flavor()
@@ -182,7 +182,7 @@ fn a_rewritten_aof_has_policies_before_values() {
 }
 
 #[test]
-fn policies_survive_a_crash_after_a_rewrite_while_clients_are_paused() {
+fn policies_survive_a_crash_after_a_rewrite_in_a_pause() {
     server::on_all_with(
         |builder| with_aof(builder, false).config("appendfsync", "always"),
         |server| {

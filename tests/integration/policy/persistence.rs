@@ -259,7 +259,7 @@ fn saved_policies_override_configured_ones() {
 }
 
 #[test]
-fn an_aof_replaces_and_deletes_configured_policies_until_its_rewrite() {
+fn an_aof_overrides_configured_policies_until_its_rewrite() {
     for preamble in BOTH_FORMS {
         server::on_all_with(
             |builder| configured(with_aof(builder, preamble)),

@@ -103,7 +103,7 @@ fn random_commands(random: &mut fastrand::Rng, count: usize) -> Pipeline {
 }
 
 #[test]
-fn replicas_hold_what_their_primary_holds_after_checks_by_changing_policies() {
+fn replicas_equal_their_primary_while_policies_change() {
     server::on_all_with(quiet, |primary| {
         let middle = replica_of(primary);
         let last = replica_of(&middle);
@@ -362,7 +362,7 @@ fn a_promoted_replica_has_the_policies_and_replicates_them() {
 }
 
 #[test]
-fn the_aof_of_a_replica_has_policies_and_its_rewrite_propagates_nothing() {
+fn a_replicas_aof_has_policies_and_propagates_nothing() {
     for preamble in [true, false] {
         server::on_all_with(quiet, |primary| {
             let mut p = primary.connect();
@@ -394,7 +394,7 @@ fn the_aof_of_a_replica_has_policies_and_its_rewrite_propagates_nothing() {
 }
 
 #[test]
-fn wrong_arguments_of_policy_help_get_an_error_while_the_server_loads() {
+fn policy_help_refuses_wrong_arguments_while_loading() {
     server::on_all(|primary| {
         if !primary.flavor().is_7_or_later() {
             return; // 6.2 has no subcommands, and refuses RL.POLICY while it loads.

@@ -18,7 +18,7 @@ use crate::support::traffic::{Caller, RULES, Traffic, limits_on, under_traffic, 
 const MOVED: usize = 200;
 
 #[test]
-fn keys_let_exactly_their_limits_through_while_slots_and_masters_change() {
+fn limits_are_exact_while_slots_and_masters_change() {
     cluster::on_all(|cluster| {
         resharding(cluster);
         slots_on_both_nodes(cluster);

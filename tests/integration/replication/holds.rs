@@ -28,7 +28,7 @@ fn promote(replica: &Server) -> Connection {
 }
 
 #[test]
-fn a_replica_that_synchronizes_in_full_settles_holds_like_its_primary() {
+fn holds_settle_alike_after_a_full_synchronization() {
     server::on_all_with(quiet, |primary| {
         let mut c = primary.connect();
         let expected = settled_at_once(&mut c);
@@ -196,7 +196,7 @@ fn kill_under_load(primary: &mut Server, enough: usize) -> Vec<Held> {
 }
 
 #[test]
-fn a_promoted_replica_has_every_hold_and_settlement_that_it_confirmed() {
+fn a_promoted_replica_has_every_confirmed_hold() {
     for flavor in server::all() {
         let mut primary = primary(flavor);
         let replica = replica_of(&primary);

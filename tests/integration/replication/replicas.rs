@@ -41,7 +41,7 @@ fn a_promoted_replica_continues_where_its_primary_stopped() {
 }
 
 #[test]
-fn peeks_on_a_replica_answer_as_on_its_primary_and_change_nothing() {
+fn peeks_on_a_replica_equal_those_on_its_primary() {
     server::on_all_with(quiet, |primary| {
         let replica = replica_of(primary);
         let (mut p, mut r) = (primary.connect(), replica.connect());
@@ -166,7 +166,7 @@ fn begin_slow_reload(replica: &Server, primary: &Server) {
 }
 
 #[test]
-fn a_replica_that_loads_in_the_background_answers_from_its_old_data() {
+fn a_background_load_answers_from_the_old_data() {
     server::on_all_with(quiet, |primary| {
         if !primary.flavor().is_7_or_later() {
             return; // 6.2 answers no client while it loads.

@@ -87,7 +87,7 @@ fn an_operator_may_use_commands_given_by_name_on_its_keys_only() {
 }
 
 #[test]
-fn an_administrator_may_do_what_operators_do_and_nothing_internal() {
+fn an_administrator_may_run_nothing_internal() {
     server::on_all(|server| {
         // Before 7.2, commands of modules are in no category.
         let categories = has_categories(server.flavor());
@@ -232,7 +232,7 @@ fn the_right_to_read_a_key_allows_peeks_and_no_checks() {
 }
 
 #[test]
-fn a_call_without_its_key_gets_the_usage_and_no_permission_error() {
+fn a_call_without_a_key_gets_no_permission_error() {
     server::on_all(|server| {
         let mut c = connect_as_limiting(server, &["~rl:*"]);
         for call in ["RL.CHECK", "RL.PEEK", "RL.RESET"] {

@@ -64,7 +64,7 @@ fn assert_alike(primary: &mut Connection, replica: &Server, when: &str) {
 }
 
 #[test]
-fn a_ban_lasts_no_longer_than_its_length_after_the_clock_stepped_back() {
+fn no_ban_outlasts_its_length_after_a_step_back() {
     server::on_all_with(Builder::allow_at, |primary| {
         let replica = replica_of(primary);
         let mut c = primary.connect();
@@ -133,7 +133,7 @@ fn check_all(at_us: u64) -> Pipeline {
 /// times, the states of the other rules are too far ahead of the clock to count. But each state begins
 /// to count just before the previous one admits, so that the wait ends only when the last one admits.
 #[test]
-fn the_wait_after_two_thousand_states_ahead_of_the_clock_is_computed_quickly() {
+fn waits_of_states_ahead_of_the_clock_are_computed_fast() {
     server::on_all_with(Builder::allow_at, |server| {
         let mut c = server.connect();
         let start_us = now_us(&mut c);

@@ -57,7 +57,7 @@ fn a_check_that_would_leave_too_many_states_changes_nothing() {
 }
 
 #[test]
-fn replicas_files_and_restored_keys_keep_more_states_than_the_setting() {
+fn replicated_and_restored_keys_keep_more_than_max_states() {
     server::on_all_with(
         |builder| with_synced_aof(builder).module_args(&["max-states", "9"]),
         |server| {

@@ -161,7 +161,7 @@ fn a_wrong_number_of_arguments_gets_the_usage() {
 }
 
 #[test]
-fn a_call_without_its_key_gets_the_usage_also_in_scripts_and_transactions() {
+fn scripts_and_transactions_without_a_key_get_the_usage() {
     server::on_all(|server| {
         let mut c = server.connect();
         for call in ["RL.CHECK", "RL.PEEK", "RL.RESET", "RL.BLOCK", "CL.THROTTLE"] {

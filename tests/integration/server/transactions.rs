@@ -251,7 +251,7 @@ fn a_key_that_expires_during_a_script_stays_until_its_end() {
 }
 
 #[test]
-fn scripts_and_transactions_do_not_see_a_key_that_expired_before() {
+fn scripts_and_transactions_see_no_expired_key() {
     server::on_all(|primary| {
         let replica = replica_of(primary);
         let (mut c, mut r) = (primary.connect(), replica.connect());

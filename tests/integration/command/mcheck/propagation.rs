@@ -49,7 +49,7 @@ const EFFECTS: [(&str, u64); 14] = [
 ];
 
 #[test]
-fn each_changed_key_has_one_effect_and_all_effects_one_transaction() {
+fn one_transaction_has_an_effect_for_each_changed_key() {
     server::on_all(|server| {
         let replica = replica_of(server);
         let (mut p, mut r) = (server.connect(), replica.connect());
@@ -234,7 +234,7 @@ fn meta_adds_an_entry_for_the_check_to_every_key() {
 }
 
 #[test]
-fn a_check_is_counted_once_and_its_denial_for_each_key_that_denied() {
+fn a_check_counts_once_and_its_denial_for_each_key() {
     server::on_all(|server| {
         let mut c = server.connect();
         let () = ask(&mut c, "RL.EXEMPT exempt");

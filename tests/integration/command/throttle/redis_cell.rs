@@ -245,7 +245,7 @@ fn seconds_up(ns: i64) -> i64 {
 }
 
 #[test]
-fn ten_thousand_replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
+fn replies_equal_those_of_redis_cell_but_for_rounded_seconds() {
     const RATES: [(i64, i64); 8] =
         [(200, 1), (100, 1), (30, 1), (3, 1), (30, 60), (7, 60), (100, 3_600), (1, 86_400)];
     server::on_all_with(both_modules, |server| {
@@ -334,7 +334,7 @@ fn a_changed_rate_keeps_units_where_redis_cell_keeps_seconds() {
 }
 
 #[test]
-fn giving_back_too_much_fails_in_redis_cell_and_leaves_its_key_for_good() {
+fn giving_back_too_much_breaks_the_key_of_redis_cell() {
     server::on_all_with(both_modules, |server| {
         let mut c = server.connect();
         let back = Arguments { max_burst: 4, count: 5, period_s: 60, quantity: Some(-1) };

@@ -111,7 +111,7 @@ fn cpu_in_two_seconds(c: &mut Connection) -> f64 {
 
 /// A look at a key with thousands of holds takes milliseconds, and many clients can be due at once.
 #[test]
-fn waiters_that_take_long_to_decide_leave_the_server_time_for_others() {
+fn slow_decisions_of_waiters_leave_time_for_others() {
     const HEAVY: usize = 256;
     machine::alone();
     server::on_all(|server| {

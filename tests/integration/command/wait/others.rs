@@ -63,7 +63,7 @@ fn a_settlement_that_helps_too_little_ends_no_wait() {
 }
 
 #[test]
-fn who_is_in_line_is_admitted_when_memory_is_full_or_replicas_are_missing() {
+fn clients_in_line_need_no_free_memory_and_no_replicas() {
     for (setting, error) in [("maxmemory 1", "OOM"), ("min-replicas-to-write 1", "NOREPLICAS")] {
         on_all_with_clock(|server, clock| {
             let mut c = server.connect();

@@ -61,7 +61,7 @@ fn a_sliding_window_weighs_the_window_before() {
 }
 
 #[test]
-fn a_fixed_window_lets_twice_its_limit_pass_at_its_edge_and_a_log_does_not() {
+fn a_fixed_window_and_no_log_lets_twice_its_limit_pass() {
     for (kind, passed) in [(Kind::Fixed, 200), (Kind::Log, 100)] {
         let rules = [rule(kind, 100, 1, Unit::Minute)];
         let mut limiter = Limiter::default();

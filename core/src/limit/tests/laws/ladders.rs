@@ -242,7 +242,7 @@ proptest! {
 
     /// The clock may step back by years at any time.
     #[test]
-    fn no_ban_and_no_count_outlasts_its_length_by_a_step_of_the_clock(
+    fn no_step_of_the_clock_prolongs_a_ban_or_a_count(
         rules in rules(),
         deeds in deeds(),
         steps in prop::collection::vec(prop::option::weighted(0.2, 0..400_000_000_000_000u64), 40),
@@ -313,7 +313,7 @@ fn a_ban_without_rungs_counts_nothing() {
 }
 
 #[test]
-fn the_longest_ban_of_two_ladders_stands_and_the_count_rises_by_one() {
+fn of_two_ladders_the_longest_ban_stands_and_counts_once() {
     let rules = rules_of_line("0/m,name=a,ban=1m:10m 0/h,name=b,ban=2m:3m");
     let mut limiter = Limiter::default();
     let mut ban = |ms: u64| {

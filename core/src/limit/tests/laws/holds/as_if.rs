@@ -149,28 +149,28 @@ proptest! {
     }
 
     #[test]
-    fn a_settled_check_of_several_rules_is_as_if_it_had_cost_that_much(
+    fn settling_a_check_of_several_rules_equals_as_if(
         traffic in settled(steady(settled_exactly(4), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::Equal)?;
     }
 
     #[test]
-    fn a_settled_check_under_changing_limits_is_as_if_it_had_cost_that_much(
+    fn settling_under_changing_limits_equals_as_if(
         traffic in settled(under(settled_exactly_relimited(3, Change::Room), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::Equal)?;
     }
 
     #[test]
-    fn a_settled_check_under_changing_rates_admits_no_more_than_as_if(
+    fn settling_under_changing_rates_admits_no_more_than_as_if(
         traffic in settled(under(settled_exactly_relimited(3, Change::Rates), CALLS, Clock::Forward))
     ) {
         is_as_if(&traffic, Answers::NotLooser)?;
     }
 
     #[test]
-    fn a_settled_check_on_a_clock_that_stepped_back_admits_no_more_than_as_if(
+    fn after_a_step_back_settling_admits_no_more_than_as_if(
         traffic in settled(steady(settled_exactly(3), CALLS, Clock::StepsBack))
     ) {
         is_as_if(&traffic, Answers::NotLooser)?;
