@@ -28,10 +28,13 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
+
+## Build and run
 
 build: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED)
 build: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
@@ -77,6 +80,18 @@ top: ## watch a server: denials a second, the keys most often denied, blocks (AR
 	@scripts/fetch.py rich
 	@scripts/rl-top $(ARGS)
 
+## Test
+
+# What `make quick` runs on one server, and tests of these that take long: load, crashes, bounds of time and memory.
+QUICK := command:: durability:: panics:: policy:: replication:: server::
+SLOW := bounds:: crash:: hammer:: many:: million out_of_memory:: ten_clients
+quick: export RATELIMIT_ONLY := redis-7.0
+quick: export PROPTEST_CASES := 100
+quick: export RUST_TEST_THREADS := 4
+quick: lint unit build faulty ## within 90 s of a build: lint, unit with few cases, integration on Redis 7.0 without load, crashes, clients, guides
+	@scripts/fetch.py servers redis-7.0
+	$(CARGO) test --profile checked --test integration -- $(QUICK) $(foreach word,$(SLOW),--skip $(word))
+
 test: lint unit integration test-clients ## everything that CI runs
 
 lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
@@ -87,25 +102,9 @@ lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
 	scripts/licences --self-test
 	scripts/licences
 
-doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --lib --document-private-items
-
-fmt: ## format the code
-	cargo fmt --all
-
 unit: ## tests of the core, which needs no libclang, and of the module; no server needed
 	cargo test --profile checked -p ratelimit-core
 	$(CARGO) test --profile checked --lib
-
-faulty: ## build the module with panics that tests ask for: target/faulty/libredis_ratelimit.so
-	$(CARGO) build --profile checked --lib --features fault-injection
-	mkdir -p target/faulty
-	cp target/checked/libredis_ratelimit.so target/faulty/
-
-checked: ## build the module with every check that the shipped one goes without: target/with-checks/libredis_ratelimit.so
-	$(CARGO) build --profile checked --lib
-	mkdir -p target/with-checks
-	cp target/checked/libredis_ratelimit.so target/with-checks/
 
 # Each test runs several servers and mostly waits for them: as many at once on any machine.
 integration: export RUST_TEST_THREADS ?= 4
@@ -141,6 +140,18 @@ test-clients-python: build ## tests of clients/python against its libraries and 
 	cd clients/python && python3 -B -m pytest -q
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
+faulty: ## build the module with panics that tests ask for: target/faulty/libredis_ratelimit.so
+	$(CARGO) build --profile checked --lib --features fault-injection
+	mkdir -p target/faulty
+	cp target/checked/libredis_ratelimit.so target/faulty/
+
+checked: ## build the module with every check that the shipped one goes without: target/with-checks/libredis_ratelimit.so
+	$(CARGO) build --profile checked --lib
+	mkdir -p target/with-checks
+	cp target/checked/libredis_ratelimit.so target/with-checks/
+
+## Test for long
+
 # What memcheck runs under valgrind: some minutes. Other words are other tests.
 MEMCHECK ?= command::check:: command::holds:: command::mcheck:: command::wait:: durability::persistence:: server::events::
 memcheck: export RUST_TEST_THREADS ?= 2
@@ -169,6 +180,7 @@ asan-servers: faulty fetch ## run tests with the module under AddressSanitizer i
 out-of-memory: export RATELIMIT_STRIDE ?= 1
 out-of-memory: build fetch ## let each allocation of a scenario fail, and load what is on the disk (RATELIMIT_STRIDE=10: each tenth)
 	$(CARGO) test --profile checked --test integration -- --nocapture durability::out_of_memory::
+
 fuzz-wire: export RATELIMIT_WIRE_S ?= 600
 fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/with-checks/libredis_ratelimit.so
 fuzz-wire: checked fetch ## hostile clients, primaries and files on all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
@@ -186,6 +198,36 @@ fuzz: ## fuzz each target of core/src/fuzz, or one (TARGET=rule_text, RATELIMIT_
 fuzz-keep: ## take the fewest inputs that reach what `make fuzz` reached into fuzz/corpus (TARGET=)
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz keep $(TARGET)
+
+## Measure
+
+cost: ## what a decision costs as the limit grows, without a server
+	cargo run --release -p ratelimit-core --example cost
+
+bench: build fetch ## throughput and memory beside what one would use instead and what the server allows (ARGS=--help: options)
+	@scripts/fetch.py redis-benchmark
+	@scripts/fetch.py plots
+	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
+
+bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
+	cargo bench -p ratelimit-core --bench core
+
+bench-instructions: build ## count the instructions of each command, and fail where the module became more than 1 % dearer
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@scripts/fetch.py valgrind
+	@benches/instructions/instructions.py
+
+accuracy: build ## draw what each algorithm lets through of the same requests: docs/images/accuracy.svg
+	@scripts/fetch.py servers redis-7.0
+	@scripts/fetch.py redis-py
+	@scripts/fetch.py plots
+	@benches/accuracy/accuracy.py
+
+weight: ## count what there is to read: lines that ship, words of documents, lines of integration tests
+	@scripts/weight
+
+## Release
 
 reproducible: ## build the module in two folders, and fail unless both builds have the same bytes
 	@scripts/reproducible
@@ -245,31 +287,18 @@ test-dist: unwinder fetch ## test what `make dist` made: sums, contents, command
 	$(ZIGBUILD) --profile checked --features fault-injection
 	env -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- command:: panics::
 
-cost: ## what a decision costs as the limit grows, without a server
-	cargo run --release -p ratelimit-core --example cost
+## The rest
 
-bench: build fetch ## throughput and memory beside what one would use instead and what the server allows (ARGS=--help: options)
-	@scripts/fetch.py redis-benchmark
-	@scripts/fetch.py plots
-	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
+fmt: ## format the code
+	cargo fmt --all
 
-bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
-	cargo bench -p ratelimit-core --bench core
+doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --lib --document-private-items
 
-bench-instructions: build ## count the instructions of each command, and fail where the module became more than 1 % dearer
-	@scripts/fetch.py servers redis-7.0
-	@scripts/fetch.py redis-py
-	@scripts/fetch.py valgrind
-	@benches/instructions/instructions.py
-
-weight: ## count what there is to read: lines that ship, words of documents, lines of integration tests
-	@scripts/weight
-
-accuracy: build ## draw what each algorithm lets through of the same requests: docs/images/accuracy.svg
-	@scripts/fetch.py servers redis-7.0
-	@scripts/fetch.py redis-py
-	@scripts/fetch.py plots
-	@benches/accuracy/accuracy.py
+dashboard: ## write monitoring/dashboard.json, the dashboard for Grafana, after a change of dashboard.py
+	@scripts/fetch.py grafana-sdk
+	PYTHONPATH=.cache/grafana monitoring/dashboard.py >monitoring/dashboard.json.new
+	@mv monitoring/dashboard.json.new monitoring/dashboard.json
 
 fetch: ## fetch the test servers, clients of Python and Node.js, gdb, Prometheus, and redis-cell to compare with
 	@scripts/fetch.py servers
@@ -281,11 +310,6 @@ fetch: ## fetch the test servers, clients of Python and Node.js, gdb, Prometheus
 	@scripts/fetch.py pyte
 	@scripts/fetch.py prometheus
 	@scripts/fetch.py grafana-sdk
-
-dashboard: ## write monitoring/dashboard.json, the dashboard for Grafana, after a change of dashboard.py
-	@scripts/fetch.py grafana-sdk
-	PYTHONPATH=.cache/grafana monitoring/dashboard.py >monitoring/dashboard.json.new
-	@mv monitoring/dashboard.json.new monitoring/dashboard.json
 
 clean: ## remove what was built and fetched
 	rm -rf target .cache

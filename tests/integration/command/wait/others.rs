@@ -3,8 +3,7 @@
 
 use super::{counted, wait_in_line, waiting};
 use crate::support::client::{ask, refusal, verdict};
-use crate::support::clock::{let_server_act, on_all_with_clock};
-use crate::support::server;
+use crate::support::clock::on_all_with_clock;
 
 /// One unit is used up, and a client waits for the next, which comes in time.
 const WAIT: &str = "RL.WAIT k 1500000 bucket:1/1000s,name=x,ban=1h";
@@ -30,14 +29,15 @@ fn a_burst_by_another_caller_bans_no_client_in_line_early() {
 
 #[test]
 fn a_client_in_line_passes_if_what_others_took_comes_back() {
-    server::on_all(|server| {
+    on_all_with_clock(|server, clock| {
         let mut c = server.connect();
         assert_eq!(verdict(&mut c, "RL.CHECK k bucket:1/1000s,name=x"), 0);
         let waiter = wait_in_line(server, "RL.WAIT k 3000000 bucket:1/1000s,name=x,ban=1h");
         assert_eq!(verdict(&mut c, "RL.CHECK k COST 9 bucket:1/1000s,burst=10,name=x"), 0);
-        let_server_act(&mut c);
+        clock.advance_s(&mut c, 500);
         assert_eq!(waiting(&mut c), 1);
         assert_eq!(ask::<i64>(&mut c, "RL.REFUND k 9"), 9);
+        clock.advance_s(&mut c, 1_000);
         assert_eq!(waiter.verdict(), 0);
         assert_eq!(counted(&mut c, "waits_admitted"), 1.0);
         assert_eq!(waiting(&mut c), 0);
