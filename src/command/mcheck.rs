@@ -36,13 +36,13 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             options: options.as_ref(),
         };
 
-        let open = |name| call.open_write(name, &LIMITER);
+        // Each key with the value that it gets if it is missing.
+        let open = |name| Ok((call.open_write(name, &LIMITER)?, Limiter::default()));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
-        for (key, name) in keys.iter_mut().zip(names.iter()) {
+        for ((key, _), name) in keys.iter_mut().zip(names.iter()) {
             Changed { call, name, at_us: now_us, clock_us }.lapse(key);
         }
-        let mut new = vec![Limiter::default(); keys.len()];
-        let limiters = keys.iter_mut().zip(&mut new).map(|(key, new)| key.value().unwrap_or(new));
+        let limiters = keys.iter_mut().map(|(key, new)| key.value().unwrap_or(new));
         let key_checks = limiters.enumerate();
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, limiter)| KeyCheck::new(limiter, check_of(index))).collect();
@@ -68,7 +68,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         let written = call.args().last(request.check.rule_args);
         let mut events = Vec::with_capacity(checked.len());
         for (index, (((key, new), name), checked)) in
-            keys.iter_mut().zip(&mut new).zip(names.iter()).zip(&checked).enumerate()
+            keys.iter_mut().zip(names.iter()).zip(&checked).enumerate()
         {
             if checked.changed() {
                 datatype::store(key, mem::take(new))?;
@@ -89,8 +89,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             .collect();
         if request.check.full {
             let foresight = &mut Foresight::of_command();
-            let values = keys.iter_mut().zip(&mut new);
-            let limiters: Vec<_> = values.map(|(key, new)| &*key.value().unwrap_or(new)).collect();
+            let limiters: Vec<_> =
+                keys.iter_mut().map(|(key, new)| &*key.value().unwrap_or(new)).collect();
             for ((limiter, check), decided) in limiters.iter().zip(&checks).zip(&decided) {
                 let decisions = decisions.get_mut(decided.clone()).unwrap_or_default();
                 limiter.fill_resets(check, decisions, foresight);
