@@ -4,38 +4,38 @@ use super::answer;
 use super::changed::{self, Changed};
 use super::checked::{Checked, event, refused};
 use super::rule_args::RuleArgs;
-use super::scratch::{self, Scratch};
+use super::scratch::{self, Resolver, Scratch};
 use crate::datatype::{self, LIMITER};
 use crate::server::{Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
-use ratelimit_core::parse::{self, CheckRequest};
+use ratelimit_core::parse::{self, CheckRequest, ParseError};
+use ratelimit_core::rule::Rule;
 
 /// `RL.CHECK key [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]]
 /// [AT unix-us] [FULL] rule [rule ...]`
 pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
-        let name = call.key_name()?;
-        let clock_us = clock::now_us();
-        let key = call.open_write(name, &LIMITER);
-        // The key's value comes from memory while the request is parsed.
-        let Scratch { rules, resolver, .. } = scratch;
-        let request = parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        decide(call, clock_us, key?, &request, scratch)
+        decide(call, scratch, |resolver, rules| {
+            parse::check(call.after_key().bytes(), &config::limits(), resolver, rules)
+        })
     })
 }
 
-/// Decides a request, whose rules are in the buffers.
+/// Decides a request, whose rules the function adds to the buffers unless they are there.
 #[inline(always)]
-pub fn decide(
+pub fn decide<'a>(
     call: &Call<'_>,
-    clock_us: u64,
-    mut key: WriteKey<'_, Limiter>,
-    request: &CheckRequest<'_>,
     scratch: &mut Scratch,
+    parse: impl FnOnce(&mut Resolver, &mut Vec<Rule>) -> Result<CheckRequest<'a>, ParseError>,
 ) -> Result<(), CommandError> {
     let Scratch { rules, decisions, resolver, .. } = scratch;
     let name = call.key_name()?;
+    let clock_us = clock::now_us();
+    let key = call.open_write(name, &LIMITER);
+    // The key's value comes from memory while the request is parsed.
+    let request = parse(resolver, rules)?;
+    let mut key = key?;
     let now_us = request.at_us.unwrap_or(clock_us);
     let options = request.options_at(now_us);
     let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };

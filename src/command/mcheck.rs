@@ -36,13 +36,13 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             options: options.as_ref(),
         };
 
-        let open = |name| call.open_write(name, &LIMITER);
+        // Each key with the value that it gets if it is missing.
+        let open = |name| Ok((call.open_write(name, &LIMITER)?, Limiter::default()));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
-        for (key, name) in keys.iter_mut().zip(names.iter()) {
+        for ((key, _), name) in keys.iter_mut().zip(names.iter()) {
             Changed { call, name, at_us: now_us, clock_us }.lapse(key);
         }
-        let mut new = vec![Limiter::default(); keys.len()];
-        let limiters = keys.iter_mut().zip(&mut new).map(|(key, new)| key.value().unwrap_or(new));
+        let limiters = keys.iter_mut().map(|(key, new)| key.value().unwrap_or(new));
         let key_checks = limiters.enumerate();
         let mut key_checks: Vec<_> =
             key_checks.map(|(index, limiter)| KeyCheck::new(limiter, check_of(index))).collect();
@@ -57,8 +57,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         metrics::checked(summary.verdict, clock_us);
         resolver.named.count(summary.verdict);
         let written = call.args().last(request.check.rule_args);
-        let stored = keys.iter_mut().zip(&mut new).zip(names.iter());
-        for (index, (((key, new), name), (outcome, own))) in stored.zip(&done).enumerate() {
+        let stored = keys.iter_mut().zip(names.iter()).zip(&done);
+        for (index, (((key, new), name), (outcome, own))) in stored.enumerate() {
             if outcome.changed() {
                 datatype::store(key, mem::take(new))?;
             }
@@ -75,8 +75,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
 
         if request.check.full {
             let foresight = &mut Foresight::of_command();
-            let values = keys.iter_mut().zip(&mut new);
-            let limiters: Vec<_> = values.map(|(key, new)| &*key.value().unwrap_or(new)).collect();
+            let limiters = keys.iter_mut().map(|(key, new)| &*key.value().unwrap_or(new));
+            let limiters: Vec<_> = limiters.collect();
             let checks: Vec<_> = (0..limiters.len()).map(check_of).collect();
             for ((limiter, check), (_, own)) in limiters.iter().zip(&checks).zip(&done) {
                 let decisions = decisions.get_mut(own.clone()).unwrap_or_default();

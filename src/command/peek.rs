@@ -33,7 +33,7 @@ pub struct Seen<'a> {
 ///
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]
-#[inline]
+#[inline(always)]
 pub fn look<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
@@ -53,7 +53,7 @@ pub fn look<T>(
 }
 
 impl Seen<'_> {
-    #[inline]
+    #[inline(always)]
     pub fn reply(self, call: &Call<'_>, request: &CheckRequest<'_>) {
         let Self { check, outcome, decisions, limiter } = self;
         if request.full {

@@ -5,7 +5,7 @@ use crate::command::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
 use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, WaitRequest};
+use ratelimit_core::parse::{self, ParseError, WaitRequest};
 
 /// What would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,16 @@ pub enum Look {
 /// Why it is no request, or the body's.
 pub fn with_request<T>(
     call: &Call<'_>,
-    body: impl FnOnce(&WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+    body: impl FnOnce(WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    scratch::with(call, |scratch| {
-        let Scratch { rules, resolver, .. } = scratch;
-        let args = call.after_key().bytes();
-        let request = parse::wait(args, &config::limits(), resolver, rules)?;
-        body(&request, scratch)
-    })
+    scratch::with(call, |scratch| body(parsed(call, scratch)?, scratch))
+}
+
+/// Kept out of line: its callers are rare, and `RL.CHECK` inlines the same parser.
+#[inline(never)]
+fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
+    let Scratch { rules, resolver, .. } = scratch;
+    parse::wait(call.after_key().bytes(), &config::limits(), resolver, rules)
 }
 
 /// Looks at a request.

@@ -4,8 +4,7 @@ mod look;
 mod waiters;
 
 use super::check;
-use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, clock};
+use crate::server::{Call, CommandError};
 use waiters::Joined;
 pub use waiters::serve;
 
@@ -14,15 +13,14 @@ pub use waiters::serve;
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     look::with_request(call, |request, scratch| {
         if call.may_wait() {
-            match waiters::join(call, look::look(call, request, scratch)?)? {
+            match waiters::join(call, look::look(call, &request, scratch)?)? {
                 Joined::Waits => return Ok(()),
                 Joined::IsDecided => {}
                 Joined::IsDenied { wait_ms } => {
-                    return look::deny(call, request, scratch, wait_ms);
+                    return look::deny(call, &request, scratch, wait_ms);
                 }
             }
         }
-        let key = call.open_write(call.key_name()?, &LIMITER)?;
-        check::decide(call, clock::now_us(), key, &request.check, scratch)
+        check::decide(call, scratch, |_, _| Ok(request.check))
     })
 }

@@ -226,12 +226,12 @@ fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
 
 /// Denies a waiter's call.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
-    look::with_request(call, |request, scratch| look::deny(call, request, scratch, wait_ms))
+    look::with_request(call, |request, scratch| look::deny(call, &request, scratch, wait_ms))
 }
 
 /// What a waiter's call would be told.
 fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
-    look::with_request(call, |request, scratch| look::look(call, request, scratch))
+    look::with_request(call, |request, scratch| look::look(call, &request, scratch))
 }
 
 /// Answers a waiter by calling `RL.WAIT` in its place.
