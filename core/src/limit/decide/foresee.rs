@@ -99,9 +99,11 @@ impl Limiter {
         foreseen.unwrap_or_else(|earliest| earliest)
     }
 
-    /// Whether a key has so few holds that each check can look ahead at their lapses.
-    pub(crate) fn has_few_holds(&self) -> bool {
-        self.holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
+    /// Whether lapses give back charges of a key, and it has so few holds that each check can look
+    /// ahead at them.
+    #[inline]
+    pub(crate) fn has_few_refunding_holds(&self) -> bool {
+        self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
     }
 
     /// When a rule has nothing consumed any more, with what lapses give back.
@@ -113,7 +115,7 @@ impl Limiter {
         foresight: &mut Foresight,
     ) -> Moment {
         let clears = self.clears_without_lapses(rule, needs, now_us);
-        if !self.has_few_holds() {
+        if !self.has_few_refunding_holds() {
             return clears;
         }
         let window_us = needs.window_us_of(rule);
@@ -123,10 +125,11 @@ impl Limiter {
     }
 
     /// The first time at which something holds for a rule, with what lapses give back: without
-    /// them it is `latest`, and `first_in` says it for a state as of a time. To give units back to
-    /// a log copies its entries. So most looks at one are guesses, and the lapse that they find is
-    /// looked at again: with a time until which it may guess, `first_in` may say only whether it
-    /// might hold before.
+    /// them it is `latest`, and `first_in` says it for a state as of a time.
+    ///
+    /// Giving units back to a log copies its entries. So most looks at a log are guesses, and the
+    /// lapse that they find is looked at again. A guess is asked with the time of the next lapse:
+    /// `first_in` answers at once if it might hold before that, else never.
     ///
     /// # Errors
     /// No earlier than which it is, if the command has spent its budget.
@@ -142,8 +145,8 @@ impl Limiter {
         let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
         let (Some(holds), Some(state)) = (holds, self.state_of(rule)) else { return Ok(latest) };
         let Some(mut seen) = Foreseen::new(state, holds) else { return Ok(latest) };
-        // The first lapse after which it holds at once is among these, or behind them; by guesses,
-        // before `guessed`.
+        // The first lapse after which it holds at once is among these, or behind them. If all
+        // guesses are right, it is before `guessed`, or there.
         let mut places = holds.lapses_between(now_us, latest);
         let (mut guessed, mut first, mut step) = (places.end, latest, 0);
         while !places.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing
 //! what they all give back would take seconds. So all looks of a command, at all its keys, share
-//! one budget, counted in charges of holds that lapse. Copied states count as charges too.
+//! one budget, counted in charges that come back. Copied states count as charges too.
 //!
 //! A wait that depends on later lapses ends where the command stopped looking: the check cannot
 //! pass before, and asking again then looks further. A reset is then the one without lapses.
