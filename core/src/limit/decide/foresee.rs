@@ -95,7 +95,8 @@ impl Limiter {
             let reading = reading.unwrap_or_else(|| Reading::untouched(rule, at_us));
             Decision::admits(rule, reading, &check)
         };
-        let foreseen = self.look_ahead(rule, check.now_us, admits, admits_in, foresight);
+        let is_log = rule.kind() == Kind::Log;
+        let foreseen = self.look_ahead(rule, check.now_us, admits, admits_in, is_log, foresight);
         foreseen.unwrap_or_else(|earliest| earliest)
     }
 
@@ -121,15 +122,15 @@ impl Limiter {
         let window_us = needs.window_us_of(rule);
         let clears_in =
             |then: &mut Foreseen<'_>, at_us, _| then.state().clears(rule, window_us, at_us);
-        self.look_ahead(rule, now_us, clears, clears_in, foresight).unwrap_or(clears)
+        self.look_ahead(rule, now_us, clears, clears_in, false, foresight).unwrap_or(clears)
     }
 
     /// The first time at which something holds for a rule, with what lapses give back: without
     /// them it is `latest`, and `first_in` says it for a state as of a time.
     ///
-    /// Giving units back to a log copies its entries. So most looks at a log are guesses, and the
-    /// lapse that they find is looked at again. A guess is asked with the time of the next lapse:
-    /// `first_in` answers at once if it might hold before that, else never.
+    /// Giving units back to a log copies its entries. So most looks are guesses if it `may_guess`,
+    /// and the lapse that they find is looked at again. A guess is asked with the time of the next
+    /// lapse: `first_in` answers at once if it might hold before that, else never.
     ///
     /// # Errors
     /// No earlier than which it is, if the command has spent its budget.
@@ -140,6 +141,7 @@ impl Limiter {
         now_us: u64,
         latest: Moment,
         first_in: impl Fn(&mut Foreseen<'_>, u64, Option<u64>) -> Moment,
+        may_guess: bool,
         foresight: &mut Foresight,
     ) -> Result<Moment, Moment> {
         let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
@@ -155,7 +157,7 @@ impl Limiter {
                 break;
             };
             let lapse = places.start..holds.lapsed(at_us);
-            let guesses = state.log().is_some() && guessed > places.start;
+            let guesses = may_guess && guessed > places.start;
             let guess_until = holds.end_at(lapse.end).filter(|_| guesses);
             let copied = if guess_until.is_some() { &[] } else { slice::from_ref(state) };
             if !foresight.may_look(copied, holds, lapse.len()) {
