@@ -25,6 +25,7 @@ use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Kind, Rule};
+use std::slice;
 
 /// A reset and `next_ms` take account of lapses only while a key has no more holds than this:
 /// each allowed check asks for them.
@@ -84,22 +85,26 @@ impl Limiter {
             return admits;
         }
         let (cost, window_us) = (check.cost_of(rule), needs.window_us_of(rule));
-        let admits_in = |then: &mut Foreseen<'_>, at_us, next_us: Option<u64>| {
-            if next_us.is_some_and(|next_us| !then.may_admit(rule, cost, at_us, next_us)) {
-                return Moment::Never;
+        let admits_in = |then: &mut Foreseen<'_>, at_us, guess_until: Option<u64>| {
+            if let Some(until_us) = guess_until {
+                let may_admit = then.may_admit(rule, cost, at_us, until_us);
+                return if may_admit { Moment::At(at_us) } else { Moment::Never };
             }
             let check = Check { now_us: at_us, ..*check };
             let reading = then.state().read(rule, window_us, at_us, cost);
             let reading = reading.unwrap_or_else(|| Reading::untouched(rule, at_us));
             Decision::admits(rule, reading, &check)
         };
-        let foreseen = self.look_ahead(rule, check.now_us, admits, admits_in, foresight);
+        let is_log = rule.kind() == Kind::Log;
+        let foreseen = self.look_ahead(rule, check.now_us, admits, admits_in, is_log, foresight);
         foreseen.unwrap_or_else(|earliest| earliest)
     }
 
-    /// Whether a key has so few holds that each check can look ahead at their lapses.
-    pub(crate) fn has_few_holds(&self) -> bool {
-        self.holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
+    /// Whether lapses give back charges of a key, and it has so few holds that each check can look
+    /// ahead at them.
+    #[inline]
+    pub(crate) fn has_few_refunding_holds(&self) -> bool {
+        self.refunding_holds().is_some_and(|holds| holds.len() <= MOST_HOLDS_FORESEEN)
     }
 
     /// When a rule has nothing consumed any more, with what lapses give back.
@@ -111,18 +116,21 @@ impl Limiter {
         foresight: &mut Foresight,
     ) -> Moment {
         let clears = self.clears_without_lapses(rule, needs, now_us);
-        if !self.has_few_holds() {
+        if !self.has_few_refunding_holds() {
             return clears;
         }
         let window_us = needs.window_us_of(rule);
         let clears_in =
             |then: &mut Foreseen<'_>, at_us, _| then.state().clears(rule, window_us, at_us);
-        self.look_ahead(rule, now_us, clears, clears_in, foresight).unwrap_or(clears)
+        self.look_ahead(rule, now_us, clears, clears_in, false, foresight).unwrap_or(clears)
     }
 
     /// The first time at which something holds for a rule, with what lapses give back: without
-    /// them it is `latest`, and `first_in` says it for a state as of a time. If it is after the next
-    /// lapse, whose time is given too, `first_in` may say that it is never.
+    /// them it is `latest`, and `first_in` says it for a state as of a time.
+    ///
+    /// Giving units back to a log copies its entries. So most looks are guesses if it `may_guess`,
+    /// and the lapse that they find is looked at again. A guess is asked with the time of the next
+    /// lapse: `first_in` answers at once if it might hold before that, else never.
     ///
     /// # Errors
     /// No earlier than which it is, if the command has spent its budget.
@@ -133,29 +141,41 @@ impl Limiter {
         now_us: u64,
         latest: Moment,
         first_in: impl Fn(&mut Foreseen<'_>, u64, Option<u64>) -> Moment,
+        may_guess: bool,
         foresight: &mut Foresight,
     ) -> Result<Moment, Moment> {
         let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
         let (Some(holds), Some(state)) = (holds, self.state_of(rule)) else { return Ok(latest) };
         let Some(mut seen) = Foreseen::new(state, holds) else { return Ok(latest) };
-        // The first lapse after which it holds at once is among these, or behind them.
+        // The first lapse after which it holds at once is among these, or behind them. If all
+        // guesses are right, it is before `guessed`, or there.
         let mut places = holds.lapses_between(now_us, latest);
-        let (mut first, mut step) = (latest, 0);
+        let (mut guessed, mut first, mut step) = (places.end, latest, 0);
         while !places.is_empty() {
-            let place = places.start.saturating_add(step.min(places.len() / 2));
-            let Some(at_us) = holds.end_at(place) else { break };
+            let half = guessed.saturating_sub(places.start) / 2;
+            let Some(at_us) = holds.end_at(places.start.saturating_add(step.min(half))) else {
+                break;
+            };
             let lapse = places.start..holds.lapsed(at_us);
-            if !foresight.may_look(state, holds, lapse.len()) {
+            let guesses = may_guess && guessed > places.start;
+            let guess_until = holds.end_at(lapse.end).filter(|_| guesses);
+            let copied = if guess_until.is_some() { &[] } else { slice::from_ref(state) };
+            if !foresight.may_look(copied, holds, lapse.len()) {
                 break;
             }
             let mut then = seen.clone();
             then.lapse(lapse.clone());
-            let first_then = first_in(&mut then, at_us, holds.end_at(lapse.end));
+            let first_then = first_in(&mut then, at_us, guess_until);
             if first_then <= Moment::At(at_us) {
-                places = holds.lapses_between(now_us, Moment::At(at_us));
-                places.start = lapse.start;
+                guessed = holds.lapses_between(now_us, Moment::At(at_us)).end;
+                if !guesses {
+                    places.end = guessed;
+                }
             } else {
                 (seen, first, places.start) = (then, first_then, lapse.end);
+                if !guesses {
+                    guessed = places.end;
+                }
             }
             step = step.max(1).saturating_mul(STEP_GROWTH);
         }

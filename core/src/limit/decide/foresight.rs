@@ -2,7 +2,7 @@
 //!
 //! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing
 //! what they all give back would take seconds. So all looks of a command, at all its keys, share
-//! one budget, counted in charges of holds that lapse. Copied states count as charges too.
+//! one budget, counted in charges that come back. Copied states count as charges too.
 //!
 //! A wait that depends on later lapses ends where the command stopped looking: the check cannot
 //! pass before, and asking again then looks further. A reset is then the one without lapses.
@@ -18,8 +18,10 @@ pub(super) const MOST_CHARGES: usize = 100_000;
 /// keep hundreds of past windows.
 const STATE_AS_CHARGES: usize = 16;
 
-/// So many entries of a log, holds of a track, or charges of a hold are copied or searched in the
-/// time that one charge takes to lapse.
+/// So many entries of a log are copied in the time that a charge takes to lapse.
+const ENTRIES_AS_ONE: usize = 16;
+
+/// So many holds of a track are copied, or charges of a hold searched, in that time.
 const SMALL_AS_ONE: usize = 32;
 
 /// What a command may still spend on looks.
@@ -43,7 +45,7 @@ impl Foresight {
     pub(crate) fn may_copy(&mut self, states: &[State], charges: usize) -> bool {
         let cost = |state: &State| {
             let entries = state.log().map_or(0, Log::len);
-            STATE_AS_CHARGES.saturating_add(entries / SMALL_AS_ONE)
+            STATE_AS_CHARGES.saturating_add(entries / ENTRIES_AS_ONE)
         };
         let spent = states.iter().map(cost).fold(charges, usize::saturating_add);
         let left = self.charges.checked_sub(spent);
@@ -51,11 +53,11 @@ impl Foresight {
         left.is_some()
     }
 
-    /// Whether a look may copy one state, and let this number of holds lapse in it.
-    pub(crate) fn may_look(&mut self, state: &State, holds: &Holds, lapses: usize) -> bool {
+    /// Whether a look may copy these states, and let this number of holds lapse in one.
+    pub(crate) fn may_look(&mut self, copied: &[State], holds: &Holds, lapses: usize) -> bool {
         let charges = holds.rules().checked_div(holds.len()).unwrap_or(0);
         let of_hold = (charges / SMALL_AS_ONE).saturating_add(1);
         let charges = lapses.saturating_mul(of_hold).saturating_add(holds.len() / SMALL_AS_ONE);
-        self.may_copy(std::slice::from_ref(state), charges)
+        self.may_copy(copied, charges)
     }
 }

@@ -50,7 +50,7 @@ impl Limiter {
         one_more
             .set_named_cost(u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX));
         let check = Check::new(&[], 0, now_us);
-        if self.has_few_holds() {
+        if self.has_few_refunding_holds() {
             self.admits_with_lapses(&one_more, needs, &check, foresight)
         } else {
             self.admits(&one_more, needs, &check)

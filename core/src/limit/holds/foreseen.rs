@@ -58,13 +58,18 @@ impl<'h> Foreseen<'h> {
     pub fn lapse(&mut self, places: Range<usize>) {
         let Self { holds, number, .. } = *self;
         for (row, hold) in holds.at_places(places).filter(|(_, hold)| hold.refunds()) {
+            let end_us = hold.end_us();
             for charge in hold.charges().iter().filter(|charge| charge.track == number) {
+                if self.state.log().is_some_and(|log| log.last_us() <= end_us) {
+                    let units = charge.units.into();
+                    self.to_log.push(Take { time_us: charge.stamp_us, units });
+                    continue;
+                }
                 let track = self.track.to_mut();
                 let queued_last = if track.forget_last(row) { vec![number] } else { vec![] };
                 let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
-                let (end_us, later) = (hold.end_us(), Some(&mut self.to_log));
-                let refund = Settlement::Refund;
-                self.state.to_mut().correct(track, &ended, charge, refund, end_us, later);
+                let state = self.state.to_mut();
+                state.correct(track, &ended, charge, Settlement::Refund, end_us, None);
             }
         }
     }
