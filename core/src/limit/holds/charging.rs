@@ -93,25 +93,19 @@ impl State {
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
-    /// What a hold is charged here for a rule, whose check consumed the cost already, at the
-    /// time `stamp_us`, when the level was `before`. `needs` are those of its log rules.
+    /// What a hold is charged here, at this place, for a rule whose check consumed the cost
+    /// already, at the time `stamp_us`, when the level was `before`. `needs` are those of its log
+    /// rules.
     pub fn charge(
-        &mut self,
+        &self,
         holds: &mut Holds,
-        rule: &Rule,
+        place: usize,
+        (rule, before): (&Rule, Level),
         needs: Needs,
         cost: u32,
         stamp_us: u64,
-        before: Level,
     ) -> Option<Charge> {
-        let number = match self.track() {
-            Some(number) => number,
-            None => {
-                let number = holds.new_track(self.meter())?;
-                self.set_track(Some(number));
-                number
-            }
-        };
+        let number = holds.track_for(place, self.meter())?;
         // A full shadow takes nothing.
         let units = if rule.is_shadow() { self.taken(rule, cost, before) } else { cost };
         let detail = match (self.meter(), &mut holds.track_mut(number)?.kind) {

@@ -3,7 +3,7 @@
 //! A hold leaves the rows and both orders when it ends. Its charges still count in their
 //! tracks until each is [released](Holds::release), after it was corrected.
 
-use super::{Charge, Hold, Holds, Row, Track, TrackKind};
+use super::{Charge, Hold, Holds, NO_TRACK, Row, Track, TrackKind};
 use std::borrow::Cow;
 
 /// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
@@ -104,18 +104,20 @@ impl Holds {
         removed
     }
 
-    /// Takes the charge of an ended hold off its track. Returns whether it was the last.
-    pub fn release(&mut self, charge: &Charge) -> bool {
-        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return true };
+    /// Takes the charge of an ended hold off its track.
+    pub fn release(&mut self, charge: &Charge) {
+        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return };
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
-        let empty = track.charges == 0;
-        if empty {
+        if track.charges == 0 {
+            let place = track.place.map(usize::from);
             *track = Track::UNUSED;
+            if let Some(number) = place.and_then(|place| self.numbers.get_mut(place)) {
+                *number = NO_TRACK;
+            }
             self.unused = self.unused.saturating_add(1);
             self.pop_unused();
         }
-        empty
     }
 
     /// Lets both orders find a hold in another row.

@@ -6,7 +6,7 @@
 
 use super::ending::forget_last;
 use super::request::Settlement;
-use super::{Ended, Holds, Places, Row};
+use super::{Ended, Holds, Row};
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
@@ -17,8 +17,8 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub struct Foreseen<'h> {
     holds: &'h Holds,
-    states: Vec<State>,
-    places: Places,
+    /// Each in its place; the others are not copied.
+    states: Vec<Option<State>>,
     /// A copy of the tracks, without holds.
     tracks: Holds,
     /// What comes back to the log, but was not given back yet: each return moves entries.
@@ -31,19 +31,20 @@ const MANY_RETURNS: usize = 64;
 impl<'h> Foreseen<'h> {
     /// The states of a key that these rules read.
     pub fn new(states: &[State], holds: &'h Holds, mut reads: impl FnMut(&State) -> bool) -> Self {
-        let states: Vec<State> = states.iter().filter(|state| reads(state)).cloned().collect();
-        let (places, tracks) = (Places::of(&states), holds.tracks_alone());
-        Self { holds, states, places, tracks, to_log: Vec::new() }
+        let states = states.iter().map(|state| reads(state).then(|| state.clone())).collect();
+        Self { holds, states, tracks: holds.tracks_alone(), to_log: Vec::new() }
     }
 
     /// Which of the states a rule reads. It stays the same, whatever lapses.
     pub fn place_of(&self, rule: &Rule) -> Option<usize> {
-        self.states.iter().position(|state| state.belongs_to(rule))
+        let belongs =
+            |state: &Option<State>| state.as_ref().is_some_and(|own| own.belongs_to(rule));
+        self.states.iter().position(belongs)
     }
 
     /// The state at a place.
     pub fn state_at(&mut self, place: usize) -> Option<&State> {
-        let state = self.states.get_mut(place)?;
+        let state = self.states.get_mut(place)?.as_mut()?;
         if let Some(log) = state.log_mut().filter(|_| !self.to_log.is_empty()) {
             log.give_back_each(&mut self.to_log);
             self.to_log.clear();
@@ -58,7 +59,7 @@ impl<'h> Foreseen<'h> {
 
     /// How many entries of the log move, at most, when what comes back to it is given back.
     pub fn entries_to_move(&self) -> usize {
-        let entries = self.states.iter().find_map(State::log).map_or(0, Log::len);
+        let entries = self.states.iter().flatten().find_map(State::log).map_or(0, Log::len);
         entries.saturating_mul(self.to_log.len().min(MANY_RETURNS))
     }
 
@@ -73,7 +74,7 @@ impl<'h> Foreseen<'h> {
         until_us: u64,
         returned: u64,
     ) -> bool {
-        let state = place.and_then(|place| self.states.get(place));
+        let state = place.and_then(|place| self.states.get(place)?.as_ref());
         state.and_then(State::log).is_none_or(|log| {
             let at_us = until_us.max(log.last_us());
             let used = log.admitted().units_after(at_us.checked_sub(rule.period_us()));
@@ -90,8 +91,8 @@ impl<'h> Foreseen<'h> {
         let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
         let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
         for charge in hold.charges() {
-            let place = self.places.get(charge.track);
-            let state = place.and_then(|place| self.states.get_mut(place));
+            let place = self.holds.place_of(charge);
+            let state = place.and_then(|place| self.states.get_mut(place)?.as_mut());
             if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
                 let (end_us, to_log) = (hold.end_us(), Some(&mut self.to_log));
                 state.correct(track, &ended, charge, Settlement::Refund, end_us, to_log);

@@ -19,7 +19,6 @@
 //! least    the least debt of a token bucket since each of its holds
 //! level    how much of a state is consumed
 //! foreseen states as they will be once holds have lapsed
-//! places   which of a key's states has a track
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
 
@@ -29,7 +28,6 @@ mod foreseen;
 mod hold;
 mod least;
 mod level;
-mod places;
 pub mod request;
 mod track;
 
@@ -38,12 +36,10 @@ pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
 pub use level::Level;
-pub use places::Places;
 pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::algorithm::state::State;
 use crate::limit::heap::HeapVisitor;
 use std::collections::VecDeque;
 
@@ -53,7 +49,7 @@ pub const MOST_HOLDS: usize = 50_000;
 /// So many tracks of states that are gone may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
 
-/// The track of a charge whose state is gone.
+/// The track of a charge whose state is gone, and of a state without holds.
 pub const NO_TRACK: u16 = u16::MAX;
 
 /// The holds of a key, at least one.
@@ -63,6 +59,8 @@ pub struct Holds {
     by_id: VecDeque<Row>,
     by_end: VecDeque<Row>,
     tracks: Vec<Track>,
+    /// The number of each state's track, in the order of the states; [`NO_TRACK`] if it has none.
+    numbers: Vec<u16>,
     /// How many of the tracks are of no state.
     unused: u16,
     /// How many holds give their charges back when they lapse.
@@ -236,21 +234,61 @@ impl Holds {
         self.tracks.get_mut(usize::from(number))
     }
 
-    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
-    /// new states while holds on the old ones live. Their charges have no state any more.
-    pub fn drop_orphans(&mut self, states: &[State]) {
-        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
-        if in_use <= states.len().saturating_add(MANY_ORPHANS) {
+    /// The number of the track of the state at a place, if holds were charged on it.
+    pub fn track_of(&self, place: usize) -> Option<u16> {
+        self.numbers.get(place).copied().filter(|&number| number != NO_TRACK)
+    }
+
+    /// The place of the state that was charged; `None` if it is gone.
+    pub fn place_of(&self, charge: &Charge) -> Option<usize> {
+        self.track(charge.track)?.place.map(usize::from)
+    }
+
+    /// A check has consumed from the state at a place, whose level was `before`.
+    pub fn consumed(&mut self, place: usize, before: Level, queues: bool) {
+        if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
+            track.consumed(before, queues);
+        }
+    }
+
+    /// Another state takes the place of one: it has no holds.
+    pub fn replace_state(&mut self, place: usize) {
+        let Some(number) = self.numbers.get_mut(place) else { return };
+        let number = std::mem::replace(number, NO_TRACK);
+        if let Some(track) = self.track_mut(number) {
+            track.place = None;
+        }
+    }
+
+    /// The state at a place is gone. Those behind it move up.
+    pub fn remove_state(&mut self, place: usize) {
+        if place >= self.numbers.len() {
             return;
         }
-        let places = Places::of(states);
-        for charge in self.rows.iter_mut().flat_map(Hold::charges_mut) {
-            if places.get(charge.track).is_none() {
+        self.replace_state(place);
+        self.numbers.remove(place);
+        for moved in self.tracks.iter_mut().filter_map(|track| track.place.as_mut()) {
+            if usize::from(*moved) > place {
+                *moved = moved.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
+    /// new states while holds on the old ones live. Their charges have no state any more.
+    pub fn drop_orphans(&mut self) {
+        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
+        if in_use <= self.numbers.len().saturating_add(MANY_ORPHANS) {
+            return;
+        }
+        let Self { rows, tracks, .. } = self;
+        for charge in rows.iter_mut().flat_map(Hold::charges_mut) {
+            if tracks.get(usize::from(charge.track)).is_none_or(|track| track.place.is_none()) {
                 (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
             }
         }
-        for (track, number) in self.tracks.iter_mut().zip(0..) {
-            if track.in_use && places.get(number).is_none() {
+        for track in &mut self.tracks {
+            if track.is_in_use() && track.place.is_none() {
                 *track = Track::UNUSED;
                 self.unused = self.unused.saturating_add(1);
             }
@@ -260,24 +298,29 @@ impl Holds {
 
     /// Drops unused tracks behind the last in use.
     fn pop_unused(&mut self) {
-        while self.tracks.pop_if(|track| !track.in_use).is_some() {
+        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {
             self.unused = self.unused.saturating_sub(1);
         }
     }
 
-    /// A track for a state, without charges.
-    pub fn new_track(&mut self, meter: &Meter) -> Option<u16> {
+    /// The track of the state at a place, made if it has none. `None` if there is no number for it.
+    pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+        self.track_of(place).or_else(|| self.new_track(place, meter))
+    }
+
+    fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
         let free = match self.unused {
             0 => None,
-            _ => self.tracks.iter().position(|track| !track.in_use),
+            _ => self.tracks.iter().position(|track| !track.is_in_use()),
         };
+        let track = Track::of(u16::try_from(place).ok()?, meter);
         let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
         if number == NO_TRACK {
             return None;
         }
         match self.tracks.get_mut(usize::from(number)) {
-            Some(track) => {
-                *track = Track::of(meter);
+            Some(free) => {
+                *free = track;
                 self.unused = self.unused.saturating_sub(1);
             }
             None => {
@@ -285,9 +328,13 @@ impl Holds {
                 if self.tracks.len() == self.tracks.capacity() {
                     self.tracks.reserve_exact((self.tracks.len() / 2).max(1));
                 }
-                self.tracks.push(Track::of(meter));
+                self.tracks.push(track);
             }
         }
+        if place >= self.numbers.len() {
+            self.numbers.resize(place.saturating_add(1), NO_TRACK);
+        }
+        *self.numbers.get_mut(place)? = number;
         Some(number)
     }
 
@@ -404,6 +451,7 @@ impl Holds {
         to.ring(&mut self.by_id);
         to.ring(&mut self.by_end);
         to.vec(&mut self.tracks);
+        to.vec(&mut self.numbers);
         for hold in &mut self.rows {
             hold.visit_heap(to);
         }

@@ -1,8 +1,8 @@
 //! A track: what the holds of one state have in common.
 //!
-//! A state with holds knows the number of its track, and so does each charge. When a
-//! check drops the state or makes it anew, the track has no state any more, and a charge
-//! that looks for its state by the number finds none: it gives nothing back.
+//! Each charge knows the number of its track, and the track knows the place of its state. When
+//! a check drops the state or replaces it, the track has no state any more: its charges give
+//! nothing back.
 
 use super::least::Leasts;
 use super::level::Level;
@@ -11,7 +11,8 @@ use crate::limit::heap::HeapVisitor;
 
 #[derive(Clone, Debug)]
 pub struct Track {
-    pub in_use: bool,
+    /// The place of its state among the key's; `None` if the state is gone.
+    pub place: Option<u16>,
     /// How many charges of holds there are.
     pub charges: u32,
     /// The sum of their units.
@@ -34,9 +35,9 @@ pub enum TrackKind {
 
 impl Track {
     /// The track of no state.
-    pub const UNUSED: Self = Self { in_use: false, charges: 0, units: 0, kind: TrackKind::Plain };
+    pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
-    pub fn of(meter: &Meter) -> Self {
+    pub fn of(place: u16, meter: &Meter) -> Self {
         let kind = match meter {
             Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
             Meter::Debt(_) => TrackKind::Bucket(Leasts::new()),
@@ -47,7 +48,11 @@ impl Track {
             | Meter::Interval(_)
             | Meter::Slots(_) => TrackKind::Plain,
         };
-        Self { kind, in_use: true, ..Self::UNUSED }
+        Self { kind, place: Some(place), ..Self::UNUSED }
+    }
+
+    pub const fn is_in_use(&self) -> bool {
+        self.place.is_some() || self.charges > 0
     }
 
     /// Something is consumed from the state, whose level was `before`. What denied requests are

@@ -65,14 +65,15 @@ impl Limiter {
     /// Each state as of a time, in the order of their first consumption.
     #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
-        self.states().iter().map(|state| self.report_of(state, now_us)).collect()
+        let states = self.states().iter().enumerate();
+        states.map(|(place, state)| self.report_of(place, state, now_us)).collect()
     }
 
-    fn report_of(&self, state: &State, now_us: u64) -> StateReport {
+    fn report_of(&self, place: usize, state: &State, now_us: u64) -> StateReport {
         let report = state.report(now_us);
-        match (state.meter(), state.track(), self.holds()) {
-            (Meter::Slots(_), Some(track), Some(holds)) => {
-                let slots = Slots::of_track(holds, track, now_us);
+        let slots = self.holds().and_then(|holds| Slots::at(place, holds, now_us));
+        match (state.meter(), slots) {
+            (Meter::Slots(_), Some(slots)) => {
                 let reset_ms = slots.clears().after(now_us).millis();
                 StateReport { consumed: slots.used(), reset_ms, ..report }
             }

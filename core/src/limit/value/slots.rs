@@ -36,13 +36,13 @@ impl<'a> Slots<'a> {
         holds: Option<&'a Holds>,
         now_us: u64,
     ) -> Option<Self> {
-        let track = states.iter().find(|state| state.fits(rule))?.track()?;
-        let holds = holds.filter(|holds| holds.last_end_us() > now_us)?;
-        Some(Self { holds, track, now_us })
+        let place = states.iter().position(|state| state.fits(rule))?;
+        Self::at(place, holds.filter(|holds| holds.last_end_us() > now_us)?, now_us)
     }
 
-    pub const fn of_track(holds: &'a Holds, track: u16, now_us: u64) -> Self {
-        Self { holds, track, now_us }
+    /// The slots of the state at a place.
+    pub fn at(place: usize, holds: &'a Holds, now_us: u64) -> Option<Self> {
+        Some(Self { holds, track: holds.track_of(place)?, now_us })
     }
 
     /// The units that a hold has of the slots.
