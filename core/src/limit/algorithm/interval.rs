@@ -66,7 +66,7 @@ impl Interval {
 
     /// Takes tokens, but never more than the capacity.
     pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
-        self.add(at_us, cost, u32::try_from(rule.capacity()).unwrap_or(u32::MAX));
+        self.add(at_us, cost, rule.capacity());
         self.limit = rule.limit();
         self.burst = burst;
     }
@@ -74,7 +74,8 @@ impl Interval {
     /// Takes tokens for no rule: the limit and the burst stay. It takes none beyond
     /// `capacity`.
     #[inline(always)]
-    pub fn add(&mut self, at_us: u64, units: u32, capacity: u32) {
+    pub fn add(&mut self, at_us: u64, units: u32, capacity: u64) {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
         let used = self.used_at(at_us);
         if used > 0 {
             self.window.reach(at_us);

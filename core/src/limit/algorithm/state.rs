@@ -152,13 +152,6 @@ impl State {
         if self.fits(rule) { Some(self.meter_mut()) } else { None }
     }
 
-    /// Whether a rule that this state belongs to reads it as it is. Without a name, the
-    /// state belongs to the rule because it has the rule's shape.
-    #[inline]
-    fn suits(&self, rule: &Rule) -> bool {
-        rule.name().is_none() || self.meter().has_shape_of(rule)
-    }
-
     /// Whether the state's name now belongs to a rule of another algorithm.
     pub fn lost_its_name_to(&self, rule: &Rule) -> bool {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().is_of_kind(rule.kind())
@@ -168,7 +161,7 @@ impl State {
     /// another algorithm.
     pub fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
-        if self.suits(rule) {
+        if meter.has_shape_of(rule) {
             Some(Cow::Borrowed(meter))
         } else if meter.is_of_kind(rule.kind()) {
             Some(Cow::Owned(meter.reshaped(rule)))
@@ -202,7 +195,7 @@ impl State {
         let at_us = at_us.filter(|_| self.meter().is_of_kind(rule.kind()));
         let other = match at_us {
             None => Some(Self::new(rule, now_us)),
-            Some(_) if self.suits(rule) => None,
+            Some(_) if self.meter().has_shape_of(rule) => None,
             Some(_) => Some(Self::named(rule.name(), self.meter().reshaped(rule))),
         };
         let replaced = other.is_some();
@@ -220,7 +213,7 @@ impl State {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
         if let Some(rule) = rule
-            && !self.suits(rule)
+            && !self.meter().has_shape_of(rule)
         {
             if !self.meter().is_of_kind(rule.kind()) {
                 return 0;

@@ -49,27 +49,18 @@ impl Meter {
             return;
         }
         let at_us = at_us.max(self.last_us());
+        let most = |capacity: u64| match (charge.shadow, charge.limit) {
+            (false, _) => u64::MAX,
+            (true, 0) => 0,
+            (true, _) => capacity,
+        };
         match self {
             Self::Log(log) => log.consume_excess(charge.needs(), at_us, units),
             Self::Window(window) => window.add(at_us, units),
             Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
             Self::FixedWithPast(past) => past.add(at_us, units),
-            Self::Debt(debt) => {
-                let capacity = match (charge.shadow, charge.limit) {
-                    (false, _) => u64::MAX,
-                    (true, 0) => 0,
-                    (true, _) => debt.capacity(),
-                };
-                debt.add(charge.limit, at_us, units, capacity);
-            }
-            Self::Interval(interval) => {
-                let capacity = match (charge.shadow, charge.limit) {
-                    (false, _) => u32::MAX,
-                    (true, 0) => 0,
-                    (true, _) => interval.burst,
-                };
-                interval.add(at_us, units, capacity);
-            }
+            Self::Debt(debt) => debt.add(charge.limit, at_us, units, most(debt.capacity())),
+            Self::Interval(interval) => interval.add(at_us, units, most(interval.burst.into())),
             Self::Slots(_) => {}
         }
     }

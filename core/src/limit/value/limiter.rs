@@ -419,14 +419,16 @@ impl Limiter {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => deadline_of(state),
             Contents::Compound(compound) => {
-                let of_access = compound.access.as_ref().map(AccessEntry::deadline);
-                let of_history = compound.history.as_deref().map(History::deadline);
-                let of_states = compound.states.iter().map(deadline_of);
-                let of_holds = compound.holds.as_deref().map(Holds::last_end_us);
-                let of_holds = of_holds.map(|end_us| Deadline::new(Moment::At(end_us), 0));
-                let of_bans = compound.bans.as_deref().map(BanCount::deadline);
-                let others = of_access.into_iter().chain(of_bans).chain(of_history).chain(of_holds);
-                of_states.chain(others).fold(Deadline::PASSED, Deadline::or)
+                let Compound { states, access, bans, history, holds } = &**compound;
+                let end_of = |until: Moment| Deadline::new(until, 0);
+                let others = [
+                    access.as_ref().map(|access| end_of(access.ends())),
+                    bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
+                    history.as_deref().map(History::deadline),
+                    holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
+                ];
+                let of_states = states.iter().map(deadline_of);
+                of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
             }
         }
     }

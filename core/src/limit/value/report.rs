@@ -126,7 +126,7 @@ impl State {
             rule: self.last_rule(),
             consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
             last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_by_itself().after(now_us).millis(),
+            reset_ms: meter.clears_for(None).after(now_us).millis(),
             log,
             window,
             windows,
@@ -137,7 +137,7 @@ impl State {
     fn last_rule(&self) -> String {
         let meter = self.meter();
         let fixed = |fixed: &Fixed, keep| {
-            let (calendar, tz_min) = (fixed.calendar(), fixed.tz_min());
+            let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
             (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
         };
         let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
