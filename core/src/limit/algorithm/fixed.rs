@@ -142,15 +142,8 @@ impl Fixed {
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let count = self.count_at(at_us);
-        let limit = u64::from(rule.limit());
-        let fits = count.saturating_add(u64::from(cost)) <= limit;
-        Reading {
-            at_us,
-            remaining: limit.saturating_sub(count),
-            admits: Moment::At(if fits { at_us } else { self.end_us() }),
-            turn_us: 0,
-        }
+        let (count, limit) = (self.count_at(at_us), rule.limit().into());
+        Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
     }
 
     /// Counts units, and returns the window that closed before, if one did.

@@ -54,14 +54,8 @@ impl Interval {
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let used = u64::from(self.used_at(at_us));
-        let fits = used.saturating_add(u64::from(cost)) <= rule.capacity();
-        Reading {
-            at_us,
-            remaining: rule.capacity().saturating_sub(used),
-            admits: Moment::At(if fits { at_us } else { self.window.end_us() }),
-            turn_us: 0,
-        }
+        let (used, capacity) = (self.used_at(at_us).into(), rule.capacity());
+        Reading::of_used(at_us, (used, capacity), cost, || Moment::At(self.window.end_us()))
     }
 
     /// Takes tokens, but never more than the capacity.

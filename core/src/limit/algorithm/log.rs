@@ -114,20 +114,14 @@ impl Log {
             .admitted
             .units_after(out_us)
             .saturating_add(charged.map_or(0, |series| series.units_after(out_us)));
-        let fits = used.saturating_add(u64::from(cost)) <= limit;
-        let admits_us = if fits || cost == 0 && self.most_units() <= limit {
-            at_us
-        } else {
+        Reading::of_used(at_us, (used, limit), cost, || {
+            if cost == 0 && self.most_units() <= limit {
+                return Moment::At(at_us);
+            }
             let stays = limit.saturating_sub(u64::from(cost));
             let leaves_us = newest_unit_us(&self.admitted, charged, stays.saturating_add(1));
-            leaves_us.unwrap_or(at_us).saturating_add(rule.period_us())
-        };
-        Reading {
-            at_us,
-            remaining: limit.saturating_sub(used),
-            admits: Moment::At(admits_us),
-            turn_us: 0,
-        }
+            Moment::At(leaves_us.unwrap_or(at_us).saturating_add(rule.period_us()))
+        })
     }
 
     /// The most units that it counts as holding. It may retain more for holds; nothing but

@@ -17,7 +17,7 @@
 
 use super::level::Level;
 use super::request::Settlement;
-use super::{Charge, Detail, Ended, Holds, Track, TrackKind};
+use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
@@ -129,7 +129,7 @@ impl State {
     pub fn correct(
         &mut self,
         track: &mut Track,
-        ended: &Ended<'_>,
+        hold: &Hold,
         charge: &Charge,
         settlement: Settlement<'_>,
         now_us: u64,
@@ -142,7 +142,7 @@ impl State {
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let own_name = self.name();
         let names = match self.log() {
-            Some(_) => ended.hold.log_names(),
+            Some(_) => hold.log_names(),
             None => own_name.as_slice(),
         };
         let cost = charge.settled(settlement, names);
@@ -152,7 +152,7 @@ impl State {
                 (Some(_), Some(later)) if last_us <= now_us => {
                     later.push(Take { time_us: charge.stamp_us, units: surplus.into() });
                 }
-                (_, _) => self.give_back(track, ended, charge, surplus, at_us),
+                (_, _) => self.give_back(track, hold, charge, surplus, at_us),
             }
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
@@ -167,7 +167,7 @@ impl State {
     fn give_back(
         &mut self,
         track: &mut Track,
-        ended: &Ended<'_>,
+        hold: &Hold,
         charge: &Charge,
         surplus: u32,
         at_us: u64,
@@ -179,11 +179,12 @@ impl State {
         };
         let owed = debt.owed_at(charge.limit, at_us);
         let surplus = product(surplus.into(), debt.period_us());
+        let queued_last = track.queued_last(hold);
         let given = match (&mut track.kind, charge.detail.position()) {
             (TrackKind::Bucket(leasts), Some(position)) => {
                 leasts.give_back(position, owed, surplus)
             }
-            (TrackKind::Queue { .. }, _) if ended.queued_last(charge) => surplus.min(owed),
+            (TrackKind::Queue { .. }, _) if queued_last => surplus.min(owed),
             (
                 TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) | TrackKind::Queue { .. },
                 _,

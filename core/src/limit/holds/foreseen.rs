@@ -4,14 +4,12 @@
 //! So they lapse in a copy, which has only what that changes: the states that are asked for,
 //! and what each has of its holds. The holds themselves, by far the most, are not copied.
 
-use super::ending::forget_last;
 use super::request::Settlement;
-use super::{Ended, Holds, Row};
+use super::{Holds, Row};
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;
-use std::borrow::Cow;
 
 /// A copy of states in which holds with `REFUND` lapse.
 #[derive(Debug)]
@@ -88,14 +86,13 @@ impl<'h> Foreseen<'h> {
     pub fn lapse(&mut self, row: Row) -> &[Take] {
         let before = self.to_log.len();
         let Some(hold) = self.holds.hold(row) else { return &[] };
-        let queued_last = forget_last(&mut self.tracks.tracks, hold, row);
-        let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
         for charge in hold.charges() {
             let place = self.holds.place_of(charge);
             let state = place.and_then(|place| self.states.get_mut(place)?.as_mut());
             if let (Some(state), Some(track)) = (state, self.tracks.track_mut(charge.track)) {
                 let (end_us, to_log) = (hold.end_us(), Some(&mut self.to_log));
-                state.correct(track, &ended, charge, Settlement::Refund, end_us, to_log);
+                state.correct(track, hold, charge, Settlement::Refund, end_us, to_log);
+                track.forget_last(hold);
             }
         }
         self.to_log.get(before..).unwrap_or_default()

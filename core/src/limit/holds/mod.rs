@@ -31,8 +31,8 @@ mod level;
 pub mod request;
 mod track;
 
-pub use ending::Ended;
 pub use foreseen::Foreseen;
+use hold::Id;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
 pub use level::Level;
@@ -181,7 +181,7 @@ impl Holds {
             return;
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
-        count(&mut self.tracks, &hold, row);
+        self.count(&hold);
         // Grown by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
@@ -189,26 +189,24 @@ impl Holds {
             self.by_id.reserve_exact(more);
             self.by_end.reserve_exact(more);
         }
-        self.refunding = self.refunding.saturating_add(hold.refunds().into());
-        self.rules = self.rules.saturating_add(hold.rules());
         self.rows.push(hold);
         self.by_id.insert(by_id, row);
         self.by_end.insert(by_end, row);
     }
 
-    /// Whether nothing queued after a hold in the leaky bucket of a track.
-    pub fn queued_last(&self, track: u16, id: &[u8]) -> bool {
-        match self.track(track).map(|track| &track.kind) {
-            Some(TrackKind::Queue { last: Some(row) }) => {
-                self.hold(*row).is_some_and(|hold| hold.id() == id)
+    /// Adds a hold to what is known of all.
+    fn count(&mut self, hold: &Hold) {
+        self.refunding = self.refunding.saturating_add(hold.refunds().into());
+        self.rules = self.rules.saturating_add(hold.rules());
+        for charge in hold.charges() {
+            let Some(track) = self.track_mut(charge.track) else { continue };
+            track.charges = track.charges.saturating_add(1);
+            track.units = track.units.saturating_add(charge.units.into());
+            if let TrackKind::Queue { last } = &mut track.kind
+                && charge.units > 0
+            {
+                *last = Some(Id::new(hold.id()));
             }
-            Some(
-                TrackKind::Queue { last: None }
-                | TrackKind::Plain
-                | TrackKind::Log
-                | TrackKind::Bucket(_),
-            )
-            | None => false,
         }
     }
 
@@ -393,16 +391,12 @@ impl Holds {
         let (Ok(len), true) = (Row::try_from(loaded.len()), loaded.windows(2).all(in_order)) else {
             return false;
         };
+        loaded.iter().for_each(|hold| self.count(hold));
         self.rows = loaded;
         self.by_id = (0..len).collect();
         let mut by_end: Vec<Row> = (0..len).collect();
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
-        for (hold, row) in self.rows.iter().zip(0..) {
-            self.refunding = self.refunding.saturating_add(hold.refunds().into());
-            self.rules = self.rules.saturating_add(hold.rules());
-            count(&mut self.tracks, hold, row);
-        }
         true
     }
 
@@ -430,9 +424,9 @@ impl Holds {
             }
         }
         for &(number, row) in last_ones {
-            let track = self.tracks.get_mut(usize::from(number));
-            if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind) {
-                *last = Some(row);
+            let id = self.hold(row).map(|hold| Id::new(hold.id()));
+            if let Some(Track { kind: TrackKind::Queue { last }, .. }) = self.track_mut(number) {
+                *last = id;
             }
         }
     }
@@ -467,19 +461,4 @@ pub struct PlaceOfCharge {
     pub row: Row,
     /// Among the charges of the hold.
     pub index: u16,
-}
-
-/// Counts a hold's charges in their tracks.
-fn count(tracks: &mut [Track], hold: &Hold, row: Row) {
-    for charge in hold.charges() {
-        if let Some(track) = tracks.get_mut(usize::from(charge.track)) {
-            track.charges = track.charges.saturating_add(1);
-            track.units = track.units.saturating_add(charge.units.into());
-            if let TrackKind::Queue { last } = &mut track.kind
-                && charge.units > 0
-            {
-                *last = Some(row);
-            }
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! a check drops the state or replaces it, the track has no state any more: its charges give
 //! nothing back.
 
+use super::hold::{Hold, Id};
 use super::least::Leasts;
 use super::level::Level;
 use crate::limit::algorithm::meter::Meter;
@@ -29,8 +30,8 @@ pub enum TrackKind {
     Log,
     /// A token bucket: the least debts since its holds were taken.
     Bucket(Leasts),
-    /// A leaky bucket: the hold that queued last, by its row, if nothing queued after it.
-    Queue { last: Option<u16> },
+    /// A leaky bucket: the hold that queued last, by its id, if nothing queued after it.
+    Queue { last: Option<Id> },
 }
 
 impl Track {
@@ -66,12 +67,15 @@ impl Track {
         }
     }
 
-    /// A hold moved from one row to another.
-    pub fn moved(&mut self, from: u16, to: u16) {
-        if let TrackKind::Queue { last } = &mut self.kind
-            && *last == Some(from)
-        {
-            *last = Some(to);
+    /// Whether nothing queued after a hold in the leaky bucket.
+    pub fn queued_last(&self, hold: &Hold) -> bool {
+        matches!(&self.kind, TrackKind::Queue { last: Some(id) } if id.as_bytes() == hold.id())
+    }
+
+    /// Forgets a hold that has ended, if it queued last.
+    pub fn forget_last(&mut self, hold: &Hold) {
+        if let TrackKind::Queue { last } = &mut self.kind {
+            last.take_if(|id| id.as_bytes() == hold.id());
         }
     }
 
@@ -88,7 +92,8 @@ impl Track {
     /// Shows each heap block held.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match &mut self.kind {
-            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => {}
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { last: None } => {}
+            TrackKind::Queue { last: Some(id) } => id.visit_heap(to),
             TrackKind::Bucket(leasts) => leasts.visit_heap(to),
         }
     }

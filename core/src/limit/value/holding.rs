@@ -16,7 +16,7 @@ use super::limiter::{Compound, Limiter};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
-use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS};
+use crate::limit::holds::{Charge, Hold, Holds, Level, MOST_HOLDS};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
@@ -189,8 +189,8 @@ impl Limiter {
         let lives = self.holds_id(id, now_us);
         if lives {
             self.drop_ended(now_us);
-            if let Some(ended) = self.holds_mut().and_then(|holds| holds.end(id)) {
-                self.close(&ended, settlement, now_us, None);
+            if let Some(hold) = self.holds_mut().and_then(|holds| holds.end(id)) {
+                self.close(&hold, settlement, now_us, None);
             }
             self.drop_emptied();
             self.drop_empty_holds();
@@ -219,10 +219,10 @@ impl Limiter {
         // Thousands may lapse at once, and each return to a log moves its entries.
         let mut to_log = Vec::new();
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
-        for ended in ended.into_iter().flatten() {
-            let refunds = ended.hold.refunds();
-            let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
-            self.close(&ended, settlement, ended.hold.end_us(), Some(&mut to_log));
+        for hold in ended.into_iter().flatten() {
+            let settlement =
+                if hold.refunds() { Settlement::Refund } else { Settlement::AsCharged };
+            self.close(&hold, settlement, hold.end_us(), Some(&mut to_log));
         }
         if !to_log.is_empty()
             && let Some(log) = self.states_mut().iter_mut().find_map(State::log_mut)
@@ -247,18 +247,18 @@ impl Limiter {
     /// what comes back to a log later, if `later` is given.
     fn close(
         &mut self,
-        ended: &Ended<'_>,
+        hold: &Hold,
         settlement: Settlement<'_>,
         now_us: u64,
         mut later: Option<&mut Vec<Take>>,
     ) {
         let (states, Some(holds)) = self.states_and_holds() else { return };
-        for charge in ended.hold.charges() {
+        for charge in hold.charges() {
             let state = holds.place_of(charge).and_then(|place| states.get_mut(place));
             if let (Some(state), Some(track)) = (state, holds.track_mut(charge.track)) {
-                state.correct(track, ended, charge, settlement, now_us, later.as_deref_mut());
+                state.correct(track, hold, charge, settlement, now_us, later.as_deref_mut());
             }
-            holds.release(charge);
+            holds.release(hold, charge);
         }
     }
 }

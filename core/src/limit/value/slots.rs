@@ -61,23 +61,14 @@ impl<'a> Slots<'a> {
     /// What a rule reads.
     pub fn read(&self, rule: &Rule, cost: u32) -> Reading {
         let (used, capacity) = (self.used(), rule.capacity());
-        Reading {
-            at_us: self.now_us,
-            remaining: capacity.saturating_sub(used),
-            admits: self.admits(used, capacity, cost),
-            turn_us: 0,
-        }
+        Reading::of_used(self.now_us, (used, capacity), cost, || self.admits(used, capacity, cost))
     }
 
     /// When so many holds have lapsed that a cost fits.
     fn admits(&self, mut used: u64, capacity: u64, cost: u32) -> Moment {
-        let fits = |used: u64| used.saturating_add(cost.into()) <= capacity;
-        if fits(used) {
-            return Moment::At(self.now_us);
-        }
         for hold in self.holds.in_order_of_ends().filter(|hold| hold.lives(self.now_us)) {
             used = used.saturating_sub(self.units(hold));
-            if fits(used) {
+            if used.saturating_add(cost.into()) <= capacity {
                 return Moment::At(hold.end_us());
             }
         }

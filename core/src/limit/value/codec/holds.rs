@@ -47,15 +47,15 @@ fn save_charge(
 ) -> SavedCharge {
     let Charge { stamp_us, units, limit, by_default, shadow, detail, track } = *charge;
     let place = holds.place_of(charge);
-    let kind = holds.track(track).filter(|_| place.is_some()).map(|track| &track.kind);
-    let detail = match (kind, detail.position()) {
+    let own = holds.track(track).filter(|_| place.is_some());
+    let detail = match (own.map(|own| &own.kind), detail.position()) {
         (Some(TrackKind::Bucket(leasts)), Some(position)) => {
             let older = positions.get(&track).map(|all| all.partition_point(|&p| p < position));
             let older = older.and_then(|older| u32::try_from(older).ok()).unwrap_or(u32::MAX);
             SavedDetail::Least { older, owed: leasts.get(position) }
         }
         (Some(TrackKind::Queue { .. }), _) => {
-            let is_last = holds.queued_last(track, hold.id());
+            let is_last = own.is_some_and(|own| own.queued_last(hold));
             SavedDetail::Turn { ms: detail.turn_ms(), is_last }
         }
         (Some(TrackKind::Log), _) => SavedDetail::Log { window_us: detail.window_us() },
