@@ -15,9 +15,8 @@
 //!
 //! What a charge turns out higher is consumed when it is settled, unconditionally.
 
-use super::level::Level;
 use super::request::Settlement;
-use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
+use super::{Charge, Detail, Hold, Holds, Level, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;

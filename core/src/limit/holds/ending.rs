@@ -3,7 +3,7 @@
 //! A hold leaves the rows and both orders when it ends. Its charges still count in their
 //! tracks until each is [released](Holds::release), after it was corrected.
 
-use super::{Charge, Hold, Holds, NO_TRACK, Row, Track};
+use super::{Charge, Hold, Holds, Id, NO_TRACK, Row, Track};
 
 /// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
 const MANY: usize = 64;
@@ -31,7 +31,9 @@ impl Holds {
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let lapsed = self.lapsed(now_us);
         if lapsed.saturating_mul(MANY) < self.len() {
-            return (0..lapsed).filter_map(|_| self.end_first()).collect();
+            let ids: Vec<Id> =
+                self.in_order_of_ends().take(lapsed).map(|hold| Id::new(hold.id())).collect();
+            return ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
         }
         let lapsed: Vec<Row> = self.by_end.drain(..lapsed).collect();
         let holds = self.remove(&lapsed);
@@ -43,11 +45,6 @@ impl Holds {
     fn uncount(&mut self, hold: &Hold) {
         self.refunding = self.refunding.saturating_sub(hold.refunds().into());
         self.rules = self.rules.saturating_sub(hold.rules());
-    }
-
-    fn end_first(&mut self) -> Option<Hold> {
-        let id: Box<[u8]> = self.in_order_of_ends().next()?.id().into();
-        self.end(&id)
     }
 
     /// Takes rows out, which the order of lapses has no more. The others move together.

@@ -47,13 +47,13 @@ impl Detail {
     /// Of a token bucket: where its least debt is kept; `None` if nothing was consumed.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
-            Some(position) => Self(position.get()),
+            Some(position) => Self(position.0),
             None => Self(u32::MAX),
         }
     }
 
     pub const fn position(self) -> Option<Position> {
-        if self.0 == u32::MAX { None } else { Some(Position::new(self.0)) }
+        if self.0 == u32::MAX { None } else { Some(Position(self.0)) }
     }
 
     /// Of a log: the longest window of the hold's log rules.

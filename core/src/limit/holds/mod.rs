@@ -17,7 +17,6 @@
 //! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
 //! least    the least debt of a token bucket since each of its holds
-//! level    how much of a state is consumed
 //! foreseen states as they will be once holds have lapsed
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
@@ -27,7 +26,6 @@ mod ending;
 mod foreseen;
 mod hold;
 mod least;
-mod level;
 pub mod request;
 mod track;
 
@@ -35,8 +33,7 @@ pub use foreseen::Foreseen;
 use hold::Id;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
-pub use level::Level;
-pub use track::{Track, TrackKind};
+pub use track::{Level, Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
@@ -377,7 +374,7 @@ impl Holds {
         let positions: Vec<Position> = kept.iter().map(|&(position, _)| position).collect();
         leasts.compact(&positions);
         for ((_, charge), index) in kept.into_iter().zip(0..) {
-            charge.detail = Detail::least(Some(Position::new(index)));
+            charge.detail = Detail::least(Some(Position(index)));
         }
     }
 

@@ -6,9 +6,13 @@
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
-use super::level::Level;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::heap::HeapVisitor;
+
+/// What a state had consumed before a check: what is owed, in fractions of a unit, or the
+/// tokens taken. Other meters never take less than they are asked to: theirs is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level(pub u128);
 
 #[derive(Clone, Debug)]
 pub struct Track {
