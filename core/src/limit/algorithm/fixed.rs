@@ -24,29 +24,39 @@ pub struct Fixed {
     /// it there, by 280,000 requests of the largest cost in one window; the limit stays
     /// exceeded either way.
     count: Uint48,
-    anchor: Anchor,
+    pub anchor: Anchor,
     pub limit: u32,
 }
 
 /// What windows count from, in 2 bytes: the time zone in minutes, and below it
-/// two bits for the calendar.
+/// two bits for the calendar, its code, by which it is saved too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(i16);
 
 impl Anchor {
+    pub const MAX_CODE: u8 = 3;
+
     /// Without a calendar, windows count from their first request.
     pub const fn new(calendar: Option<Calendar>, tz_min: i16) -> Self {
-        let calendar = match calendar {
+        let code = match calendar {
             Some(Calendar::Epoch) => 0,
             Some(Calendar::Weeks) => 1,
             Some(Calendar::Months) => 2,
-            None => 3,
+            None => Self::MAX_CODE,
         };
-        Self((tz_min << 2) | calendar)
+        Self::of_code(code, tz_min)
+    }
+
+    pub const fn of_code(code: u8, tz_min: i16) -> Self {
+        Self((tz_min << 2) | (code & Self::MAX_CODE) as i16)
+    }
+
+    pub const fn code(self) -> u8 {
+        self.0.to_le_bytes()[0] & Self::MAX_CODE
     }
 
     pub const fn calendar(self) -> Option<Calendar> {
-        match self.0 & 3 {
+        match self.code() {
             0 => Some(Calendar::Epoch),
             1 => Some(Calendar::Weeks),
             2 => Some(Calendar::Months),
@@ -102,22 +112,13 @@ impl Fixed {
         self.count.get()
     }
 
-    /// What windows count from; `None`: from their first request.
-    pub const fn calendar(&self) -> Option<Calendar> {
-        self.anchor.calendar()
-    }
-
-    pub const fn tz_min(&self) -> i16 {
-        self.anchor.tz_min()
-    }
-
     pub const fn shape(&self) -> Shape {
-        Shape::Fixed { calendar: self.calendar(), tz_min: self.tz_min() }
+        Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
     }
 
     /// When the window is over.
     pub fn end_us(&self) -> u64 {
-        let Some(calendar) = self.calendar() else { return self.window.end_us() };
+        let Some(calendar) = self.anchor.calendar() else { return self.window.end_us() };
         let bounds = self.anchor.bounds(calendar, self.period_us());
         u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
     }
@@ -141,15 +142,8 @@ impl Fixed {
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let count = self.count_at(at_us);
-        let limit = u64::from(rule.limit());
-        let fits = count.saturating_add(u64::from(cost)) <= limit;
-        Reading {
-            at_us,
-            remaining: limit.saturating_sub(count),
-            admits: Moment::At(if fits { at_us } else { self.end_us() }),
-            turn_us: 0,
-        }
+        let (count, limit) = (self.count_at(at_us), rule.limit().into());
+        Reading::of_used(at_us, (count, limit), cost, || Moment::At(self.end_us()))
     }
 
     /// Counts units, and returns the window that closed before, if one did.

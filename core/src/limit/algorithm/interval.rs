@@ -54,19 +54,13 @@ impl Interval {
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
-        let used = u64::from(self.used_at(at_us));
-        let fits = used.saturating_add(u64::from(cost)) <= rule.capacity();
-        Reading {
-            at_us,
-            remaining: rule.capacity().saturating_sub(used),
-            admits: Moment::At(if fits { at_us } else { self.window.end_us() }),
-            turn_us: 0,
-        }
+        let (used, capacity) = (self.used_at(at_us).into(), rule.capacity());
+        Reading::of_used(at_us, (used, capacity), cost, || Moment::At(self.window.end_us()))
     }
 
     /// Takes tokens, but never more than the capacity.
     pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
-        self.add(at_us, cost, u32::try_from(rule.capacity()).unwrap_or(u32::MAX));
+        self.add(at_us, cost, rule.capacity());
         self.limit = rule.limit();
         self.burst = burst;
     }
@@ -74,7 +68,8 @@ impl Interval {
     /// Takes tokens for no rule: the limit and the burst stay. It takes none beyond
     /// `capacity`.
     #[inline(always)]
-    pub fn add(&mut self, at_us: u64, units: u32, capacity: u32) {
+    pub fn add(&mut self, at_us: u64, units: u32, capacity: u64) {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
         let used = self.used_at(at_us);
         if used > 0 {
             self.window.reach(at_us);

@@ -18,32 +18,35 @@
 
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
-use crate::limit::series::needs::{self, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention};
+use crate::limit::series::needs::{
+    self, MAX_HELD, MAX_RETAINED_UNITS, Needs, PastNeeds, Retention,
+};
 use crate::limit::series::{Series, Take};
 use crate::rule::{MAX_UNITS, MS_US, Rule};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Eq)]
 pub struct Log {
     /// Admitted requests, with the needs of the check that consumed last, and
     /// beside them charged denials and the needs of earlier checks.
     admitted: Series,
 }
 
+impl PartialEq for Log {
+    fn eq(&self, other: &Self) -> bool {
+        self.admitted == other.admitted
+            && self.charged() == other.charged()
+            && self.admitted.needs() == other.admitted.needs()
+            && self.past_needs() == other.past_needs()
+    }
+}
+
 impl Log {
     /// A log made of series, each oldest first.
-    pub fn of(
-        mut admitted: Series,
-        charged: Option<Series>,
-        needs: Needs,
-        past: Vec<PastNeeds>,
-    ) -> Self {
+    pub fn of(mut admitted: Series, charged: Series, needs: Needs, past: Vec<PastNeeds>) -> Self {
         admitted.set_needs(needs.pack());
-        if let Some(charged) = charged.filter(|charged| !charged.is_empty()) {
-            admitted.set_charged(charged);
-        }
-        if !past.is_empty() {
-            *admitted.past_needs_mut() = past;
-        }
+        let extras = admitted.extras_or_new();
+        (extras.charged, extras.past) = (Some(charged), past);
+        admitted.tidy();
         Self { admitted }
     }
 
@@ -53,7 +56,11 @@ impl Log {
 
     /// Charged denials.
     pub fn charged(&self) -> Option<&Series> {
-        self.admitted.charged()
+        self.admitted.extras()?.charged.as_ref()
+    }
+
+    fn charged_mut(&mut self) -> Option<&mut Series> {
+        self.admitted.extras_mut()?.charged.as_mut()
     }
 
     /// What the check that consumed last needs.
@@ -63,7 +70,7 @@ impl Log {
 
     /// What checks before the latest need.
     pub fn past_needs(&self) -> &[PastNeeds] {
-        self.admitted.past_needs()
+        self.admitted.extras().map_or(&[], |extras| &extras.past)
     }
 
     /// The longest window that is kept.
@@ -107,20 +114,14 @@ impl Log {
             .admitted
             .units_after(out_us)
             .saturating_add(charged.map_or(0, |series| series.units_after(out_us)));
-        let fits = used.saturating_add(u64::from(cost)) <= limit;
-        let admits_us = if fits || cost == 0 && self.most_units() <= limit {
-            at_us
-        } else {
+        Reading::of_used(at_us, (used, limit), cost, || {
+            if cost == 0 && self.most_units() <= limit {
+                return Moment::At(at_us);
+            }
             let stays = limit.saturating_sub(u64::from(cost));
             let leaves_us = newest_unit_us(&self.admitted, charged, stays.saturating_add(1));
-            leaves_us.unwrap_or(at_us).saturating_add(rule.period_us())
-        };
-        Reading {
-            at_us,
-            remaining: limit.saturating_sub(used),
-            admits: Moment::At(admits_us),
-            turn_us: 0,
-        }
+            Moment::At(leaves_us.unwrap_or(at_us).saturating_add(rule.period_us()))
+        })
     }
 
     /// The most units that it counts as holding. It may retain more for holds; nothing but
@@ -162,11 +163,25 @@ impl Log {
     #[inline]
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
         let kept = self.remember(needs, at_us);
-        if held {
-            self.add_to_held(kept, at_us, cost, denied);
+        self.drop_until(at_us.checked_sub(kept.window_us));
+        let series = if denied {
+            self.admitted.extras_or_new().charged.get_or_insert_default()
         } else {
-            self.add(kept, at_us, cost, denied);
+            &mut self.admitted
+        };
+        if held {
+            let entries = kept.units.max(kept.admitted_units).saturating_add(MAX_HELD);
+            series.keep_newest_entries(entries.saturating_sub(1));
+            series.keep_newest(MAX_RETAINED_UNITS.saturating_sub(cost.into()));
         }
+        series.push(at_us, cost);
+        if !held {
+            self.keep_newest(kept);
+        } else if let Some(charged) = self.charged_mut() {
+            // A hold gives back no denial.
+            charged.keep_newest(kept.units);
+        }
+        self.admitted.tidy();
     }
 
     /// Adds units that a settled hold cost beyond what it was charged. They evict nothing but
@@ -174,33 +189,7 @@ impl Log {
     /// beyond their limits.
     pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
-        let kept = self.remember(Needs { units: most, ..needs }, at_us);
-        self.add_to_held(kept, at_us, units, false);
-    }
-
-    #[cold]
-    fn add_to_held(&mut self, kept: Retention, at_us: u64, units: u32, denied: bool) {
-        self.drop_until(at_us.checked_sub(kept.window_us));
-        let entries = kept.most_entries().saturating_sub(1);
-        let room = MAX_RETAINED_UNITS.saturating_sub(units.into());
-        let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
-        series.keep_newest_entries(entries);
-        series.keep_newest(room);
-        series.push(at_us, units);
-        // A hold gives back no denial.
-        if let Some(charged) = self.admitted.charged_mut() {
-            charged.keep_newest(kept.units);
-        }
-        self.admitted.tidy();
-    }
-
-    #[inline(always)]
-    fn add(&mut self, kept: Retention, at_us: u64, units: u32, denied: bool) {
-        self.drop_until(at_us.checked_sub(kept.window_us));
-        let series = if denied { self.admitted.charged_or_new() } else { &mut self.admitted };
-        series.push(at_us, units);
-        self.keep_newest(kept);
-        self.admitted.tidy();
+        self.consume(Needs { units: most, ..needs }, at_us, units, false, true);
     }
 
     /// What is kept from now on, for this check and earlier ones.
@@ -220,7 +209,7 @@ impl Log {
         if !self.is_empty() {
             let needs = self.admitted.needs();
             let previous = PastNeeds { needs, until_us: self.latest_until_us() };
-            needs::remember(self.admitted.past_needs_mut(), previous, latest, at_us);
+            needs::remember(&mut self.admitted.extras_or_new().past, previous, latest, at_us);
         }
     }
 
@@ -242,21 +231,20 @@ impl Log {
     /// Moves the entries later than a time to that time.
     fn pull_back(&mut self, latest_us: u64) {
         self.admitted.pull_back(latest_us);
-        if let Some(charged) = self.admitted.charged_mut() {
+        let Some(extras) = self.admitted.extras_mut() else { return };
+        if let Some(charged) = &mut extras.charged {
             charged.pull_back(latest_us);
         }
-        if !self.past_needs().is_empty() {
-            for past in self.admitted.past_needs_mut() {
-                let window_us = past.needs.unpack().window_us;
-                past.until_us = past.until_us.min(latest_us.saturating_add(window_us));
-            }
+        for past in &mut extras.past {
+            let window_us = past.needs.unpack().window_us;
+            past.until_us = past.until_us.min(latest_us.saturating_add(window_us));
         }
     }
 
     fn drop_until(&mut self, out_us: Option<u64>) {
         if let Some(out_us) = out_us {
             self.admitted.drop_until(out_us);
-            if let Some(charged) = self.admitted.charged_mut() {
+            if let Some(charged) = self.charged_mut() {
                 charged.drop_until(out_us);
             }
         }
@@ -280,7 +268,7 @@ impl Log {
         let charged_kept = charged_upto.min(kept.units.saturating_sub(admitted_after));
         let admitted_kept = kept.units.saturating_sub(charged_kept).max(kept.admitted_units);
         self.admitted.keep_newest(admitted_kept);
-        if let Some(charged) = self.admitted.charged_mut() {
+        if let Some(charged) = self.charged_mut() {
             charged.keep_newest(charged_kept);
         }
     }
@@ -299,11 +287,8 @@ impl Log {
             if newest.is_none() || (out_us.is_some() && newest <= out_us) {
                 break;
             }
-            let series = if admitted == newest {
-                Some(&mut self.admitted)
-            } else {
-                self.admitted.charged_mut()
-            };
+            let series =
+                if admitted == newest { Some(&mut self.admitted) } else { self.charged_mut() };
             let taken = series.map_or(0, |series| series.take_newest(left));
             left = left.saturating_sub(taken);
         }

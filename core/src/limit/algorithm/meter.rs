@@ -113,21 +113,11 @@ impl Meter {
     /// Converts it to the shape of a rule of its kind. A debt converts exactly; any other
     /// meter becomes the units that still count, all consumed at its last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
-        match (self, Self::of_units(rule, self.last_us(), self.consumed(self.last_us()))) {
-            (Self::Debt(debt), Self::Debt(_)) => {
-                Self::Debt(Box::new(debt.with_period(rule.period_us())))
-            }
-            (
-                Self::Log(_)
-                | Self::Window(_)
-                | Self::Fixed(_)
-                | Self::FixedWithPast(_)
-                | Self::Debt(_)
-                | Self::Interval(_)
-                | Self::Slots(_),
-                of_units,
-            ) => of_units,
+        let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
+        if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
+            **converted = debt.with_period(rule.period_us());
         }
+        of_units
     }
 
     /// Units that still count at a time not before `last_us`, rounded up.
@@ -202,26 +192,23 @@ impl Meter {
     /// time it is read at, the result is in the past: `at_us` may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
-        let clears = match self {
-            Self::Log(log) => log.clears(rule),
-            Self::Window(window) => window.clears(),
-            Self::Fixed(fixed) => fixed.clears(),
-            Self::FixedWithPast(past) => past.fixed.clears(),
-            Self::Debt(debt) => debt.clears(rule.limit()),
-            Self::Interval(interval) => interval.clears(),
-            Self::Slots(_) => Moment::At(0),
-        };
+        let clears = self.clears_for(Some(rule));
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
 
-    /// When it clears under the rule that consumed last; a log, under all that did.
-    pub fn clears_by_itself(&self) -> Moment {
+    /// When it clears under a rule; without one, under the rule that consumed last, or of a log
+    /// under all that did.
+    #[inline(always)]
+    pub fn clears_for(&self, rule: Option<&Rule>) -> Moment {
         match self {
-            Self::Log(log) => Moment::At(log.matters_until_us()),
+            Self::Log(log) => match rule {
+                Some(rule) => log.clears(rule),
+                None => Moment::At(log.matters_until_us()),
+            },
             Self::Window(window) => window.clears(),
             Self::Fixed(fixed) => fixed.clears(),
             Self::FixedWithPast(past) => past.fixed.clears(),
-            Self::Debt(debt) => debt.clears(debt.limit),
+            Self::Debt(debt) => debt.clears(rule.map_or(debt.limit, Rule::limit)),
             Self::Interval(interval) => interval.clears(),
             Self::Slots(_) => Moment::At(0),
         }
@@ -229,15 +216,10 @@ impl Meter {
 
     /// Until when it matters, to a decision or to a reader.
     pub fn matters_until(&self) -> Moment {
-        match self {
-            Self::FixedWithPast(past) => Moment::At(past.matters_until_us()),
-            Self::Log(_)
-            | Self::Window(_)
-            | Self::Fixed(_)
-            | Self::Debt(_)
-            | Self::Interval(_)
-            | Self::Slots(_) => self.clears_by_itself(),
+        if let Self::FixedWithPast(past) = self {
+            return Moment::At(past.matters_until_us());
         }
+        self.clears_for(None)
     }
 
     /// Consumes for a rule of its shape, at a time not before `last_us`. No other rule may

@@ -56,6 +56,19 @@ impl Reading {
     pub fn untouched(rule: &Rule, now_us: u64) -> Self {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
+
+    /// What a rule reads that admits a cost up to a limit of units, or else at a later time.
+    #[inline(always)]
+    pub fn of_used(
+        at_us: u64,
+        (used, limit): (u64, u64),
+        cost: u32,
+        later: impl FnOnce() -> Moment,
+    ) -> Self {
+        let fits = used.saturating_add(u64::from(cost)) <= limit;
+        let admits = if fits { Moment::At(at_us) } else { later() };
+        Self { at_us, remaining: limit.saturating_sub(used), admits, turn_us: 0 }
+    }
 }
 
 /// The time at which a state is read when the clock shows `now_us`: the clock clamped

@@ -23,26 +23,6 @@ pub enum State {
     /// found by the name `throttle`, and needs no second block for its name.
     Plain(Meter),
     Named(Box<Named>),
-    /// A state that live holds were charged on. A state made anew has no holds: what they
-    /// were charged is gone with the old one.
-    Held(Box<Held>),
-}
-
-/// A state with holds. 56 bytes.
-#[derive(Clone, Debug, Eq)]
-pub struct Held {
-    /// Empty if a rule finds the state by its shape.
-    name: [u8; MAX_NAME],
-    meter: Meter,
-    /// The number by which the charges of its holds find it.
-    track: u16,
-}
-
-/// The numbers of tracks are not part of what a state is.
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        (self.name, &self.meter) == (other.name, &other.meter)
-    }
 }
 
 /// A meter that a rule finds by its name. 48 bytes.
@@ -52,9 +32,6 @@ pub struct Named {
     /// Not a log, which belongs to the key.
     meter: Meter,
 }
-
-/// The name of a state that has none.
-const NO_NAME: [u8; MAX_NAME] = [0; MAX_NAME];
 
 /// Whether `RL.THROTTLE` made a meter that has no name.
 #[inline(always)]
@@ -85,7 +62,6 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &named.meter,
-            Self::Held(held) => &held.meter,
         }
     }
 
@@ -94,40 +70,14 @@ impl State {
         match self {
             Self::Plain(meter) => meter,
             Self::Named(named) => &mut named.meter,
-            Self::Held(held) => &mut held.meter,
         }
-    }
-
-    /// The number of its track, if it has holds.
-    pub const fn track(&self) -> Option<u16> {
-        match self {
-            Self::Held(held) => Some(held.track),
-            Self::Plain(_) | Self::Named(_) => None,
-        }
-    }
-
-    /// Gives the state a track for its holds, or takes it away.
-    pub fn set_track(&mut self, track: Option<u16>) {
-        let (name, meter) = match std::mem::replace(self, Self::Plain(Meter::Slots(0))) {
-            Self::Plain(meter) => (NO_NAME, meter),
-            Self::Named(named) => (named.name, named.meter),
-            Self::Held(held) => (held.name, held.meter),
-        };
-        *self = match track {
-            Some(track) => Self::Held(Box::new(Held { name, meter, track })),
-            None if name == NO_NAME => Self::Plain(meter),
-            None => Self::Named(Box::new(Named { name, meter })),
-        };
     }
 
     pub fn name(&self) -> Option<Name> {
         match self {
             Self::Named(named) => Name::of_padded(named.name),
-            Self::Held(held) if held.name != NO_NAME => Name::of_padded(held.name),
-            Self::Plain(_) | Self::Held(_) if is_throttle(self.meter()) => {
-                Name::new(THROTTLE.as_bytes())
-            }
-            Self::Plain(_) | Self::Held(_) => None,
+            Self::Plain(meter) if is_throttle(meter) => Name::new(THROTTLE.as_bytes()),
+            Self::Plain(_) => None,
         }
     }
 
@@ -137,7 +87,6 @@ impl State {
         match self {
             Self::Plain(meter) => meter.address(),
             Self::Named(named) => address_of(&**named),
-            Self::Held(held) => address_of(&**held),
         }
     }
 
@@ -161,8 +110,7 @@ impl State {
     fn is_named(&self, name: &Name) -> bool {
         match self {
             Self::Named(named) => *name.padded() == named.name,
-            Self::Held(held) if held.name != NO_NAME => *name.padded() == held.name,
-            Self::Plain(_) | Self::Held(_) => is_throttle(self.meter()) && name.is_throttle(),
+            Self::Plain(meter) => is_throttle(meter) && name.is_throttle(),
         }
     }
 
@@ -172,11 +120,9 @@ impl State {
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
             (Self::Plain(Meter::Log(_)), _) => true,
-            (Self::Held(held), _) if matches!(held.meter, Meter::Log(_)) => true,
             (_, Some(name)) => self.is_named(name),
             (Self::Plain(meter), None) => !is_throttle(meter),
             (Self::Named(_), None) => false,
-            (Self::Held(held), None) => held.name == NO_NAME && !is_throttle(&held.meter),
         }
     }
 
@@ -206,13 +152,6 @@ impl State {
         if self.fits(rule) { Some(self.meter_mut()) } else { None }
     }
 
-    /// Whether a rule that this state belongs to reads it as it is. Without a name, the
-    /// state belongs to the rule because it has the rule's shape.
-    #[inline]
-    fn suits(&self, rule: &Rule) -> bool {
-        rule.name().is_none() || self.meter().has_shape_of(rule)
-    }
-
     /// Whether a rule takes over this state's name, and is of another algorithm or shape.
     pub fn is_taken_over_by(&self, rule: &Rule) -> bool {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().has_shape_of(rule)
@@ -232,7 +171,7 @@ impl State {
     /// another algorithm.
     pub fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
-        if self.suits(rule) {
+        if meter.has_shape_of(rule) {
             Some(Cow::Borrowed(meter))
         } else if meter.is_of_kind(rule.kind()) {
             Some(Cow::Owned(meter.reshaped(rule)))
@@ -258,15 +197,16 @@ impl State {
         }
     }
 
-    /// Consumes for a rule that this state fits, unless that is a log rule.
+    /// Consumes for a rule that this state fits, unless that is a log rule. Returns whether
+    /// another state took the place of this one, since the clock stepped back.
     #[inline]
-    pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) {
+    pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) -> bool {
         let at_us = effective_time(now_us, self.meter().last_us(), rule.period_us());
-        let at_us = at_us.unwrap_or_else(|| {
+        if at_us.is_none() {
             *self = Self::new(rule, now_us);
-            now_us
-        });
-        self.meter_mut().consume(rule, at_us, cost);
+        }
+        self.meter_mut().consume(rule, at_us.unwrap_or(now_us), cost);
+        at_us.is_none()
     }
 
     /// Gives units back, newest first, and returns how many. Without a rule, it does so as
@@ -276,7 +216,7 @@ impl State {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
         if let Some(rule) = rule
-            && !self.suits(rule)
+            && !self.meter().has_shape_of(rule)
         {
             if !self.meter().is_of_kind(rule.kind()) {
                 return 0;
@@ -296,7 +236,6 @@ impl State {
         match self {
             Self::Plain(_) => {}
             Self::Named(named) => to.boxed(named),
-            Self::Held(held) => to.boxed(held),
         }
         self.meter_mut().visit_heap(to);
     }

@@ -145,8 +145,10 @@ impl Limiter {
         foresight: &mut Foresight,
     ) -> Result<Moment, Moment> {
         let holds = self.refunding_holds().filter(|_| rule.kind() != Kind::Slots);
-        let (Some(holds), Some(state)) = (holds, self.state_of(rule)) else { return Ok(latest) };
-        let Some(mut seen) = Foreseen::new(state, holds) else { return Ok(latest) };
+        let mut places = self.states().iter().enumerate();
+        let read = places.find(|(_, state)| state.belongs_to(rule));
+        let (Some(holds), Some((place, state))) = (holds, read) else { return Ok(latest) };
+        let Some(mut seen) = Foreseen::new(place, state, holds) else { return Ok(latest) };
         // The first lapse after which it holds at once is among these, or behind them. If all
         // guesses are right, it is before `guessed`, or there.
         let mut places = holds.lapses_between(now_us, latest);

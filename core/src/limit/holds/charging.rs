@@ -15,9 +15,8 @@
 //!
 //! What a charge turns out higher is consumed when it is settled, unconditionally.
 
-use super::level::Level;
 use super::request::Settlement;
-use super::{Charge, Detail, Ended, Holds, Track, TrackKind};
+use super::{Charge, Detail, Hold, Holds, Level, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
@@ -49,27 +48,18 @@ impl Meter {
             return;
         }
         let at_us = at_us.max(self.last_us());
+        let most = |capacity: u64| match (charge.shadow, charge.limit) {
+            (false, _) => u64::MAX,
+            (true, 0) => 0,
+            (true, _) => capacity,
+        };
         match self {
             Self::Log(log) => log.consume_excess(charge.needs(), at_us, units),
             Self::Window(window) => window.add(at_us, units),
             Self::Fixed(fixed) => drop(fixed.add(at_us, units)),
             Self::FixedWithPast(past) => past.add(at_us, units),
-            Self::Debt(debt) => {
-                let capacity = match (charge.shadow, charge.limit) {
-                    (false, _) => u64::MAX,
-                    (true, 0) => 0,
-                    (true, _) => debt.capacity(),
-                };
-                debt.add(charge.limit, at_us, units, capacity);
-            }
-            Self::Interval(interval) => {
-                let capacity = match (charge.shadow, charge.limit) {
-                    (false, _) => u32::MAX,
-                    (true, 0) => 0,
-                    (true, _) => interval.burst,
-                };
-                interval.add(at_us, units, capacity);
-            }
+            Self::Debt(debt) => debt.add(charge.limit, at_us, units, most(debt.capacity())),
+            Self::Interval(interval) => interval.add(at_us, units, most(interval.burst.into())),
             Self::Slots(_) => {}
         }
     }
@@ -93,25 +83,19 @@ impl State {
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
-    /// What a hold is charged here for a rule, whose check consumed the cost already, at the
-    /// time `stamp_us`, when the level was `before`. `needs` are those of its log rules.
+    /// What a hold is charged here, at this place, for a rule whose check consumed the cost
+    /// already, at the time `stamp_us`, when the level was `before`. `needs` are those of its log
+    /// rules.
     pub fn charge(
-        &mut self,
+        &self,
         holds: &mut Holds,
-        rule: &Rule,
+        place: usize,
+        (rule, before): (&Rule, Level),
         needs: Needs,
         cost: u32,
         stamp_us: u64,
-        before: Level,
     ) -> Option<Charge> {
-        let number = match self.track() {
-            Some(number) => number,
-            None => {
-                let number = holds.new_track(self.meter())?;
-                self.set_track(Some(number));
-                number
-            }
-        };
+        let number = holds.track_for(place, self.meter())?;
         // A full shadow takes nothing.
         let units = if rule.is_shadow() { self.taken(rule, cost, before) } else { cost };
         let detail = match (self.meter(), &mut holds.track_mut(number)?.kind) {
@@ -144,7 +128,7 @@ impl State {
     pub fn correct(
         &mut self,
         track: &mut Track,
-        ended: &Ended<'_>,
+        hold: &Hold,
         charge: &Charge,
         settlement: Settlement<'_>,
         now_us: u64,
@@ -157,7 +141,7 @@ impl State {
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let own_name = self.name();
         let names = match self.log() {
-            Some(_) => ended.hold.log_names(),
+            Some(_) => hold.log_names(),
             None => own_name.as_slice(),
         };
         let cost = charge.settled(settlement, names);
@@ -167,7 +151,7 @@ impl State {
                 (Some(_), Some(later)) if last_us <= now_us => {
                     later.push(Take { time_us: charge.stamp_us, units: surplus.into() });
                 }
-                (_, _) => self.give_back(track, ended, charge, surplus, at_us),
+                (_, _) => self.give_back(track, hold, charge, surplus, at_us),
             }
         } else if cost > charge.units {
             let before = self.meter().level(charge.limit, at_us);
@@ -182,7 +166,7 @@ impl State {
     fn give_back(
         &mut self,
         track: &mut Track,
-        ended: &Ended<'_>,
+        hold: &Hold,
         charge: &Charge,
         surplus: u32,
         at_us: u64,
@@ -194,11 +178,12 @@ impl State {
         };
         let owed = debt.owed_at(charge.limit, at_us);
         let surplus = product(surplus.into(), debt.period_us());
+        let queued_last = track.queued_last(hold);
         let given = match (&mut track.kind, charge.detail.position()) {
             (TrackKind::Bucket(leasts), Some(position)) => {
                 leasts.give_back(position, owed, surplus)
             }
-            (TrackKind::Queue { .. }, _) if ended.queued_last(charge) => surplus.min(owed),
+            (TrackKind::Queue { .. }, _) if queued_last => surplus.min(owed),
             (
                 TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) | TrackKind::Queue { .. },
                 _,

@@ -3,78 +3,48 @@
 //! A hold leaves the rows and both orders when it ends. Its charges still count in their
 //! tracks until each is [released](Holds::release), after it was corrected.
 
-use super::{Charge, Hold, Holds, Row, Track, TrackKind};
-use std::borrow::Cow;
+use super::{Charge, Hold, Holds, Id, NO_TRACK, Row, Track};
 
 /// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
 const MANY: usize = 64;
 
-/// A hold that has ended.
-#[derive(Debug)]
-pub struct Ended<'h> {
-    pub hold: Cow<'h, Hold>,
-    /// The tracks of leaky buckets in which nothing queued after it.
-    pub(super) queued_last: Vec<u16>,
-}
-
-impl Ended<'_> {
-    /// Whether nothing queued after a charge of it on a leaky bucket.
-    pub fn queued_last(&self, charge: &Charge) -> bool {
-        self.queued_last.contains(&charge.track)
-    }
-}
-
 impl Holds {
     /// Ends the hold with an id.
-    pub fn end(&mut self, id: &[u8]) -> Option<Ended<'static>> {
+    pub fn end(&mut self, id: &[u8]) -> Option<Hold> {
         let by_id = self.place_of_id(id).ok()?;
         let row = self.by_id.get(by_id).copied()?;
         let end_us = self.hold(row)?.end_us();
         let by_end = self.place_of_end(end_us, id).ok()?;
         self.by_id.remove(by_id);
         self.by_end.remove(by_end);
-        let queued_last = forget_last(&mut self.tracks, self.rows.get(usize::from(row))?, row);
         let last = u16::try_from(self.rows.len().checked_sub(1)?).ok()?;
         if row != last {
             self.renumber(last, row);
         }
         let hold = self.rows.swap_remove(usize::from(row));
-        let moved = self.rows.get(usize::from(row)).into_iter().flat_map(Hold::charges);
-        for charge in moved {
-            if let Some(track) = self.tracks.get_mut(usize::from(charge.track)) {
-                track.moved(last, row);
-            }
-        }
         self.uncount(&hold);
         self.shrink();
-        Some(Ended { hold: Cow::Owned(hold), queued_last })
+        Some(hold)
     }
 
     /// Ends the holds that have lapsed at a time, in the order in which they lapse.
-    pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Ended<'static>> {
+    pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let lapsed = self.lapsed(now_us);
         if lapsed.saturating_mul(MANY) < self.len() {
-            return (0..lapsed).filter_map(|_| self.end_first()).collect();
+            let ids: Vec<Id> =
+                self.in_order_of_ends().take(lapsed).map(|hold| Id::new(hold.id())).collect();
+            return ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
         }
         let lapsed: Vec<Row> = self.by_end.drain(..lapsed).collect();
-        let rows = lapsed.iter().filter_map(|&row| Some((self.rows.get(usize::from(row))?, row)));
-        let queued_last: Vec<Vec<u16>> =
-            rows.map(|(hold, row)| forget_last(&mut self.tracks, hold, row)).collect();
         let holds = self.remove(&lapsed);
         holds.iter().for_each(|hold| self.uncount(hold));
-        let ended = holds.into_iter().zip(queued_last);
-        ended.map(|(hold, queued_last)| Ended { hold: Cow::Owned(hold), queued_last }).collect()
+        holds
     }
 
     /// Takes a hold off what is known of all.
     fn uncount(&mut self, hold: &Hold) {
         self.refunding = self.refunding.saturating_sub(hold.refunds().into());
         self.rules = self.rules.saturating_sub(hold.rules());
-    }
-
-    fn end_first(&mut self) -> Option<Ended<'static>> {
-        let id: Box<[u8]> = self.in_order_of_ends().next()?.id().into();
-        self.end(&id)
     }
 
     /// Takes rows out, which the order of lapses has no more. The others move together.
@@ -93,29 +63,27 @@ impl Holds {
         let to = |row: Row| moved.get(usize::from(row)).copied().flatten();
         self.by_id = self.by_id.iter().filter_map(|&row| to(row)).collect();
         self.by_end = self.by_end.iter().filter_map(|&row| to(row)).collect();
-        for track in &mut self.tracks {
-            if let TrackKind::Queue { last } = &mut track.kind {
-                *last = last.and_then(to);
-            }
-        }
         self.rows.shrink_to_fit();
         self.by_id.shrink_to_fit();
         self.by_end.shrink_to_fit();
         removed
     }
 
-    /// Takes the charge of an ended hold off its track. Returns whether it was the last.
-    pub fn release(&mut self, charge: &Charge) -> bool {
-        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return true };
+    /// Takes the charge of an ended hold off its track.
+    pub fn release(&mut self, hold: &Hold, charge: &Charge) {
+        let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return };
+        track.forget_last(hold);
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
-        let empty = track.charges == 0;
-        if empty {
+        if track.charges == 0 {
+            let place = track.place.map(usize::from);
             *track = Track::UNUSED;
+            if let Some(number) = place.and_then(|place| self.numbers.get_mut(place)) {
+                *number = NO_TRACK;
+            }
             self.unused = self.unused.saturating_add(1);
             self.pop_unused();
         }
-        empty
     }
 
     /// Lets both orders find a hold in another row.
@@ -140,14 +108,4 @@ impl Holds {
             self.by_end.shrink_to_fit();
         }
     }
-}
-
-/// The tracks on which a hold queued last; they forget it.
-fn forget_last(tracks: &mut [Track], hold: &Hold, row: Row) -> Vec<u16> {
-    let numbers = hold.charges().iter().map(|charge| charge.track);
-    let mut forgets = |number: u16| {
-        let track = tracks.get_mut(usize::from(number));
-        track.is_some_and(|track| track.forget_last(row))
-    };
-    numbers.filter(|&number| forgets(number)).collect()
 }

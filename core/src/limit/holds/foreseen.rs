@@ -5,7 +5,7 @@
 //! and its track. The holds themselves, by far the most, are not copied.
 
 use super::request::Settlement;
-use super::{Ended, Holds, Track};
+use super::{Holds, Track};
 use crate::limit::algorithm::state::State;
 use crate::limit::series::Take;
 use crate::rule::Rule;
@@ -24,9 +24,9 @@ pub struct Foreseen<'h> {
 }
 
 impl<'h> Foreseen<'h> {
-    /// A state of a key with holds; `None` if it has none of them.
-    pub fn new(state: &'h State, holds: &'h Holds) -> Option<Self> {
-        let number = state.track()?;
+    /// The state at a place of a key with holds; `None` if none was charged there.
+    pub fn new(place: usize, state: &'h State, holds: &'h Holds) -> Option<Self> {
+        let number = holds.track_of(place)?;
         let track = Cow::Borrowed(holds.track(number)?);
         Some(Self { holds, number, track, state: Cow::Borrowed(state), to_log: Vec::new() })
     }
@@ -57,7 +57,7 @@ impl<'h> Foreseen<'h> {
     /// The holds at these places lapse, after all that lapse before them.
     pub fn lapse(&mut self, places: Range<usize>) {
         let Self { holds, number, .. } = *self;
-        for (row, hold) in holds.at_places(places).filter(|(_, hold)| hold.refunds()) {
+        for hold in holds.at_places(places).filter(|hold| hold.refunds()) {
             let end_us = hold.end_us();
             for charge in hold.charges().iter().filter(|charge| charge.track == number) {
                 if self.state.log().is_some_and(|log| log.last_us() <= end_us) {
@@ -65,11 +65,9 @@ impl<'h> Foreseen<'h> {
                     self.to_log.push(Take { time_us: charge.stamp_us, units });
                     continue;
                 }
-                let track = self.track.to_mut();
-                let queued_last = if track.forget_last(row) { vec![number] } else { vec![] };
-                let ended = Ended { hold: Cow::Borrowed(hold), queued_last };
-                let state = self.state.to_mut();
-                state.correct(track, &ended, charge, Settlement::Refund, end_us, None);
+                let (state, track) = (self.state.to_mut(), self.track.to_mut());
+                state.correct(track, hold, charge, Settlement::Refund, end_us, None);
+                track.forget_last(hold);
             }
         }
     }

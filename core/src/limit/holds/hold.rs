@@ -47,13 +47,13 @@ impl Detail {
     /// Of a token bucket: where its least debt is kept; `None` if nothing was consumed.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
-            Some(position) => Self(position.get()),
+            Some(position) => Self(position.0),
             None => Self(u32::MAX),
         }
     }
 
     pub const fn position(self) -> Option<Position> {
-        if self.0 == u32::MAX { None } else { Some(Position::new(self.0)) }
+        if self.0 == u32::MAX { None } else { Some(Position(self.0)) }
     }
 
     /// Of a log: the longest window of the hold's log rules.
@@ -113,7 +113,7 @@ struct OfNamedLogRules {
 
 /// An id, in place if it is short.
 #[derive(Clone, Debug)]
-enum Id {
+pub enum Id {
     Short { len: u8, bytes: [u8; Self::SHORT] },
     Long(Box<[u8]>),
 }
@@ -121,7 +121,7 @@ enum Id {
 impl Id {
     const SHORT: usize = 22;
 
-    fn new(id: &[u8]) -> Self {
+    pub fn new(id: &[u8]) -> Self {
         let mut bytes = [0; Self::SHORT];
         match (bytes.get_mut(..id.len()), u8::try_from(id.len())) {
             (Some(short), Ok(len)) => {
@@ -132,10 +132,17 @@ impl Id {
         }
     }
 
-    fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Short { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
             Self::Long(id) => id,
+        }
+    }
+
+    /// Shows the heap block held.
+    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+        if let Self::Long(id) = self {
+            to.slice(id);
         }
     }
 }
@@ -233,9 +240,7 @@ impl Hold {
 
     /// Shows each heap block held.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
-        if let Id::Long(id) = &mut self.id {
-            to.slice(id);
-        }
+        self.id.visit_heap(to);
         match &mut self.charges {
             Charges::One(_) => {}
             Charges::Several(charges) => to.slice(charges),

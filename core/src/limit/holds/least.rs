@@ -31,17 +31,9 @@ use crate::limit::heap::HeapVisitor;
 
 /// Where a hold's least debt is kept, from 0 for the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position(u32);
+pub struct Position(pub u32);
 
 impl Position {
-    pub const fn new(index: u32) -> Self {
-        Self(index)
-    }
-
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
     const fn index(self) -> usize {
         self.0 as usize
     }

@@ -17,9 +17,7 @@
 //! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
 //! least    the least debt of a token bucket since each of its holds
-//! level    how much of a state is consumed
 //! foreseen a state as it will be once holds have lapsed
-//! places   which of a key's states has a track
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
 
@@ -28,22 +26,17 @@ mod ending;
 mod foreseen;
 mod hold;
 mod least;
-mod level;
-mod places;
 pub mod request;
 mod track;
 
-pub use ending::Ended;
 pub use foreseen::Foreseen;
+use hold::Id;
 pub use hold::{Charge, Detail, Hold};
 pub use least::Position;
-pub use level::Level;
-pub use places::Places;
-pub use track::{Track, TrackKind};
+pub use track::{Level, Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::algorithm::state::State;
 use crate::limit::heap::HeapVisitor;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -54,7 +47,7 @@ pub const MOST_HOLDS: usize = 50_000;
 /// So many tracks of states that are gone may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
 
-/// The track of a charge whose state is gone.
+/// The track of a charge whose state is gone, and of a state without holds.
 pub const NO_TRACK: u16 = u16::MAX;
 
 /// The holds of a key, at least one.
@@ -64,6 +57,8 @@ pub struct Holds {
     by_id: VecDeque<Row>,
     by_end: VecDeque<Row>,
     tracks: Vec<Track>,
+    /// The number of each state's track, in the order of the states; [`NO_TRACK`] if it has none.
+    numbers: Vec<u16>,
     /// How many of the tracks are of no state.
     unused: u16,
     /// How many holds give their charges back when they lapse.
@@ -140,8 +135,8 @@ impl Holds {
     }
 
     /// The holds at these places in the order of lapses.
-    fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = (Row, &Hold)> {
-        self.by_end.range(places).filter_map(|&row| Some((row, self.hold(row)?)))
+    fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = &Hold> {
+        self.by_end.range(places).filter_map(|&row| self.hold(row))
     }
 
     /// On how many rules the holds are, each counted.
@@ -180,7 +175,7 @@ impl Holds {
             return;
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
-        count(&mut self.tracks, &hold, row);
+        self.count(&hold);
         // Grown by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
@@ -188,26 +183,24 @@ impl Holds {
             self.by_id.reserve_exact(more);
             self.by_end.reserve_exact(more);
         }
-        self.refunding = self.refunding.saturating_add(hold.refunds().into());
-        self.rules = self.rules.saturating_add(hold.rules());
         self.rows.push(hold);
         self.by_id.insert(by_id, row);
         self.by_end.insert(by_end, row);
     }
 
-    /// Whether nothing queued after a hold in the leaky bucket of a track.
-    pub fn queued_last(&self, track: u16, id: &[u8]) -> bool {
-        match self.track(track).map(|track| &track.kind) {
-            Some(TrackKind::Queue { last: Some(row) }) => {
-                self.hold(*row).is_some_and(|hold| hold.id() == id)
+    /// Adds a hold to what is known of all.
+    fn count(&mut self, hold: &Hold) {
+        self.refunding = self.refunding.saturating_add(hold.refunds().into());
+        self.rules = self.rules.saturating_add(hold.rules());
+        for charge in hold.charges() {
+            let Some(track) = self.track_mut(charge.track) else { continue };
+            track.charges = track.charges.saturating_add(1);
+            track.units = track.units.saturating_add(charge.units.into());
+            if let TrackKind::Queue { last } = &mut track.kind
+                && charge.units > 0
+            {
+                *last = Some(Id::new(hold.id()));
             }
-            Some(
-                TrackKind::Queue { last: None }
-                | TrackKind::Plain
-                | TrackKind::Log
-                | TrackKind::Bucket(_),
-            )
-            | None => false,
         }
     }
 
@@ -233,21 +226,61 @@ impl Holds {
         self.tracks.get_mut(usize::from(number))
     }
 
-    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
-    /// new states while holds on the old ones live. Their charges have no state any more.
-    pub fn drop_orphans(&mut self, states: &[State]) {
-        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
-        if in_use <= states.len().saturating_add(MANY_ORPHANS) {
+    /// The number of the track of the state at a place, if holds were charged on it.
+    pub fn track_of(&self, place: usize) -> Option<u16> {
+        self.numbers.get(place).copied().filter(|&number| number != NO_TRACK)
+    }
+
+    /// The place of the state that was charged; `None` if it is gone.
+    pub fn place_of(&self, charge: &Charge) -> Option<usize> {
+        self.track(charge.track)?.place.map(usize::from)
+    }
+
+    /// A check has consumed from the state at a place, whose level was `before`.
+    pub fn consumed(&mut self, place: usize, before: Level, queues: bool) {
+        if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
+            track.consumed(before, queues);
+        }
+    }
+
+    /// Another state takes the place of one: it has no holds.
+    pub fn replace_state(&mut self, place: usize) {
+        let Some(number) = self.numbers.get_mut(place) else { return };
+        let number = std::mem::replace(number, NO_TRACK);
+        if let Some(track) = self.track_mut(number) {
+            track.place = None;
+        }
+    }
+
+    /// The state at a place is gone. Those behind it move up.
+    pub fn remove_state(&mut self, place: usize) {
+        if place >= self.numbers.len() {
             return;
         }
-        let places = Places::of(states);
-        for charge in self.rows.iter_mut().flat_map(Hold::charges_mut) {
-            if places.get(charge.track).is_none() {
+        self.replace_state(place);
+        self.numbers.remove(place);
+        for moved in self.tracks.iter_mut().filter_map(|track| track.place.as_mut()) {
+            if usize::from(*moved) > place {
+                *moved = moved.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
+    /// new states while holds on the old ones live. Their charges have no state any more.
+    pub fn drop_orphans(&mut self) {
+        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
+        if in_use <= self.numbers.len().saturating_add(MANY_ORPHANS) {
+            return;
+        }
+        let Self { rows, tracks, .. } = self;
+        for charge in rows.iter_mut().flat_map(Hold::charges_mut) {
+            if tracks.get(usize::from(charge.track)).is_none_or(|track| track.place.is_none()) {
                 (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
             }
         }
-        for (track, number) in self.tracks.iter_mut().zip(0..) {
-            if track.in_use && places.get(number).is_none() {
+        for track in &mut self.tracks {
+            if track.is_in_use() && track.place.is_none() {
                 *track = Track::UNUSED;
                 self.unused = self.unused.saturating_add(1);
             }
@@ -257,24 +290,29 @@ impl Holds {
 
     /// Drops unused tracks behind the last in use.
     fn pop_unused(&mut self) {
-        while self.tracks.pop_if(|track| !track.in_use).is_some() {
+        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {
             self.unused = self.unused.saturating_sub(1);
         }
     }
 
-    /// A track for a state, without charges.
-    pub fn new_track(&mut self, meter: &Meter) -> Option<u16> {
+    /// The track of the state at a place, made if it has none. `None` if there is no number for it.
+    pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<u16> {
+        self.track_of(place).or_else(|| self.new_track(place, meter))
+    }
+
+    fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
         let free = match self.unused {
             0 => None,
-            _ => self.tracks.iter().position(|track| !track.in_use),
+            _ => self.tracks.iter().position(|track| !track.is_in_use()),
         };
+        let track = Track::of(u16::try_from(place).ok()?, meter);
         let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
         if number == NO_TRACK {
             return None;
         }
         match self.tracks.get_mut(usize::from(number)) {
-            Some(track) => {
-                *track = Track::of(meter);
+            Some(free) => {
+                *free = track;
                 self.unused = self.unused.saturating_sub(1);
             }
             None => {
@@ -282,9 +320,13 @@ impl Holds {
                 if self.tracks.len() == self.tracks.capacity() {
                     self.tracks.reserve_exact((self.tracks.len() / 2).max(1));
                 }
-                self.tracks.push(Track::of(meter));
+                self.tracks.push(track);
             }
         }
+        if place >= self.numbers.len() {
+            self.numbers.resize(place.saturating_add(1), NO_TRACK);
+        }
+        *self.numbers.get_mut(place)? = number;
         Some(number)
     }
 
@@ -329,7 +371,7 @@ impl Holds {
         let positions: Vec<Position> = kept.iter().map(|&(position, _)| position).collect();
         leasts.compact(&positions);
         for ((_, charge), index) in kept.into_iter().zip(0..) {
-            charge.detail = Detail::least(Some(Position::new(index)));
+            charge.detail = Detail::least(Some(Position(index)));
         }
     }
 
@@ -343,16 +385,12 @@ impl Holds {
         let (Ok(len), true) = (Row::try_from(loaded.len()), loaded.windows(2).all(in_order)) else {
             return false;
         };
+        loaded.iter().for_each(|hold| self.count(hold));
         self.rows = loaded;
         self.by_id = (0..len).collect();
         let mut by_end: Vec<Row> = (0..len).collect();
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
-        for (hold, row) in self.rows.iter().zip(0..) {
-            self.refunding = self.refunding.saturating_add(hold.refunds().into());
-            self.rules = self.rules.saturating_add(hold.rules());
-            count(&mut self.tracks, hold, row);
-        }
         true
     }
 
@@ -380,9 +418,9 @@ impl Holds {
             }
         }
         for &(number, row) in last_ones {
-            let track = self.tracks.get_mut(usize::from(number));
-            if let Some(TrackKind::Queue { last }) = track.map(|track| &mut track.kind) {
-                *last = Some(row);
+            let id = self.hold(row).map(|hold| Id::new(hold.id()));
+            if let Some(Track { kind: TrackKind::Queue { last }, .. }) = self.track_mut(number) {
+                *last = id;
             }
         }
     }
@@ -401,6 +439,7 @@ impl Holds {
         to.ring(&mut self.by_id);
         to.ring(&mut self.by_end);
         to.vec(&mut self.tracks);
+        to.vec(&mut self.numbers);
         for hold in &mut self.rows {
             hold.visit_heap(to);
         }
@@ -416,19 +455,4 @@ pub struct PlaceOfCharge {
     pub row: Row,
     /// Among the charges of the hold.
     pub index: u16,
-}
-
-/// Counts a hold's charges in their tracks.
-fn count(tracks: &mut [Track], hold: &Hold, row: Row) {
-    for charge in hold.charges() {
-        if let Some(track) = tracks.get_mut(usize::from(charge.track)) {
-            track.charges = track.charges.saturating_add(1);
-            track.units = track.units.saturating_add(charge.units.into());
-            if let TrackKind::Queue { last } = &mut track.kind
-                && charge.units > 0
-            {
-                *last = Some(row);
-            }
-        }
-    }
 }

@@ -1,17 +1,23 @@
 //! A track: what the holds of one state have in common.
 //!
-//! A state with holds knows the number of its track, and so does each charge. When a
-//! check drops the state or makes it anew, the track has no state any more, and a charge
-//! that looks for its state by the number finds none: it gives nothing back.
+//! Each charge knows the number of its track, and the track knows the place of its state. When
+//! a check drops the state or replaces it, the track has no state any more: its charges give
+//! nothing back.
 
+use super::hold::{Hold, Id};
 use super::least::Leasts;
-use super::level::Level;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::heap::HeapVisitor;
 
+/// What a state had consumed before a check: what is owed, in fractions of a unit, or the
+/// tokens taken. Other meters never take less than they are asked to: theirs is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level(pub u128);
+
 #[derive(Clone, Debug)]
 pub struct Track {
-    pub in_use: bool,
+    /// The place of its state among the key's; `None` if the state is gone.
+    pub place: Option<u16>,
     /// How many charges of holds there are.
     pub charges: u32,
     /// The sum of their units.
@@ -28,15 +34,15 @@ pub enum TrackKind {
     Log,
     /// A token bucket: the least debts since its holds were taken.
     Bucket(Leasts),
-    /// A leaky bucket: the hold that queued last, by its row, if nothing queued after it.
-    Queue { last: Option<u16> },
+    /// A leaky bucket: the hold that queued last, by its id, if nothing queued after it.
+    Queue { last: Option<Id> },
 }
 
 impl Track {
     /// The track of no state.
-    pub const UNUSED: Self = Self { in_use: false, charges: 0, units: 0, kind: TrackKind::Plain };
+    pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
-    pub fn of(meter: &Meter) -> Self {
+    pub fn of(place: u16, meter: &Meter) -> Self {
         let kind = match meter {
             Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
             Meter::Debt(_) => TrackKind::Bucket(Leasts::new()),
@@ -47,7 +53,11 @@ impl Track {
             | Meter::Interval(_)
             | Meter::Slots(_) => TrackKind::Plain,
         };
-        Self { kind, in_use: true, ..Self::UNUSED }
+        Self { kind, place: Some(place), ..Self::UNUSED }
+    }
+
+    pub const fn is_in_use(&self) -> bool {
+        self.place.is_some() || self.charges > 0
     }
 
     /// Something is consumed from the state, whose level was `before`. What denied requests are
@@ -61,20 +71,15 @@ impl Track {
         }
     }
 
-    /// Forgets a hold that ends if it queued last. Returns whether it did.
-    pub fn forget_last(&mut self, row: u16) -> bool {
-        match &mut self.kind {
-            TrackKind::Queue { last } => last.take_if(|last| *last == row).is_some(),
-            TrackKind::Plain | TrackKind::Log | TrackKind::Bucket(_) => false,
-        }
+    /// Whether nothing queued after a hold in the leaky bucket.
+    pub fn queued_last(&self, hold: &Hold) -> bool {
+        matches!(&self.kind, TrackKind::Queue { last: Some(id) } if id.as_bytes() == hold.id())
     }
 
-    /// A hold moved from one row to another.
-    pub fn moved(&mut self, from: u16, to: u16) {
-        if let TrackKind::Queue { last } = &mut self.kind
-            && *last == Some(from)
-        {
-            *last = Some(to);
+    /// Forgets a hold that has ended, if it queued last.
+    pub fn forget_last(&mut self, hold: &Hold) {
+        if let TrackKind::Queue { last } = &mut self.kind {
+            last.take_if(|id| id.as_bytes() == hold.id());
         }
     }
 
@@ -91,7 +96,8 @@ impl Track {
     /// Shows each heap block held.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match &mut self.kind {
-            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => {}
+            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { last: None } => {}
+            TrackKind::Queue { last: Some(id) } => id.visit_heap(to),
             TrackKind::Bucket(leasts) => leasts.visit_heap(to),
         }
     }

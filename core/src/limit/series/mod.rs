@@ -39,7 +39,7 @@ mod weights;
 use self::entries::{Entries, Width, at_width, mask, position};
 pub use self::layout::{Extent, Series};
 use self::layout::{Extras, Head, Newest, ring_for};
-use self::needs::{PackedNeeds, PastNeeds};
+use self::needs::PackedNeeds;
 pub use self::take::Take;
 use self::weights::Weights;
 use crate::header_slice::HeaderSlice;
@@ -97,28 +97,19 @@ impl Series {
         self.head_mut().needs = needs;
     }
 
-    pub fn past_needs(&self) -> &[PastNeeds] {
-        self.extras().map_or(&[], |extras| &extras.past)
-    }
-
-    /// The needs of earlier checks, for the log to change.
-    pub fn past_needs_mut(&mut self) -> &mut Vec<PastNeeds> {
-        &mut self.extras_or_new().past
-    }
-
     pub fn is_empty(&self) -> bool {
         self.head().len == 0
     }
 
-    fn extras(&self) -> Option<&Extras> {
+    pub fn extras(&self) -> Option<&Extras> {
         self.head().extras.as_deref()
     }
 
-    fn extras_mut(&mut self) -> Option<&mut Extras> {
+    pub fn extras_mut(&mut self) -> Option<&mut Extras> {
         self.head_mut().extras.as_deref_mut()
     }
 
-    fn extras_or_new(&mut self) -> &mut Extras {
+    pub fn extras_or_new(&mut self) -> &mut Extras {
         self.head_mut().extras.get_or_insert_default()
     }
 
@@ -128,23 +119,6 @@ impl Series {
 
     fn weights_mut(&mut self) -> Option<&mut Weights> {
         self.extras_mut()?.weights.as_mut()
-    }
-
-    pub fn charged(&self) -> Option<&Self> {
-        self.extras()?.charged.as_ref()
-    }
-
-    pub fn charged_mut(&mut self) -> Option<&mut Self> {
-        self.extras_mut()?.charged.as_mut()
-    }
-
-    pub fn set_charged(&mut self, charged: Self) {
-        self.extras_or_new().charged = Some(charged);
-    }
-
-    /// The series of charged denials, created if it does not exist.
-    pub fn charged_or_new(&mut self) -> &mut Self {
-        self.extras_or_new().charged.get_or_insert_default()
     }
 
     /// Frees the extras if they hold nothing.
@@ -371,20 +345,6 @@ impl Series {
 }
 
 impl Extras {
-    /// Drops the weights of the oldest entries.
-    pub fn drop_front(&mut self, entries: u32) {
-        if let Some(weights) = &mut self.weights {
-            weights.drop_front(entries);
-        }
-    }
-
-    /// Drops the weight of the newest entry.
-    pub fn drop_back(&mut self) {
-        if let Some(weights) = &mut self.weights {
-            weights.drop_back();
-        }
-    }
-
     /// Drops the parts that are empty. Returns whether any part is left.
     pub fn tidy(&mut self) -> bool {
         self.charged = self.charged.take().filter(|series| !series.is_empty());
@@ -406,15 +366,11 @@ impl Extras {
     }
 }
 
-/// Equal series hold equal entries, needs and charged denials; their widths, capacities
-/// and positions in the ring may differ.
+/// Equal series hold equal entries; their widths, capacities and positions in the ring may
+/// differ, and what a log keeps beside them.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len()
-            && self.needs() == other.needs()
-            && self.past_needs() == other.past_needs()
-            && self.iter().eq(other.iter())
-            && self.charged() == other.charged()
+        self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 

@@ -200,11 +200,6 @@ impl Retention {
             admitted_units: kept.admitted_units.max(needs.admitted_units().into()),
         })
     }
-
-    /// The most entries of a series while holds may give units back.
-    pub fn most_entries(self) -> u64 {
-        self.units.max(self.admitted_units).saturating_add(MAX_HELD)
-    }
 }
 
 #[cfg(test)]

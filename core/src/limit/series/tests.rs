@@ -171,7 +171,7 @@ proptest! {
         }
         series.keep_newest(series.units().saturating_sub(dropped));
         if charged {
-            series.charged_or_new().push(7, 1);
+            series.extras_or_new().charged.get_or_insert_default().push(7, 1);
         }
         let take = |&(of, units): &(u64, u64)| Take { time_us: gap_us * (of / 3), units };
         let mut takes: Vec<Take> = takes.iter().map(take).collect();
@@ -182,8 +182,10 @@ proptest! {
         if let Some(kept) = series.without(&mut takes) {
             series = kept;
         }
+        let charged = |series: &Series| series.extras().and_then(|extras| extras.charged.clone());
         for more in 0..100 {
             prop_assert_eq!(&series, &expected);
+            prop_assert_eq!(charged(&series), charged(&expected));
             prop_assert_eq!(series.newest_us(), expected.newest_us());
             let now_us = gap_us * (more + 30);
             series.push(now_us, 1);

@@ -16,8 +16,8 @@ impl Series {
         let head = self.head_mut();
         head.front = u32::try_from(front).unwrap_or(0);
         head.len = len.saturating_sub(entries);
-        if let Some(extras) = self.extras_mut() {
-            extras.drop_front(entries);
+        if let Some(weights) = self.weights_mut() {
+            weights.drop_front(entries);
         }
         self.shrink();
     }
@@ -30,8 +30,8 @@ impl Series {
         let head = self.head_mut();
         head.len = left;
         head.newest = newest;
-        if let Some(extras) = self.extras_mut() {
-            extras.drop_back();
+        if let Some(weights) = self.weights_mut() {
+            weights.drop_back();
         }
     }
 

@@ -29,7 +29,7 @@ fn needs(rule: &Rule) -> Needs {
 fn untouched(rule: &Rule) -> Meter {
     let mut meter = Meter::of_units(rule, START_US, 0);
     if let Meter::Log(log) = &mut meter {
-        *log = Log::of(Default::default(), None, needs(rule), vec![]);
+        *log = Log::of(Default::default(), Default::default(), needs(rule), vec![]);
     } else {
         meter.consume(rule, START_US, 0);
     }

@@ -1,6 +1,5 @@
 //! Blocks and exemptions, which answer before any rule of a key.
 
-use super::deadline::Deadline;
 use crate::limit::algorithm::reading::Moment;
 use crate::rule::Rule;
 use std::num::NonZeroU64;
@@ -66,10 +65,6 @@ impl AccessEntry {
 
     pub(crate) fn in_effect(&self, now_us: u64) -> bool {
         self.ends() > Moment::At(now_us)
-    }
-
-    pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::new(self.ends(), 0)
     }
 }
 

@@ -10,7 +10,6 @@
 //! A key counts the bans of all its ladders together, and forgets them at once. Without a
 //! ladder it keeps nothing.
 
-use super::deadline::Deadline;
 use crate::limit::algorithm::reading::Moment;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US};
 
@@ -52,10 +51,6 @@ impl BanCount {
     #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
         Moment::At(self.as_of(now_us).forgotten_us).after(now_us).millis()
-    }
-
-    pub(crate) const fn deadline(&self) -> Deadline {
-        Deadline::new(Moment::At(self.forgotten_us), 0)
     }
 }
 

@@ -16,7 +16,7 @@ use super::limiter::{Compound, Limiter};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
-use crate::limit::holds::{Charge, Ended, Hold, Holds, Level, MOST_HOLDS, Places};
+use crate::limit::holds::{Charge, Hold, Holds, Level, MOST_HOLDS};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
@@ -57,8 +57,10 @@ impl Limiter {
 
     /// What a live hold was charged for a rule, if its state is still there.
     fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
-        let track = self.state_of(rule).filter(|state| state.fits(rule))?.track()?;
-        self.holds()?.find(id)?.charges().iter().find(|charge| charge.track == track)
+        let (holds, place) =
+            (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
+        let track = holds.track_of(place)?;
+        holds.find(id)?.charges().iter().find(|charge| charge.track == track)
     }
 
     /// The units that a hold was charged for a rule, if its state is still there.
@@ -134,36 +136,19 @@ impl Limiter {
         self.states().get(index).and_then(level).unwrap_or_default()
     }
 
-    /// Lets a state's track know that a check has consumed from the state.
-    pub(super) fn track_consumption(&mut self, index: usize, before: Level, queues: bool) {
-        if let Some((states, holds)) = self.states_and_holds()
-            && let Some(number) = states.get(index).and_then(State::track)
-            && let Some(track) = holds.track_mut(number)
-        {
-            track.consumed(before, queues);
-        }
-    }
-
     /// Moves the log's entries back in time, or drops them, before a check consumes whose clock
     /// stepped back by more than its longest window. The charges of holds follow their entries.
     #[cold]
     pub(super) fn step_log_back(&mut self, index: usize, window_us: u64, now_us: u64) {
-        let track = self.states().get(index).and_then(State::track);
-        let held_us = match (track, self.holds()) {
-            (Some(track), Some(holds)) => holds.longest_window_us(track),
-            (_, _) => 0,
-        };
-        let log = self.states_mut().get_mut(index).and_then(State::log_mut);
-        let latest_us = log.and_then(|log| log.step_back(window_us, held_us, now_us));
-        match (latest_us, track, self.holds_mut()) {
-            (Some(latest_us), Some(track), Some(holds)) => holds.move_stamps(track, latest_us),
+        let (states, holds) = self.states_and_holds();
+        let Some(log) = states.get_mut(index).and_then(State::log_mut) else { return };
+        let holds = holds.and_then(|holds| Some((holds.track_of(index)?, holds)));
+        let held_us = holds.as_ref().map_or(0, |(track, holds)| holds.longest_window_us(*track));
+        match (log.step_back(window_us, held_us, now_us), holds) {
+            (Some(latest_us), Some((track, holds))) => holds.move_stamps(track, latest_us),
             // The log is forgotten, and what its holds were charged with it.
-            (None, Some(_), _) => {
-                if let Some(state) = self.states_mut().get_mut(index) {
-                    state.set_track(None);
-                }
-            }
-            (_, _, _) => {}
+            (None, Some((_, holds))) => holds.replace_state(index),
+            (_, None) => {}
         }
     }
 
@@ -182,13 +167,14 @@ impl Limiter {
         let needs = Needs::of(check.rules);
         self.change(|Compound { states, holds, .. }| {
             let holds = holds.get_or_insert_default();
-            holds.drop_orphans(states);
+            holds.drop_orphans();
             let charge = |&(rule, before): &(&Rule, Level)| {
-                let state = states.iter_mut().find(|state| state.belongs_to(rule))?;
+                let mut places = states.iter().enumerate();
+                let (place, state) = places.find(|(_, state)| state.belongs_to(rule))?;
                 let (last_us, window_us) = (state.meter().last_us(), needs.window_us_of(rule));
                 let stamp_us = effective_time(check.now_us, last_us, window_us);
                 let stamp_us = stamp_us.unwrap_or(check.now_us);
-                state.charge(holds, rule, needs, check.cost_of(rule), stamp_us, before)
+                state.charge(holds, place, (rule, before), needs, check.cost_of(rule), stamp_us)
             };
             let charges = levels.iter().filter_map(charge).collect();
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
@@ -203,8 +189,8 @@ impl Limiter {
         let lives = self.holds_id(id, now_us);
         if lives {
             self.drop_ended(now_us);
-            if let Some(ended) = self.holds_mut().and_then(|holds| holds.end(id)) {
-                self.close(&ended, settlement, now_us, None, None);
+            if let Some(hold) = self.holds_mut().and_then(|holds| holds.end(id)) {
+                self.close(&hold, settlement, now_us, None);
             }
             self.drop_emptied();
             self.drop_empty_holds();
@@ -232,16 +218,14 @@ impl Limiter {
         }
         // Thousands may lapse at once, and each return to a log moves its entries.
         let mut to_log = Vec::new();
-        let places = Places::of(self.states());
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
-        for ended in ended.into_iter().flatten() {
-            let refunds = ended.hold.refunds();
-            let settlement = if refunds { Settlement::Refund } else { Settlement::AsCharged };
-            self.close(&ended, settlement, ended.hold.end_us(), Some(&places), Some(&mut to_log));
+        for hold in ended.into_iter().flatten() {
+            let settlement =
+                if hold.refunds() { Settlement::Refund } else { Settlement::AsCharged };
+            self.close(&hold, settlement, hold.end_us(), Some(&mut to_log));
         }
         if !to_log.is_empty()
-            && let Some((states, _)) = self.states_and_holds()
-            && let Some(log) = states.iter_mut().find_map(State::log_mut)
+            && let Some(log) = self.states_mut().iter_mut().find_map(State::log_mut)
         {
             log.give_back_each(&mut to_log);
         }
@@ -259,45 +243,22 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of a hold that has ended; what comes back to a log later, if
-    /// `later` is given. For a single hold, listing the places of states is not worth it.
+    /// Corrects each charge of a hold that has ended, if the state that was charged is still there;
+    /// what comes back to a log later, if `later` is given.
     fn close(
         &mut self,
-        ended: &Ended<'_>,
+        hold: &Hold,
         settlement: Settlement<'_>,
         now_us: u64,
-        places: Option<&Places>,
         mut later: Option<&mut Vec<Take>>,
     ) {
-        for charge in ended.hold.charges() {
-            self.correct(ended, charge, settlement, now_us, places, later.as_deref_mut());
-        }
-    }
-
-    /// Corrects a charge, if the state that was charged is still there.
-    fn correct(
-        &mut self,
-        ended: &Ended<'_>,
-        charge: &Charge,
-        settlement: Settlement<'_>,
-        now_us: u64,
-        places: Option<&Places>,
-        later: Option<&mut Vec<Take>>,
-    ) {
-        let Some((states, holds)) = self.states_and_holds() else { return };
-        let place = match places {
-            Some(places) => places.get(charge.track),
-            None => states.iter().position(|state| state.track() == Some(charge.track)),
-        };
-        let Some(state) = place.and_then(|place| states.get_mut(place)) else {
-            holds.release(charge);
-            return;
-        };
-        if let Some(track) = holds.track_mut(charge.track) {
-            state.correct(track, ended, charge, settlement, now_us, later);
-        }
-        if holds.release(charge) {
-            state.set_track(None);
+        let (states, Some(holds)) = self.states_and_holds() else { return };
+        for charge in hold.charges() {
+            let state = holds.place_of(charge).and_then(|place| states.get_mut(place));
+            if let (Some(state), Some(track)) = (state, holds.track_mut(charge.track)) {
+                state.correct(track, hold, charge, settlement, now_us, later.as_deref_mut());
+            }
+            holds.release(hold, charge);
         }
     }
 }

@@ -11,8 +11,8 @@
 
 use super::access::AccessEntry;
 use super::bans::BanCount;
-use super::charges;
 use super::check::{Change, Check, Verdict};
+use super::codec::holds::save_holds;
 use super::deadline::Deadline;
 use super::history::{Entry, History};
 use crate::limit::algorithm::reading::{Moment, effective_time};
@@ -53,11 +53,12 @@ impl Eq for Compound {}
 impl PartialEq for Compound {
     fn eq(&self, other: &Self) -> bool {
         let Self { states, access, bans, history, holds } = self;
+        let saved = |holds: &Option<Box<Holds>>| holds.as_deref().map(save_holds);
         *states == other.states
             && *access == other.access
             && *bans == other.bans
             && *history == other.history
-            && charges::equal((states, holds.as_deref()), (&other.states, other.holds.as_deref()))
+            && saved(holds) == saved(&other.holds)
     }
 }
 
@@ -105,11 +106,7 @@ impl Limiter {
     }
 
     pub(super) fn states_mut(&mut self) -> &mut [State] {
-        match &mut self.contents {
-            Contents::Nothing => &mut [],
-            Contents::One(state) => std::slice::from_mut(state),
-            Contents::Compound(compound) => &mut compound.states,
-        }
+        self.states_and_holds().0
     }
 
     /// The state of a limiter that holds nothing else.
@@ -140,11 +137,18 @@ impl Limiter {
     }
 
     /// Gives the state of a rule's name the shape of the rule, or drops it if it is of another
-    /// algorithm.
+    /// algorithm. Holds lose what they were charged there.
     fn take_over_name(&mut self, rule: &Rule) {
-        let state = self.states_mut().iter_mut().find(|state| state.is_taken_over_by(rule));
-        if state.is_some_and(|state| !state.take_over(rule)) {
-            self.retain(|state| !state.is_taken_over_by(rule));
+        let (states, holds) = self.states_and_holds();
+        let mut places = states.iter_mut().enumerate();
+        let taken = places.find(|(_, state)| state.is_taken_over_by(rule));
+        let Some((place, state)) = taken else { return };
+        if state.take_over(rule) {
+            if let Some(holds) = holds {
+                holds.replace_state(place);
+            }
+        } else {
+            self.retain(|state, _| !state.is_taken_over_by(rule));
         }
     }
 
@@ -179,12 +183,15 @@ impl Limiter {
     }
 
     pub(super) fn holds_mut(&mut self) -> Option<&mut Holds> {
-        self.states_and_holds().map(|(_, holds)| holds)
+        self.states_and_holds().1
     }
 
-    pub(super) fn states_and_holds(&mut self) -> Option<(&mut [State], &mut Holds)> {
-        let Compound { states, holds, .. } = self.compound_mut()?;
-        Some((states, holds.as_deref_mut()?))
+    pub(super) fn states_and_holds(&mut self) -> (&mut [State], Option<&mut Holds>) {
+        match &mut self.contents {
+            Contents::Nothing => (&mut [], None),
+            Contents::One(state) => (std::slice::from_mut(state), None),
+            Contents::Compound(compound) => (&mut compound.states, compound.holds.as_deref_mut()),
+        }
     }
 
     /// Adds a state.
@@ -195,10 +202,27 @@ impl Limiter {
         }
     }
 
-    fn retain(&mut self, keep: impl Fn(&State) -> bool) {
-        if !self.states().iter().all(&keep) {
-            self.change(|compound| compound.states.retain(keep));
+    /// Keeps the states for which `keep` holds, given whether holds were charged on them.
+    fn retain(&mut self, keep: impl Fn(&State, bool) -> bool) {
+        let keeps = |state: &State, place, holds: Option<&Holds>| {
+            keep(state, holds.is_some_and(|holds| holds.track_of(place).is_some()))
+        };
+        let (states, holds) = (self.states(), self.holds());
+        if states.iter().enumerate().all(|(place, state)| keeps(state, place, holds)) {
+            return;
         }
+        self.change(|Compound { states, holds, .. }| {
+            let mut place: usize = 0;
+            states.retain(|state| {
+                let stays = keeps(state, place, holds.as_deref());
+                match holds {
+                    _ if stays => place = place.saturating_add(1),
+                    Some(holds) => holds.remove_state(place),
+                    None => {}
+                }
+                stays
+            });
+        });
     }
 
     /// Changes the contents as a compound, and brings them back to the least form.
@@ -226,10 +250,10 @@ impl Limiter {
     /// still finds them.) Keeps those of this check's rules: they may matter under
     /// another limit than the one they were consumed under.
     fn drop_stale(&mut self, check: &Check<'_>) {
-        self.retain(|state| {
+        self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);
-            state.track().is_some()
-                || state.meter().matters_until() > Moment::At(check.now_us.saturating_sub(grace_us))
+            held || state.meter().matters_until()
+                > Moment::At(check.now_us.saturating_sub(grace_us))
                 || check.rules.iter().any(|rule| state.belongs_to(rule))
         });
     }
@@ -291,11 +315,16 @@ impl Limiter {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);
+        let (states, holds) = self.states_and_holds();
         if cost > 0
-            && let Some(state) = self.states_mut().get_mut(index)
+            && let Some(state) = states.get_mut(index)
         {
-            state.consume(rule, check.now_us, cost);
-            self.track_consumption(index, before, change == Change::Admitted);
+            let replaced = state.consume(rule, check.now_us, cost);
+            match holds {
+                Some(holds) if replaced => holds.replace_state(index),
+                Some(holds) => holds.consumed(index, before, change == Change::Admitted),
+                None => {}
+            }
         }
         before
     }
@@ -307,7 +336,7 @@ impl Limiter {
             return;
         }
         let needs = Needs::of(check.rules);
-        let held = holding || self.states().get(index).is_some_and(|log| log.track().is_some());
+        let held = holding || self.holds().is_some_and(|holds| holds.track_of(index).is_some());
         let last_us = self.states().get(index).map_or(0, |log| log.meter().last_us());
         let at_us = effective_time(check.now_us, last_us, needs.window_us).unwrap_or_else(|| {
             self.step_log_back(index, needs.window_us, check.now_us);
@@ -337,7 +366,7 @@ impl Limiter {
     }
 
     pub(super) fn drop_emptied(&mut self) {
-        self.retain(|state| !state.meter().is_empty() || state.track().is_some());
+        self.retain(|state, held| held || !state.meter().is_empty());
     }
 
     /// Gives units back, newest first, to the states of these rules, or to every state if
@@ -346,14 +375,23 @@ impl Limiter {
         self.lapse_if_due(now_us);
         let needs = Needs::of(rules);
         let mut most = 0;
-        for state in self.states_mut() {
+        let (states, mut holds) = self.states_and_holds();
+        for (place, state) in states.iter_mut().enumerate() {
             let rule = rules.iter().find(|rule| state.belongs_to(rule));
             let window_us = match rule {
                 Some(rule) => needs.window_us_of(rule),
                 None if rules.is_empty() => state.meter().period_us(),
                 None => continue,
             };
-            most = most.max(state.refund(rule, window_us, now_us, units));
+            let stays = rule.is_none_or(|rule| state.fits(rule));
+            let given = state.refund(rule, window_us, now_us, units);
+            if given > 0
+                && !stays
+                && let Some(holds) = &mut holds
+            {
+                holds.replace_state(place);
+            }
+            most = most.max(given);
         }
         if most > 0 {
             self.drop_ended(now_us);
@@ -372,7 +410,7 @@ impl Limiter {
         if self.holds().is_some() {
             self.change(|compound| compound.holds = None);
         }
-        self.retain(|_| false);
+        self.retain(|_, _| false);
         any
     }
 
@@ -397,14 +435,16 @@ impl Limiter {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => deadline_of(state),
             Contents::Compound(compound) => {
-                let of_access = compound.access.as_ref().map(AccessEntry::deadline);
-                let of_history = compound.history.as_deref().map(History::deadline);
-                let of_states = compound.states.iter().map(deadline_of);
-                let of_holds = compound.holds.as_deref().map(Holds::last_end_us);
-                let of_holds = of_holds.map(|end_us| Deadline::new(Moment::At(end_us), 0));
-                let of_bans = compound.bans.as_deref().map(BanCount::deadline);
-                let others = of_access.into_iter().chain(of_bans).chain(of_history).chain(of_holds);
-                of_states.chain(others).fold(Deadline::PASSED, Deadline::or)
+                let Compound { states, access, bans, history, holds } = &**compound;
+                let end_of = |until: Moment| Deadline::new(until, 0);
+                let others = [
+                    access.as_ref().map(|access| end_of(access.ends())),
+                    bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
+                    history.as_deref().map(History::deadline),
+                    holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
+                ];
+                let of_states = states.iter().map(deadline_of);
+                of_states.chain(others.into_iter().flatten()).fold(Deadline::PASSED, Deadline::or)
             }
         }
     }

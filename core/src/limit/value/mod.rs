@@ -5,7 +5,6 @@
 //! access     a block or an exemption
 //! bans       how often the key was banned
 //! blocking   blocks, exemptions and bans of a key
-//! charges    what holds were charged, by the state
 //! check      a check's arguments, and what a check did
 //! holding    what holds do to states
 //! history    the last checks, with the text that callers gave
@@ -18,7 +17,6 @@
 pub mod access;
 pub mod bans;
 mod blocking;
-mod charges;
 pub mod check;
 pub mod codec;
 pub mod deadline;

@@ -36,13 +36,13 @@ impl<'a> Slots<'a> {
         holds: Option<&'a Holds>,
         now_us: u64,
     ) -> Option<Self> {
-        let track = states.iter().find(|state| state.fits(rule))?.track()?;
-        let holds = holds.filter(|holds| holds.last_end_us() > now_us)?;
-        Some(Self { holds, track, now_us })
+        let place = states.iter().position(|state| state.fits(rule))?;
+        Self::at(place, holds.filter(|holds| holds.last_end_us() > now_us)?, now_us)
     }
 
-    pub const fn of_track(holds: &'a Holds, track: u16, now_us: u64) -> Self {
-        Self { holds, track, now_us }
+    /// The slots of the state at a place.
+    pub fn at(place: usize, holds: &'a Holds, now_us: u64) -> Option<Self> {
+        Some(Self { holds, track: holds.track_of(place)?, now_us })
     }
 
     /// The units that a hold has of the slots.
@@ -61,23 +61,14 @@ impl<'a> Slots<'a> {
     /// What a rule reads.
     pub fn read(&self, rule: &Rule, cost: u32) -> Reading {
         let (used, capacity) = (self.used(), rule.capacity());
-        Reading {
-            at_us: self.now_us,
-            remaining: capacity.saturating_sub(used),
-            admits: self.admits(used, capacity, cost),
-            turn_us: 0,
-        }
+        Reading::of_used(self.now_us, (used, capacity), cost, || self.admits(used, capacity, cost))
     }
 
     /// When so many holds have lapsed that a cost fits.
     fn admits(&self, mut used: u64, capacity: u64, cost: u32) -> Moment {
-        let fits = |used: u64| used.saturating_add(cost.into()) <= capacity;
-        if fits(used) {
-            return Moment::At(self.now_us);
-        }
         for hold in self.holds.in_order_of_ends().filter(|hold| hold.lives(self.now_us)) {
             used = used.saturating_sub(self.units(hold));
-            if fits(used) {
+            if used.saturating_add(cost.into()) <= capacity {
                 return Moment::At(hold.end_us());
             }
         }

@@ -1,4 +1,5 @@
-//! Holds and what is saved of them.
+//! Holds and what is saved of them: charges by their states, not by the numbers of rows, tracks
+//! and positions, which differ from server to server.
 
 use super::error::DecodeError;
 use super::form::{Bytes, SavedCharge, SavedDetail, SavedHold, load_items, save_items, within};
@@ -6,37 +7,62 @@ use super::load::{check_time, check_units, check_window};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
-use crate::limit::holds::{Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK, PlaceOfCharge, Row};
-use crate::limit::value::charges::{ChargeView, ChargeViews, DetailView};
+use crate::limit::holds::{
+    Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK, PlaceOfCharge, Position, Row, TrackKind,
+};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Name};
+use std::collections::BTreeMap;
 
-pub fn save_holds(states: &[State], holds: &Holds) -> Bytes<'static> {
-    let views = ChargeViews::new(states, holds);
+/// Equal holds are saved as equal bytes.
+pub fn save_holds(holds: &Holds) -> Bytes<'static> {
+    let positions = live_positions(holds);
     save_items(holds.in_order_of_ids().map(|hold| SavedHold {
         id: hold.id(),
         end_us: hold.end_us(),
         refund: hold.refunds(),
-        charges: save_items(views.of(hold).map(save_charge)),
+        charges: save_items(
+            hold.charges().iter().map(|charge| save_charge(holds, hold, charge, &positions)),
+        ),
         log_names: save_items(hold.log_names().iter().map(Name::as_str)),
     }))
 }
 
-fn save_charge(charge: ChargeView) -> SavedCharge {
-    let ChargeView { state, stamp_us, units, limit, by_default, shadow, detail } = charge;
-    SavedCharge {
-        state: state.and_then(|state| u32::try_from(state).ok()),
-        stamp_us,
-        units,
-        limit,
-        by_default,
-        shadow,
-        detail: match detail {
-            DetailView::Plain => SavedDetail::Plain,
-            DetailView::Log { window_us } => SavedDetail::Log { window_us },
-            DetailView::Least { older, owed } => SavedDetail::Least { older, owed },
-            DetailView::Turn { ms, is_last } => SavedDetail::Turn { ms, is_last },
-        },
+/// Of each track of a token bucket, where the least debts of its holds are kept, in order.
+fn live_positions(holds: &Holds) -> BTreeMap<u16, Vec<Position>> {
+    let mut positions: BTreeMap<u16, Vec<Position>> = BTreeMap::new();
+    for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
+        if let (Some(position), Some(_)) = (charge.detail.position(), holds.least(charge)) {
+            positions.entry(charge.track).or_default().push(position);
+        }
     }
+    positions.values_mut().for_each(|positions| positions.sort_unstable());
+    positions
+}
+
+fn save_charge(
+    holds: &Holds,
+    hold: &Hold,
+    charge: &Charge,
+    positions: &BTreeMap<u16, Vec<Position>>,
+) -> SavedCharge {
+    let Charge { stamp_us, units, limit, by_default, shadow, detail, track } = *charge;
+    let place = holds.place_of(charge);
+    let own = holds.track(track).filter(|_| place.is_some());
+    let detail = match (own.map(|own| &own.kind), detail.position()) {
+        (Some(TrackKind::Bucket(leasts)), Some(position)) => {
+            let older = positions.get(&track).map(|all| all.partition_point(|&p| p < position));
+            let older = older.and_then(|older| u32::try_from(older).ok()).unwrap_or(u32::MAX);
+            SavedDetail::Least { older, owed: leasts.get(position) }
+        }
+        (Some(TrackKind::Queue { .. }), _) => {
+            let is_last = own.is_some_and(|own| own.queued_last(hold));
+            SavedDetail::Turn { ms: detail.turn_ms(), is_last }
+        }
+        (Some(TrackKind::Log), _) => SavedDetail::Log { window_us: detail.window_us() },
+        (Some(TrackKind::Plain | TrackKind::Bucket(_)) | None, _) => SavedDetail::Plain,
+    };
+    let state = place.and_then(|place| u32::try_from(place).ok());
+    SavedCharge { state, stamp_us, units, limit, by_default, shadow, detail }
 }
 
 /// A charge on a token bucket, whose least debt is to be kept.
@@ -49,7 +75,7 @@ struct Least {
 
 /// The holds, if there are any, and a track for each state that they were charged on. Takes
 /// time and memory in proportion to the bytes, but for sorting.
-pub fn load_holds(saved: &[u8], states: &mut [State]) -> Result<Option<Holds>, DecodeError> {
+pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
     let (mut leasts, mut last_in_queue) = (Vec::new(), Vec::new());
     let mut row: Row = 0;
@@ -106,16 +132,12 @@ const MOST_CHARGES: usize = 1_000;
 const MOST_OWED: u128 = 1 << 80;
 
 /// The track of a charge's state, made if the state has none.
-fn track_of(
-    charge: &SavedCharge,
-    states: &mut [State],
-    holds: &mut Holds,
-) -> Result<u16, DecodeError> {
+fn track_of(charge: &SavedCharge, states: &[State], holds: &mut Holds) -> Result<u16, DecodeError> {
     let Some(index) = charge.state else {
         within(matches!(charge.detail, SavedDetail::Plain), "a charge")?;
         return Ok(NO_TRACK);
     };
-    let state = states.get_mut(index as usize).ok_or(DecodeError::OutOfRange("a state"))?;
+    let state = states.get(index as usize).ok_or(DecodeError::OutOfRange("a state"))?;
     let fits = match (state.meter(), &charge.detail) {
         (Meter::Debt(_), SavedDetail::Log { .. }) => false,
         (Meter::Debt(debt), SavedDetail::Turn { .. }) => debt.is_leaky(),
@@ -132,14 +154,7 @@ fn track_of(
         ) => matches!(detail, SavedDetail::Plain),
     };
     within(fits, "a charge")?;
-    match state.track() {
-        Some(track) => Ok(track),
-        None => {
-            let track = holds.new_track(state.meter()).ok_or(DecodeError::OutOfRange(HOLDS))?;
-            state.set_track(Some(track));
-            Ok(track)
-        }
-    }
+    holds.track_for(index as usize, state.meter()).ok_or(DecodeError::OutOfRange(HOLDS))
 }
 
 fn load_charge(charge: &SavedCharge, track: u16) -> Result<Charge, DecodeError> {

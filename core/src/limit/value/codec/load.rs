@@ -21,8 +21,7 @@ use crate::limit::value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::limit::value::check::Verdict;
 use crate::limit::value::history::{Entry, History};
 use crate::rule::{
-    Calendar, MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name,
-    SECOND_US,
+    MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name, SECOND_US,
 };
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -129,15 +128,9 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
         } => {
             check_units(limit)?;
             within((-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min), "a time zone")?;
-            let calendar = match calendar {
-                0 => Some(Calendar::Epoch),
-                1 => Some(Calendar::Weeks),
-                2 => Some(Calendar::Months),
-                3 => None,
-                _ => return Err(DecodeError::OutOfRange("a calendar")),
-            };
+            within(calendar <= Anchor::MAX_CODE, "a calendar")?;
             let window = load_open_window(last_us, period_us, start_us)?;
-            let fixed = Fixed::new(window, count, Anchor::new(calendar, tz_min), limit);
+            let fixed = Fixed::new(window, count, Anchor::of_code(calendar, tz_min), limit);
             let Some(saved) = past else { return Ok(Meter::Fixed(Box::new(fixed))) };
             within(saved.keep <= MAX_KEEP, "a number of past windows")?;
             let (most, what) = (usize::from(saved.keep), "the past windows' number");
@@ -205,7 +198,7 @@ fn load_log(
         within(past.until_us <= MAX_TIME_US.saturating_add(MAX_WINDOW_US), "a time")?;
         Ok(PastNeeds { needs: load_needs(past.needs)?.pack(), until_us: past.until_us })
     })?;
-    Ok(Meter::Log(Log::of(load_series(admitted)?, Some(load_series(charged)?), needs, past)))
+    Ok(Meter::Log(Log::of(load_series(admitted)?, load_series(charged)?, needs, past)))
 }
 
 fn load_needs(SavedNeeds { window_us, units, admitted }: SavedNeeds) -> Result<Needs, DecodeError> {

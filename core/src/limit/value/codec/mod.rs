@@ -22,7 +22,7 @@
 
 mod error;
 mod form;
-mod holds;
+pub mod holds;
 mod load;
 #[cfg(any(test, fuzzing))]
 pub mod parts;
@@ -39,12 +39,11 @@ use super::limiter::Limiter;
 /// The saved form.
 #[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
-    let holds = limiter.holds().map(|holds| save_holds(limiter.states(), holds));
     let saved = SavedLimiter {
         states: save_states(limiter.states()),
         access: limiter.access().map(save_access),
         history: limiter.history().map(save_history),
-        holds: holds.unwrap_or_default(),
+        holds: limiter.holds().map(save_holds).unwrap_or_default(),
         bans: limiter.bans().map(save_bans),
     };
     let mut payload = vec![VERSION];
@@ -66,9 +65,10 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if !left.is_empty() {
         return Err(DecodeError::Trailing(left.len()));
     }
-    let mut states = load_states(&saved.states)?;
-    let holds = load_holds(&saved.holds, &mut states)?;
-    if states.iter().any(|state| state.meter().is_empty() && state.track().is_none()) {
+    let states = load_states(&saved.states)?;
+    let holds = load_holds(&saved.holds, &states)?;
+    let held = |place| holds.as_ref().is_some_and(|holds| holds.track_of(place).is_some());
+    if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
     let access = saved.access.map(load_access).transpose()?;

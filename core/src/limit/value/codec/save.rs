@@ -13,7 +13,7 @@ use crate::limit::value::access::{Access, AccessEntry};
 use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::Verdict;
 use crate::limit::value::history::History;
-use crate::rule::{Calendar, Name};
+use crate::rule::Name;
 use std::num::NonZeroU64;
 
 pub fn save_states(states: &[State]) -> Bytes<'static> {
@@ -109,13 +109,8 @@ fn save_fixed<'a>(fixed: &Fixed, past: Option<SavedPast<'a>>) -> SavedMeter<'a> 
         start_us: fixed.start_us(),
         count: fixed.count(),
         limit: fixed.limit,
-        tz_min: fixed.tz_min(),
-        calendar: match fixed.calendar() {
-            Some(Calendar::Epoch) => 0,
-            Some(Calendar::Weeks) => 1,
-            Some(Calendar::Months) => 2,
-            None => 3,
-        },
+        tz_min: fixed.anchor.tz_min(),
+        calendar: fixed.anchor.code(),
         past,
     }
 }

@@ -65,14 +65,15 @@ impl Limiter {
     /// Each state as of a time, in the order of their first consumption.
     #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
-        self.states().iter().map(|state| self.report_of(state, now_us)).collect()
+        let states = self.states().iter().enumerate();
+        states.map(|(place, state)| self.report_of(place, state, now_us)).collect()
     }
 
-    fn report_of(&self, state: &State, now_us: u64) -> StateReport {
+    fn report_of(&self, place: usize, state: &State, now_us: u64) -> StateReport {
         let report = state.report(now_us);
-        match (state.meter(), state.track(), self.holds()) {
-            (Meter::Slots(_), Some(track), Some(holds)) => {
-                let slots = Slots::of_track(holds, track, now_us);
+        let slots = self.holds().and_then(|holds| Slots::at(place, holds, now_us));
+        match (state.meter(), slots) {
+            (Meter::Slots(_), Some(slots)) => {
                 let reset_ms = slots.clears().after(now_us).millis();
                 StateReport { consumed: slots.used(), reset_ms, ..report }
             }
@@ -125,7 +126,7 @@ impl State {
             rule: self.last_rule(),
             consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
             last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_by_itself().after(now_us).millis(),
+            reset_ms: meter.clears_for(None).after(now_us).millis(),
             log,
             window,
             windows,
@@ -136,7 +137,7 @@ impl State {
     fn last_rule(&self) -> String {
         let meter = self.meter();
         let fixed = |fixed: &Fixed, keep| {
-            let (calendar, tz_min) = (fixed.calendar(), fixed.tz_min());
+            let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
             (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
         };
         let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
