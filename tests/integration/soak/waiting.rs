@@ -76,7 +76,10 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     assert_eq!(stage.judge.faults(), [""; 0]);
     stage.watchdogs.values().for_each(Watchdog::assert_quiet);
     assert!(stage.judge.admitted() as f64 > 20.0 * length.as_secs_f64(), "hardly any admitted");
-    assert!(["take over", "flush", "kill"].iter().all(|what| tally[what] > 0), "{tally:?}");
+    assert!(
+        ["take over", "flush", "kill", "consume"].iter().all(|what| tally[what] > 0),
+        "{tally:?}"
+    );
     for server in [&first, &second] {
         let mut c = server.connect();
         eventually("nobody to wait", || waiting(&mut c) == 0);
@@ -204,16 +207,16 @@ fn disturb(
         let mut c = primary.connect();
         // The first turns of a run all differ, so that a short run has every kind.
         let done: u64 = tally.values().sum();
-        let what = match if done < 6 { done } else { random.u64(..24) } {
+        let what = match if done < 7 { done } else { random.u64(..28) } {
             0 => {
                 take_over(stage, primary, replica);
                 "take over"
             }
-            1 | 6 => {
+            1 | 7 => {
                 let () = stage.judge.between_periods(|| ask(&mut c, "FLUSHALL"));
                 "flush"
             }
-            2 | 7..=9 => {
+            2 | 8..=9 => {
                 let key = format!("slots{}", random.usize(..KEYS));
                 let () = stage.judge.between_periods(|| ask(&mut c, &format!("DEL {key}")));
                 "delete"
@@ -227,6 +230,10 @@ fn disturb(
                 on_a_waiter(&mut c, &mut random, |id| format!("CLIENT UNBLOCK {id} {how}"));
                 "unblock"
             }
+            5 | 20..=23 => {
+                consume_beside_the_line(&mut c, &mut random);
+                "consume"
+            }
             _ => {
                 let limit = random.u32(1..9);
                 let () = ask(&mut c, &format!("RL.POLICY SET other {limit}/s"));
@@ -236,6 +243,17 @@ fn disturb(
         *tally.entry(what).or_default() += 1;
     }
     tally
+}
+
+/// Another caller takes more units than clients in line can wait for, and gives some back.
+fn consume_beside_the_line(c: &mut Connection, random: &mut fastrand::Rng) {
+    let (key, id) = (format!("rate{}", random.usize(..KEYS)), random.u64(..));
+    let (cost, burst) = (random.u32(1..20), 20);
+    let line = format!("RL.CHECK {key} COST {cost} HOLD {id} PX 500 REFUND");
+    let reply: Vec<i64> = ask(c, &format!("{line} bucket:{RATE}/s,burst={burst}"));
+    if reply[0] == 0 && random.bool() {
+        let _: i64 = ask(c, &format!("RL.SETTLE {key} {id} COST {}", random.u32(..cost)));
+    }
 }
 
 /// The primary, then its replica.

@@ -76,6 +76,16 @@ const EXAMPLES: &[Example] = &[
         ],
     ),
     (
+        "a cost of 0 gives a state its new shape, so that its hold can be settled",
+        &[
+            ("0", "CHECK k COST 0 HOLD a EX 60 window:4/2s,name=x", "0 4 4 0 0"),
+            ("0", "CHECK k COST 0 HOLD b EX 60 window:4/s,name=x", "0 4 4 0 0"),
+            ("0.1", "CHECK k window:4/s,name=x", "0 4 3 0 1900"),
+            ("0.5", "SETTLE k b COST 3", "1"),
+            ("0.5", "PEEK k window:4/s,name=x", "1 4 0 750 1500"),
+        ],
+    ),
+    (
         "a cost of 0 passes a log full of denials, with a hold and without",
         &[
             ("0", "CHECK k COST 2 HOLD h EX 60 2/m,count=all", "0 2 0 0 60000"),
