@@ -251,7 +251,7 @@ fn calls_are_counted_and_denials_are_in_rl_top() {
 
 #[test]
 fn only_taken_and_returned_units_are_replicated() {
-    const LINES: [&str; 7] = [
+    const LINES: [&str; 8] = [
         "a 4 24 86400 3",
         "a 9 7 61 2",
         "a 9 1000000000 31622400 -1",
@@ -259,6 +259,8 @@ fn only_taken_and_returned_units_are_replicated() {
         "c 4 24 86400 2",
         "c 4 24 86400 -2",
         "d 999999999 24 86400 1000000000",
+        // Takes nothing, but gives the state another period.
+        "a 4 24 86400 0",
     ];
     const IDLE: [&str; 5] =
         ["a 4 24 86400 6", "a 4 24 86400 0", "e 4 24 86400 0", "e 4 24 86400 -1", "e 4 0 60"];
