@@ -244,6 +244,10 @@ fn on_holds_of_several_keys(watch: &mut Stopwatch<'_>) {
     denied.arg(&["AT", &(START_US + 1_000_000).to_string(), "COST", "1000000"]);
     denied.arg(&["HOLD", "z", "EX", "9"]).arg(&pools);
     watch.holds("`RL.MCHECK`, denied, 64 keys of 10,000 holds on 32 `slots`", &denied);
+    let mut full = mcheck("k");
+    full.arg(&["AT", &(START_US + 1_000_000).to_string(), "COST", "1000000"]);
+    full.arg(&["HOLD", "z", "EX", "9", "FULL"]).arg(&pools);
+    watch.holds("`RL.MCHECK` `FULL`, denied, 64 keys of 10,000 holds on 32 `slots`", &full);
     let () = ask(&mut watch.c, "FLUSHALL");
 
     let rules = filled::named(BUCKET, 0, RULES_OF_HOLD);
