@@ -4,11 +4,9 @@ from dataclasses import dataclass, field, replace
 
 CALLS = 500
 WARM_UP = 50
-# In cases about logs each call has its own key. Its log was filled by one request a minute, the
-# last one 90 seconds ago.
-# # Of the 61 requests 60 lie within the hour and the oldest has just left it, so each new entry
-# evicts one, as in a log in
-# # constant use.
+# In cases about logs each call has its own key. Its log was filled by one request a minute, the last one 90 seconds
+# ago. Of the 61 requests 60 lie within the hour and the oldest has just left it, so each new entry evicts one, as in
+# a log in constant use.
 ENTRIES = 60
 LOGS = 200
 MINUTE_US = 60_000_000
@@ -23,11 +21,10 @@ RULES_OF_A_DAY = ["1/s", "20/m", "200/h", "800/d"]
 class Case:
     name: str
     calls: list
-    # #: The verdict of each reply; None if the integers differ between replies.
+    #: The verdict of each reply; None if the integers differ between replies.
     verdict: int | None = 0
     prepare: list = field(default_factory=list)
-    # #: Whether the server has an append-only file, so that the module propagates as it does to
-    # a replica.
+    #: Whether the server has an append-only file, so that the module propagates as it does to a replica.
     with_aof: bool = False
 
 

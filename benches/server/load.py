@@ -35,12 +35,11 @@ class Load:
 
 @dataclass(frozen=True)
 class Sample:
-    # #: Commands per second.
+    #: Commands per second.
     rate: float
-    # #: Microseconds of the server's core per command.
+    #: Microseconds of the server's core per command.
     cpu_us: float
-    # #: The fraction of the run in which the server worked. Below about nine tenths, the client
-    # was the bottleneck.
+    #: The fraction of the run in which the server worked. Below about nine tenths, the client was the bottleneck.
     busy: float
 
 

@@ -34,7 +34,7 @@ class Setting:
 
 @dataclass
 class Measured:
-    # #: What each round measured, by name: load.Sample for rows, microseconds for methods.
+    #: What each round measured, by name: load.Sample for rows, microseconds for methods.
     rows: dict = field(default_factory=dict)
     methods: dict = field(default_factory=dict)
     skipped: dict = field(default_factory=dict)

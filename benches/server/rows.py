@@ -35,16 +35,15 @@ class Row:
     keys: int = KEYS
     #: The verdict of every reply; None for commands that decide nothing.
     verdict: int | None = None
-    # #: The command that fills the keys, if the measured command does not.
+    #: The command that fills the keys, if the measured command does not.
     fill: tuple | None = None
-    # #: Makes a key, of which all other keys start as copies.
+    #: Makes a key, of which all other keys start as copies.
     seed: Callable | None = None
-    # #: Sent once to each server, before anything else. The row is skipped on servers without
-    # such a command.
+    #: Sent once to each server, before anything else. The row is skipped on servers without such a command.
     setup: tuple | None = None
-    # #: About how many entries each key has after the run, and the command that counts them.
+    #: About how many entries each key has after the run, and the command that counts them.
     entries: tuple | None = None
-    # #: The position of the row in its series: a limit or a number of keys.
+    #: The position of the row in its series: a limit or a number of keys.
     series: str | None = None
     x: int | None = None
 

@@ -30,9 +30,8 @@ class Line:
         self.key = key
         self.rules = rules
         self.lease = ["PX", lease_ms]
-        # Who holds what: RL.INFO shows these ids. Each id is used once, so that a new attempt
-        # does not take the slot of one that
-        # # died for its own.
+        # Who holds what: RL.INFO shows these ids. Each id is used once, so that a new attempt does not take the slot
+        # of one that died for its own.
         self.ids = (f"{name}.{os.getpid()}.{number}" for number in count(1))
 
     @contextlib.contextmanager
