@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::policy::UsedPolicies;
-use crate::server::{Args, Joined, Texts};
+use crate::server::{Args, JoinedArgs, Texts};
 use ratelimit_core::rule::{Rule, WithCost};
 
 /// The rules, an argument each.
@@ -14,7 +14,7 @@ pub enum RuleArgs<'a> {
     /// Consecutive arguments of the request, or the rules of one policy.
     Borrowed(Args<'a>),
     /// Both, put together.
-    Joined(Joined<'a>),
+    Joined(JoinedArgs<'a>),
     /// Copies, some of them with a named cost.
     Copied(Texts),
 }
@@ -31,7 +31,7 @@ impl<'a> RuleArgs<'a> {
         if let Some(rules) = only.and_then(|only| rules_of(only.bytes())) {
             return Self::Borrowed(rules);
         }
-        let mut joined = Joined::default();
+        let mut joined = JoinedArgs::default();
         for arg in written.iter() {
             match rules_of(arg.bytes()) {
                 Some(rules) => joined.extend(rules),

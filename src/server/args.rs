@@ -112,12 +112,12 @@ impl<'a> Args<'a> {
 
 /// Arguments joined from several places.
 #[derive(Debug, Default)]
-pub struct Joined<'a> {
+pub struct JoinedArgs<'a> {
     strings: Vec<*mut raw::RedisModuleString>,
     lives: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Joined<'a> {
+impl<'a> JoinedArgs<'a> {
     pub fn push(&mut self, arg: Arg<'a>) {
         self.strings.push(arg.string);
     }

@@ -57,7 +57,7 @@ pub(crate) mod status;
 mod usage;
 pub mod waiting_clients;
 
-pub use args::{Arg, Args, Joined, Texts};
+pub use args::{Arg, Args, JoinedArgs, Texts};
 pub use call::{Call, CommandError, KeyspaceEvent};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};

@@ -36,10 +36,10 @@ pub struct Setting {
     flags: u32,
     value: AtomicI64,
     /// Called with the new value after `CONFIG SET` has changed it.
-    changed: Option<Changed>,
+    changed: Option<ChangeHandler>,
 }
 
-type Changed = fn(&Call<'_>, i64);
+type ChangeHandler = fn(&Call<'_>, i64);
 
 impl Setting {
     #[must_use]
@@ -71,7 +71,7 @@ impl Setting {
 
     /// Calls a function after `CONFIG SET` has changed the setting.
     #[must_use]
-    pub const fn when_changed(self, changed: Changed) -> Self {
+    pub const fn when_changed(self, changed: ChangeHandler) -> Self {
         Self { changed: Some(changed), ..self }
     }
 

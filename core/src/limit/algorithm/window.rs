@@ -50,14 +50,14 @@ struct Head {
 
 /// The sub-interval since the epoch that holds a time, and the ticks since its start.
 #[derive(Clone, Copy)]
-struct Position {
+struct SubInterval {
     index: u64,
     elapsed: u64,
 }
 
 /// The counts, read at a time.
 struct Sight<'a> {
-    at: Position,
+    at: SubInterval,
     /// How many sub-intervals the time lies after the last one counted.
     shift: usize,
     counts: &'a [Uint48],
@@ -158,10 +158,10 @@ impl Window {
         }
     }
 
-    fn position(&self, at_us: u64) -> Position {
+    fn position(&self, at_us: u64) -> SubInterval {
         let ticks = self.ticks(at_us);
         let index = ticks.checked_div(self.period_us()).unwrap_or(0);
-        Position { index, elapsed: ticks.saturating_sub(index.saturating_mul(self.period_us())) }
+        SubInterval { index, elapsed: ticks.saturating_sub(index.saturating_mul(self.period_us())) }
     }
 
     fn sight(&self, at_us: u64) -> Sight<'_> {
@@ -175,7 +175,7 @@ impl Window {
     }
 
     /// `old*(w-e) + cur*w` in ticks.
-    fn load(&self, at: Position, (cur, old): (u64, u64)) -> u128 {
+    fn load(&self, at: SubInterval, (cur, old): (u64, u64)) -> u128 {
         let weight = self.period_us().saturating_sub(at.elapsed);
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
