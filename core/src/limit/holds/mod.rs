@@ -394,8 +394,8 @@ impl Holds {
         true
     }
 
-    /// Sets the least debt of a loaded hold, after those of older holds in the track. Returns false
-    /// if it is less than theirs.
+    /// Sets the least debt of a loaded hold, after those of older holds in the track. Returns true
+    /// if it fits: it may not be less than theirs.
     pub fn set_least(&mut self, of: PlaceOfCharge, owed: u128) -> bool {
         let charges = self.rows.get_mut(usize::from(of.row)).map(Hold::charges_mut);
         let charge = charges.and_then(|charges| charges.get_mut(usize::from(of.index)));

@@ -295,8 +295,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold is charged once for the log: for a rule that decides and takes the default cost,
-        // if there is one.
+        // A hold is charged once for the log: by preference for a rule that decides, then for one
+        // that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
