@@ -1,6 +1,6 @@
 //! Server events: what happens to the whole data set.
 //!
-//! The module's data outside of keys must follow them. A replica replaces its data by its
+//! The module's data outside of keys must follow them. A replica replaces its data with its
 //! primary's, perhaps while it still serves the old. And a server may rewrite its AOF as commands,
 //! where no callback saves such data.
 
@@ -39,7 +39,7 @@ pub enum ServerEvent {
     LoadingFailed,
     /// This replica has become a primary.
     Promoted,
-    /// The module and the data to start with are loaded; the module may replicate from here on.
+    /// The module and the data of the start are loaded; from here on the module may replicate.
     Ready,
     /// This process, usually a child, starts to write an AOF.
     AofWriteStarted,

@@ -94,8 +94,8 @@ impl<'a> Check<'a> {
 }
 
 impl Limiter {
-    /// Adds the denials of the rules of a key where the check repeats a hold, from the hold's end
-    /// on.
+    /// Adds the denials of a key's rules from `end_us` on, when the hold ends that the check
+    /// repeats.
     fn add_denials_after_repeats(
         &self,
         check: &Check<'_>,
@@ -112,8 +112,8 @@ impl Limiter {
         then.add_denials_of_passed_over(&check, after_ms, foresight, denials);
     }
 
-    /// Adds the denials of rules that ignore their state now, for a check made after some
-    /// milliseconds.
+    /// Adds the later denials of rules that ignore their state at the time of this check, which is
+    /// made in `after_ms` milliseconds.
     fn add_denials_of_passed_over(
         &self,
         check: &Check<'_>,
