@@ -42,12 +42,6 @@ impl Needs {
         needs
     }
 
-    /// How far the clock may step back before one of the rules passes over its state:
-    /// its window. The log is one state for all its rules: the longest of theirs.
-    pub fn window_us_of(self, rule: &Rule) -> u64 {
-        if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
-    }
-
     /// Units of admitted requests that charged denials must not evict.
     pub const fn admitted_units(self) -> u32 {
         if self.admitted { self.units } else { 0 }

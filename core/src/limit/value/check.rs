@@ -1,7 +1,8 @@
 //! A check: its arguments, and what it did.
 
 use crate::limit::holds::request::HoldRequest;
-use crate::rule::Rule;
+use crate::limit::series::needs::Needs;
+use crate::rule::{Kind, Rule};
 
 /// A question: does this cost fit these rules at this time?
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,12 @@ impl<'a> Check<'a> {
     #[must_use]
     pub const fn cost_of(&self, rule: &Rule) -> u32 {
         rule.cost().or(self.cost)
+    }
+
+    /// How far the clock may step back before one of the rules passes over its state:
+    /// its window. The log is one state for all its rules: the longest of theirs.
+    pub(in crate::limit) fn window_us_of(&self, rule: &Rule) -> u64 {
+        if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }
 
     /// What an answer says was granted, if the cost is a range. The check's cost is the one
