@@ -46,7 +46,7 @@ impl<'a> Shown<'a> {
     ) -> Self {
         let untouched = Limiter::default();
         let seen = limiter.unwrap_or(&untouched);
-        let outlooks = seen.outlooks(check.rules, check.now_us, foresight).collect();
+        let outlooks = seen.outlooks(check, foresight).collect();
         Self { name, check, decisions, outlooks, limiter }
     }
 }

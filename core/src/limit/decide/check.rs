@@ -81,9 +81,7 @@ impl Limiter {
         }
         let mut evaluation =
             Evaluation::of(self.states(), self.holds(), check, |decision| decisions.push(decision));
-        if self.foresee_waits(check, decisions, foresight) {
-            evaluation.settle_denials(check.rules, decisions);
-        }
+        self.foresee_waits(check, &mut evaluation, decisions, foresight);
         let denied = evaluation.denies();
         let cost = if denied { check.cost } else { check.granted_by(decisions.iter()) };
         if cost != check.cost {

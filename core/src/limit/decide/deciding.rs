@@ -4,7 +4,6 @@ use super::decision::{Decision, longer};
 use super::evaluation::Evaluation;
 use super::foresight::Foresight;
 use super::outcome::{Ban, NewBan};
-use crate::limit::series::needs::Needs;
 use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
@@ -116,7 +115,7 @@ impl Limiter {
         foresight: &mut Foresight,
     ) -> Option<Deciding> {
         let (rule, decision) = check.deciding_rule(evaluation, denied, decisions)?;
-        let reset_ms = self.reset_ms(rule, evaluation.needs, check.now_us, foresight);
+        let reset_ms = self.reset_ms(rule, check, foresight);
         Some(Deciding { cost: check.cost_of(rule), decision: Decision { reset_ms, ..decision } })
     }
 
@@ -127,13 +126,12 @@ impl Limiter {
         decisions: &mut [Decision],
         foresight: &mut Foresight,
     ) {
-        let needs = Needs::of(check.rules);
         for (rule, decision) in check.rules.iter().zip(decisions) {
-            decision.reset_ms = self.reset_ms(rule, needs, check.now_us, foresight);
+            decision.reset_ms = self.reset_ms(rule, check, foresight);
         }
     }
 
-    fn reset_ms(&self, rule: &Rule, needs: Needs, now_us: u64, foresight: &mut Foresight) -> i64 {
-        self.clears(rule, needs, now_us, foresight).after(now_us).millis()
+    fn reset_ms(&self, rule: &Rule, check: &Check<'_>, foresight: &mut Foresight) -> i64 {
+        self.clears(rule, check, foresight).after(check.now_us).millis()
     }
 }

@@ -107,38 +107,25 @@ impl Evaluation {
 }
 
 impl Limiter {
-    fn slots(&self, rule: &Rule, now_us: u64) -> Option<Slots<'_>> {
+    pub(super) fn slots(&self, rule: &Rule, now_us: u64) -> Option<Slots<'_>> {
         Slots::of(rule, self.states(), self.holds(), now_us)
     }
 
-    /// What a rule reads; `None` if it sees an untouched state.
-    pub(crate) fn read(
-        &self,
-        rule: &Rule,
-        needs: Needs,
-        now_us: u64,
-        cost: u32,
-    ) -> Option<Reading> {
-        if rule.kind() == Kind::Slots {
-            return self.slots(rule, now_us).map(|slots| slots.read(rule, cost));
-        }
-        self.state_of(rule)?.read(rule, needs.window_us_of(rule), now_us, cost)
+    /// What a rule reads.
+    pub(crate) fn read(&self, rule: &Rule, check: &Check<'_>) -> Reading {
+        let (now_us, cost) = (check.now_us, check.cost_of(rule));
+        let reading = if rule.kind() == Kind::Slots {
+            self.slots(rule, now_us).map(|slots| slots.read(rule, cost))
+        } else {
+            let window_us = check.window_us_of(rule);
+            self.state_of(rule).and_then(|state| state.read(rule, window_us, now_us, cost))
+        };
+        reading.unwrap_or_else(|| Reading::untouched(rule, now_us))
     }
 
-    /// When a rule admits its cost.
-    pub(crate) fn admits(&self, rule: &Rule, needs: Needs, check: &Check<'_>) -> Moment {
-        let reading = self.read(rule, needs, check.now_us, check.cost_of(rule));
-        let reading = reading.unwrap_or_else(|| Reading::untouched(rule, check.now_us));
-        Decision::admits(rule, reading, check)
-    }
-
-    /// When a rule has nothing consumed any more if no hold lapses before.
-    pub(crate) fn clears_without_lapses(&self, rule: &Rule, needs: Needs, now_us: u64) -> Moment {
-        if rule.kind() == Kind::Slots {
-            return self.slots(rule, now_us).map_or(Moment::At(0), |slots| slots.clears());
-        }
-        let window_us = needs.window_us_of(rule);
-        self.state_of(rule).map_or(Moment::At(0), |state| state.clears(rule, window_us, now_us))
+    /// When a rule admits its cost if no hold lapses before.
+    pub(crate) fn admits(&self, rule: &Rule, check: &Check<'_>) -> Moment {
+        Decision::admits(rule, self.read(rule, check), check)
     }
 
     /// The answer of a block or an exemption, if one is in effect.

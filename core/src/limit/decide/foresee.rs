@@ -18,10 +18,10 @@
 //! a lower bound: see `foresight`.
 
 use super::decision::Decision;
+use super::evaluation::Evaluation;
 use super::foresight::Foresight;
 use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::holds::{Foreseen, Holds};
-use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Kind, Rule};
@@ -42,49 +42,38 @@ impl Limiter {
     }
 
     /// Shortens the waits of the rules that deny to when they admit with what lapses give
-    /// back. Returns whether a wait became shorter.
-    #[inline]
+    /// back, and decides again which denial is the longest.
     pub(crate) fn foresee_waits(
         &self,
         check: &Check<'_>,
+        evaluation: &mut Evaluation,
         decisions: &mut [Decision],
         foresight: &mut Foresight,
-    ) -> bool {
-        self.refunding_holds().is_some() && self.shorten_waits(check, decisions, foresight)
-    }
-
-    #[cold]
-    fn shorten_waits(
-        &self,
-        check: &Check<'_>,
-        decisions: &mut [Decision],
-        foresight: &mut Foresight,
-    ) -> bool {
-        let (needs, mut shorter) = (Needs::of(check.rules), false);
-        for (rule, decision) in check.rules.iter().zip(decisions) {
+    ) {
+        if self.refunding_holds().is_none() {
+            return;
+        }
+        for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
             if decision.verdict == Verdict::Limited {
-                let admits = self.admits_with_lapses(rule, needs, check, foresight);
-                let wait_ms = admits.after(check.now_us).millis();
-                shorter |= wait_ms != decision.wait_ms;
-                decision.wait_ms = wait_ms;
+                let admits = self.admits_with_lapses(rule, check, foresight);
+                decision.wait_ms = admits.after(check.now_us).millis();
             }
         }
-        shorter
+        evaluation.settle_denials(check.rules, decisions);
     }
 
     /// When a rule admits its cost, with what lapses give back.
     pub(crate) fn admits_with_lapses(
         &self,
         rule: &Rule,
-        needs: Needs,
         check: &Check<'_>,
         foresight: &mut Foresight,
     ) -> Moment {
-        let admits = self.admits(rule, needs, check);
+        let admits = self.admits(rule, check);
         if admits == Moment::Never {
             return admits;
         }
-        let (cost, window_us) = (check.cost_of(rule), needs.window_us_of(rule));
+        let (cost, window_us) = (check.cost_of(rule), check.window_us_of(rule));
         let admits_in = |then: &mut Foreseen<'_>, at_us, guess_until: Option<u64>| {
             if let Some(until_us) = guess_until {
                 let may_admit = then.may_admit(rule, cost, at_us, until_us);
@@ -111,15 +100,19 @@ impl Limiter {
     pub(crate) fn clears(
         &self,
         rule: &Rule,
-        needs: Needs,
-        now_us: u64,
+        check: &Check<'_>,
         foresight: &mut Foresight,
     ) -> Moment {
-        let clears = self.clears_without_lapses(rule, needs, now_us);
+        let (now_us, window_us) = (check.now_us, check.window_us_of(rule));
+        let clears = if rule.kind() == Kind::Slots {
+            self.slots(rule, now_us).map(|slots| slots.clears())
+        } else {
+            self.state_of(rule).map(|state| state.clears(rule, window_us, now_us))
+        };
+        let clears = clears.unwrap_or(Moment::At(0));
         if !self.has_few_refunding_holds() {
             return clears;
         }
-        let window_us = needs.window_us_of(rule);
         let clears_in =
             |then: &mut Foreseen<'_>, at_us, _| then.state().clears(rule, window_us, at_us);
         self.look_ahead(rule, now_us, clears, clears_in, false, foresight).unwrap_or(clears)

@@ -279,10 +279,9 @@ impl<'a> KeyCheck<'a> {
             for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
                 decision.allow(limiter.turn_of_repeat(rule, check));
             }
-        }
-        if *repeats || limiter.foresee_waits(check, decisions, foresight) {
             evaluation.settle_denials(check.rules, decisions);
         }
+        limiter.foresee_waits(check, evaluation, decisions, foresight);
     }
 
     /// What a plan does to the states of this key.

@@ -8,7 +8,6 @@
 use super::foresight::Foresight;
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::series::needs::Needs;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Algorithm, MS_US, Rule};
@@ -26,34 +25,30 @@ impl Limiter {
     /// The outlook of each rule of a check, after it.
     pub fn outlooks(
         &self,
-        rules: &[Rule],
-        now_us: u64,
+        check: &Check<'_>,
         foresight: &mut Foresight,
     ) -> impl Iterator<Item = Outlook> {
-        let needs = Needs::of(rules);
-        rules.iter().map(move |rule| Outlook {
-            period_ms: i64::try_from(window_us(rule, now_us) / MS_US).unwrap_or(i64::MAX),
-            next_ms: self.next(rule, needs, now_us, foresight).after(now_us).millis(),
+        check.rules.iter().map(move |rule| Outlook {
+            period_ms: i64::try_from(window_us(rule, check.now_us) / MS_US).unwrap_or(i64::MAX),
+            next_ms: self.next(rule, check, foresight).after(check.now_us).millis(),
         })
     }
 
-    fn next(&self, rule: &Rule, needs: Needs, now_us: u64, foresight: &mut Foresight) -> Moment {
+    fn next(&self, rule: &Rule, check: &Check<'_>, foresight: &mut Foresight) -> Moment {
         let capacity = rule.capacity();
         if capacity == 0 {
             return Moment::Never;
         }
-        let reading = self.read(rule, needs, now_us, 0);
-        let Some(reading) = reading.filter(|reading| reading.remaining < capacity) else {
-            return Moment::At(now_us);
-        };
+        let remaining = self.read(rule, check).remaining;
+        if remaining >= capacity {
+            return Moment::At(check.now_us);
+        }
         let mut one_more = *rule;
-        one_more
-            .set_named_cost(u32::try_from(reading.remaining.saturating_add(1)).unwrap_or(u32::MAX));
-        let check = Check::new(&[], 0, now_us);
+        one_more.set_named_cost(u32::try_from(remaining.saturating_add(1)).unwrap_or(u32::MAX));
         if self.has_few_refunding_holds() {
-            self.admits_with_lapses(&one_more, needs, &check, foresight)
+            self.admits_with_lapses(&one_more, check, foresight)
         } else {
-            self.admits(&one_more, needs, &check)
+            self.admits(&one_more, check)
         }
     }
 }
@@ -84,7 +79,7 @@ mod tests {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line(text));
         limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
         let outlook = limiter
-            .outlooks(&rules, NOW_US + later_us, &mut Foresight::of_command())
+            .outlooks(&Check::new(&rules, 0, NOW_US + later_us), &mut Foresight::of_command())
             .next()
             .unwrap();
         (outlook.period_ms, outlook.next_ms)
@@ -97,7 +92,7 @@ mod tests {
         {
             let rules = rules_of_line(rule);
             let outlook = Limiter::default()
-                .outlooks(&rules, 1, &mut Foresight::of_command())
+                .outlooks(&Check::new(&rules, 0, 1), &mut Foresight::of_command())
                 .next()
                 .unwrap();
             let period_ms = rules[0].period_us().cast_signed() / 1_000;

@@ -23,7 +23,6 @@ use super::decision::{length, longer};
 use super::foresight::Foresight;
 use crate::limit::exact::millis_up;
 use crate::limit::holds::Holds;
-use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::MS_US;
@@ -121,17 +120,15 @@ impl Limiter {
         foresight: &mut Foresight,
         denials: &mut Vec<LaterDenial>,
     ) {
-        let needs = Needs::of(check.rules);
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.state_of(rule) else { continue };
-            let window_us = needs.window_us_of(rule);
-            let back_us = state.meter().last_us().saturating_sub(window_us);
+            let back_us = state.meter().last_us().saturating_sub(check.window_us_of(rule));
             if back_us <= check.now_us {
                 continue;
             }
             let (check, back_ms) = check.asked_again(back_us);
             let Some(then) = self.foresee_key(check.now_us, foresight) else { return };
-            let admits = then.admits_with_lapses(rule, needs, &check, foresight);
+            let admits = then.admits_with_lapses(rule, &check, foresight);
             let wait_ms = admits.after(check.now_us).millis();
             denials.extend(LaterDenial::of(wait_ms, after_ms.saturating_add(back_ms)));
         }

@@ -39,12 +39,6 @@ impl Needs {
         needs
     }
 
-    /// How far the clock may step back before `rule` ignores its state: the rule's window. The log
-    /// is one state for all log rules of a check: for it, their longest window.
-    pub fn window_us_of(self, rule: &Rule) -> u64 {
-        if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
-    }
-
     /// Units of admitted requests that charged denials must not evict.
     pub const fn admitted_units(self) -> u32 {
         if self.admitted { self.units } else { 0 }

@@ -1,7 +1,8 @@
 //! A check: its arguments and its effect.
 
 use crate::limit::holds::request::HoldRequest;
-use crate::rule::Rule;
+use crate::limit::series::needs::Needs;
+use crate::rule::{Kind, Rule};
 
 /// A question: does this cost fit these rules at this time?
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +68,12 @@ impl<'a> Check<'a> {
     #[must_use]
     pub const fn cost_of(&self, rule: &Rule) -> u32 {
         rule.cost().or(self.cost)
+    }
+
+    /// How far the clock may step back before `rule` ignores its state: the rule's window. The log
+    /// is one state for all log rules of a check: for it, their longest window.
+    pub(in crate::limit) fn window_us_of(&self, rule: &Rule) -> u64 {
+        if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }
 
     /// The granted cost in a reply, if the cost is a range. `cost` must be the cost that was

@@ -170,7 +170,7 @@ impl Limiter {
             let charge = |&(rule, before): &(&Rule, Level)| {
                 let mut places = states.iter().enumerate();
                 let (place, state) = places.find(|(_, state)| state.belongs_to(rule))?;
-                let (last_us, window_us) = (state.meter().last_us(), needs.window_us_of(rule));
+                let (last_us, window_us) = (state.meter().last_us(), check.window_us_of(rule));
                 let stamp_us = effective_time(check.now_us, last_us, window_us);
                 let stamp_us = stamp_us.unwrap_or(check.now_us);
                 state.charge(holds, place, (rule, before), needs, check.cost_of(rule), stamp_us)

@@ -374,13 +374,13 @@ impl Limiter {
     /// there are no rules. Returns the most that any one state got.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
         self.lapse_if_due(now_us);
-        let needs = Needs::of(rules);
+        let check = Check::new(rules, units, now_us);
         let mut most = 0;
         let (states, mut holds) = self.states_and_holds();
         for (place, state) in states.iter_mut().enumerate() {
             let rule = rules.iter().find(|rule| state.belongs_to(rule));
             let window_us = match rule {
-                Some(rule) => needs.window_us_of(rule),
+                Some(rule) => check.window_us_of(rule),
                 None if rules.is_empty() => state.meter().period_us(),
                 None => continue,
             };

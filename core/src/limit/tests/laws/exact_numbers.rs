@@ -6,7 +6,7 @@ use super::rules::{rule_set, uncosted};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{act, cases, check, later, peek, unblocked, would_pass};
 use crate::limit::tests::naive::model::Voice;
-use crate::limit::{Decision, Foresight, Limiter, Verdict};
+use crate::limit::{Check, Decision, Foresight, Limiter, Verdict};
 use crate::rule::{MAX_UNITS, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -61,7 +61,8 @@ pub(super) fn next_is_exact(
     decisions: &[Decision],
     now_us: u64,
 ) -> TestCaseResult {
-    let outlooks: Vec<_> = limiter.outlooks(rules, now_us, &mut Foresight::of_command()).collect();
+    let outlooks: Vec<_> =
+        limiter.outlooks(&Check::new(rules, 0, now_us), &mut Foresight::of_command()).collect();
     prop_assert_eq!(outlooks.len(), rules.len());
     for (i, (decision, outlook)) in decisions.iter().zip(outlooks).enumerate() {
         let next_ms = outlook.next_ms;
