@@ -1,6 +1,6 @@
-//! Data that a newer version of the module wrote, and that this one cannot read.
+//! Data from a newer version of the module that this version cannot read.
 //!
-//! It must not be lost silently, so each way it can arrive has a rule:
+//! It must not be lost silently, so each way that it can arrive has a rule:
 //!
 //! ```text
 //! AOF at start             the server does not start, and the file stays unchanged
@@ -9,8 +9,8 @@
 //!                          promotion the replica answers no question about keys
 //! ```
 //!
-//! A replica cannot make its primary wait, and should not exit because of one module
-//! while it serves other data. `docs/upgrade.md` says what operators see.
+//! A replica cannot make its primary wait, and should not exit because of one module while it
+//! serves other data. `docs/upgrade.md` tells what operators see.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ use crate::server::{Call, CommandError, ServerEvent, end, log};
 use ratelimit_core::limit::DecodeError;
 use ratelimit_core::parse::ParseError;
 
-/// Whether this replica skipped an effect of its primary.
+/// True if this replica skipped an effect of its primary.
 static SKIPPED: AtomicBool = AtomicBool::new(false);
-/// Whether a primary's snapshot is being loaded.
+/// True while a primary's snapshot is being loaded.
 static FROM_PRIMARY: AtomicBool = AtomicBool::new(false);
-/// Whether the data that is being loaded is staged: the old data still serves.
+/// True if the data being loaded is staged: the old data is still served.
 static STAGED: AtomicBool = AtomicBool::new(false);
 
 /// Refuses a replicated or saved command that cannot be read.
@@ -41,13 +41,13 @@ pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     CommandError::Because(why.into())
 }
 
-/// Whether a value cannot be read because its version is newer. Versions start at 1,
-/// and this module reads all of them up to its own.
+/// True if a value cannot be read because its version is newer. Versions start at 1, and this
+/// module reads all of them up to its own.
 const fn is_newer(error: &DecodeError) -> bool {
     matches!(error, DecodeError::Version(1..))
 }
 
-/// Why a value cannot be read and, if its version is newer, what to do about it.
+/// Why a value cannot be read, and what to do about it if its version is newer.
 pub fn explain(error: &DecodeError) -> String {
     if is_newer(error) { of_newer(error) } else { error.to_string() }
 }
@@ -63,8 +63,7 @@ pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> CommandError {
     refuse(call, of_newer(error))
 }
 
-/// Explains an error of data that can only be of a newer version, because this module
-/// reads all others.
+/// Explains an error in data that must be of a newer version, because this module reads all others.
 fn of_newer(error: &impl Display) -> String {
     format!("{error}; it was written by a newer version of the module; upgrade this server first")
 }
@@ -72,7 +71,7 @@ fn of_newer(error: &impl Display) -> String {
 /// Refuses a command that reads keys on a replica that skipped an effect.
 ///
 /// # Errors
-/// Why, and what to do about it.
+/// The reason, and what to do about it.
 pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), CommandError> {
     if SKIPPED.load(Ordering::Relaxed) && call.is_on_replica() {
         return Err(CommandError::because(
@@ -83,7 +82,7 @@ pub fn require_nothing_skipped(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Whether the data that is being loaded comes from a primary.
+/// True if the data being loaded comes from a primary.
 pub fn is_from_primary() -> bool {
     FROM_PRIMARY.load(Ordering::Relaxed)
 }

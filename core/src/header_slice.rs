@@ -4,11 +4,10 @@
 //! HeaderSlice ---> | header | count | item | item | item | ...
 //! ```
 //!
-//! A check waits for memory more than for anything else, once for each allocation. A `Box`
-//! of a structure with a `Vec` is two allocations and two words more, and the second allocation
-//! can be fetched only when the first has arrived. A `Box` of an unsized structure is
-//! one allocation, but its pointer takes two words, which do not fit into a limiter of 16
-//! bytes.
+//! A check spends most of its time waiting for memory, once per allocation. A `Box` of a struct
+//! with a `Vec` costs two allocations and two more words, and the second allocation can be fetched
+//! only once the first has arrived. A `Box` of an unsized struct is one allocation, but its pointer
+//! takes two words, which do not fit into a 16-byte limiter.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -17,18 +16,17 @@ use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// A header and a fixed number of items, each a plain value. `N` is the type of the
-/// number.
+/// A header and a fixed number of plain items. `N` is the type of the count.
 pub struct HeaderSlice<H, T: Copy, N: Count = u32> {
     memory: NonNull<Memory<H, T, N>>,
     owned: PhantomData<Memory<H, T, N>>,
 }
 
-/// A number of items.
+/// The type of a header slice's count.
 ///
 /// # Safety
-/// The type has a size, and converting equal values to `u32` gives equal numbers each
-/// time: memory is allocated, read and freed for that many items.
+/// The type has a size, and every conversion of a value to `u32` gives the same number: the slice
+/// allocates, reads and frees that many items.
 pub unsafe trait Count: Copy + Into<u32> {}
 
 // SAFETY: plain integers.
@@ -259,7 +257,7 @@ mod tests {
         assert_eq!(Rc::strong_count(&counted), 1);
     }
 
-    /// What is done to a header slice and to its model.
+    /// An operation on both a header slice and its model.
     #[derive(Clone, Debug)]
     enum Step {
         Set(usize, u64),
@@ -284,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        /// Under AddressSanitizer (`make asan`) this is what Miri would run.
+        /// Run under AddressSanitizer (`make asan`) in place of Miri.
         #[test]
         fn a_header_slice_equals_a_string_and_a_vec(count in any::<u8>(), steps in steps()) {
             let mut slice = HeaderSlice::new(String::new(), 0_u64, count);

@@ -32,7 +32,7 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
     lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_access(None))
 }
 
-/// Sets a block or an exemption in place of an earlier one. Counts stay.
+/// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
 fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     let name = call.key_name()?;
     let request = parse::access(call.after_key().bytes(), &config::limits())?;
@@ -57,7 +57,7 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Lifts what is in force at the time, and nothing else.
+/// Lifts what is in effect now, and nothing else.
 fn lift(
     call: &Call<'_>,
     action: Action<'_>,
@@ -78,7 +78,7 @@ fn lift(
     Ok(())
 }
 
-/// Does what follows the change, replies, closes the key, and publishes the event.
+/// Applies the consequences of the change, replies, closes the key, and publishes the event.
 fn finish(
     call: &Call<'_>,
     mut key: WriteKey<'_, Limiter>,

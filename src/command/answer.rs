@@ -1,4 +1,4 @@
-//! What a check replies: five integers, six if its cost is a range, or with `FULL` a map.
+//! The replies to a check: five integers, six if its cost is a range, or a map with `FULL`.
 
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
@@ -23,8 +23,7 @@ fn short_of_range(call: &Call<'_>, integers: [i64; 5], granted: u32) {
     call.reply_integers(&[verdict, limit, remaining, wait_ms, reset_ms, granted.into()]);
 }
 
-/// A key in the long reply. It has no decisions if a block or an exemption
-/// answered.
+/// A key in the long reply. It has no decisions if a block or an exemption answered.
 #[derive(Clone, Debug)]
 pub struct Shown<'a> {
     /// Its name, if the command takes several keys.
@@ -36,8 +35,8 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// A key with its decisions, in which the resets are filled in. All keys of a command share
-    /// its foresight.
+    /// A key with its decisions, whose resets this fills in. All keys of a command share its
+    /// `foresight`.
     pub fn new(
         name: Option<Arg<'a>>,
         check: &'a Check<'a>,
@@ -52,7 +51,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The long reply of a command with one key.
+/// The long reply for one key.
 pub fn full_of_key(
     call: &Call<'_>,
     summary: Decision,
@@ -68,8 +67,8 @@ pub fn full_of_key(
     full(call, summary, check.now_us, &[key], None);
 }
 
-/// The long reply: a map that contains a map for each rule. For several keys, it
-/// names the deciding key and the key of each rule.
+/// The long reply: a map that contains one map per rule. For several keys, it names the deciding
+/// key and the key of each rule.
 pub fn full(
     call: &Call<'_>,
     summary: Decision,
@@ -140,7 +139,7 @@ fn show_block(to: &Writer<'_>, key: Option<Arg<'_>>, block: &AccessEntry, now_us
     ]);
 }
 
-/// The block in force that ends last; of equals, the first.
+/// The block in effect that ends last; the first of several equal ones.
 fn longest_block<'a>(
     keys: &[Shown<'a>],
     now_us: u64,

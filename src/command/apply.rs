@@ -1,4 +1,4 @@
-//! `RL.APPLY`, internal: does what a command did on a primary or before a restart.
+//! `RL.APPLY`, internal: repeats what a command did on a primary or before a restart.
 
 use super::changed;
 use super::scratch::{self, Scratch};
@@ -8,7 +8,7 @@ use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{self, EffectError};
 use ratelimit_core::limit::Limiter;
 
-/// `RL.APPLY key effect ...`, as `effect/` describes it
+/// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     require_obedience(call, "RL.APPLY")?;
     scratch::with(call, |Scratch { rules, named_costs, .. }| {
@@ -37,11 +37,10 @@ pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Refuses an internal command to clients, which could forge states with it.
+/// Refuses an internal command to clients, because it could forge states.
 ///
 /// # Errors
-/// The refusal, unless the caller is the primary's link, a migrating slot or the
-/// loader.
+/// Unless the caller is the primary's link, a migrating slot or the loader.
 pub fn require_obedience(call: &Call<'_>, command: &str) -> Result<(), CommandError> {
     if call.must_be_obeyed() {
         return Ok(());

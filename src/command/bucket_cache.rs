@@ -1,5 +1,4 @@
-//! The buckets of `RL.THROTTLE` as rules and, for its effects, as text: its callers write no
-//! rules.
+//! The buckets of `RL.THROTTLE` as rules, and as text for its effects: its callers write no rules.
 
 use crate::server::{Args, Texts};
 use ratelimit_core::direct_mapped::DirectMapped;
@@ -12,7 +11,7 @@ pub type BucketCache = DirectMapped<Bucket, CachedRule>;
 #[derive(Debug)]
 pub struct CachedRule {
     pub rule: Rule,
-    /// The canonical text, once it has been propagated.
+    /// The canonical text, built when it is first propagated.
     text: OnceCell<Texts>,
 }
 

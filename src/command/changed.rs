@@ -1,6 +1,6 @@
-//! What follows a change of a key: its expiry moves if it must, an empty key is
-//! deleted, replicas and the append-only file get the effect, and clients that watch
-//! or cache the key are notified.
+//! The consequences of a change of a key: its expiry moves if it must, an empty key is deleted,
+//! replicas and the append-only file get the effect, and clients that watch or cache the key are
+//! notified.
 
 use crate::server::{Arg, Args, Call, KeyspaceEvent, WriteKey};
 use ratelimit_core::effect::{Action, Effect, Head};
@@ -10,8 +10,7 @@ use std::ffi::CStr;
 /// The command that carries an effect.
 const APPLY: &CStr = c"RL.APPLY";
 
-/// A change of a key, decided as of `at_us` when the server's clock showed
-/// `clock_us`.
+/// A change of a key, decided at `at_us` when the server's clock showed `clock_us`.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed<'c> {
     pub call: &'c Call<'c>,
@@ -21,8 +20,8 @@ pub struct Changed<'c> {
 }
 
 impl Changed<'_> {
-    /// Does all that follows a change of one action. `effect` gives the action and the
-    /// texts of its rules or costs; it is called only if they are propagated.
+    /// Applies all consequences of one action. `effect` returns the action and the texts of its
+    /// rules or costs; it is only called if they are propagated.
     pub fn finish<'e>(
         self,
         key: &mut WriteKey<'_, Limiter>,
@@ -33,9 +32,9 @@ impl Changed<'_> {
         self.call.signal_modified(self.name);
     }
 
-    /// Ends the holds of a key that a check finds lapsed, if that changes what rules read. A
-    /// separate effect propagates it, because the check itself may change nothing. The server
-    /// does the same when it deletes a key that it finds expired.
+    /// Ends the key's lapsed holds before a check, if that changes what rules read. This propagates
+    /// a separate effect, because the check itself may change nothing. The server likewise
+    /// propagates the deletion of a key that it finds expired.
     #[inline(always)]
     pub fn lapse(self, key: &mut WriteKey<'_, Limiter>) {
         if key.value().is_some_and(|limiter| limiter.lapse_if_due(self.at_us)) {
@@ -43,7 +42,7 @@ impl Changed<'_> {
         }
     }
 
-    /// Deletes the key if it is empty, else moves its expiry if that must move.
+    /// Deletes the key if it is empty; otherwise moves its expiry if needed.
     pub fn move_expiry(self, key: &mut WriteKey<'_, Limiter>) -> Expiry {
         let Some(limiter) = key.value() else { return Expiry::Keep };
         if limiter.is_empty() {
@@ -72,8 +71,8 @@ impl Changed<'_> {
     }
 }
 
-/// Closes the key, then publishes the keyspace event: a module that reacts to the event
-/// may open the key.
+/// Closes the key, then publishes the keyspace event, because a module that reacts to the event may
+/// open the key.
 pub fn close(
     call: &Call<'_>,
     key: WriteKey<'_, Limiter>,

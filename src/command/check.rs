@@ -22,7 +22,7 @@ pub fn check(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Decides a request, whose rules the function adds to the buffers unless they are there.
+/// Decides a request. `parse` adds its rules to the buffers unless they are there already.
 #[inline(always)]
 pub fn decide<'a>(
     call: &Call<'_>,
@@ -33,7 +33,7 @@ pub fn decide<'a>(
     let name = call.key_name()?;
     let clock_us = clock::now_us();
     let key = call.open_write(name, &LIMITER);
-    // The key's value comes from memory while the request is parsed.
+    // The prefetch of the key's value runs while the request is parsed.
     let request = parse(resolver, rules)?;
     let mut key = key?;
     let now_us = request.at_us.unwrap_or(clock_us);
@@ -71,8 +71,8 @@ pub fn decide<'a>(
     Ok(())
 }
 
-/// Decides about any key. Holds that have lapsed end before anything is consumed, as on
-/// replicas; a key of the fast path has none.
+/// Decides for any key. Ends lapsed holds before anything is consumed, as replicas do; a key on the
+/// fast path has no holds.
 #[inline(never)]
 fn check_any(
     changed: Changed<'_>,

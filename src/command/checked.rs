@@ -1,5 +1,5 @@
-//! What follows the decision of `RL.CHECK`, `RL.MCHECK` and `RL.THROTTLE`, key by
-//! key: metrics, `RL.TOP`, expiry, effects.
+//! The consequences of a decision of `RL.CHECK`, `RL.MCHECK` or `RL.THROTTLE`, for each key:
+//! metrics, `RL.TOP`, expiry, effects.
 
 use super::changed::Changed;
 use super::top;
@@ -10,24 +10,24 @@ use ratelimit_core::limit::{Change, Check, CheckError, Decision, Limiter, Outcom
 use ratelimit_core::rule::Excerpt;
 use std::ffi::CStr;
 
-/// What a check decided about a key and did to it.
+/// A check's decisions about a key, and what it did to the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked<'a> {
     pub check: Check<'a>,
-    /// One for each rule; empty if a block or an exemption answered.
+    /// One per rule; empty if a block or an exemption answered.
     pub decisions: &'a [Decision],
     pub outcome: &'a Outcome,
 }
 
-/// The keyspace event. Publish it after closing the key, since a module that
-/// reacts to the event may open the key.
+/// The keyspace event. Publish it after closing the key, because a module that reacts to the event
+/// may open the key.
 pub fn event(outcome: &Outcome) -> Option<&'static CStr> {
     outcome.ban_changed().then_some(effect::BAN_EVENT)
 }
 
 impl<'a> Checked<'a> {
-    /// Counts the check of this key, and does what follows its change. `rules` gives the
-    /// texts of its rules; it is called only if they are propagated.
+    /// Counts the check of this key, and applies the consequences of its change. `rules` returns
+    /// the texts of its rules; it is only called if they are propagated.
     #[inline]
     pub fn finish(
         &self,
@@ -55,7 +55,7 @@ impl<'a> Checked<'a> {
         let expiry = changed.move_expiry(key);
         changed.propagate(expiry, || {
             let action = Action::of_check(check, outcome.change)?;
-            // A repeated hold is renewed, whatever the rules.
+            // Renewing a hold needs no rules.
             let renews = outcome.change == Change::Renewed;
             Some((action, if renews { Args::default() } else { rules() }))
         });
@@ -69,7 +69,7 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// The error of a check that one of its keys refuses.
+/// The error of a check that one of its keys refused.
 #[cold]
 pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
     let CheckError { key, why } = error;

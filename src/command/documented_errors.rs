@@ -1,7 +1,7 @@
-//! Each error that a handler can reply has a row in docs/errors.md.
+//! Tests that each error that a handler can reply has a row in docs/errors.md.
 //!
-//! A new variant stops the compiler at one of the `place_of_*` functions below. Give it the next
-//! number and an example, and the document a row.
+//! A new variant does not compile until one of the `place_of_*` functions below has it. Give it the
+//! next number and an example, and the document a row.
 
 use ratelimit_core::limit::Refusal;
 use ratelimit_core::parse::{ParseError, RuleArgError};
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");
 
-/// The texts in the first cells of the tables.
+/// The texts in the first column of the tables.
 fn documented() -> Vec<&'static str> {
     let cells = ERRORS.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     cells.map(|(text, _)| text).collect()
 }
 
-/// Whether a text is of a form in which `…` stands for any text.
+/// Whether a text matches a form, in which `…` stands for any text.
 fn fits(form: &str, text: &str) -> bool {
     let mut parts = form.split('…');
     let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else {
@@ -37,7 +37,7 @@ fn assert_documented(error: &impl ToString) {
     assert!(documented().iter().any(|form| fits(form, &text)), "docs/errors.md lacks «{text}»");
 }
 
-/// Checks that there is an example of each variant, and that the document has each example.
+/// Asserts that each variant has an example, and that the document lists each example.
 fn assert_all_documented<E: ToString>(examples: &[E], place: impl Fn(&E) -> u8, variants: u8) {
     examples.iter().for_each(assert_documented);
     let places: BTreeSet<u8> = examples.iter().map(place).collect();
@@ -146,7 +146,8 @@ const fn place_of_rule_text_error(error: &RuleTextError) -> u8 {
     }
 }
 
-/// The error of a rule, in a row of its own and not only in that of any fault in a rule's text.
+/// True if the document has a row for this rule error, besides the row for any fault in a rule's
+/// text.
 fn has_its_own_row(error: &RuleArgError) -> bool {
     let text = format!("ERR {}", ParseError::rule(b"5/m", error.clone()));
     documented().iter().any(|form| *form != "ERR rule '…': …" && fits(form, &text))
@@ -186,7 +187,7 @@ fn each_error_of_a_rule_is_documented() {
     assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_text_error(&shown.0), 9);
 }
 
-/// A fault in the text of a rule, as the reply shows it.
+/// A fault in a rule's text, as the reply shows it.
 struct Shown(RuleTextError);
 
 impl std::fmt::Display for Shown {

@@ -8,7 +8,7 @@ use crate::server::{Call, CommandError, Writer, clock};
 use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
 use ratelimit_core::parse;
 
-/// How many holds are shown, the next to lapse.
+/// The most holds shown: those that lapse next.
 const NEXT_HOLDS: usize = 10;
 
 /// `RL.INFO key`
@@ -89,7 +89,7 @@ fn show_hold(to: &Writer<'_>, hold: &HoldReport) {
     ]);
 }
 
-/// The block or exemption in force, or null.
+/// Writes the block or exemption in effect, or null.
 fn show_access(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
     let Some(access) = limiter.access_at(now_us) else { return to.null() };
     to.map([

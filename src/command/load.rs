@@ -6,7 +6,7 @@ use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::limit;
 
-/// `RL.LOAD key payload`: replaces the value, and leaves the key's expiry.
+/// `RL.LOAD key payload`: replaces the value, and keeps the key's expiry.
 pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
     require_obedience(call, "RL.LOAD")?;
     let name = call.key_name()?;

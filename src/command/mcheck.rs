@@ -1,8 +1,7 @@
 //! `RL.MCHECK`: may this request pass under several keys at once?
 //!
-//! All keys are opened before anything is decided, so a key of another type is
-//! an error that changes nothing. Each changed key has one effect; the server
-//! propagates them as one transaction.
+//! All keys are opened before anything is decided, so a key of another type causes an error and
+//! changes nothing. Each changed key has one effect; the server propagates them as one transaction.
 
 use super::answer::{self, Shown};
 use super::changed::Changed;
@@ -36,7 +35,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             options: options.as_ref(),
         };
 
-        // Each key with the value that it gets if it is missing.
+        // Each key, with the value to store if it is missing.
         let open = |name| Ok((call.open_write(name, &LIMITER)?, Limiter::default()));
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
         for ((key, _), name) in keys.iter_mut().zip(names.iter()) {
@@ -103,8 +102,8 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Reports the positions of the keys to a server that cannot derive them from the
-/// command's description.
+/// Reports the positions of the keys to a server that cannot derive them from the command's
+/// description.
 pub fn keys(request: &KeysRequest<'_>) {
     let count = request.args().get(1).and_then(|count| digits(count.bytes()));
     let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
@@ -113,7 +112,7 @@ pub fn keys(request: &KeysRequest<'_>) {
     }
 }
 
-/// The group of rules of a key: all keys share one group, or each key has one.
+/// The rules of a key: all keys share one group, or each has its own.
 fn group_of<'r>(request: &'r MCheckRequest<'_>, index: usize) -> Option<&'r Group> {
     match request.groups.as_slice() {
         [group] => Some(group),

@@ -73,12 +73,12 @@ const COST: Param = Param::one_of(
 .after(c"COST")
 .repeated_with_word()
 .optional();
-/// What a request really cost.
+/// The real cost of a request.
 const ACTUAL_COST: Param =
     Param::one_of(c"cost", &[Param::integer(c"cost"), Param::string(c"name=cost")])
         .after(c"COST")
         .repeated_with_word();
-/// For how long a hold is held.
+/// How long to keep a hold.
 const HOLD_TIME: Param = Param::one_of(
     c"time",
     &[Param::integer(c"seconds").after(c"EX"), Param::integer(c"milliseconds").after(c"PX")],
@@ -112,7 +112,7 @@ const BUCKET: &[Param] = &[
     Param::integer(c"quantity").optional(),
 ];
 
-/// The commands of a server, with or without `CL.THROTTLE`.
+/// All commands, with or without `CL.THROTTLE`.
 pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + Clone {
     TABLE.iter().filter(move |command| throttle_alias || command.name != CL_THROTTLE)
 }
@@ -120,7 +120,7 @@ pub fn table(throttle_alias: bool) -> impl Iterator<Item = &'static Command> + C
 /// redis-cell's name of `RL.THROTTLE`.
 const CL_THROTTLE: &CStr = c"cl.throttle";
 
-/// `RL.THROTTLE` under either name.
+/// The description of `RL.THROTTLE` under either of its names.
 const fn throttle(name: &'static CStr) -> Command {
     Command {
         name,
@@ -135,7 +135,7 @@ const fn throttle(name: &'static CStr) -> Command {
     }
 }
 
-/// The other commands of blocks and exemptions are as this one but for what they name.
+/// The other commands of blocks and exemptions copy the fields that they do not replace.
 const BLOCK: Command = Command {
     name: c"rl.block",
     handler: on_command(access::block),
@@ -148,7 +148,7 @@ const BLOCK: Command = Command {
     args: &[Param::key(), ENDS, REASON],
 };
 
-/// What its subcommands do not replace is theirs too.
+/// Subcommands copy the fields that they do not replace.
 const POLICY: Command = Command {
     name: c"rl.policy",
     handler: on_command(policy::policy),

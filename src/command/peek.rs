@@ -20,7 +20,7 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// What a request would be told now, and of which key.
+/// The reply that a request would get now, and the key it is about.
 #[derive(Debug)]
 pub struct Seen<'a> {
     pub check: Check<'a>,
@@ -29,7 +29,7 @@ pub struct Seen<'a> {
     pub limiter: Option<&'a Limiter>,
 }
 
-/// Lets the rules of a request decide, which are in the buffers, and changes nothing.
+/// Decides by a request's rules, which are in the buffers, and changes nothing.
 ///
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]

@@ -7,7 +7,7 @@ use crate::policy;
 use crate::server::{Call, CommandError};
 use ratelimit_core::parse::{self, PolicyRequest};
 
-/// In the form of the server's own `HELP` subcommands.
+/// In the form of the `HELP` subcommands of the server.
 const HELP: [&str; 11] = [
     "RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "SET <name> <rule> [<rule> ...]",
@@ -25,8 +25,7 @@ const HELP: [&str; 11] = [
 /// `RL.POLICY SET name rule [rule ...] | GET name | DEL name | LIST | HELP`
 pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
-        // The primary, or this server before a restart, checked the limits when the policy
-        // was set.
+        // The primary, or this server before a restart, checked the limits when the policy was set.
         let obeyed = call.must_be_obeyed();
         let limits = (!obeyed).then(config::limits);
         let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
@@ -69,8 +68,7 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// Whether the call is `RL.POLICY HELP`, which clients may send while the server
-/// loads.
+/// True for `RL.POLICY HELP`, which clients may send while the server loads.
 fn is_help(call: &Call<'_>) -> bool {
     call.args().get(1).is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"HELP"))
 }

@@ -1,4 +1,4 @@
-//! `RL.RENEW`: moves the end of a hold that lives.
+//! `RL.RENEW`: moves the end of a live hold.
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;
@@ -29,7 +29,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         changed.finish(&mut key, || (Action::Renew { id, end_us }, Args::default()));
         metrics::HOLDS_RENEWED.add(1);
     }
-    // An exempt key takes no holds, and lets the worker go on.
+    // A worker on an exempt key has no hold, and may go on.
     let exempt = |limiter: &Limiter| {
         limiter.access_at(at_us).is_some_and(|access| access.kind == Access::Exempt)
     };

@@ -1,6 +1,6 @@
-//! The rules of a request as arguments of its effect: a rule as the caller wrote it,
-//! a policy as its rules, so that a replica needs no policy to read them. A rule that
-//! `COST name=n` names has that cost in its text.
+//! A request's rules as arguments of its effect. A rule stays as the caller wrote it, and a policy
+//! becomes its rules, so a replica can read them without the policy. A rule named in `COST name=n`
+//! gets that cost in its text.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use crate::policy::UsedPolicies;
 use crate::server::{Args, JoinedArgs, Texts};
 use ratelimit_core::rule::{Rule, WithCost};
 
-/// The rules, an argument each.
+/// The rules, one argument each.
 #[derive(Debug)]
 pub enum RuleArgs<'a> {
     /// Consecutive arguments of the request, or the rules of one policy.
     Borrowed(Args<'a>),
-    /// Both, put together.
+    /// Arguments of the request and rules of policies, joined.
     Joined(JoinedArgs<'a>),
-    /// Copies, some of them with a named cost.
+    /// Copies, some with a named cost.
     Copied(Texts),
 }
 
 impl<'a> RuleArgs<'a> {
-    /// `written` are the arguments that are rules or name policies; `named` holds these
+    /// `written` are the arguments that are rules or names of policies; `named` holds these
     /// policies.
     pub fn of(written: Args<'a>, named: &'a UsedPolicies) -> Self {
         if named.is_empty() {
@@ -41,7 +41,7 @@ impl<'a> RuleArgs<'a> {
         Self::Joined(joined)
     }
 
-    /// The arguments of a check of these rules, which are in the same order.
+    /// The arguments for a check of these rules, given in the same order.
     #[inline]
     pub fn of_check(written: Args<'a>, named: &'a UsedPolicies, rules: &[Rule]) -> Self {
         match rules.iter().any(|rule| rule.cost().is_named()) {

@@ -1,6 +1,6 @@
-//! Buffers and caches that calls reuse, so that a check does not allocate them.
+//! Buffers and caches that calls reuse, so a check does not allocate them.
 //!
-//! A call within a call (a module that reacts to a keyspace event) gets new ones.
+//! A call within a call (from a module that reacts to a keyspace event) gets new ones.
 
 use super::bucket_cache::BucketCache;
 use crate::policy::UsedPolicies;
@@ -18,7 +18,7 @@ pub struct Scratch {
     pub buckets: BucketCache,
 }
 
-/// Resolves the arguments of a call that are rules or name policies.
+/// Resolves the arguments that are rules or names of policies.
 #[derive(Debug, Default)]
 pub struct Resolver {
     /// The policies that the call named.
@@ -43,7 +43,7 @@ impl RuleResolver for Resolver {
 
 static SCRATCH: PerServer<Scratch> = PerServer::empty();
 
-/// Runs a call with the buffers, which hold what the last call left in them.
+/// Runs a call with the buffers, which still have the content of the last call.
 #[inline]
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(call, |scratch| {

@@ -1,4 +1,4 @@
-//! `RL.SETTLE`: ends a hold, and corrects what it was charged.
+//! `RL.SETTLE`: ends a hold, and corrects its charges.
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;

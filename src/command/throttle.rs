@@ -1,5 +1,5 @@
-//! `RL.THROTTLE`, also called `CL.THROTTLE`: redis-cell's command and replies, with
-//! this module's token bucket.
+//! `RL.THROTTLE`, also called `CL.THROTTLE`: redis-cell's command and replies, on this module's
+//! token bucket.
 //!
 //! ```text
 //! 1 limited       0 allowed, 1 limited or blocked
@@ -9,8 +9,8 @@
 //! 5 reset_after   seconds; -1: never
 //! ```
 //!
-//! Seconds are rounded up, so that a client that waits for them does not return too
-//! early. An exempt key looks like one that was never checked.
+//! Seconds are rounded up, so a client that waits for them does not come back too early. An exempt
+//! key looks like one that was never checked.
 
 use super::bucket_cache::CachedRule;
 use super::changed::Changed;
@@ -30,7 +30,7 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let name = call.key_name()?;
         let now_us = clock::now_us();
         let key = call.open_write(name, &LIMITER);
-        // The key's value comes from memory while the request is parsed.
+        // The prefetch of the key's value runs while the request is parsed.
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
         let rule = buckets.get_or_try_insert(bucket, || bucket.rule().map(CachedRule::new))?;
         let limit = bucket.limit.into();
@@ -50,7 +50,7 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     })
 }
 
-/// The key of a call, opened, and the bucket rule that it is checked under.
+/// The open key of a call, and the bucket rule to check it under.
 struct Opened<'c, 's> {
     call: &'c Call<'c>,
     name: Arg<'c>,
@@ -77,7 +77,7 @@ impl Opened<'_, '_> {
         Ok(outcome)
     }
 
-    /// Gives units back, and then decides about a quantity of 0.
+    /// Gives units back, then decides for a quantity of 0.
     fn refund(&mut self, units: u32) -> Outcome {
         let Self { call, name, key, now_us, rule, decisions } = self;
         let rules = slice::from_ref(&rule.rule);
@@ -92,8 +92,8 @@ impl Opened<'_, '_> {
     }
 }
 
-/// The wait of a request that can never pass: the largest number that every client
-/// can hold. Clients would read -1 as allowed, or try to sleep for -1 seconds.
+/// The wait of a request that can never pass: the largest number that every client can store.
+/// Clients would take -1 for allowed, or try to sleep for -1 seconds.
 const NEVER_S: i64 = i32::MAX as i64;
 
 /// The five integers in redis-cell's form.
@@ -110,7 +110,7 @@ fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     [limited, limit, decision.remaining, retry_after, seconds(decision.reset_ms)]
 }
 
-/// Milliseconds as seconds, rounded up; -1 (never) stays -1.
+/// Converts milliseconds to seconds, rounded up; -1 (never) stays -1.
 const fn seconds(ms: i64) -> i64 {
     let whole = ms / 1_000;
     if ms % 1_000 > 0 {

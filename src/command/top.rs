@@ -1,4 +1,4 @@
-//! `RL.TOP`: the keys of this server that were denied most often.
+//! `RL.TOP`: the most often denied keys of this server.
 
 use crate::config;
 use crate::server::reply::Value::{Count, Text};

@@ -1,4 +1,4 @@
-//! Rewriting the AOF: a value is one `RL.LOAD key payload`. The server adds the expiry
+//! Rewrites the AOF: each value becomes `RL.LOAD key payload`, and the server adds the expiry
 //! itself. The policies come before the first value.
 
 use std::ffi::c_void;

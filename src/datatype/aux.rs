@@ -1,18 +1,17 @@
-//! What an RDB file has before the keys, as auxiliary data: the version of effects, and
-//! the policies.
+//! The auxiliary data that an RDB file has before the keys: the version of effects, and the
+//! policies.
 //!
 //! ```text
 //! effects 1
 //! free=log:20/1m;log:800/1d
 //! ```
 //!
-//! A snapshot for a replica is followed by effects of the version that it names, so a
-//! replica that cannot read them refuses the snapshot. A file that is loaded at start
-//! is followed by nothing, or by an AOF whose effects name their versions.
+//! Effects of the version named follow a snapshot for a replica, so a replica that cannot read that
+//! version refuses the snapshot. Nothing follows a file that is loaded at start, except an AOF
+//! whose effects name their versions.
 //!
-//! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there is neither
-//! a policy nor a limiter, so such a file loads without the module. Older servers
-//! always write.
+//! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there are neither policies
+//! nor limiters, so such a file loads without the module. Older servers always write.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,4 @@
-//! Active defragmentation: the server decides for each allocation whether to move
-//! it, and where to.
+//! Active defragmentation: the server decides whether to move each allocation, and where to.
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -15,8 +14,8 @@ use crate::server::callback::guarded;
 /// The callback's return value when nothing is left to do.
 const DONE: c_int = 0;
 
-/// Moves a value's allocations, all in one call: there are few, and the server's allocator
-/// does not move large ones, such as that of a long log.
+/// Moves a value's allocations, all in one call: there are few, and the server's allocator does not
+/// move large ones such as that of a long log.
 pub(super) unsafe extern "C" fn defrag(
     ctx: *mut raw::RedisModuleDefragCtx,
     _key: *mut raw::RedisModuleString,
@@ -30,7 +29,7 @@ pub(super) unsafe extern "C" fn defrag(
             else {
                 return;
             };
-            // The value is the server's: it must not be dropped here, not even by a panic.
+            // The server owns the value: it must not be dropped here, not even by a panic.
             let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
             if alloc::counted_by_server() {
                 EachAllocation::new(|start: *mut u8| {

@@ -1,4 +1,4 @@
-//! Visiting the heap allocations of a value, to count, measure or move them.
+//! Visits the heap allocations of a value, to count, measure or move them.
 
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
@@ -6,13 +6,13 @@ use std::ptr;
 use ratelimit_core::header_slice::{Count, HeaderSlice};
 use ratelimit_core::limit::{HeapVisitor, Limiter};
 
-/// The alignment up to which `server::alloc` passes the server's allocations on as they are.
+/// The largest alignment for which `server::alloc` passes on the server's allocations unchanged.
 const MAX_ALIGN: usize = 8;
 
 const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 
-/// Calls a function with the start of each allocation. What the function returns is the
-/// allocation's start from then on.
+/// Calls a function with the start of each allocation. The function returns the allocation's new
+/// start.
 pub(super) struct EachAllocation<F> {
     visit: F,
 }
@@ -25,7 +25,7 @@ impl<F: FnMut(*mut u8) -> *mut u8> EachAllocation<F> {
         Self { visit }
     }
 
-    /// Visits the allocation of the value itself, then those it owns.
+    /// Visits the value's own allocation, then those it owns.
     pub(super) fn of_value(&mut self, value: &mut Box<Limiter>) {
         self.boxed(value);
         value.visit_heap(self);
@@ -82,7 +82,7 @@ mod tests {
     use std::alloc::{Layout, alloc};
     use std::collections::HashMap;
 
-    /// A value with many allocations, of every kind.
+    /// A value with many allocations of every kind.
     fn value() -> Box<Limiter> {
         let mut limiter = Box::<Limiter>::default();
         let texts = "log:500/h,ban=1h log:400/h,count=all,name=all window:900/h,res=7 \
@@ -133,8 +133,8 @@ mod tests {
         let mut limiter = value();
         let twin = limiter.clone();
         let moved = |old: *mut u8| {
-            // SAFETY: outside a server allocations are the system's, and malloc knows
-            // how long they are.
+            // SAFETY: outside a server, allocations come from the system, and malloc knows their
+            // size.
             unsafe {
                 let size = libc::malloc_usable_size(old.cast());
                 let new = alloc(Layout::from_size_align(size, 1).unwrap());

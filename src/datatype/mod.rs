@@ -10,9 +10,9 @@
 //! value    the pointer that the server keeps
 //! ```
 //!
-//! A value is a `Box<Limiter>`. Outside of the process it is one payload, made by
-//! `limit::encode`, whose first byte is its version. The encoding version that the
-//! server saves with each value only says that there is one payload.
+//! A value is a `Box<Limiter>` in memory. Elsewhere it is one payload, written by `limit::encode`,
+//! whose first byte is its version. The encoding version that the server saves with each value only
+//! tells that there is one payload.
 
 mod aof;
 mod aux;
@@ -61,7 +61,7 @@ impl Value for Limiter {
     }
 }
 
-/// Stores what a command made for a missing key, unless that is empty.
+/// Stores the value that a command created for a missing key, unless it is empty.
 ///
 /// ```text
 /// let mut new = Limiter::default();
@@ -70,7 +70,7 @@ impl Value for Limiter {
 /// ```
 ///
 /// # Errors
-/// [`CommandError::Internal`] if the server does not take the value.
+/// [`CommandError::Internal`] if the server refuses the value.
 #[inline]
 pub fn store(key: &mut WriteKey<'_, Limiter>, new: Limiter) -> Result<(), CommandError> {
     if !new.is_empty() {
@@ -80,8 +80,8 @@ pub fn store(key: &mut WriteKey<'_, Limiter>, new: Limiter) -> Result<(), Comman
     Ok(())
 }
 
-/// The memory of a key's value in bytes, 0 if the key is missing. Measuring visits the
-/// value's blocks as their owner, so it needs the key's only borrow.
+/// The memory of a key's value in bytes; 0 if the key is missing. Measuring visits the value's
+/// allocations through their owner, so it needs the only borrow of the key.
 #[must_use]
 pub fn bytes(key: &mut ReadKey<'_, Limiter>) -> usize {
     // SAFETY: the value is the module's or null, and the server does not touch it while

@@ -10,7 +10,7 @@ use crate::server::callback::guarded;
 use crate::server::io;
 use ratelimit_core::limit;
 
-/// Loads a value. Any bytes give a value or an error that the server reports.
+/// Loads a value. Any byte string gives a value or an error, which the server reports.
 pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
     guarded(NULL, || {
         let what = ["a rate limiter", "a rate limiter's payload ends"];

@@ -38,8 +38,8 @@ unsafe fn each_allocation(value: *const c_void, mut at: impl FnMut(*mut u8)) {
     }
 }
 
-/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it
-/// does not report them, an estimate: the size of the limiter and of its payload.
+/// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it does not
+/// report them, estimates them as the limiter's size plus its payload's.
 pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guarded(0, || {
         let mut total = Some(0_usize);
@@ -59,8 +59,8 @@ pub(super) unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     })
 }
 
-/// The work of freeing a value: its number of allocations. Above 64 the server lets a thread
-/// free the value.
+/// The effort of freeing a value: its number of allocations. Above 64 the server lets a thread free
+/// it.
 pub(super) unsafe extern "C" fn free_effort(
     _key: *mut raw::RedisModuleString,
     value: *const c_void,
@@ -73,8 +73,8 @@ pub(super) unsafe extern "C" fn free_effort(
     })
 }
 
-/// A value leaves its key: the key was deleted, overwritten, renamed or moved, or it has
-/// expired or was evicted.
+/// Called when a value leaves its key: the key was deleted, overwritten, renamed, moved or evicted,
+/// or has expired.
 pub(super) unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
     guarded((), || {
         // SAFETY: the server gave the key's name, which lives until this returns.
@@ -91,7 +91,7 @@ pub(super) unsafe extern "C" fn copy(
     guarded(NULL, || unsafe { borrow(value) }.map_or(NULL, |limiter| new_value(limiter.clone())))
 }
 
-/// For `DEBUG DIGEST`: equal values have equal payloads, so equal digests.
+/// For `DEBUG DIGEST`: equal values have equal payloads, and so equal digests.
 pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), || {
         // SAFETY: the server gave `digest` and a value of this type.

@@ -1,4 +1,4 @@
-//! A value as the server keeps it: in memory a pointer, made by [`into_raw`]; in an RDB file a
+//! A value as the server keeps it: in memory, a pointer from [`into_raw`]; in an RDB file, a
 //! payload.
 
 use std::ffi::c_void;
@@ -10,19 +10,19 @@ use crate::metrics;
 use crate::server::io::{self, Payload};
 use ratelimit_core::limit::Limiter;
 
-/// The encoding version of values in an RDB file. 1: one payload.
+/// The encoding version of values in an RDB file. 1 means one payload.
 pub(super) const ENCODING: i32 = 1;
 
-/// No value, which the server takes for a failure.
+/// No value; the server takes it for a failure.
 pub(super) const NULL: *mut c_void = ptr::null_mut();
 
-/// Makes a new value for the server to own.
+/// Creates a value that the server owns.
 pub(super) fn new_value(limiter: Limiter) -> *mut c_void {
     metrics::value_made();
     into_raw(Box::new(limiter))
 }
 
-/// Passes a value to the server.
+/// Gives a value to the server.
 pub(super) fn into_raw(limiter: Box<Limiter>) -> *mut c_void {
     Box::into_raw(limiter).cast()
 }
@@ -45,8 +45,8 @@ pub(super) const unsafe fn borrow<'a>(value: *const c_void) -> Option<&'a Limite
     unsafe { value.cast::<Limiter>().as_ref() }
 }
 
-/// Reads a payload of this encoding, or logs why it cannot be read. `what` is what it has, and
-/// what ends if it ends too early.
+/// Reads a payload with this encoding, or logs why it cannot be read. `what` has two phrases for
+/// errors: what the payload holds, and what ends if it ends too early.
 ///
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.

@@ -1,17 +1,18 @@
-//! One timer of the server's event loop, for the earliest instant at which the module has
+//! One timer in the server's event loop, set for the earliest time at which the module has
 //! something to do.
 //!
-//! Any code that runs under the server's lock may set it, also a callback of a data type, which
-//! gets no context: this file keeps a context and makes the timer with that. The server calls
-//! the timer outside of any command, so what it calls may write. It is called again if it
-//! panicked, and later while the module must not replicate.
+//! Any code that holds the server's lock may set it, even a callback of a data type, which gets no
+//! context: this file keeps a context to create the timer with. The server runs the timer outside
+//! of commands, so its handler may write. The handler runs again if it panicked, and is put off
+//! while the module must not replicate.
 //!
-//! The server's timers go by the wall clock: after a step back each is late by the step. Times here
-//! never step, so the server's cron, ten times a second, finds a timer that is late and sets it again.
+//! The server's timers follow the wall clock: after a step back, each is late by that step. Times
+//! here never step, so the server's cron, which runs ten times a second, finds a late timer and
+//! sets it again.
 //!
-//! Redis 6.2 and 7.0 keep what is left of a timer in 32 bits of microseconds: beyond 35 minutes they
-//! would call their handler without a pause. So this file sets a timer for half an hour at most,
-//! and its handler sets the next.
+//! Redis 6.2 and 7.0 store a timer's remaining time in 32 bits of microseconds: beyond 35 minutes
+//! they would call the handler nonstop. So this file sets a timer for at most half an hour, and its
+//! handler sets the next.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -24,17 +25,17 @@ use super::callback::guarded;
 use super::clock;
 use super::propagation::must_not_replicate;
 
-/// What the timer calls, with the context of its callback.
+/// The handler of the timer, called with the context of the callback.
 type OnAlarm = fn(*mut raw::RedisModuleCtx);
 
-/// The timer that is set.
+/// The timer, once set.
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     id: raw::RedisModuleTimerID,
     at_us: u64,
 }
 
-/// A context that no command ends.
+/// A context that outlives commands.
 static DETACHED: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 static ON_ALARM: OnceLock<OnAlarm> = OnceLock::new();
 static ARMED: Mutex<Option<Armed>> = Mutex::new(None);
@@ -43,7 +44,7 @@ fn armed() -> MutexGuard<'static, Option<Armed>> {
     ARMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Allows [`set`] from here on, and names what the timer calls.
+/// Must be called before [`set`]; names the timer's handler.
 pub(super) fn prepare(ctx: &Context, on_alarm: OnAlarm) {
     ON_ALARM.get_or_init(|| on_alarm);
     // SAFETY: the context is the one the module is being loaded with; the new one is never
@@ -55,12 +56,13 @@ pub(super) fn prepare(ctx: &Context, on_alarm: OnAlarm) {
     DETACHED.store(detached, Ordering::Relaxed);
 }
 
-/// A context that lives for good, to be used under the server's lock alone.
+/// A context that lives forever; use it only under the server's lock.
 pub(super) fn detached() -> Option<NonNull<raw::RedisModuleCtx>> {
     NonNull::new(DETACHED.load(Ordering::Relaxed))
 }
 
-/// Sets the timer for a time of [`clock::steady_us`], unless it is set for an earlier one.
+/// Sets the timer for `at_us` on the clock of [`clock::steady_us`], unless it is set for an earlier
+/// time.
 pub fn set(at_us: u64) {
     let mut armed = armed();
     if armed.is_none_or(|armed| armed.at_us > at_us) {
@@ -77,18 +79,18 @@ pub fn catch_up() {
     }
 }
 
-/// The longest timer.
+/// The longest time of one timer.
 const LONGEST_US: u64 = 1_800_000_000;
 
-/// Sets the timer in place of the one that is set.
+/// Sets the timer, and replaces the one that is set.
 fn arm(armed: &mut Option<Armed>, at_us: u64) {
     let Some(ctx) = detached().map(NonNull::as_ptr) else { return };
     let now_us = clock::steady_us();
     let at_us = at_us.min(now_us.saturating_add(LONGEST_US));
     let left_us = at_us.saturating_sub(now_us);
     let left_ms = i64::try_from(left_us.div_ceil(1_000)).unwrap_or(i64::MAX);
-    // SAFETY: the context lives for good, and this runs under the server's lock. The timer to
-    // be stopped has not been called.
+    // SAFETY: the context lives forever, and this runs under the server's lock. The timer to stop
+    // has not run yet.
     unsafe {
         if let (Some(stop), Some(before)) = (raw::RedisModule_StopTimer, *armed) {
             stop(ctx, before.id, ptr::null_mut());
@@ -100,9 +102,9 @@ fn arm(armed: &mut Option<Armed>, at_us: u64) {
     }
 }
 
-/// How long to wait before what panicked is called again.
+/// How long to wait before calling a handler again that panicked.
 const RETRY_US: u64 = 100_000;
-/// How long to wait before the next look whether the module may replicate again.
+/// How long to wait before testing again whether the module may replicate.
 const PAUSED_US: u64 = 10_000;
 
 unsafe extern "C" fn on_time(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {

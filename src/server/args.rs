@@ -1,5 +1,5 @@
-//! A command's arguments, borrowed from the server while the command runs; and
-//! server strings that the module makes, which can be used as arguments.
+//! A command's arguments, borrowed from the server while the command runs. Also server strings that
+//! the module creates, to use as arguments.
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ impl<'a> Arg<'a> {
         Self { string, lives: PhantomData }
     }
 
-    /// The bytes. They need not be UTF-8.
+    /// The bytes, which may be invalid UTF-8.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> &'a [u8] {
@@ -40,7 +40,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// The bytes of a key's name that the server gave to a callback.
+/// The bytes of a key's name that a callback got from the server.
 ///
 /// # Safety
 /// The string lives, unchanged, for all of 'a.
@@ -132,16 +132,16 @@ impl<'a> JoinedArgs<'a> {
     }
 }
 
-/// Server strings that the module makes and owns, to be propagated many times
-/// without a copy each time.
+/// Server strings that the module creates and owns, so that it can propagate them many times
+/// without copying them.
 #[derive(Debug)]
 pub struct Texts {
     strings: Box<[*mut raw::RedisModuleString]>,
 }
 
-// SAFETY: the server counts a string's references without locking, so a string is
-// made, replicated and freed only under the server's lock, where commands, loading
-// and events run. Other threads only hold it.
+// SAFETY: the server counts a string's references without locking, so strings are created,
+// replicated and freed only under the server's lock, which commands, loading and events hold. Other
+// threads only store them.
 unsafe impl Send for Texts {}
 // SAFETY: see `Send`.
 unsafe impl Sync for Texts {}

@@ -18,7 +18,7 @@ pub enum CommandError {
     WrongArity,
     /// The error's text, without the leading `ERR`.
     Because(Cow<'static, str>),
-    /// The error's text with its code, which need not be `ERR`.
+    /// The error's text with its code, which may be other than `ERR`.
     Whole(Cow<'static, str>),
     /// A panic, or a failed call of the module API that cannot fail.
     Internal,
@@ -42,21 +42,21 @@ impl CommandError {
     }
 }
 
-/// A command being executed: its arguments, flags, keyspace events and errors here;
-/// its keys, reply and propagation in `key`, `reply` and `replicate`.
+/// A command being executed. Its arguments, flags, keyspace events and errors are here; its keys,
+/// reply and propagation in `key`, `reply` and `replicate`.
 #[derive(Debug)]
 pub struct Call<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
     replied: Cell<bool>,
-    /// Whether the server has counted the call as a change.
+    /// True if the server has counted the call as a change.
     counted: Cell<bool>,
 }
 
-/// What happened to a key, for subscribers of keyspace events.
+/// What happened to a key, as told to subscribers of keyspace events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyspaceEvent {
-    /// An event of this module, by its name.
+    /// An event of this module, given by its name.
     Own(&'static CStr),
     /// The key was deleted because its value was empty.
     Deleted,
@@ -93,35 +93,34 @@ impl<'a> Call<'a> {
         self.args.from(2)
     }
 
-    /// Whether the call comes from a source that cannot be refused: this server's
-    /// primary, a slot that migrates here, or the AOF being loaded.
+    /// True if the call comes from a source that must not be refused: this server's primary, a slot
+    /// migrating here, or the AOF being loaded.
     #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_of_loader()
     }
 
-    /// Whether the call comes from the AOF being loaded.
+    /// True if the call comes from the AOF being loaded.
     #[must_use]
     pub fn is_of_loader(&self) -> bool {
-        // While a replica loads in the background (ASYNC_LOADING) it serves
-        // clients, so LOADING alone does not identify the loader.
+        // A replica that loads in the background (ASYNC_LOADING) serves clients meanwhile, so
+        // LOADING alone does not identify the loader.
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
             && !self.has_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
     }
 
-    /// Whether this server is a replica.
+    /// True if this server is a replica.
     #[must_use]
     pub fn is_on_replica(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
-    /// Notes whether the server has counted the call as a change, and returns what
-    /// was noted before.
+    /// Stores whether the server has counted the call as a change, and returns the previous value.
     pub(super) fn replace_counted(&self, counted: bool) -> bool {
         self.counted.replace(counted)
     }
 
-    /// Whether one of these flags is set.
+    /// True if one of these flags is set.
     pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
         unsafe { status::has_flag(self.ctx, flag) }
@@ -134,7 +133,8 @@ impl<'a> Call<'a> {
         unsafe { raw::RedisModule_GetSelectedDb.map_or(0, |selected| selected(self.ctx)) }
     }
 
-    /// Invalidates the key for `WATCH` and client-side caches, and wakes who waits for it.
+    /// Invalidates the key for `WATCH` and client-side caches, and wakes the clients that wait for
+    /// it.
     pub fn signal_modified(&self, key: Arg<'_>) {
         changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
@@ -145,8 +145,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Publishes a keyspace event: an own one (`rl.ban`) in the module class, or
-    /// `del` in the generic one.
+    /// Publishes a keyspace event: one of this module (`rl.ban`) in the module class, or `del` in
+    /// the generic class.
     pub fn notify(&self, event: KeyspaceEvent, key: Arg<'_>) {
         let (class, name) = match event {
             KeyspaceEvent::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),

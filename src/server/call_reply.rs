@@ -1,4 +1,4 @@
-//! Commands that the module calls, and their replies.
+//! Calls commands from the module, and reads their replies.
 
 use std::ffi::CStr;
 use std::io;
@@ -12,7 +12,7 @@ use super::args::Args;
 use super::call::{Call, CommandError};
 use super::reply::{Value, Writer};
 
-/// The reply of a command that the module called, freed by Drop.
+/// The reply to a command that the module called, freed by Drop.
 #[derive(Debug)]
 pub struct CallReply<'c> {
     reply: NonNull<raw::RedisModuleCallReply>,
@@ -31,7 +31,7 @@ impl Drop for CallReply<'_> {
     }
 }
 
-/// A reply or an element of one. It may have any type: what it is not gives nothing.
+/// A reply, or an element of one, of any type. Reading it as another type gives nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'r> {
     reply: NonNull<raw::RedisModuleCallReply>,
@@ -39,7 +39,7 @@ pub struct Part<'r> {
 }
 
 impl CallReply<'_> {
-    /// Takes over what `RedisModule_Call` returned; `None` if the server did not call the
+    /// Takes ownership of what `RedisModule_Call` returned; `None` if the server did not call the
     /// command.
     ///
     /// # Safety
@@ -108,8 +108,8 @@ impl<'r> Part<'r> {
     }
 }
 
-/// Calls a command. The server tests that its key is served here, and propagates what the
-/// command replicates.
+/// Calls a command. The server tests that this node serves its key, and propagates what the command
+/// replicates.
 ///
 /// # Errors
 /// The command's; [`CommandError::Whole`] if another node serves the key's slot or the
@@ -153,7 +153,7 @@ impl Call<'_> {
         unsafe { call(self.ctx(), command, self.args().from(1)) }
     }
 
-    /// Replies what a command replied that the module called.
+    /// Replies with what a called command replied.
     pub fn repeat(&self, reply: &CallReply<'_>) {
         self.reply(|to| to.repeat(reply.whole()));
     }

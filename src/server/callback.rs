@@ -1,4 +1,4 @@
-//! The functions that the server calls. No panic leaves them.
+//! The functions that the server calls. No panic escapes them.
 
 use std::ffi::c_int;
 use std::mem::size_of;
@@ -17,14 +17,14 @@ pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     #[cfg(feature = "fault-injection")]
     let body = super::fault::around(body);
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        // Dropping a payload may panic in its turn.
+        // Dropping a payload may panic too.
         std::mem::forget(payload);
         otherwise
     })
 }
 
-/// The callback of a command that is handled by `handler`, which must be a function
-/// (or anything else without a value at run time).
+/// The callback of a command that `handler` handles. It must be a function, or anything else
+/// without a value at run time.
 #[must_use]
 pub const fn on_command<H>(handler: H) -> raw::RedisModuleCmdFunc
 where
@@ -35,7 +35,7 @@ where
     Some(trampoline::<H>)
 }
 
-/// The callback of a command that also reports where its keys are.
+/// The callback of a command that also reports the positions of its keys.
 #[must_use]
 pub const fn on_command_or_keys<H, K>(handler: H, keys: K) -> raw::RedisModuleCmdFunc
 where
@@ -82,8 +82,8 @@ where
     OK
 }
 
-/// Reports the keys of a command or, if that panics, every argument as a key: the server
-/// would let a user pass who may touch some keys only, if there were none.
+/// Reports the keys of a command. If that panics, reports every argument as a key: with none
+/// reported, the server would let a user pass who may access only some keys.
 fn report_keys(request: &KeysRequest<'_>, keys: impl Fn(&KeysRequest<'_>)) {
     let reported = guarded(false, || {
         keys(request);
@@ -114,7 +114,7 @@ unsafe fn execute<H>(
     reply_or_fail(&call, handler);
 }
 
-/// Runs what replies to a call, and replies with its error if it fails.
+/// Runs a function that replies to a call, and replies with its error if it fails.
 #[inline]
 pub(super) fn reply_or_fail(
     call: &Call<'_>,

@@ -6,9 +6,9 @@ use redis_module::raw;
 
 /// Unix microseconds of the wall clock; 0 before 1970.
 ///
-/// From 7.2 on it is the time of the running command: a script or a transaction
-/// has one time, by which the server expires keys as well. Older servers have no
-/// such call, and the kernel's clock is read.
+/// From 7.2 on it is the time of the running command: a script or a transaction has one time, by
+/// which the server also expires keys. Older servers lack that call, so this reads the kernel's
+/// clock.
 #[must_use]
 #[inline]
 pub fn now_us() -> u64 {
@@ -20,14 +20,13 @@ pub fn now_us() -> u64 {
     }
 }
 
-/// Microseconds of a clock that never steps back and that nobody can set.
+/// Microseconds of a clock that never steps back and cannot be set.
 #[must_use]
 pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads the kernel's clock, as `RedisModule_Microseconds` does, without the call
-/// into the server.
+/// Reads the kernel's clock, as `RedisModule_Microseconds` does, without calling the server.
 fn kernel_us() -> u64 {
     read_us(libc::CLOCK_REALTIME)
 }

@@ -9,15 +9,15 @@ use redis_module::raw;
 pub struct Command {
     /// In lower case; `parent|name` for a subcommand.
     pub name: &'static CStr,
-    /// A command with subcommands needs a handler only on servers before 7.0,
-    /// which have no subcommands: there it does the work of all of them.
+    /// A command with subcommands needs a handler only on servers before 7.0, which have no
+    /// subcommands: there it handles all of them.
     pub handler: raw::RedisModuleCmdFunc,
     /// The server's command flags.
     pub flags: &'static CStr,
     pub audience: Audience,
     pub keys: Keys,
-    /// Hints for clients and proxies about requests and replies, in the words of
-    /// `COMMAND INFO`.
+    /// Hints for clients and proxies about requests and replies, in the vocabulary of `COMMAND
+    /// INFO`.
     pub tips: &'static CStr,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
@@ -25,13 +25,13 @@ pub struct Command {
 }
 
 impl Command {
-    /// The command's name, and the subcommand's if it is one.
+    /// The command's name, and the subcommand's if there is one.
     pub(super) fn words(&self) -> (&[u8], Option<&[u8]>) {
         let mut words = self.name.to_bytes().splitn(2, |&byte| byte == b'|');
         (words.next().unwrap_or_default(), words.next())
     }
 
-    /// The command that a subcommand belongs to.
+    /// The parent of a subcommand.
     pub(super) fn parent(&self) -> Option<CString> {
         let (parent, sub) = self.words();
         sub.and_then(|_| CString::new(parent).ok())
@@ -42,13 +42,13 @@ impl Command {
     }
 }
 
-/// Whom a command is for. Its ACL categories follow from that.
+/// Who uses a command. Its ACL categories follow from this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Applications: `@ratelimit`, which has no other commands.
+    /// Applications: `@ratelimit`, which only has these commands.
     Client,
-    /// People who look at many of the server's keys: `@admin`. (The command flag
-    /// `admin` is something else, and would hide the command from `MONITOR`.)
+    /// People who inspect many of the server's keys: `@admin`. (The command flag `admin` is
+    /// different: it would hide the command from `MONITOR`.)
     Operator,
     /// People who block or exempt keys or set policies: `@admin @dangerous`.
     Administrator,
@@ -56,7 +56,7 @@ pub enum Audience {
     Internal,
 }
 
-/// Where a command has its keys.
+/// The positions of a command's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     None,
@@ -83,10 +83,10 @@ pub enum KeyUse {
 pub struct Param {
     pub(super) name: &'static CStr,
     pub(super) kind: raw::RedisModuleCommandArgType,
-    /// The word in front of the value.
+    /// The word before the value.
     pub(super) token: Option<&'static CStr>,
     pub(super) flags: u32,
-    /// The alternatives, or the arguments that belong together.
+    /// The alternatives of a choice, or the members of a group.
     pub(super) parts: &'static [Self],
 }
 
@@ -146,19 +146,19 @@ impl Param {
         Self { token: Some(word), ..self }
     }
 
-    /// Allows the argument to be missing.
+    /// Makes the argument optional.
     #[must_use]
     pub const fn optional(self) -> Self {
         Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_OPTIONAL, ..self }
     }
 
-    /// Allows the argument more than once.
+    /// Allows the argument several times.
     #[must_use]
     pub const fn repeated(self) -> Self {
         Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE, ..self }
     }
 
-    /// Allows the argument more than once, each time after its word.
+    /// Allows the argument several times, each after its word.
     #[must_use]
     pub const fn repeated_with_word(self) -> Self {
         let flags = raw::REDISMODULE_CMD_ARG_MULTIPLE | raw::REDISMODULE_CMD_ARG_MULTIPLE_TOKEN;

@@ -1,8 +1,8 @@
-//! Server events: what happens to the data as a whole.
+//! Server events: what happens to the whole data set.
 //!
-//! The data that the module has outside of keys must follow them: a replica drops its
-//! data for its primary's, or loads the new data while it still serves the old, and a
-//! server rewrites its AOF as commands, where no callback saves such data.
+//! The module's data outside of keys must follow them. A replica replaces its data with its
+//! primary's, perhaps while it still serves the old. And a server may rewrite its AOF as commands,
+//! where no callback saves such data.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -25,7 +25,7 @@ use super::status::{OK, has_flag};
 /// What happens to the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// This replica begins to load a snapshot of its primary.
+    /// This replica starts to load a snapshot of its primary.
     LoadingFromPrimary,
     /// Data loaded from here on must not take effect yet.
     StagingStarted,
@@ -39,34 +39,33 @@ pub enum ServerEvent {
     LoadingFailed,
     /// This replica has become a primary.
     Promoted,
-    /// The module and the data of a start are loaded; the module may replicate from
-    /// here on.
+    /// The module and the data of the start are loaded; from here on the module may replicate.
     Ready,
-    /// This process, a child as a rule, begins to write an AOF.
+    /// This process, usually a child, starts to write an AOF.
     AofWriteStarted,
     /// This process has written a file, or has failed to.
     WriteEnded,
-    /// The AOF is being rewritten as commands. What the server replicates from here on
-    /// follows them in the file.
+    /// The AOF is being rewritten as commands. In the file, what the server replicates from here on
+    /// follows them.
     AofRewriteStarted,
-    /// The timer of `alarm` was called. The time it was set for may be yet to come.
+    /// The timer of `alarm` ran, perhaps before the time it was set for.
     Alarm,
 }
 
-/// A receiver of what the server propagates.
+/// Where to replicate to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicateTo {
     Aof,
     Replicas,
 }
 
-/// What the handler of an event can request from the server.
+/// What the handler of an event can ask of the server.
 #[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
 }
 
-/// Handles events.
+/// A handler of events.
 pub type OnServerEvent = fn(&EventContext, ServerEvent);
 
 static HANDLER: OnceLock<OnServerEvent> = OnceLock::new();
@@ -100,7 +99,7 @@ pub fn register(ctx: &Context, handler: OnServerEvent) {
         raw::REDISMODULE_EVENT_FORK_CHILD,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ];
-    // Without these events a receiver could appear unnoticed.
+    // Without all of these events, a receiver could appear unnoticed.
     if reported.map(subscribe) == [true; 3] {
         // SAFETY: the context is the one the module is being loaded with.
         unsafe { propagation::refresh(ctx.ctx) };
@@ -116,8 +115,8 @@ unsafe extern "C" fn on_event(
     let handled = guarded(false, || {
         let ctx = EventContext { ctx };
         match event.id {
-            // No event reports that the module was loaded. The first turn of the server's
-            // cron comes after that.
+            // No event reports that the module was loaded. The server's first cron cycle comes
+            // after that.
             raw::REDISMODULE_EVENT_CRON_LOOP => {
                 alarm::catch_up();
                 if READY_IS_DUE.load(Ordering::Relaxed) {
@@ -128,7 +127,7 @@ unsafe extern "C" fn on_event(
             raw::REDISMODULE_EVENT_FORK_CHILD => ctx.on_child(subevent),
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => {
                 propagation::assume_needed();
-                // A replica admits nobody.
+                // A replica admits no request.
                 changes::report(|| Changes::Everything);
                 if subevent == NOW_PRIMARY {
                     ctx.dispatch(ServerEvent::Promoted);
@@ -142,8 +141,8 @@ unsafe extern "C" fn on_event(
                 SAVED | NOT_SAVED => ctx.dispatch(ServerEvent::WriteEnded),
                 _ => {}
             },
-            // 6.2 makes a backup of the old data. It discards the backup when the new data
-            // is complete, and restores it when loading failed.
+            // 6.2 backs up the old data. It discards the backup when the new data is complete, and
+            // restores it when loading failed.
             raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD | raw::REDISMODULE_EVENT_REPL_BACKUP => {
                 match subevent {
                     STARTED_OR_BACKED_UP => ctx.dispatch(ServerEvent::StagingStarted),
@@ -157,7 +156,7 @@ unsafe extern "C" fn on_event(
         true
     });
     if !handled {
-        // A file of this child could lack the policies, as could the AOF of the server.
+        // A file of this child could lack the policies, and so could the server's AOF.
         end_if_child();
         dispatch_soon(&REWRITE_IS_DUE);
     }
@@ -172,8 +171,8 @@ const BORN: u64 = 0;
 const DIED: u64 = 1;
 /// A subevent of `REPLICATION_ROLE_CHANGED`.
 const NOW_PRIMARY: u64 = 0;
-/// Subevents of `PERSISTENCE`: a child or the server itself begins to write an AOF;
-/// the writing of any file ends.
+/// Subevents of `PERSISTENCE`: a child or the server itself starts to write an AOF; the writing of
+/// any file ends.
 const AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START;
 const SYNC_AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START;
 const SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED;
@@ -183,11 +182,11 @@ const STARTED_OR_BACKED_UP: u64 = 0;
 const ABORTED_OR_RESTORED: u64 = 1;
 const COMPLETED_OR_DISCARDED: u64 = 2;
 
-/// What is to be dispatched when the server is back in its event loop: `Ready`, after the
-/// module has been loaded or data has.
+/// Set when `Ready` is to be dispatched as soon as the server is back in its event loop: after the
+/// module or data was loaded.
 static READY_IS_DUE: AtomicBool = AtomicBool::new(true);
-/// `AofRewriteStarted`. During a `BGREWRITEAOF`, the server would take replicated commands for
-/// the effect of that command, and propagate it as well.
+/// Set when `AofRewriteStarted` is to be dispatched. During a `BGREWRITEAOF`, the server would take
+/// replicated commands for the effect of that command, and propagate it as well.
 static REWRITE_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 fn dispatch_soon(is_due: &AtomicBool) {
@@ -195,7 +194,7 @@ fn dispatch_soon(is_due: &AtomicBool) {
     alarm::set(AT_ONCE);
 }
 
-/// A time of [`alarm::set`] that has passed.
+/// A time for [`alarm::set`] that has already passed.
 const AT_ONCE: u64 = 0;
 
 fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
@@ -215,9 +214,8 @@ fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
 
 impl EventContext {
     fn on_loading(&self, subevent: u64) {
-        // The file may contain a backlog, from which replicas continue without a
-        // snapshot. The server decides whether to keep it before it is back in its
-        // event loop.
+        // The file may contain a backlog, from which replicas continue without a snapshot. The
+        // server decides whether to keep it before it returns to its event loop.
         propagation::assume_needed();
         match subevent {
             FROM_PRIMARY => self.dispatch(ServerEvent::LoadingFromPrimary),
@@ -253,7 +251,7 @@ impl EventContext {
         }
     }
 
-    /// Runs a body with these arguments in this database, as if they were a command.
+    /// Runs a body with a call that has these arguments, in this database.
     pub fn with_call<T>(&self, db: c_int, args: Args<'_>, body: impl FnOnce(&Call<'_>) -> T) -> T {
         // SAFETY: the context is that of a running callback, under the server's lock.
         unsafe {
@@ -280,7 +278,7 @@ impl EventContext {
         }
     }
 
-    /// Whether this server is a primary.
+    /// True if this server is a primary.
     #[must_use]
     pub fn is_primary(&self) -> bool {
         // SAFETY: the context is alive.
@@ -288,9 +286,8 @@ impl EventContext {
         is_master && !self.is_cluster_replica()
     }
 
-    /// Whether this server is a replica by the cluster's description. The flags of a
-    /// restarted replica say master until it has connected to its master, which it does
-    /// only after it has loaded its data.
+    /// True if the cluster lists this server as a replica. A restarted replica's flags say master
+    /// until it has connected to its master, and it connects only after loading its data.
     fn is_cluster_replica(&self) -> bool {
         const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
         // SAFETY: the context is alive; an id is `ID` bytes without a NUL, which the
@@ -311,7 +308,7 @@ impl EventContext {
         }
     }
 
-    /// Whether the child that has just started rewrites the AOF.
+    /// True if the child that has just started rewrites the AOF.
     fn rewrites_aof(&self) -> bool {
         // SAFETY: the context is alive.
         let persistence = unsafe { ServerInfo::of(self.ctx, c"persistence") };
@@ -319,8 +316,8 @@ impl EventContext {
         rewrites == Some(1)
     }
 
-    /// Whether a rewritten AOF begins with an RDB file, which has auxiliary data for
-    /// what lies outside of keys.
+    /// True if a rewritten AOF begins with an RDB file, whose auxiliary data includes the data
+    /// outside of keys.
     fn rewrites_as_rdb(&self) -> bool {
         // SAFETY: the context is alive, the format describes the arguments: two C strings.
         let reply = unsafe {
@@ -333,8 +330,7 @@ impl EventContext {
         value.is_some_and(|value| value.bytes() == b"yes")
     }
 
-    /// Propagates `command subcommand name texts...` to the AOF or to the replicas
-    /// alone.
+    /// Propagates `command subcommand name texts...` only to the AOF, or only to the replicas.
     pub fn replicate_only(
         &self,
         to: ReplicateTo,

@@ -1,5 +1,4 @@
-//! Panics that a test asks for, in the build with the feature `fault-injection` alone
-//! (`make faulty`).
+//! Panics that a test requests, only in builds with the feature `fault-injection` (`make faulty`).
 //!
 //! ```text
 //! panic-before   a file in the server's folder that names a callback: it panics before
@@ -7,16 +6,15 @@
 //! panic-after    likewise, after its body has run
 //! ```
 //!
-//! A callback is named by the path of its function, such as `datatype::rdb::save`. A test may
-//! also name `command::changed::Changed<'_>::propagate`: the panic then comes between a change
-//! and its propagation, or after both. The server reads the file each time, so a test chooses
-//! and ends a fault whenever it likes, and faults reach what runs before the first command, and
-//! in children.
+//! A callback is named by the path of its function, such as `datatype::rdb::save`. A test may also
+//! name `command::changed::Changed<'_>::propagate`, to panic between a change and its propagation,
+//! or after both. The server reads the file each time, so a test can start and end a fault at any
+//! time, even in children and in code that runs before the first command.
 
 use std::any::type_name;
 use std::fs;
 
-/// A callback's body that panics if a test asks for it.
+/// Wraps a callback's body so that it panics if a test requests it.
 pub fn around<T, F: FnOnce() -> T>(body: F) -> impl FnOnce() -> T {
     || {
         panic_if_asked::<F>("panic-before");

@@ -9,8 +9,8 @@ use redis_module::{Context, raw};
 use super::callback::guarded;
 use super::status::OK;
 
-/// A section to add fields to. The server prefixes their names with the module's:
-/// `checks` is shown as `ratelimit_checks`.
+/// A section to add fields to. The server prefixes field names with the module's: `checks` is shown
+/// as `ratelimit_checks`.
 #[derive(Debug)]
 pub struct Fields {
     ctx: *mut raw::RedisModuleInfoCtx,
@@ -43,15 +43,15 @@ impl Fields {
     }
 }
 
-/// The reply to `INFO` that is being written.
+/// The reply to `INFO` being written.
 #[derive(Debug)]
 pub struct Info {
     ctx: *mut raw::RedisModuleInfoCtx,
 }
 
 impl Info {
-    /// Begins the section with the module's name, or another; `None` if the client
-    /// did not request it.
+    /// Starts the section of this name, or of the module's name; `None` if the client did not
+    /// request it.
     pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the context is alive; the server copies the name.
@@ -60,12 +60,12 @@ impl Info {
     }
 }
 
-/// The functions that write what `INFO` shows of the module.
+/// The functions that write the module's part of `INFO`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections {
-    /// Also called for a crash report: it must not lock or allocate.
+    /// Also called for a crash report, so it must not lock or allocate.
     pub always: fn(&Info),
-    /// Not called for a crash report: it may lock and allocate.
+    /// Not called for a crash report, so it may lock and allocate.
     pub unless_crashing: fn(&Info),
 }
 

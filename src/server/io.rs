@@ -56,8 +56,8 @@ impl Drop for Payload {
     }
 }
 
-/// Runs the body of a callback that saves or rewrites. If it panics, it makes the
-/// writing fail, so that the server keeps the old file.
+/// Runs the body of a callback that saves or rewrites. If it panics, makes the write fail, so that
+/// the server keeps the old file.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.
@@ -74,11 +74,11 @@ pub unsafe fn guarded_save(io: *mut raw::RedisModuleIO, body: impl FnOnce()) {
 
 /// Makes the writing of a file fail.
 ///
-/// The API has no function for that. But a load from a file that is being written
-/// fails, and as the module handles load errors itself (`declare_options`), the
-/// server only notes the error. It then gives up the file, in a child as well as in
-/// `SAVE`. A server from 7.2 on forgets the error if the callback has written nothing, as
-/// auxiliary data may, so a number is written first.
+/// The API has no function for that. But loading from a file that is being written fails, and
+/// because the module handles load errors itself (`declare_options`), the server only records the
+/// error. It then discards the file, in a child as well as in `SAVE`. A server from 7.2 on forgets
+/// the error if the callback wrote nothing, which auxiliary data may do, so this writes a number
+/// first.
 ///
 /// # Safety
 /// `io` is what the server gave to the callback that is running.
@@ -104,7 +104,7 @@ unsafe fn fail(io: *mut raw::RedisModuleIO) {
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.
 pub unsafe fn save(rdb: *mut raw::RedisModuleIO, payload: &[u8]) {
-    // 6.2 reads a first byte even of an empty payload.
+    // 6.2 reads the first byte even of an empty payload.
     let start = if payload.is_empty() { c"".as_ptr() } else { payload.as_ptr().cast() };
     // SAFETY: the caller's promise; the bytes are copied.
     unsafe {

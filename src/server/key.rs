@@ -5,8 +5,8 @@
 //!  open_write -> WriteKey        .value() None: missing   .set() .delete() .expire_at()
 //! ```
 //!
-//! Opening compares the key's type with ours by address and not by the number of a
-//! built-in type: newer servers have types that the bindings do not know.
+//! Opening compares the key's type with ours by address, not by the number of a built-in type,
+//! because newer servers have types that the bindings do not know.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
@@ -20,10 +20,10 @@ use super::call::{Call, CommandError, KeyspaceEvent};
 use super::clock;
 use super::status::OK;
 
-/// A value of a key.
+/// The value of a key.
 pub trait Value {
-    /// The start of the allocation that a command reads first, if the value itself
-    /// holds that address; any address otherwise.
+    /// The start of the allocation that a command reads first, if the value stores that address;
+    /// any address otherwise.
     fn first_allocation(&self) -> *const u8;
 }
 
@@ -95,15 +95,14 @@ struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
     name: Arg<'c>,
-    /// Null if the key is missing. It does not move while the key is open: the server
-    /// defragments nothing within a command, and modules must not write in keyspace
-    /// events, which opening another key can publish.
+    /// Null if the key is missing. The value does not move while the key is open: the server does
+    /// not defragment within a command, and modules must not write in keyspace events, which
+    /// opening another key can publish.
     value: *mut T,
     change: KeyChange,
 }
 
-/// How a command changed an open key, as far as closing it and its expiry depend on
-/// that.
+/// What closing the key and its expiry need to know about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyChange {
     None,
@@ -120,7 +119,7 @@ impl<T> Drop for OpenKey<'_, T> {
                 close(self.key.as_ptr());
             }
         }
-        // Only after closing: a subscriber may open the key.
+        // Only after closing, because a subscriber may open the key.
         if self.change == KeyChange::Deleted {
             self.call.notify(KeyspaceEvent::Deleted, self.name);
         }
@@ -179,12 +178,12 @@ impl<'c, T: Value> OpenKey<'c, T> {
     }
 }
 
-/// Begins to fetch the first cache line of an allocation, which a command will soon read.
+/// Starts to fetch the first cache line of an allocation that a command will soon read.
 ///
-/// With 100,000 keys it saves 1 to 4 % of the server's time for an allowed bucket (two
-/// runs of 100 rounds that alternate between builds with and without it; CPU time of
-/// redis-benchmark's `RL.CHECK key:__rand_int__ bucket:1000/d`, by `INFO cpu`). For logs
-/// of 60 neither this nor fetching all of their lines changes the time.
+/// With 100,000 keys this saves 1 to 4 % of the server's time for an allowed bucket. (Two runs of
+/// 100 rounds that alternate between builds with and without it; CPU time by `INFO cpu` of
+/// redis-benchmark's `RL.CHECK key:__rand_int__ bucket:1000/d`.) For logs of 60 entries, neither
+/// this nor fetching all of their lines changes the time.
 #[inline]
 fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -202,12 +201,12 @@ fn prefetch(address: *const u8) {
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
 impl<T: Value> ReadKey<'_, T> {
-    /// The pointer that the server keeps as the value; null if the key is missing.
+    /// The server's pointer to the value; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
         self.0.value
     }
 
-    /// When the key expires, Unix milliseconds.
+    /// The key's expiry, Unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.0.expires_at_ms()
@@ -252,7 +251,7 @@ impl<T: Value> WriteKey<'_, T> {
             self.0.change = KeyChange::ValueSet;
             return Ok(());
         }
-        // SAFETY: the server did not take the box made above.
+        // SAFETY: the server did not take the box created above.
         drop(unsafe { Box::from_raw(value) });
         Err(CommandError::Internal)
     }
@@ -269,13 +268,13 @@ impl<T: Value> WriteKey<'_, T> {
         self.0.change = KeyChange::Deleted;
     }
 
-    /// When the key expires, Unix milliseconds.
+    /// The key's expiry, Unix milliseconds.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         if self.0.change == KeyChange::ValueSet { None } else { self.0.expires_at_ms() }
     }
 
-    /// Sets when the key expires, Unix milliseconds; `None`: never.
+    /// Sets the key's expiry, Unix milliseconds; `None`: never.
     pub fn expire_at_ms(&mut self, at_ms: Option<u64>) {
         if self.0.change == KeyChange::ValueSet {
             self.0.change = KeyChange::None;
@@ -287,7 +286,7 @@ impl<T: Value> WriteKey<'_, T> {
             if let Some(expire_at) = raw::RedisModule_SetAbsExpire {
                 expire_at(self.0.key.as_ptr(), at_ms.map_or(never, clamp));
             } else if let Some(expire_in) = raw::RedisModule_SetExpire {
-                // 6.2.0 and 6.2.1 take only the time left.
+                // 6.2.0 and 6.2.1 only take the remaining time.
                 let left = |at: u64| clamp(at.saturating_sub(now_ms()).max(1));
                 expire_in(self.0.key.as_ptr(), at_ms.map_or(never, left));
             }
@@ -313,8 +312,8 @@ impl Call<'_> {
         Ok(OpenKey::open(self, name, kind, raw::REDISMODULE_READ)?.map(ReadKey))
     }
 
-    /// Opens a key for reading, which does not count as use for eviction; `None` if the
-    /// key is missing.
+    /// Opens a key for reading without counting it as use for eviction; `None` if the key is
+    /// missing.
     ///
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.

@@ -1,6 +1,6 @@
-//! A request for the positions of a command's keys. The server may make it on a
-//! thread that does not hold its lock (Valkey 9.1: on those that read requests), so
-//! it gives access to the arguments alone.
+//! A request for the positions of a command's keys. The server may call from a thread that does not
+//! hold its lock (in Valkey 9.1, from those that read requests), so this only gives access to the
+//! arguments.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::args::Args;
 
-/// The server asks for the keys and does not want the command executed.
+/// The server asks for the command's keys without executing it.
 #[derive(Debug)]
 pub struct KeysRequest<'a> {
     ctx: *mut raw::RedisModuleCtx,
@@ -16,7 +16,7 @@ pub struct KeysRequest<'a> {
 }
 
 impl<'a> KeysRequest<'a> {
-    /// The request, if the server called the command's handler for one.
+    /// The request, if the server called the command's handler for its keys.
     ///
     /// # Safety
     /// Context and arguments are those the server called with, for all of 'a.
@@ -33,7 +33,7 @@ impl<'a> KeysRequest<'a> {
         self.args
     }
 
-    /// Reports every argument but the command's name as a key.
+    /// Reports every argument except the command's name as a key.
     pub(super) fn add_all(&self) {
         for position in 1..self.args.len() {
             self.add(position);

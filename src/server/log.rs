@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
-/// Logs at the level `warning`, from anywhere.
+/// Logs at level `warning`. Can be called from anywhere.
 pub fn warning(message: &str) {
     let message = c_string(message);
     // SAFETY: a null context is allowed and means "no module's name"; the
@@ -28,11 +28,11 @@ pub(super) fn c_string(text: &str) -> CString {
     CString::new(clean).unwrap_or_default()
 }
 
-/// How many panics this process has seen.
+/// The number of panics in this process.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts panics, and writes them, with their place in the code, to the server's log
-/// instead of standard error, which a daemon has closed.
+/// Counts panics, and logs them with their source location to the server's log rather than standard
+/// error, which a daemon has closed.
 pub fn log_panics() {
     panic::set_hook(Box::new(|info| {
         PANICS.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ pub fn log_panics() {
     }));
 }
 
-/// How many panics this process has seen since the module was loaded.
+/// The number of panics in this process since the module was loaded.
 #[must_use]
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)

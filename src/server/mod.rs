@@ -1,9 +1,8 @@
-//! The safe face of the module API, and nothing else: this room knows no rule and no
-//! limiter.
+//! The safe face of the module API, and nothing else: this part knows no rules and no limiters.
 //!
-//! The module API is C: raw contexts, argument vectors, keys that must be closed,
-//! replies that must be complete, callbacks that must not unwind. Only this room and
-//! `datatype/` call it. The types that they hand out cannot be misused:
+//! The module API is C: raw contexts, argument vectors, keys that must be closed, replies that must
+//! be complete, callbacks that must not unwind. Only this part and `datatype/` call it. The types
+//! that they hand out cannot be misused:
 //!
 //! ```text
 //!  the server -> callback::on_command -> Call  a command being executed
@@ -23,9 +22,9 @@
 //!  alloc   clock  log  status  per_server
 //! ```
 //!
-//! Two rules hold everywhere. Every callback catches panics, because a panic that
-//! crosses into C ends the server. And every function of the API is checked for
-//! before it is called: which ones exist depends on the server.
+//! Two rules hold everywhere. Every callback catches panics, because a panic that crosses into C
+//! ends the server. And code tests that an API function exists before calling it, because that
+//! depends on the server.
 
 pub mod alarm;
 pub mod alloc;

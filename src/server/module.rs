@@ -1,4 +1,4 @@
-//! The module as a whole: loading it, its options, ending the server.
+//! The module as a whole: loading it, its options, and ending the server.
 
 use std::error::Error;
 use std::ffi::{c_int, c_void};
@@ -9,8 +9,7 @@ use redis_module::{Context, Status, raw};
 
 use super::{alloc, callback, log, status};
 
-/// Loads the module. If the body fails, the error is logged and the server refuses the
-/// module.
+/// Loads the module. If the body fails, this logs the error, and the server refuses the module.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     log::log_panics();
     if !alloc::counted_by_server() {
@@ -29,11 +28,11 @@ pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     }
 }
 
-/// The oldest server that the module is tested with, as the module API has it: 6.2.0.
+/// The oldest server that the module is tested with, in the module API's form: 6.2.0.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
-/// The server's version as the module API has it; Valkey says which Redis it is compatible
-/// with. `None` before Redis 6.0.9.
+/// The server's version in the module API's form; Valkey gives the Redis version that it is
+/// compatible with. `None` before Redis 6.0.9.
 fn server_version() -> Option<c_int> {
     // SAFETY: the function takes nothing and reads a constant.
     unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) }
@@ -49,15 +48,15 @@ fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
     }
 }
 
-/// Ends the server while it loads a file that the module cannot read. The server does
-/// so itself if a file has commands or types that it does not know.
+/// Ends the server while it loads a file that the module cannot read. The server itself does this
+/// for unknown commands or types in a file.
 pub fn end(why: &str) -> ! {
     log::warning(why);
     process::exit(1)
 }
 
-/// Ends this process if it is a child that writes a file, before it writes one that lacks
-/// data. The server keeps the old file.
+/// Ends this process if it is a child that writes a file, before it writes one that lacks data. The
+/// server keeps the old file.
 pub(super) fn end_if_child() {
     // SAFETY: a null context is allowed; a child has nothing to clean up.
     unsafe {
@@ -67,7 +66,7 @@ pub(super) fn end_if_child() {
     }
 }
 
-/// The version as the module API has it: 0.1.0 is 100, 1.2.3 is 10203.
+/// A version in the module API's form: 0.1.0 is 100, 1.2.3 is 10203.
 #[must_use]
 pub const fn version(text: &str) -> c_int {
     let mut rest = text.as_bytes();
@@ -88,19 +87,18 @@ pub const fn version(text: &str) -> c_int {
     total.saturating_add(part)
 }
 
-/// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream
-/// of commands.
+/// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream of commands.
 const VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// Sets the module's options:
 ///
-/// - The module handles I/O errors itself, so a truncated payload is an error and not
-///   the end of the server.
-/// - A key changes only when the module signals it, not by being opened for writing.
-/// - A replica may load new data while it serves the old: policies, the data outside
-///   of keys, are staged (see `events`).
-/// - A slot may migrate as a stream of commands (Valkey): a command on a limiter needs
-///   its key alone.
+/// - The module handles I/O errors itself, so a truncated payload is an error and does not end the
+///   server.
+/// - Only a signal from the module marks a key as changed, not opening it for writing.
+/// - A replica may load new data while it serves the old: policies, the data outside of keys, are
+///   staged (see `events`).
+/// - A slot may migrate as a stream of commands (Valkey): a command on a limiter only needs its
+///   key.
 pub fn declare_options(ctx: &Context) {
     let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
         | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
@@ -116,8 +114,7 @@ pub fn declare_options(ctx: &Context) {
     }
 }
 
-/// Whether the server is Valkey, whose options since the fork from Redis have other
-/// numbers.
+/// True if the server is Valkey, whose options added after the fork from Redis have other numbers.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
     // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;

@@ -1,20 +1,18 @@
-//! State that commands share. It needs no lock, because commands run under the
-//! server's.
+//! State that commands share. It needs no lock, because commands run under the server's lock.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
 use super::call::Call;
 
-/// A value that each command takes out while it runs and then puts back. No
-/// reference into it is ever handed out, so a command within a command (a module
-/// that reacts to a keyspace event) finds it missing and works on a new one.
+/// A value that each command takes out while it runs, then puts back. Commands never share a
+/// reference into it: a command within a command (from a module that reacts to a keyspace event)
+/// finds it missing and uses a new one.
 pub struct PerServer<T>(UnsafeCell<Option<Box<T>>>);
 
-// SAFETY: a `Call` exists only while a command is executed, so on the one thread
-// that has the server's lock; a request for a command's keys, which comes without
-// the lock, is no `Call` (`KeysRequest`). The value moves on to whichever thread
-// has the lock next.
+// SAFETY: a `Call` exists only while a command is executed, so only on the thread that holds the
+// server's lock. A request for a command's keys, which comes without the lock, is not a `Call`
+// (`KeysRequest`). The value is passed on to the thread that takes the lock next.
 unsafe impl<T: Send> Sync for PerServer<T> {}
 
 impl<T> PerServer<T> {

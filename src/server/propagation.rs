@@ -1,17 +1,15 @@
-//! Whether effects have to be propagated at all.
+//! Decides whether effects have to be propagated at all.
 //!
-//! `RedisModule_Replicate` builds its arguments before it looks for a receiver,
-//! and that is half of what a check costs. A server without replicas and without
-//! an append-only file then drops them, so it pays to know beforehand that
-//! nothing receives them.
+//! `RedisModule_Replicate` builds its arguments before it looks for a receiver, and that is half of
+//! the cost of a check. A server without replicas and without an append-only file then drops them,
+//! so it pays to know beforehand that there is no receiver.
 //!
-//! No receiver can appear unnoticed. A replica starts from a snapshot, and so
-//! does an append-only file that is switched on. A child process writes the
-//! snapshot, and the server reports the fork before it runs another command: what
-//! happened before the fork is in the snapshot, what happens after it is
-//! propagated. The one other way is a restarted primary that finds its backlog in
-//! the RDB file, from which replicas continue without a snapshot; the server
-//! reports the loading of that file as well.
+//! No receiver can appear unnoticed. A replica starts from a snapshot, and so does an append-only
+//! file when it is switched on. A child process writes the snapshot, and the server reports the
+//! fork before it runs another command: changes before the fork are in the snapshot, changes after
+//! it are propagated. The only exception is a restarted primary that finds its backlog in the RDB
+//! file: replicas continue from it without a snapshot. The server reports the loading of that file
+//! too.
 //!
 //! ```text
 //!   not needed              | fork                    | child exited
@@ -21,9 +19,9 @@
 //!                           | loading                 | loaded: backlog, replicas, AOF?
 //! ```
 //!
-//! Propagation counts as needed wherever this is not known to hold: in a cluster,
-//! whose slots can migrate, on versions of the server yet to come, and where the
-//! server does not answer the question or does not report these events.
+//! Propagation counts as needed wherever this may not hold: in a cluster, whose slots can migrate;
+//! on future versions of the server; and where the server does not answer the question or report
+//! these events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,22 +29,22 @@ use redis_module::raw;
 
 use super::server_info::ServerInfo;
 
-/// Read for each effect; written at the events described above.
+/// Read for each effect; written on the events described above.
 static NEEDED: AtomicBool = AtomicBool::new(true);
 
-/// Whether there may be a receiver.
+/// True if there may be a receiver.
 #[inline]
 pub fn is_needed() -> bool {
     NEEDED.load(Ordering::Relaxed)
 }
 
-/// Propagates from here on: there may soon be a receiver.
+/// Starts propagating, because there may soon be a receiver.
 pub fn assume_needed() {
     NEEDED.store(true, Ordering::Relaxed);
 }
 
-/// Whether the module must not replicate, not even to the AOF alone: while clients are
-/// paused, and while a server hands over to its replica. The server would abort.
+/// True if the module must not replicate, not even to the AOF only: while clients are paused, and
+/// while a server hands over to its replica. The server would abort.
 #[must_use]
 pub fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.
@@ -63,8 +61,8 @@ pub unsafe fn refresh(ctx: *mut raw::RedisModuleCtx) {
     NEEDED.store(needed.unwrap_or(true), Ordering::Relaxed);
 }
 
-/// Whether there is a receiver, or one could appear unnoticed; `None` if the server
-/// does not report it.
+/// Whether there is a receiver, or one could appear unnoticed; `None` if the server does not report
+/// it.
 ///
 /// # Safety
 /// The context is alive.
@@ -83,8 +81,8 @@ unsafe fn has_receiver(ctx: *mut raw::RedisModuleCtx) -> Option<bool> {
     )
 }
 
-/// Whether the server makes snapshots in child processes, as Redis 6.2 to 8 and Valkey
-/// up to 9 are known to do.
+/// True if the server is known to write snapshots in child processes: Redis 6.2 to 8 and Valkey up
+/// to 9.
 fn makes_snapshots_in_children(server: &ServerInfo) -> bool {
     let version = |field| {
         let version = std::str::from_utf8(server.text(field)?).ok()?;

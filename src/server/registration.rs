@@ -1,5 +1,5 @@
-//! Registering commands: the handler on every server; the documentation and the
-//! ACL categories on servers that know them.
+//! Registers commands: handlers on every server; documentation and ACL categories on servers that
+//! support them.
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
@@ -32,7 +32,7 @@ const CATEGORY: &str = "ratelimit";
 /// The version of the module that introduced the commands.
 const SINCE: &CStr = c"0.1.0";
 
-/// Registers these commands, a command before its subcommands.
+/// Registers these commands. A parent must come before its subcommands.
 ///
 /// # Errors
 /// The first command that the server does not register.
@@ -67,12 +67,12 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // SAFETY: the pointer is only looked at.
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if is_parent && is_7_or_later { None } else { command.handler };
-    // Servers from 7.0 on find counted keys by the key specification as well. But to
-    // redirect a client to another node they use the first and the last key alone,
-    // unless the command reports its keys itself.
+    // Servers from 7.0 on also find counted keys by the key specification. But to redirect a client
+    // to another node they only use the first and the last key, unless the command reports its keys
+    // itself.
     let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
-    // Before 7.0 servers refuse a command with a flag that they do not know.
+    // Servers before 7.0 refuse a command with a flag that they do not know.
     let flags = if is_7_or_later { flags } else { flags.replace(" blocking", "").into() };
     let getkeys_api = if reports_keys { " getkeys-api" } else { "" };
     let flags = c_string(&format!("{flags}{getkeys_api}"));
@@ -84,7 +84,7 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     }
 }
 
-/// Subcommands came with 7.0: before, the parent's handler serves them.
+/// Servers before 7.0 have no subcommands: there, the parent's handler serves them.
 fn create_subcommand(ctx: &Context, parent: &CStr, command: &'static Command) -> Option<c_int> {
     // SAFETY: the parent was created before; the handler came from `on_command`; the
     // server copies the texts.
@@ -101,11 +101,11 @@ fn find(ctx: &Context, name: &CStr) -> Option<*mut raw::RedisModuleCommand> {
     (!found.is_null()).then_some(found)
 }
 
-/// The arity that the server checks: `-n` for at least n words, the name included. The
-/// parsers check the rest, on all versions, and reply with the usage.
+/// The arity that the server checks: `-n` for at least n words, including the name. The parsers
+/// check the rest, on all versions, and reply with the usage.
 fn arity(command: &Command, is_parent: bool) -> c_int {
-    // Servers from 7.0 on read the number of keys without checking that it was
-    // given (redis#15659), and look up subcommands themselves.
+    // Servers from 7.0 on read the number of keys without checking that it is there (redis#15659),
+    // and look up subcommands themselves.
     let needs_a_second = matches!(command.keys, Keys::Counted(_)) || is_parent;
     if needs_a_second || command.words().1.is_some() { -2 } else { -1 }
 }
@@ -143,8 +143,8 @@ static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleComman
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// Arguments as the server reads them, with the end of the list. The lists of their
-/// parts are pushed to `lists`, which must live until the server has read them.
+/// Arguments in the server's form, with the end of the list. Pushes the lists of their parts to
+/// `lists`, which must live until the server has read them.
 fn raw_list(
     params: &[Param],
     lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
@@ -267,8 +267,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = raw::RedisModuleCommandKeyS
     },
 };
 
-/// Adds `@ratelimit`, from Redis 7.4 and Valkey 8.0 on. Returns whether the server has
-/// it.
+/// Adds `@ratelimit`, from Redis 7.4 and Valkey 8.0 on. Returns true if the server has it.
 fn add_category(ctx: &Context) -> bool {
     let category = c_string(CATEGORY);
     // SAFETY: the context is the one the module is being loaded with; the
@@ -277,7 +276,7 @@ fn add_category(ctx: &Context) -> bool {
         unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, category.as_ptr())) };
     match status {
         Some(status) if status == OK => true,
-        // An earlier load that the server undid has left the category (8.2).
+        // The category remains from an earlier load that the server undid (8.2).
         Some(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY) => true,
         Some(_) => {
             log::warning("the server does not take the ACL category @ratelimit");
@@ -287,8 +286,7 @@ fn add_category(ctx: &Context) -> bool {
     }
 }
 
-/// The ACL categories that follow from flags and audience: no server derives them
-/// for modules.
+/// The ACL categories that follow from flags and audience. No server derives them for modules.
 fn categories(command: &Command, has_category: bool) -> String {
     let access = [("write", "write"), ("readonly", "read")];
     let access = access.into_iter().filter(|&(flag, _)| command.has_flag(flag));

@@ -1,5 +1,5 @@
-//! Replication and the append-only file. An effect is propagated as one command,
-//! whose arguments the caller writes.
+//! Replication and the append-only file. An effect is propagated as one command, whose arguments
+//! the caller gives.
 
 use std::ffi::{CStr, c_char};
 
@@ -9,14 +9,14 @@ use super::args::{Arg, Args};
 use super::call::Call;
 use super::propagation;
 
-/// A text as the API takes it.
+/// A text in the form the API takes.
 fn text(text: &[u8]) -> (*const c_char, usize) {
     (text.as_ptr().cast(), text.len())
 }
 
 impl Call<'_> {
-    /// Propagates a change through `replicate`, which is called only if a replica
-    /// or the append-only file needs it.
+    /// Propagates a change through `replicate`, which is only called if a replica or the
+    /// append-only file needs it.
     #[inline]
     pub fn propagate(&self, replicate: impl FnOnce()) {
         if propagation::is_needed() {
@@ -24,8 +24,8 @@ impl Call<'_> {
             let replicate = super::fault::around(replicate);
             replicate();
         } else if !self.replace_counted(true) {
-            // Nobody receives this, but the server counts it as a change, as save
-            // points (`save 60 1000`) require.
+            // This has no receiver, but the server counts it as a change, as save points (`save 60
+            // 1000`) require.
             self.replicate_verbatim();
         }
     }

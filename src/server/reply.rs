@@ -1,5 +1,5 @@
-//! Replies. A compound reply announces how many elements follow: maps and rows
-//! count them, for other arrays the caller does.
+//! Replies. A compound reply first announces its number of elements: maps and rows count them; for
+//! other arrays the caller does.
 
 use std::ffi::{CStr, c_char, c_long, c_longlong};
 
@@ -73,19 +73,19 @@ impl Call<'_> {
 #[derive(Clone, Copy)]
 pub enum Value<'v> {
     Integer(i64),
-    /// An integer that is never negative.
+    /// A non-negative integer.
     Count(u64),
     Text(&'v [u8]),
     Null,
-    /// A compound value, written by a function.
+    /// A compound value that a function writes.
     Nested(&'v dyn Fn(&Writer<'_>)),
 }
 
-/// A map's entry: its name and its value.
+/// The name and the value of a map's entry.
 pub type Field<'v> = (&'static str, Value<'v>);
 
-/// Writes the elements of a compound reply. A caller that begins an array must write
-/// as many elements as it announced.
+/// Writes the elements of a compound reply. A caller that begins an array must write exactly the
+/// number of elements that it announced.
 #[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
@@ -113,8 +113,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Begins a map if the server (from 7.0 on) and the protocol (RESP3) have maps,
-    /// else an array in which names and values alternate.
+    /// Begins a map if the server (from 7.0 on) and the protocol (RESP3) have maps; otherwise an
+    /// array of alternating names and values.
     pub(super) fn begin_map(&self, len: usize) {
         // SAFETY: the context is alive.
         unsafe {

@@ -1,5 +1,5 @@
-//! Scanning the keyspace for keys of the module's type: one step of the server's own
-//! `SCAN`, with its cost and its guarantees.
+//! Scans the keyspace for keys of the module's type: one step of the server's own `SCAN`, with its
+//! cost and its guarantees.
 
 use std::ffi::c_char;
 
@@ -15,13 +15,13 @@ use super::key::{NativeType, Value};
 pub struct Step<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
-    /// About how many keys a step looks at.
+    /// About how many keys a step visits.
     pub count: u64,
 }
 
 impl Call<'_> {
-    /// Calls a function with the name and the value of each key that a step of the scan
-    /// finds. Returns the cursor of the next step, 0 at the end.
+    /// Calls a function with the name and value of each key that this step of the scan finds.
+    /// Returns the cursor of the next step, 0 at the end.
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server does not scan.
@@ -48,7 +48,7 @@ impl Call<'_> {
 
     fn scan_step<T>(&self, kind: &NativeType<T>, step: &Step<'_>) -> Option<CallReply<'_>> {
         let (cursor, count) = (step.cursor.to_string(), step.count.to_string());
-        // The server skips the matching for this pattern.
+        // The server skips matching for this pattern.
         let pattern = step.pattern.unwrap_or(b"*");
         let start = |text: &[u8]| text.as_ptr().cast::<c_char>();
         // SAFETY: the format describes the arguments: `b` a buffer with its

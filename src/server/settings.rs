@@ -1,9 +1,9 @@
-//! Settings: a name, bounds, and an atomic that the server and the module share.
+//! Settings: each has a name, bounds, and an atomic that the server and the module share.
 //!
-//! Servers from 7.0 on know each as `ratelimit.NAME`: in `CONFIG GET`, `SET`,
-//! `REWRITE` and the configuration file. The arguments of `loadmodule` set the
-//! defaults, so lines of the file win. On 6.2, which has no configurations for
-//! modules, the arguments are the only way to change a setting.
+//! Servers from 7.0 on know each as `ratelimit.NAME`: in `CONFIG GET`, `SET`, `REWRITE` and the
+//! configuration file. The arguments of `loadmodule` set the defaults, so lines in the file
+//! override them. 6.2 has no module configurations, so there these arguments are the only way to
+//! change a setting.
 
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::fmt;
@@ -75,21 +75,21 @@ impl Setting {
         Self { changed: Some(changed), ..self }
     }
 
-    /// A number's value.
+    /// The value of a number.
     #[inline]
     #[must_use]
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 
-    /// A switch's value.
+    /// The value of a switch.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.get() != 0
     }
 
-    /// Whether this word of a choice is set.
+    /// True if a choice is set to this word.
     #[must_use]
     pub fn is(&self, word: &CStr) -> bool {
         let index = usize::try_from(self.get()).ok();
@@ -121,7 +121,7 @@ impl Setting {
         }
     }
 
-    /// The values that the setting can have, in words.
+    /// Describes the values that the setting can have.
     fn expected(&self) -> String {
         match self.kind {
             Kind::Number { min, max } => format!("{min}..{max}"),
@@ -133,14 +133,14 @@ impl Setting {
         }
     }
 
-    /// Registers the setting with a server that has configurations for modules, with
-    /// its present value as the default.
+    /// Registers the setting, with its present value as the default, with a server that has module
+    /// configurations.
     fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
         let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
         let (name, default) = (self.name.as_ptr(), self.get());
         let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
-        // SAFETY: the server copies the name and words; the setting lives for ever,
-        // and is only read and written atomically.
+        // SAFETY: the server copies the name and words; the setting lives forever and is only
+        // accessed atomically.
         let status = unsafe {
             match (
                 self.kind,
@@ -229,8 +229,8 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. The name `list` is no
-/// setting and may be given more than once; its values are returned.
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. The name `list` is not a setting and
+/// may be given several times; its values are returned.
 ///
 /// # Errors
 /// An unknown name, or a value that is missing or out of bounds.
@@ -263,8 +263,8 @@ pub fn apply<'a>(
     Ok(listed)
 }
 
-/// Registers the settings with a server that has configurations for modules, and
-/// applies the lines of its configuration file.
+/// Registers the settings with a server that has module configurations, and applies the lines of
+/// its configuration file.
 ///
 /// # Errors
 /// If the server refuses a setting, or its file has a value out of bounds.
@@ -281,7 +281,7 @@ pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), Sett
 /// # Safety
 /// `privdata` is what [`Setting::register`] gave to the server.
 const unsafe fn setting<'a>(privdata: *mut c_void) -> &'a Setting {
-    // SAFETY: the caller's promise; settings live for ever.
+    // SAFETY: the caller's promise; settings live forever.
     unsafe { &*privdata.cast::<Setting>() }
 }
 
@@ -321,8 +321,8 @@ unsafe extern "C" fn set_index(
     })
 }
 
-/// The server calls this after `CONFIG SET` has set everything it was given. If it fails,
-/// the server sets everything back and calls it again.
+/// Called by the server after `CONFIG SET` has set all its values. If it fails, the server restores
+/// them and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
     privdata: *mut c_void,

@@ -1,4 +1,4 @@
-//! What functions of the module API return, and the flags of contexts.
+//! Return codes of the module API, and the flags of contexts.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ use redis_module::raw;
 pub(crate) const OK: c_int = raw::REDISMODULE_OK as c_int;
 pub(crate) const ERROR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// Whether a context has one of these flags.
+/// True if a context has one of these flags.
 ///
 /// # Safety
 /// The context is alive or null.

@@ -1,5 +1,5 @@
-//! How a command is used, in one line: the arguments that `COMMAND DOCS` shows, in
-//! the notation of redis-cli.
+//! The usage of a command in one line: the arguments that `COMMAND DOCS` shows, in redis-cli's
+//! notation.
 //!
 //! ```text
 //! RL.BLOCK key [EX seconds|PX milliseconds] [REASON reason]
@@ -15,9 +15,9 @@ use super::commands::{Command, Param};
 
 static COMMANDS: OnceLock<Vec<&'static Command>> = OnceLock::new();
 
-/// Remembers the registered commands, for calls with a wrong number of arguments.
+/// Stores the registered commands, for calls with a wrong number of arguments.
 pub(super) fn keep(commands: impl Iterator<Item = &'static Command>) {
-    // If the module is loaded again after a failed load, the commands are there already.
+    // If the module is loaded again after a failed load, the commands are already stored.
     let _ = COMMANDS.set(commands.collect());
 }
 
@@ -41,7 +41,7 @@ fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<Strin
     Some(format!("{} {}", upper(name), lines.join(" | ")))
 }
 
-/// The name, without a parent's, and the arguments.
+/// The name, without its parent's, and the arguments.
 fn line(command: &Command) -> String {
     let (name, sub) = command.words();
     let args = command.args.iter().map(notation);

@@ -1,4 +1,4 @@
-//! Clients that are answered later.
+//! Clients that get their reply later.
 //!
 //! ```text
 //!  let_wait  -> the client waits  -> answer        the module answers
@@ -7,9 +7,9 @@
 //!                                                  an error, or the server became a replica
 //! ```
 //!
-//! A client is blocked without a time-out of the server's, which serves time-outs ten times
-//! a second, and not on its key: servers serve clients that are blocked on a key only while
-//! that key exists.
+//! A client is blocked without the server's timeout, because the server only checks timeouts ten
+//! times a second. It is not blocked on its key, because servers only serve clients blocked on a
+//! key while that key exists.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,23 +22,23 @@ use super::call::{Call, CommandError};
 use super::callback::{guarded, reply_or_fail};
 use super::status::OK;
 
-/// What is done when a client ends its wait by itself.
+/// What to do when a client's wait ends without an answer.
 pub trait WhileWaiting {
-    /// `CLIENT UNBLOCK` ends the wait as its deadline would: reply through the call, and let
-    /// go of the [`WaitingClient`].
+    /// `CLIENT UNBLOCK` ended the wait, as its deadline would: reply through the call, and drop the
+    /// [`WaitingClient`].
     fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError>;
-    /// The client cannot be answered any more: let go of the [`WaitingClient`].
+    /// The client can no longer be answered: drop the [`WaitingClient`].
     fn gone(id: ClientId);
 }
 
-/// What replies to a client that has waited. It travels through the server as private data.
+/// Replies to a client that has waited. The server carries it as private data.
 type Answer = Box<dyn Fn(&Call<'_>) -> Result<(), CommandError>>;
 
-/// Identifies a client as long as it waits.
+/// Identifies a client while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientId(usize);
 
-/// A client that waits. Its drop lets the client go on.
+/// A waiting client. Dropping it unblocks the client.
 #[derive(Debug)]
 pub struct WaitingClient {
     handle: NonNull<raw::RedisModuleBlockedClient>,
@@ -62,7 +62,7 @@ impl WaitingClient {
         ClientId(self.handle.as_ptr() as usize)
     }
 
-    /// Answers the client when the server is back in its event loop: the function replies.
+    /// Answers the client with `reply` once the server is back in its event loop.
     pub fn answer(self, reply: impl Fn(&Call<'_>) -> Result<(), CommandError> + 'static) {
         let answer: Box<Answer> = Box::new(Box::new(reply));
         self.unblock(Box::into_raw(answer).cast());
@@ -80,8 +80,8 @@ impl WaitingClient {
 }
 
 impl Call<'_> {
-    /// Whether the caller can wait. A transaction, a script, a function and a module that
-    /// calls a command cannot.
+    /// True if the caller can wait. Transactions, scripts, functions and modules that call a
+    /// command cannot.
     #[must_use]
     pub fn may_wait(&self) -> bool {
         const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
@@ -90,7 +90,7 @@ impl Call<'_> {
         !self.has_flag(DENIED)
     }
 
-    /// Lets the client wait, which must be able to; `None` if the server cannot.
+    /// Blocks the client, which must be able to wait; `None` if the server cannot.
     pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
         // SAFETY: the context is that of a command whose client may be blocked.
         unsafe {
@@ -134,13 +134,13 @@ unsafe extern "C" fn unblocked<H: WhileWaiting>(
     OK
 }
 
-/// Lets go of a client that the server forgets, after the function that should have done
-/// so panicked: its handle must not be used again.
+/// Drops a client that the server is about to forget, because the function that should have dropped
+/// it panicked: its handle must not be used again.
 fn let_go<H: WhileWaiting>(id: ClientId) {
     guarded((), || H::gone(id));
 }
 
-/// Replies the answer, or an error to a client that was let go without one.
+/// Sends the answer, or an error to a client that was dropped without one.
 unsafe extern "C" fn answered(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,

@@ -1,5 +1,4 @@
-//! Products and quotients that are exact: wide enough never to overflow,
-//! rounding only where the name says so.
+//! Exact products and quotients: too wide to overflow, and rounded only where the name says so.
 
 /// `a * b`, which always fits.
 pub fn product(a: u64, b: u64) -> u128 {
@@ -25,7 +24,7 @@ pub fn ceil_div(n: u128, d: u64) -> u64 {
     }
 }
 
-/// Out of line, as few numbers are so large.
+/// Out of line, since such large numbers are rare.
 #[cold]
 #[inline(never)]
 fn wide_floor_div(n: u128, d: u64) -> u64 {
@@ -43,7 +42,7 @@ pub fn narrow(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// Whole milliseconds, rounded up: a caller who waits that long has waited long enough.
+/// Whole milliseconds, rounded up, so that a caller never waits too short.
 pub fn millis_up(us: u64) -> u64 {
     us.div_ceil(1_000)
 }

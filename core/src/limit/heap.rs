@@ -1,22 +1,22 @@
 //! The heap allocations of a value.
 //!
-//! Measuring and moving allocations (active defragmentation) takes unsafe code and
-//! the server's allocator, so `datatype` does it; a value only shows its allocations.
+//! Measuring and moving allocations (active defragmentation) takes unsafe code and the server's
+//! allocator, so `datatype` does it; a value only exposes its allocations.
 
 use crate::header_slice::{Count, HeaderSlice};
 use std::collections::VecDeque;
 use std::ptr;
 
-/// Visits each heap allocation of a value, through the allocation's owner. It may move an allocation, but
-/// not change its contents.
+/// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
+/// change its contents.
 pub trait HeapVisitor {
     fn boxed<T>(&mut self, owner: &mut Box<T>);
     fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>);
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
     fn vec<T>(&mut self, owner: &mut Vec<T>);
 
-    /// Visits a ring as a vector: the elements of a vector begin where its allocation does, those
-    /// of a ring need not. Neither conversion copies the allocation.
+    /// Visits a ring as a vector, because a vector's elements start where its allocation does, and
+    /// a ring's need not. Neither conversion copies the allocation.
     fn ring<T>(&mut self, owner: &mut VecDeque<T>) {
         let mut elements = Vec::from(std::mem::take(owner));
         self.vec(&mut elements);
@@ -24,7 +24,7 @@ pub trait HeapVisitor {
     }
 }
 
-/// Where a value lies, for a prefetch.
+/// A value's address, for a prefetch.
 #[inline]
 pub fn address_of<T>(value: &T) -> *const u8 {
     ptr::from_ref(value).cast()

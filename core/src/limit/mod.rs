@@ -11,9 +11,8 @@
 //! tests       the laws, and the naive models that they compare with
 //! ```
 //!
-//! Each room uses only those above it. Deciding is a function of state, rules, cost
-//! and time. Times are Unix microseconds and always an argument; arithmetic is on
-//! integers and exact.
+//! Each part uses only those listed above it. A decision depends on state, rules, cost and time
+//! only. Times are Unix microseconds and always an argument; arithmetic is exact, on integers.
 
 mod algorithm;
 mod decide;
@@ -21,7 +20,7 @@ mod exact;
 mod heap;
 mod holds;
 pub(crate) mod series;
-// What fuzzing leaves aside is dead code to it.
+// Fuzzing uses only part of it; the rest is dead code there.
 #[cfg_attr(not(test), allow(dead_code, unused_imports))]
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tests;

@@ -1,5 +1,4 @@
-//! `CL.THROTTLE` and `RL.THROTTLE`: three or four numbers, read as a token bucket and a
-//! quantity.
+//! `CL.THROTTLE` and `RL.THROTTLE`: three or four numbers that give a token bucket and a quantity.
 //!
 //! ```text
 //! max_burst count_per_period period_s [quantity]
@@ -7,9 +6,8 @@
 //! 15 30 60 1   is   RL.CHECK key COST 1 bucket:30/60s,burst=16,name=throttle
 //! ```
 //!
-//! The name lets the state outlive a change of the period, as in redis-cell, where
-//! all calls of a key use one bucket. A negative quantity gives units back:
-//! redis-cell does so without documenting it.
+//! The name keeps the state when the period changes, as in redis-cell, where all calls of a key use
+//! one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
 
 use super::cursor::Cursor;
 use super::error::ParseError;
@@ -20,7 +18,7 @@ use crate::rule::{
 };
 use std::ops::RangeInclusive;
 
-/// The capacity less one.
+/// The capacity minus one.
 const MAX_BURST: RangeInclusive<u64> = 0..=MAX_UNITS as u64 - 1;
 /// Up to 366 days.
 const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
@@ -30,11 +28,11 @@ const PERIOD_S: RangeInclusive<u64> = 1..=366 * 86_400;
 pub enum Quantity {
     /// 0 ..= [`MAX_UNITS`] units, if the bucket holds as many.
     Take(u32),
-    /// 1 ..= [`MAX_UNITS`] units, or as many as the bucket lacks.
+    /// 1 ..= [`MAX_UNITS`] units, up to what the bucket lacks.
     Refund(u32),
 }
 
-/// An `RL.THROTTLE`.
+/// The arguments of an `RL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleRequest {
     /// Which rule decides.
@@ -43,16 +41,16 @@ pub struct ThrottleRequest {
     pub quantity: Quantity,
 }
 
-/// A token bucket, by its numbers.
+/// A token bucket, given by numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its capacity, max_burst + 1, even if its tokens never come back.
+    /// The capacity, max_burst + 1, even if tokens never come back.
     pub limit: u32,
     count: u32,
     period_s: u32,
 }
 
-/// The request of an `RL.THROTTLE` or `CL.THROTTLE`.
+/// Parses an `RL.THROTTLE` or `CL.THROTTLE`.
 pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;

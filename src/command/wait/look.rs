@@ -1,4 +1,4 @@
-//! A look at what a request that may wait would be told now. It changes nothing.
+//! Decides what a waiting request would be told now, without changing anything.
 
 use crate::command::peek::{self, Seen};
 use crate::command::scratch::{self, Scratch};
@@ -7,28 +7,28 @@ use crate::server::{Call, CommandError};
 use ratelimit_core::limit::Verdict;
 use ratelimit_core::parse::{self, ParseError, WaitRequest};
 
-/// What would be told.
+/// What the request would be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// An answer that no waiting changes, and that nobody in front can make worse.
+    /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
-    /// It repeats a live hold: allowed, and it costs nobody anything.
+    /// The request repeats a live hold: it is allowed and consumes nothing.
     Repeats,
-    /// The request would pass.
+    /// The rules admit the request.
     Passes { patience_ms: u64 },
-    /// The request would pass after this time at the latest.
+    /// The rules admit the request after this time at the latest.
     Later {
         patience_ms: u64,
         wait_ms: u64,
-        /// Whether it may pass before its patience ends, if nothing else consumes.
+        /// True if it may pass before its patience ends, given that nothing else consumes.
         in_time: bool,
     },
 }
 
-/// Runs a body with the request of a call, whose rules are in the buffers.
+/// Runs a body with a call's request, whose rules are in the buffers.
 ///
 /// # Errors
-/// Why it is no request, or the body's.
+/// If the request cannot be parsed, or the body's error.
 pub fn with_request<T>(
     call: &Call<'_>,
     body: impl FnOnce(WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
@@ -36,7 +36,7 @@ pub fn with_request<T>(
     scratch::with(call, |scratch| body(parsed(call, scratch)?, scratch))
 }
 
-/// Kept out of line: its callers are rare, and `RL.CHECK` inlines the same parser.
+/// Out of line, because its callers are rare and `RL.CHECK` inlines the same parser.
 #[inline(never)]
 fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>, ParseError> {
     let Scratch { rules, resolver, .. } = scratch;
@@ -46,14 +46,14 @@ fn parsed<'a>(call: &Call<'a>, scratch: &mut Scratch) -> Result<WaitRequest<'a>,
 /// Looks at a request.
 ///
 /// # Errors
-/// The error that it would be told.
+/// The error that the request would get.
 pub fn look(
     call: &Call<'_>,
     request: &WaitRequest<'_>,
     scratch: &mut Scratch,
 ) -> Result<Look, CommandError> {
     if call.is_on_replica() {
-        // The server unblocks those who waited when this was a primary.
+        // Clients queued before the demotion get -UNBLOCKED from the server.
         return Ok(Look::Decided);
     }
     let patience_ms = request.ms;
@@ -63,7 +63,7 @@ pub fn look(
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
             (Verdict::Allowed, _) => Look::Passes { patience_ms },
-            // Nothing but a settled hold can come earlier than the wait.
+            // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
                 let in_time = wait_ms <= patience_ms || holds > 0;
                 Look::Later { patience_ms, wait_ms, in_time }
@@ -73,12 +73,11 @@ pub fn look(
     })
 }
 
-/// Denies a request because others are in front of it or because it can wait no longer.
-/// Rules are asked, but nothing is charged. If they would let it pass, the wait is the one
-/// given.
+/// Denies a request because others are in front of it or its time is up. Evaluates the rules, but
+/// charges nothing. If they admit the request, replies with the given wait.
 ///
 /// # Errors
-/// The error that the request is told.
+/// The error that the request gets.
 pub fn deny(
     call: &Call<'_>,
     request: &WaitRequest<'_>,

@@ -1,4 +1,4 @@
-//! `RL.WAIT`: answer when this request may pass, first come, first served.
+//! `RL.WAIT`: replies when this request may pass, first come, first served.
 
 mod look;
 mod waiters;

@@ -1,4 +1,4 @@
-//! The clients that wait, and what wakes them.
+//! The waiting clients, and what wakes them.
 //!
 //! ```text
 //!  a key or a policy changes  ->  note: the first is due at once   (changes)
@@ -10,13 +10,13 @@
 //!                        there and so decides at once; its reply is the client's
 //! ```
 //!
-//! Noting does nothing else, because a change is reported in the middle of whatever command
-//! made it. The timer runs outside of commands, where the module may write. `RL.WAIT` is
-//! called through the server, which tests that the key's slot is still served here (its
-//! migration deletes the key), and propagates, counts and reports what it does.
+//! `note` only notes, because a change is reported in the middle of the command that makes it. The
+//! timer runs outside of commands, where the module may write. It calls `RL.WAIT` through the
+//! server, which tests that this node still serves the key's slot (migrating the slot deletes the
+//! key), and propagates, counts and reports what the command does.
 //!
-//! The lock is held briefly and never during a call of the server (except to allocate
-//! memory), so a change that is reported meanwhile finds it free.
+//! The lock is held briefly, and never during a call of the server except to allocate memory, so a
+//! change reported during such a call can take the lock.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -33,12 +33,12 @@ use crate::server::{
 };
 use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
 
-/// A client that waits.
+/// A waiting client.
 #[derive(Debug)]
 struct Waiter {
     client: WaitingClient,
     db: i32,
-    /// Its command, copied: the server may free a client's arguments at any time.
+    /// A copy of its command: the server may free a client's arguments at any time.
     args: Arc<Texts>,
 }
 
@@ -51,33 +51,33 @@ struct Waiters {
 static WAITERS: Mutex<Waiters> =
     Mutex::new(Waiters { queues: Queues::new(), tickets: BTreeMap::new() });
 
-/// The command that decides for a waiter: called by the module it cannot wait.
+/// The command that decides for a waiter. It cannot wait, because the module calls it.
 const WAIT: &CStr = c"RL.WAIT";
 
-/// How long a call of the timer goes on to decide, microseconds, so that other clients are
-/// served in between when many waiters are due or each takes long.
+/// Microseconds after which one run of the timer stops deciding, so that other clients are served
+/// in between when many waiters are due or each takes long.
 const BUSY_US: u64 = 5_000;
 
-/// What became of a client that asked to wait.
+/// What happened to a client that asked to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     Waits,
-    /// The client does not wait, or need not: the rules decide at once.
+    /// The client does not wait, or need not: the rules decide now.
     IsDecided,
-    /// The rules admit, but others are in front, and the client does not wait.
+    /// The rules admit, but others are in front and the client does not wait.
     IsDenied {
-        /// How long the first in line waits.
+        /// How long the first in the queue waits.
         wait_ms: u64,
     },
 }
 
 fn waiters() -> MutexGuard<'static, Waiters> {
-    // A call that panicked under the lock cannot have left a queue incomplete.
+    // A call that panicked while it held the lock cannot have left a queue incomplete.
     WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Waiters {
-    /// Publishes how many wait and what they take, after that has changed.
+    /// Publishes the number of waiters and their memory after a change.
     fn counted(&self) {
         let waiting = self.queues.len();
         metrics::clients_wait(waiting, self.queues.bytes());
@@ -102,7 +102,7 @@ impl Waiters {
     }
 }
 
-/// Lets a client wait, if it has to, has time and there is room.
+/// Queues a client if it has to wait, has time, and there is room.
 pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
     let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
     let now_us = clock::steady_us();
@@ -125,7 +125,7 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
         return Ok(Joined::IsDecided);
     }
     if patience_ms == 0 || !has_room {
-        // The rules deny by themselves, so they decide: a denial may be charged, and may ban.
+        // If the rules deny, let them decide: the denial may be charged, and may ban.
         if is_first || matches!(look, Look::Later { .. }) {
             return Ok(Joined::IsDecided);
         }
@@ -139,13 +139,13 @@ pub fn join(call: &Call<'_>, look: Look) -> Result<Joined, CommandError> {
     Ok(Joined::Waits)
 }
 
-/// Milliseconds until a time, at least one.
+/// Milliseconds until `at_us`, at least one.
 fn until(at_us: Option<u64>) -> u64 {
     let left_us = at_us.map_or(0, |at_us| at_us.saturating_sub(clock::steady_us()));
     left_us.div_ceil(1_000).max(1)
 }
 
-/// Notes that a key or everything changed.
+/// Notes that a key, or everything, changed.
 fn note(changed: Changes<'_>) {
     match changed {
         Changes::Key(key) => waiters().queues.key_changed(key),
@@ -160,7 +160,7 @@ fn set_alarm() {
     }
 }
 
-/// Decides who is due.
+/// Decides for the waiters that are due.
 pub fn serve(ctx: &EventContext) {
     let now_us = clock::steady_us();
     let busy_until_us = now_us.saturating_add(BUSY_US);
@@ -178,8 +178,8 @@ pub fn serve(ctx: &EventContext) {
     set_alarm();
 }
 
-/// Answers the first in line if it would pass, or can never; else looks again after its wait,
-/// however long that has become.
+/// Answers the first in the queue if it would pass or never can. Otherwise looks again after its
+/// wait, which may have become longer.
 fn decide_first(ctx: &EventContext, ticket: Ticket) {
     let Some(look) = look_of(ctx, ticket) else { return };
     match look {
@@ -194,7 +194,7 @@ fn decide_first(ctx: &EventContext, ticket: Ticket) {
     decide(ctx, ticket);
 }
 
-/// Answers a waiter whose deadline has come.
+/// Answers a waiter whose deadline has passed.
 fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
     match (in_front_us, look_of(ctx, ticket)) {
@@ -214,7 +214,7 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
     decide(ctx, ticket);
 }
 
-/// What a waiter would be told; an error counts as an answer.
+/// Looks at a waiter's request; an error counts as an answer.
 fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
     let (db, args) = {
         let waiters = waiters();
@@ -224,12 +224,12 @@ fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
     Some(ctx.with_call(db, args.args(), |call| looked(call).unwrap_or(Look::Decided)))
 }
 
-/// Denies a waiter's call.
+/// Denies a waiter's request.
 fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
     look::with_request(call, |request, scratch| look::deny(call, &request, scratch, wait_ms))
 }
 
-/// What a waiter's call would be told.
+/// Looks at the request of a waiter's call.
 fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
     look::with_request(call, |request, scratch| look::look(call, &request, scratch))
 }
@@ -255,7 +255,7 @@ impl WhileWaiting for Waiters {
         };
         metrics::WAITS_EXPIRED.add(1);
         set_alarm();
-        // While clients are paused nothing may be written, not even a charged denial.
+        // While clients are paused, nothing may be written, not even a charged denial.
         let passes_others =
             in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes { .. }));
         let answered = match must_not_replicate() || passes_others {

@@ -1,4 +1,4 @@
-//! Allocations of any alignment, from an allocator that promises 8 bytes.
+//! Allocations of any alignment, from an allocator that only aligns to 8 bytes.
 //!
 //! ```text
 //!  align <= 8    [ allocation ............................ ]   as the allocator gives it
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Most allocators align larger allocations to 16 bytes. But a server built without
-//! `malloc_usable_size` stores the size of each allocation in the 8 bytes before it, so
-//! every allocation begins 8 bytes after such an address. The hash tables of `policy` and
-//! `top` need 16; a key's value needs no more than 8.
+//! `malloc_usable_size` stores each allocation's size in the 8 bytes before it, so every allocation
+//! begins 8 bytes after an aligned address. The hash tables of `policy` and `top` need 16 bytes; a
+//! key's value needs at most 8.
 
 use std::alloc::Layout;
 use std::ptr;
 
-/// Alignment of every allocation that a [`Source`] gives.
+/// The alignment of every allocation from a [`Source`].
 const SOURCE_ALIGN: usize = 8;
 
 /// An allocator.
@@ -40,7 +40,7 @@ pub fn alloc(source: &impl Source, layout: Layout) -> *mut u8 {
     if is_aligned_anyway(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
 }
 
-/// Allocates room for the allocation, its alignment, and the address of the start.
+/// Allocates with extra room for aligning and for the address of the start.
 #[cold]
 fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
     let room = layout.align().saturating_add(size_of::<*mut u8>());
@@ -64,8 +64,8 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
 /// is not used again.
 #[inline]
 pub unsafe fn free(source: &impl Source, allocation: *mut u8, layout: Layout) {
-    // SAFETY: the caller's promise; `padded` wrote the start before an allocation that is not
-    // aligned anyway.
+    // SAFETY: the caller's promise; `padded` stored the start before each allocation that needs
+    // more alignment than the source gives.
     unsafe {
         let start = if is_aligned_anyway(layout) {
             allocation
@@ -83,8 +83,8 @@ mod tests {
     use std::alloc::System;
     use std::cell::Cell;
 
-    /// Allocates like a server without `malloc_usable_size`: each allocation follows 8 bytes
-    /// with its size, and begins 8 bytes after a multiple of 16.
+    /// Allocates like a server without `malloc_usable_size`: each allocation has its size in the 8
+    /// bytes before it, and begins 8 bytes after a multiple of 16.
     #[derive(Default)]
     struct SizeBefore {
         live: Cell<usize>,

@@ -1,19 +1,17 @@
-//! The module's allocator. In a server it is the server's, so that `used_memory`,
-//! `maxmemory` and `MEMORY USAGE` count the module's memory.
+//! The module's allocator. In a server it is the server's own, so `used_memory`, `maxmemory` and
+//! `MEMORY USAGE` count the module's memory.
 //!
-//! Outside a server (`cargo test`, benchmarks) the system's allocator is used. An allocation
-//! must be freed by the allocator that gave it, so the first allocation decides, for
-//! good, which of the two this process uses. In a server that allocation comes after
-//! `RedisModule_Init`, which fetches the pointers before any code of the module runs.
-//! If something ever allocated earlier, the system's allocator would be used to the
-//! end: safe, but not counted.
+//! Outside a server (`cargo test`, benchmarks) it is the system's. An allocation must be freed by
+//! the allocator that gave it, so the process's first allocation decides for good which of the two
+//! to use. In a server the first allocation comes after `RedisModule_Init`, which fetches the
+//! pointers before any code of the module runs. If something allocated earlier, the module would
+//! use the system's allocator for good: safe, but not counted.
 //!
-//! Speed is no reason for it: `RL.CHECK` takes as many instructions, within 1 %, with
-//! `RedisAlloc` of redis-module (`make bench-instructions`). The reasons are that
-//! `RedisAlloc` aborts outside a server, where all unit tests run; that it ends the
-//! server when memory is short, where `RL.LOAD` and `RESTORE` of a large value must
-//! fail instead; and that it aligns no allocation beyond the server's 8 bytes, while hash
-//! tables need 16.
+//! Speed is not the reason: with redis-module's `RedisAlloc`, `RL.CHECK` takes the same number of
+//! instructions within 1 % (`make bench-instructions`). But `RedisAlloc` aborts outside a server,
+//! where all unit tests run. It ends the server when memory is short, where `RL.LOAD` and `RESTORE`
+//! of a large value must fail instead. And it aligns no allocation beyond the server's 8 bytes,
+//! while hash tables need 16.
 
 mod aligned;
 
@@ -59,8 +57,8 @@ fn decide() -> bool {
     }
 }
 
-/// The server's allocator. `TryAlloc` (7.0) returns null if there is no memory;
-/// `Alloc` then ends the server, as the server's own allocations do.
+/// The server's allocator. `TryAlloc` (7.0) returns null if memory is short; `Alloc` then ends the
+/// server, as for the server's own allocations.
 struct Server;
 
 // SAFETY: `TryAlloc` and `Alloc` take any size and align to 8 bytes.
@@ -112,8 +110,8 @@ unsafe impl GlobalAlloc for ServerAlloc {
     }
 }
 
-/// How many bytes the server's allocator reserved for an allocation; `None` if it does not
-/// report that.
+/// The bytes that the server's allocator reserved for an allocation; `None` if it does not report
+/// them.
 ///
 /// # Safety
 /// `allocation` is live, was given out by [`ServerAlloc`], and its layout's
@@ -127,8 +125,8 @@ pub unsafe fn allocated(allocation: *const u8) -> Option<usize> {
     unsafe { raw::RedisModule_MallocSize.map(|size| size(allocation.cast_mut().cast::<c_void>())) }
 }
 
-/// Whether the server counts the module's memory. False if something allocated before
-/// the server's pointers were fetched.
+/// True if the server counts the module's memory. False if something allocated before the server's
+/// pointers were fetched.
 #[must_use]
 pub fn counted_by_server() -> bool {
     uses_server()

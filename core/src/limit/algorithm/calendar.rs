@@ -5,8 +5,8 @@
 //! calendar, by the days-from-civil algorithm of Howard Hinnant,
 //! "chrono-Compatible Low-Level Date Algorithms".
 //!
-//! No sum overflows: a time is at most [`LATEST_US`], half of the range of an `i64`, and a
-//! period, a time zone or a month adds little more than a year. A test tries the bounds.
+//! No sum overflows: a time is at most [`LATEST_US`], half the range of an `i64`, and a period,
+//! time zone or month adds little more than a year. A test covers the bounds.
 #![allow(clippy::arithmetic_side_effects)]
 
 use crate::rule::{Calendar, DAY_US, MINUTE_US};
@@ -16,7 +16,7 @@ const LATEST_US: u64 = 1 << 62;
 const DAY: i64 = DAY_US.cast_signed();
 const MINUTE: i64 = MINUTE_US.cast_signed();
 
-/// What windows count from, and how long they are.
+/// The origin and the length of a rule's windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub calendar: Calendar,
@@ -69,8 +69,8 @@ const DAYS_TO_EPOCH: i64 = 719_468;
 /// Days of 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
 
-/// Months since year 0, of a local time. A year begins in March here, so that its leap
-/// day comes last.
+/// The month that contains a local time, as months since year 0. Years begin in March here, so the
+/// leap day comes last.
 fn month_of(local_us: i64) -> i64 {
     let days = local_us.div_euclid(DAY) + DAYS_TO_EPOCH;
     let (era, day) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
@@ -89,7 +89,7 @@ fn month_start_us(month: i64) -> i64 {
     (ERA_DAYS * era + days_before(year) + day_of_year - DAYS_TO_EPOCH) * DAY
 }
 
-/// Days of an era before one of its years.
+/// Days from the start of an era to the start of one of its years.
 fn days_before(year: i64) -> i64 {
     365 * year + year / 4 - year / 100
 }

@@ -1,8 +1,7 @@
-//! Debt: what `bucket` and `leaky` keep.
+//! Debt: the state of `bucket` and `leaky`.
 //!
-//! A token bucket of capacity `B` holding `k` tokens is a debt of `B - k`
-//! units, and a leaky bucket's queue is a debt outright. Debt drains evenly at
-//! `L/W` units a microsecond:
+//! A token bucket of capacity `B` with `k` tokens left owes `B - k` units; a leaky bucket owes its
+//! queue. Debt drains evenly at `L/W` units a microsecond:
 //!
 //! ```text
 //! debt(t) = max(0, debt(last) - (t - last) * L / W)
@@ -11,11 +10,10 @@
 //! leaky    admits c  iff  debt(t) + c <= queue + 1, its turn debt(t)*W/L later
 //! ```
 //!
-//! Kept as whole units and a remainder in `1/W` units, so that nothing is ever
-//! rounded: in these fractions a microsecond drains exactly `L`. This is GCRA
-//! (ITU-T I.371) with the theoretical arrival time written as a debt, which
-//! lets the limit and the burst change without a conversion. Tokens or a TAT
-//! would both have to be converted at each change of the limit.
+//! The debt is stored as whole units and a remainder in `1/W` units, so nothing is ever rounded: in
+//! these fractions a microsecond drains exactly `L`. This is GCRA (ITU-T I.371) with the
+//! theoretical arrival time written as a debt. The limit and the burst can then change without a
+//! conversion, which tokens or a TAT would need at each change of the limit.
 //!
 //! Units have 32 bits, periods 48 and times 64. A sum of a few products of units
 //! with periods or times stays far below 2^128, so additions cannot overflow.
@@ -25,26 +23,25 @@ use super::uint48::Uint48;
 use crate::limit::exact::{ceil_div, floor_div, narrow, product};
 use crate::rule::Rule;
 
-/// 32 bytes: half a cache line. An allocator with size classes puts it next to the
-/// server's entry for the key, which has this size too.
+/// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
+/// for the key, which is as large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
     /// When it was last added to.
     pub last_us: u64,
-    /// The period; `rem` counts in fractions of it.
+    /// The period, the denominator of `rem`.
     pub period: Uint48,
-    /// `rem / period` units on top of `units`; less than a unit.
+    /// `rem / period` of a unit is owed on top of `units`.
     pub rem: Uint48,
     /// Whole units owed at `last_us`.
     pub units: u32,
-    /// The limit of the rule that added to it last; never 0.
+    /// The limit of the last rule that added to it; never 0.
     pub limit: u32,
     /// The burst or the queue.
     pub burst_or_queue: BurstOrQueue,
 }
 
-/// The burst of a token bucket or the queue of a leaky one, and two bits about
-/// it, in 4 bytes.
+/// The burst of a token bucket or the queue of a leaky one, with two flags, in 4 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BurstOrQueue(u32);
 
@@ -72,12 +69,12 @@ impl Debt {
         self.period.get()
     }
 
-    /// Whether it belongs to a leaky bucket.
+    /// True for a leaky bucket.
     pub const fn is_leaky(&self) -> bool {
         self.burst_or_queue.0 & BurstOrQueue::LEAKY != 0
     }
 
-    /// Whether it belongs to a token bucket named `throttle`.
+    /// True for a token bucket named `throttle`.
     pub const fn is_throttle(&self) -> bool {
         self.burst_or_queue.0 & BurstOrQueue::THROTTLE != 0
     }
@@ -86,7 +83,7 @@ impl Debt {
         self.burst_or_queue.0 |= BurstOrQueue::THROTTLE;
     }
 
-    /// A debt of whole units at a time.
+    /// A debt of `units`, consumed at `last_us`.
     pub fn of_units(rule: &Rule, burst_or_queue: BurstOrQueue, last_us: u64, units: u64) -> Self {
         Self {
             last_us,
@@ -98,7 +95,7 @@ impl Debt {
         }
     }
 
-    /// The debt in fractions of another period, rounded up.
+    /// Converts the debt to fractions of another period, rounding up.
     pub fn with_period(self, period_us: u64) -> Self {
         if period_us == self.period_us() {
             return self;
@@ -127,7 +124,7 @@ impl Debt {
         self.owed().saturating_sub(product(at_us.saturating_sub(self.last_us), u64::from(limit)))
     }
 
-    /// What is owed at `at_us >= last_us` at its own limit, rounded up.
+    /// Units owed at `at_us >= last_us` at its own limit, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
         ceil_div(self.owed_at(self.limit, at_us), self.period_us())
     }
@@ -153,8 +150,7 @@ impl Debt {
         }
     }
 
-    /// Adds to the debt, but never takes it beyond the capacity. `burst_or_queue` is
-    /// that of the rule.
+    /// Adds to the debt up to the capacity. `burst_or_queue` is the rule's.
     pub fn consume(&mut self, rule: &Rule, burst_or_queue: u32, at_us: u64, cost: u32) {
         self.add(rule.limit(), at_us, cost, rule.capacity());
         self.burst_or_queue = self.burst_or_queue.with_units(burst_or_queue);
@@ -163,9 +159,9 @@ impl Debt {
         }
     }
 
-    /// Adds to the debt for no rule, after draining it at a limit: its own limit and its
-    /// burst or queue stay. The debt is not taken beyond `capacity`. Stops at 2^32 - 1
-    /// units, more than four times the largest burst.
+    /// Drains the debt at `limit`, then adds `units` up to `capacity`. Keeps its own limit and
+    /// burst or queue, since no rule consumes. Saturates at 2^32 - 1 units, more than four times
+    /// the largest burst.
     #[inline(always)]
     pub fn add(&mut self, limit: u32, at_us: u64, units: u32, capacity: u64) {
         let owed = self.owed_at(limit, at_us);
@@ -174,18 +170,17 @@ impl Debt {
         self.last_us = at_us;
     }
 
-    /// Subtracts fractions of the period from the debt, as far as they are owed at
-    /// `last_us`.
+    /// Subtracts fractions of the period from the debt at `last_us`, stopping at 0.
     pub fn take_off(&mut self, fractions: u128) {
         self.set(self.owed().saturating_sub(fractions));
     }
 
-    /// The most units that its burst or queue lets it owe.
+    /// The most units that the burst or queue allows to be owed.
     pub fn capacity(&self) -> u64 {
         u64::from(self.burst_or_queue.units()).saturating_add(self.is_leaky().into())
     }
 
-    /// Gives units back, and returns how many of them were owed.
+    /// Gives back up to `units`, and returns how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
         let owed = self.owed_at(limit, at_us);
         let back = product(u64::from(units), self.period_us());
@@ -206,7 +201,7 @@ impl Debt {
         self.rem = Uint48::saturating(narrow(rem));
     }
 
-    /// When nothing is owed any more at a limit.
+    /// When the debt has drained to 0 at `limit`.
     #[inline(always)]
     pub fn clears(&self, limit: u32) -> Moment {
         match (self.owed(), limit) {

@@ -1,4 +1,4 @@
-//! Fixed window counter: one count, which ends with its window.
+//! Fixed window counter: one count, dropped when its window ends.
 //!
 //! ```text
 //! |--- n ---|--- n' ---|     admits c  iff  n + c <= L
@@ -20,16 +20,16 @@ use std::collections::VecDeque;
 pub struct Fixed {
     /// The first windows of a time zone or of weeks begin before the epoch.
     pub window: OpenWindow,
-    /// Stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows bring
-    /// it there, by 280,000 requests of the largest cost in one window; the limit stays
-    /// exceeded either way.
+    /// Saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get there,
+    /// with 280,000 requests of the largest cost in one window; the limit stays exceeded either
+    /// way.
     count: Uint48,
     pub anchor: Anchor,
     pub limit: u32,
 }
 
-/// What windows count from, in 2 bytes: the time zone in minutes, and below it
-/// two bits for the calendar, its code, by which it is saved too.
+/// The origin of windows, in 2 bytes: the time zone in minutes, and below it two bits for the
+/// calendar's code, which is also saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor(i16);
 
@@ -68,7 +68,7 @@ impl Anchor {
         self.0 >> 2
     }
 
-    /// The window that opens when something is counted at a time.
+    /// The window that opens when a request is counted at `at_us`.
     fn opened(self, period_us: u64, at_us: u64) -> OpenWindow {
         match self.calendar() {
             None => OpenWindow::opened_by_count(period_us, at_us),
@@ -89,7 +89,7 @@ impl Fixed {
         Self { window, count: Uint48::saturating(count), anchor, limit }
     }
 
-    /// Units consumed at a time.
+    /// A window with `units` consumed at `last_us`.
     pub fn of_units(rule: &Rule, params: FixedParams, last_us: u64, units: u64) -> Self {
         let anchor = Anchor::new(params.calendar, params.tz_min);
         Self::new(anchor.opened(rule.period_us(), last_us), units, anchor, rule.limit())
@@ -116,15 +116,15 @@ impl Fixed {
         Shape::Fixed { calendar: self.anchor.calendar(), tz_min: self.anchor.tz_min() }
     }
 
-    /// When the window is over.
+    /// When the window ends.
     pub fn end_us(&self) -> u64 {
         let Some(calendar) = self.anchor.calendar() else { return self.window.end_us() };
         let bounds = self.anchor.bounds(calendar, self.period_us());
         u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
     }
 
-    /// Whether a time lies in the window of this shape that starts at `start_us`. A start
-    /// before the epoch wraps, and the differences wrap back.
+    /// True if `at_us` lies in the window of this shape that starts at `start_us`. A start before
+    /// the epoch wraps, and the differences wrap back.
     fn holds(&self, start_us: i64, at_us: u64) -> bool {
         let window = OpenWindow::new(self.period_us(), start_us, at_us);
         let window_us = Self { window, ..*self }.window_us();
@@ -153,8 +153,8 @@ impl Fixed {
         closed
     }
 
-    /// Counts units for no rule: the limit stays. Returns the window that closed before, if
-    /// one did.
+    /// Counts units but keeps the limit, since no rule consumes. Returns the window that closed
+    /// before, if one did.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;
@@ -171,14 +171,14 @@ impl Fixed {
         closed
     }
 
-    /// Gives units back that were counted at a time, if their window is open, and returns
+    /// Gives back up to `units` counted at `stamp_us`, if their window is still open, and returns
     /// how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         if at_us >= self.end_us() { 0 } else { self.take_off(stamp_us, units) }
     }
 
-    /// Takes units off that were counted at a time, if that lies in the window, and returns
-    /// how many.
+    /// Subtracts up to `units` counted at `stamp_us`, if that lies in the window, and returns how
+    /// many.
     fn take_off(&mut self, stamp_us: u64, units: u64) -> u64 {
         if !self.holds(self.start_us(), stamp_us) {
             return 0;
@@ -199,26 +199,26 @@ impl Fixed {
     }
 }
 
-/// A window that is over.
+/// A window that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
     pub start_us: i64,
     pub count: u64,
 }
 
-/// A fixed window that keeps the counts of past ones (`keep=N`), for graphs.
-/// They decide nothing.
+/// A fixed window that keeps the counts of past ones (`keep=N`), for graphs. No decision reads
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWithPast {
     pub fixed: Fixed,
-    /// For how many windows counts are kept.
+    /// The number of windows whose counts are kept.
     pub keep: u16,
-    /// Oldest first, without those in which nothing was counted.
+    /// Oldest first, without empty windows.
     pub past: VecDeque<Past>,
 }
 
 impl FixedWithPast {
-    /// A window that has no past yet.
+    /// A window without past ones.
     pub const fn new(fixed: Fixed) -> Self {
         Self { fixed, keep: 0, past: VecDeque::new() }
     }
@@ -227,27 +227,27 @@ impl FixedWithPast {
         self.fixed.count() == 0 && self.past.is_empty()
     }
 
-    /// Counts units, and moves a window that closed to the past.
+    /// Counts units, and moves a window that closed into the past.
     pub fn consume(&mut self, rule: &Rule, keep: u16, at_us: u64, cost: u32) {
         let closed = self.fixed.consume(rule, at_us, cost);
         self.keep = keep;
         self.add_to_past(closed);
     }
 
-    /// Counts units for no rule: the limit and the number of windows kept stay.
+    /// Counts units but keeps the limit and `keep`, since no rule consumes.
     pub fn add(&mut self, at_us: u64, units: u32) {
         let closed = self.fixed.add(at_us, units);
         self.add_to_past(closed);
     }
 
-    /// Gives units back that were counted at a time, in whichever window they are kept, and
+    /// Gives back up to `units` counted at `stamp_us`, in the open window or a past one, and
     /// returns how many.
     pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let back = self.fixed.take_off(stamp_us, units);
         if back > 0 {
             return back;
         }
-        // The windows are in the order of their starts.
+        // Windows are ordered by their starts.
         let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
         let started = self.past.partition_point(|past| past.start_us <= stamp);
         let Some(index) = started.checked_sub(1) else { return 0 };

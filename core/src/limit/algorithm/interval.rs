@@ -18,16 +18,16 @@ use crate::rule::Rule;
 pub struct Interval {
     /// Opens when the first token is taken.
     pub window: OpenWindow,
-    /// Tokens taken in it.
+    /// Tokens taken in the window.
     pub used: u32,
-    /// Of the rule that consumed last.
+    /// The limit of the rule that consumed last.
     pub limit: u32,
-    /// Of the rule that consumed last.
+    /// The burst of the rule that consumed last.
     pub burst: u32,
 }
 
 impl Interval {
-    /// Tokens taken at a time.
+    /// An interval with `units` tokens taken at `last_us`.
     pub fn of_units(rule: &Rule, burst: u32, last_us: u64, units: u64) -> Self {
         Self {
             window: OpenWindow::opened_by_count(rule.period_us(), last_us),
@@ -58,15 +58,14 @@ impl Interval {
         Reading::of_used(at_us, (used, capacity), cost, || Moment::At(self.window.end_us()))
     }
 
-    /// Takes tokens, but never more than the capacity.
+    /// Takes up to `cost` tokens, stopping at the capacity.
     pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
         self.add(at_us, cost, rule.capacity());
         self.limit = rule.limit();
         self.burst = burst;
     }
 
-    /// Takes tokens for no rule: the limit and the burst stay. It takes none beyond
-    /// `capacity`.
+    /// Takes tokens up to `capacity`, but keeps the limit and the burst, since no rule consumes.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32, capacity: u64) {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
@@ -79,8 +78,8 @@ impl Interval {
         self.used = used.max(used.saturating_add(units).min(capacity));
     }
 
-    /// Gives tokens back that were taken at a time, if none were refilled since, and returns
-    /// how many.
+    /// Gives back up to `units` tokens taken at `stamp_us`, unless the bucket has refilled since,
+    /// and returns how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         if !self.window.holds(stamp_us) {
             return 0;

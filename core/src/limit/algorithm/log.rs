@@ -6,15 +6,15 @@
 //!               |<-------- W --------->|       units with time > t-W, plus c, <= L
 //! ```
 //!
-//! A key has one log, and every log rule reads it through its own window, so four
-//! rules cost one timestamp a request. The wait needs no search: to admit `c` more
-//! units, the unit `L-c+1` back has to leave, and it leaves at its time plus `W`.
+//! A key has one log, which every log rule reads through its own window, so four rules cost one
+//! timestamp a request. The wait needs no search: `c` more units are admitted once the `L-c+1`th
+//! newest unit leaves the window, `W` after its time.
 //!
-//! Charged denials (`count=all`) are kept apart: only `count=all` rules count them, and
-//! a client that keeps asking must not evict admitted requests that other rules need.
+//! Charged denials (`count=all`) are stored apart: only `count=all` rules count them, and a client
+//! that keeps retrying must not evict admitted requests that other rules need.
 //!
-//! The log keeps what its rules need, those of the latest check and of earlier ones:
-//! see `needs`. While holds may give units back, only age evicts admitted requests.
+//! The log keeps what the rules of the latest check and of earlier ones need: see `needs`. While a
+//! hold may give units back, admitted requests are evicted by age only.
 
 use super::reading::{Moment, Reading, effective_time};
 use crate::limit::heap::HeapVisitor;
@@ -26,8 +26,8 @@ use crate::rule::{MAX_UNITS, MS_US, Rule};
 
 #[derive(Clone, Debug, Default, Eq)]
 pub struct Log {
-    /// Admitted requests, with the needs of the check that consumed last, and
-    /// beside them charged denials and the needs of earlier checks.
+    /// Admitted requests. Beside them, the series stores the needs of the check that consumed last,
+    /// the charged denials and the needs of earlier checks.
     admitted: Series,
 }
 
@@ -41,7 +41,7 @@ impl PartialEq for Log {
 }
 
 impl Log {
-    /// A log made of series, each oldest first.
+    /// A log of these series, each oldest first.
     pub fn of(mut admitted: Series, charged: Series, needs: Needs, past: Vec<PastNeeds>) -> Self {
         admitted.set_needs(needs.pack());
         let extras = admitted.extras_or_new();
@@ -63,17 +63,17 @@ impl Log {
         self.admitted.extras_mut()?.charged.as_mut()
     }
 
-    /// What the check that consumed last needs.
+    /// The needs of the check that consumed last.
     pub fn needs(&self) -> Needs {
         self.admitted.needs().unpack()
     }
 
-    /// What checks before the latest need.
+    /// The needs of earlier checks.
     pub fn past_needs(&self) -> &[PastNeeds] {
         self.admitted.extras().map_or(&[], |extras| &extras.past)
     }
 
-    /// The longest window that is kept.
+    /// The longest window that the log keeps.
     pub fn window_us(&self) -> u64 {
         let window_us = self.needs().window_us;
         let past = self.past_needs().iter().map(|past| past.needs.unpack().window_us);
@@ -90,7 +90,7 @@ impl Log {
         self.admitted.is_empty() && self.charged().is_none_or(Series::is_empty)
     }
 
-    /// How many entries it has, those of charged denials included.
+    /// The number of entries, charged denials included.
     pub fn len(&self) -> usize {
         let entries = self.admitted.len().saturating_add(self.charged().map_or(0, Series::len));
         usize::try_from(entries).unwrap_or(usize::MAX)
@@ -124,27 +124,27 @@ impl Log {
         })
     }
 
-    /// The most units that it counts as holding. It may retain more for holds; nothing but
-    /// a cost of 0 could tell.
+    /// The most units that the log counts. It may retain more for holds, but only a check of cost 0
+    /// could notice.
     #[cold]
     fn most_units(&self) -> u64 {
         Retention::of(self.needs(), self.past_needs()).units
     }
 
-    /// Units in the longest window at a time.
+    /// Units in the longest window at `at_us`.
     pub fn consumed(&self, at_us: u64) -> u64 {
         self.admitted
             .units_after(at_us.checked_sub(self.window_us()))
             .saturating_add(self.denied(at_us))
     }
 
-    /// Units of charged denials in the longest window at a time.
+    /// Units of charged denials in the longest window at `at_us`.
     fn denied(&self, at_us: u64) -> u64 {
         let out_us = at_us.checked_sub(self.window_us());
         self.charged().map_or(0, |series| series.units_after(out_us))
     }
 
-    /// For `RL.INFO`; without a time if the log lies too far ahead of the clock to count.
+    /// For `RL.INFO`. `at_us` is `None` if the log lies too far ahead of the clock to count.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
         let charged = self.charged();
         let oldest_us = [Some(&self.admitted), charged].into_iter().flatten();
@@ -157,9 +157,8 @@ impl Log {
         }
     }
 
-    /// Adds a request, and drops what no rule can see any more. If it is `held`, live holds
-    /// may give units of the log back, among them perhaps these: then age alone evicts
-    /// admitted requests.
+    /// Adds a request, and drops entries that no rule can see any more. If `held`, live holds may
+    /// give units back to the log, perhaps these, so age alone evicts admitted requests.
     #[inline]
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
         let kept = self.remember(needs, at_us);
@@ -178,21 +177,21 @@ impl Log {
         if !held {
             self.keep_newest(kept);
         } else if let Some(charged) = self.charged_mut() {
-            // A hold gives back no denial.
+            // Holds never give back denials, so these keep only what rules need.
             charged.keep_newest(kept.units);
         }
         self.admitted.tidy();
     }
 
-    /// Adds units that a settled hold cost beyond what it was charged. They evict nothing but
-    /// by age. `needs` are those of the hold's log rules; the excess adds to them, as it goes
-    /// beyond their limits.
+    /// Adds the units that a settled hold cost beyond its charge. They evict only by age. `needs`
+    /// are those of the hold's log rules; the excess is added to their limit because it goes beyond
+    /// it.
     pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
         self.consume(Needs { units: most, ..needs }, at_us, units, false, true);
     }
 
-    /// What is kept from now on, for this check and earlier ones.
+    /// Remembers the needs of this check, and returns how much to keep for it and earlier ones.
     #[inline]
     fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
@@ -213,10 +212,10 @@ impl Log {
         }
     }
 
-    /// Called before a check consumes if the clock stepped back by more than `window_us`,
-    /// the check's longest window. If a longer window still needs the entries, that of
-    /// another check or of a live hold (`held_us`), they move back in time to just outside
-    /// this check's window, which is returned; otherwise the log drops them.
+    /// Called before a check consumes if the clock stepped back by more than `window_us`, the
+    /// check's longest window. If another check or a live hold (`held_us`) still needs the entries
+    /// for a longer window, they move back in time to just outside this check's window, and that
+    /// time is returned. Otherwise the log drops them.
     pub fn step_back(&mut self, window_us: u64, held_us: u64, now_us: u64) -> Option<u64> {
         let longest_us = self.window_us().max(held_us);
         let needed = effective_time(now_us, self.last_us(), longest_us).is_some();
@@ -228,7 +227,7 @@ impl Log {
         latest_us
     }
 
-    /// Moves the entries later than a time to that time.
+    /// Moves entries later than `latest_us` to that time.
     fn pull_back(&mut self, latest_us: u64) {
         self.admitted.pull_back(latest_us);
         let Some(extras) = self.admitted.extras_mut() else { return };
@@ -255,7 +254,7 @@ impl Log {
         let Some(charged) = self.charged() else {
             return self.admitted.keep_newest(kept.units);
         };
-        // The newest units of both together, and enough admitted ones for rules that
+        // Keep the newest units of both series together, and enough admitted ones for rules that
         // count no denials.
         let Some(cut_us) = newest_unit_us(&self.admitted, Some(charged), kept.units) else {
             if kept.units == 0 {
@@ -277,7 +276,7 @@ impl Log {
         *self = Self::default();
     }
 
-    /// Gives units of entries later than a time back, newest first, and returns how many.
+    /// Gives back up to `units` of entries later than `out_us`, newest first, and returns how many.
     pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
         let mut left = units;
         while left > 0 {
@@ -296,8 +295,8 @@ impl Log {
         u64::from(units.saturating_sub(left))
     }
 
-    /// Gives back up to `units` units admitted at a time, as far as they are still there, and
-    /// returns how many. The newest entry may go, and the log's last time with it.
+    /// Gives back up to `units` admitted at `stamp_us`, as far as the log still has them, and
+    /// returns how many. May remove the newest entry, and so lower `last_us`.
     pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
         if given > 0 {
@@ -306,13 +305,13 @@ impl Log {
         given
     }
 
-    /// Gives back units of many times at once.
+    /// Gives back units admitted at many times in one pass.
     pub fn give_back_each(&mut self, returned: &mut [Take]) {
         self.admitted.take_each(returned);
         self.admitted.tidy();
     }
 
-    /// When the last entry that a rule sees leaves its window.
+    /// When the last entry that `rule` sees leaves its window.
     pub fn clears(&self, rule: &Rule) -> Moment {
         let charged = self.charged_for(rule).and_then(Series::newest_us);
         let newest = self.admitted.newest_us().max(charged);
@@ -335,12 +334,12 @@ impl Log {
     }
 }
 
-/// What only a sliding log has.
+/// The part of `RL.INFO` that only sliding logs have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogReport {
     /// Requests in the log, charged denials included.
     pub entries: u64,
-    /// Units of charged denials, among the units consumed.
+    /// Units of charged denials, included in the consumed units.
     pub denied: u64,
     /// From the oldest to the newest entry, milliseconds.
     pub span_ms: u64,
@@ -354,8 +353,8 @@ fn newest_unit_us(first: &Series, second: Option<&Series>, nth: u64) -> Option<u
     newest_unit_in(first, second, nth).max(newest_unit_in(second, first, nth))
 }
 
-/// The latest time of an entry of `of` such that at least `nth` units of both series
-/// are not earlier.
+/// The latest time of an entry of `of` at or after which both series together have at least `nth`
+/// units.
 fn newest_unit_in(of: &Series, with: &Series, nth: u64) -> Option<u64> {
     if nth == 0 {
         return None;

@@ -1,10 +1,10 @@
-//! What one rule consumed, in the form in which its algorithm keeps it.
+//! What one rule consumed, in its algorithm's form.
 //!
-//! The only file that knows all algorithms: it passes each call on to the right one. A new algorithm is a variant here and a file beside.
+//! The only file that knows all algorithms: it dispatches each call. A new algorithm is a variant
+//! here and a file beside.
 //!
-//! Rules of a meter's *shape* read it and consume from it: rules of its algorithm, with
-//! the options and the period that it was made for. [`Meter::reshaped`] converts it for
-//! a rule of another shape.
+//! A rule can read and consume from a meter of its *shape*: its algorithm, options and period.
+//! [`Meter::reshaped`] converts a meter for a rule of another shape.
 
 use super::debt::{BurstOrQueue, Debt};
 use super::fixed::{Fixed, FixedWithPast};
@@ -19,8 +19,8 @@ use crate::rule::{
 };
 use std::slice;
 
-/// 16 bytes: which algorithm, and where its block lies. Each block is no larger
-/// than that algorithm needs.
+/// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
+/// algorithm needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meter {
     Log(Log),
@@ -32,13 +32,12 @@ pub enum Meter {
     Debt(Box<Debt>),
     /// `bucket` with `refill=interval`.
     Interval(Box<Interval>),
-    /// `slots`, whose units are those of the key's holds. Keeps the limit of the rule that
-    /// was asked last.
+    /// `slots`. The key's holds count the units; this stores only the limit of the last rule.
     Slots(u32),
 }
 
 impl Meter {
-    /// A meter of a rule's shape, in which units were consumed at a time.
+    /// A meter of a rule's shape with `units` consumed at `last_us`.
     pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         match rule.algorithm() {
             Algorithm::Log => Self::Log(Log::default()),
@@ -77,7 +76,7 @@ impl Meter {
         }
     }
 
-    /// Whether a rule can read this as it is. A log fits log rules of any period:
+    /// True if `rule` can read this without reshaping. A log fits log rules of any period, since
     /// each reads it through its own window.
     #[inline]
     pub fn has_shape_of(&self, rule: &Rule) -> bool {
@@ -98,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// Whether it was made for a rule of this kind, whatever its options.
+    /// True if it was made for a rule of this kind, whatever the rule's options.
     pub fn is_of_kind(&self, kind: Kind) -> bool {
         kind == match self {
             Self::Log(_) => Kind::Log,
@@ -110,8 +109,8 @@ impl Meter {
         }
     }
 
-    /// Converts it to the shape of a rule of its kind. A debt converts exactly; any other
-    /// meter becomes the units that still count, all consumed at its last time.
+    /// Converts the meter to the shape of a rule of its kind. A debt converts exactly; another
+    /// meter converts to its units that still count, all consumed at its last time.
     pub fn reshaped(&self, rule: &Rule) -> Self {
         let mut of_units = Self::of_units(rule, self.last_us(), self.consumed(self.last_us()));
         if let (Self::Debt(debt), Self::Debt(converted)) = (self, &mut of_units) {
@@ -120,7 +119,7 @@ impl Meter {
         of_units
     }
 
-    /// Units that still count at a time not before `last_us`, rounded up.
+    /// Units that still count at `at_us >= last_us`, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
         match self {
             Self::Log(log) => log.consumed(at_us),
@@ -161,7 +160,7 @@ impl Meter {
         }
     }
 
-    /// Whether it holds nothing that could matter.
+    /// True if it holds nothing that could matter.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Log(log) => log.is_empty(),
@@ -174,7 +173,7 @@ impl Meter {
         }
     }
 
-    /// What a rule of its shape reads, at a time not before `last_us`.
+    /// What a rule of its shape reads at `at_us >= last_us`.
     #[inline(always)]
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         match self {
@@ -188,16 +187,16 @@ impl Meter {
         }
     }
 
-    /// When a rule of its shape has nothing consumed any more. If that holds at `at_us`, the
-    /// time it is read at, the result is in the past: `at_us` may be ahead of the clock.
+    /// When a rule of its shape has nothing consumed any more. The result is in the past if that is
+    /// so at `at_us`, which may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = self.clears_for(Some(rule));
         if clears <= Moment::At(at_us) { Moment::At(0) } else { clears }
     }
 
-    /// When it clears under a rule; without one, under the rule that consumed last, or of a log
-    /// under all that did.
+    /// When it clears under `rule`. Without one, under the rule that consumed last, or for a log
+    /// under all rules that did.
     #[inline(always)]
     pub fn clears_for(&self, rule: Option<&Rule>) -> Moment {
         match self {
@@ -214,7 +213,7 @@ impl Meter {
         }
     }
 
-    /// Until when it matters, to a decision or to a reader.
+    /// Until when a decision or a reader may need it.
     pub fn matters_until(&self) -> Moment {
         if let Self::FixedWithPast(past) = self {
             return Moment::At(past.matters_until_us());
@@ -222,8 +221,8 @@ impl Meter {
         self.clears_for(None)
     }
 
-    /// Consumes for a rule of its shape, at a time not before `last_us`. No other rule may
-    /// read a log consumed from here: it keeps only what this rule needs.
+    /// Consumes for a rule of its shape at `at_us >= last_us`. A log consumed from here keeps only
+    /// what this rule needs, so no other rule may read it.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         match (&mut *self, rule.algorithm()) {
@@ -265,13 +264,12 @@ impl Meter {
         }
     }
 
-    /// Gives back up to `units` units that were consumed at the time `stamp_us`, as far as
-    /// they still count at `at_us`, which is not before `last_us`, or are still in a log or
-    /// kept for graphs.
-    /// Returns how many, and changes nothing if it returns 0. The last time stays, but for
-    /// that of a log whose newest entry goes.
+    /// Gives back up to `units` consumed at `stamp_us`, as far as they still count at `at_us >=
+    /// last_us`, or are still in a log or kept for graphs.
+    /// Returns how many, and changes nothing if that is 0. `last_us` stays, unless a log loses its
+    /// newest entry.
     ///
-    /// Gives nothing back to a debt, which does not know when its units were consumed.
+    /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         match self {
             Self::Log(log) => log.give_back(stamp_us, units),
@@ -283,11 +281,11 @@ impl Meter {
         }
     }
 
-    /// Gives units back, newest first, and returns how many. Changes nothing if it returns
-    /// 0: a refund is propagated only if it gave something back.
+    /// Gives back up to `units`, newest first, and returns how many. Changes nothing if that is 0,
+    /// because a refund that gave nothing back is not propagated.
     ///
-    /// A debt drains at the rate of the rule; without a rule, at the rate of the rule that
-    /// consumed last. A log gives back only entries within the window.
+    /// A debt drains at the rate of `rule`, or else of the rule that consumed last. A log gives
+    /// back only entries within the window.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
         match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
@@ -300,7 +298,7 @@ impl Meter {
         }
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match self {
             Self::Log(log) => log.visit_heap(to),

@@ -1,4 +1,4 @@
-//! What a rule consumed, in the form of its algorithm: a file an algorithm.
+//! What a rule consumed, in its algorithm's form: one file per algorithm.
 //!
 //! ```text
 //! state         what a rule finds by its identity: a meter, and its name

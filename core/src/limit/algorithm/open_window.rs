@@ -1,5 +1,5 @@
-//! A window that is open, and when something was last counted in it. `fixed` and
-//! `bucket` with `refill=interval` both have one.
+//! An open window, and the time of the last request counted in it. Shared by `fixed` and `bucket`
+//! with `refill=interval`.
 //!
 //! ```text
 //! |<------------ period ------------>|
@@ -7,14 +7,14 @@
 //! ^ start            ^ last            start <= last < start + period
 //! ```
 //!
-//! A window opens no later than the first request counted in it. A request before the last
-//! one is counted at the last one's time, because a state's time never runs backwards; a
-//! request after the end opens another window. A month ends by the calendar instead, but
-//! never after the 31 days it counts as.
+//! A window opens no later than the first request counted in it. A request before the last one is
+//! counted at the last one's time, because a state's time never runs backwards; a request after the
+//! end opens another window. A month ends by the calendar instead, but within the 31 days stored as
+//! its period.
 
 use super::uint48::Uint48;
 
-/// 20 bytes without alignment, so that its owner needs no padding.
+/// 20 bytes without alignment, so its owner needs no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenWindow {
     start: [u8; 8],
@@ -23,7 +23,7 @@ pub struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// A window that opened not after `last_us`, maybe before the epoch.
+    /// A window that opened at or before `last_us`, perhaps before the epoch.
     #[inline]
     pub fn new(period_us: u64, start_us: i64, last_us: u64) -> Self {
         Self {
@@ -33,13 +33,13 @@ impl OpenWindow {
         }
     }
 
-    /// A window that opens when something is first counted in it.
+    /// A window opened by the first request counted in it.
     #[inline]
     pub fn opened_by_count(period_us: u64, at_us: u64) -> Self {
         Self::new(period_us, at_us.cast_signed(), at_us)
     }
 
-    /// A window that was saved; `None` if the last count lies outside.
+    /// A window that was saved; `None` if the last count lies outside it.
     pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
         let window = Self::new(period_us, start_us, last_us);
         let fits = since(start_us, last_us) < period_us && period_us <= Uint48::MAX;
@@ -56,24 +56,24 @@ impl OpenWindow {
         self.period.get()
     }
 
-    /// When something was last counted.
+    /// The time of the last request counted.
     #[inline]
     pub const fn last_us(&self) -> u64 {
         self.after_start(self.into.get())
     }
 
-    /// When it ends, unless a calendar ends it.
+    /// When it ends, unless the calendar ends it.
     #[inline]
     pub const fn end_us(&self) -> u64 {
         self.after_start(self.period.get())
     }
 
-    /// Whether a time lies in it, unless a calendar ends it.
+    /// True if `at_us` lies in it, unless the calendar ends it.
     pub const fn holds(&self, at_us: u64) -> bool {
         since(self.start_us(), at_us) < self.period_us()
     }
 
-    /// Moves the last time on, to one that is not earlier.
+    /// Moves the last time to `at_us`, which is not earlier.
     #[inline]
     pub fn reach(&mut self, at_us: u64) {
         self.into = Uint48::saturating(since(self.start_us(), at_us));
@@ -85,8 +85,8 @@ impl OpenWindow {
     }
 }
 
-/// The time since the start. A start before the epoch wraps, and the difference wraps
-/// back. If the start comes later, the result is longer than any period.
+/// The time since the start. A start before the epoch wraps, and the difference wraps back. If the
+/// start comes later, the result is longer than any period.
 const fn since(start_us: i64, at_us: u64) -> u64 {
     at_us.wrapping_sub(start_us.cast_unsigned())
 }

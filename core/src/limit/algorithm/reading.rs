@@ -12,7 +12,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// How long after `now_us` this is, in microseconds.
+    /// The time from `now_us` until then, in microseconds.
     pub fn after(self, now_us: u64) -> Span {
         match self {
             Self::At(us) => Span::Micros(us.saturating_sub(now_us)),
@@ -21,7 +21,7 @@ impl Moment {
     }
 }
 
-/// A length of time that may have no end, and is then longer than any other.
+/// A length of time; `Forever` is longer than any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Span {
     Micros(u64),
@@ -29,7 +29,7 @@ pub enum Span {
 }
 
 impl Span {
-    /// As replied: milliseconds, rounded up; -1: forever.
+    /// Milliseconds for replies, rounded up; -1: forever.
     pub fn millis(self) -> i64 {
         match self {
             Self::Micros(us) => i64::try_from(millis_up(us)).unwrap_or(i64::MAX),
@@ -41,23 +41,23 @@ impl Span {
 /// A rule's view of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time read at, see [`effective_time`].
+    /// When the state was read, see [`effective_time`].
     pub at_us: u64,
-    /// Units that would be admitted at once.
+    /// Units that would be admitted now.
     pub remaining: u64,
-    /// When the cost is admitted; not after `at_us` if it is admitted now.
+    /// When the cost is admitted; `at_us` or earlier if it is admitted now.
     pub admits: Moment,
     /// When an admitted request may proceed if it has to queue (`leaky`), else 0.
     pub turn_us: u64,
 }
 
 impl Reading {
-    /// What a rule reads where nothing was consumed.
+    /// What a rule reads from an untouched state.
     pub fn untouched(rule: &Rule, now_us: u64) -> Self {
         Self { at_us: now_us, remaining: rule.capacity(), admits: Moment::At(now_us), turn_us: 0 }
     }
 
-    /// What a rule reads that admits a cost up to a limit of units, or else at a later time.
+    /// What a rule reads if `cost` passes under `limit` now, or else at a later time.
     #[inline(always)]
     pub fn of_used(
         at_us: u64,
@@ -71,13 +71,12 @@ impl Reading {
     }
 }
 
-/// The time at which a state is read when the clock shows `now_us`: the clock clamped
-/// to the state.
+/// The time at which a state is read when the clock shows `now_us`: never before the state's own
+/// time.
 ///
-/// A state's time is that of its last consumption and never runs backwards. If the
-/// clock stepped back by up to a window, the state is read at its own time until the
-/// clock has caught up. If it stepped back by more, a rule does not wait for it but sees
-/// an untouched state: `None`.
+/// A state's time is that of its last consumption and never runs backwards. If the clock stepped
+/// back by up to a window, the state is read at its own time until the clock has caught up. If it
+/// stepped back by more, the rule does not wait but sees an untouched state: `None`.
 pub fn effective_time(now_us: u64, last_us: u64, window_us: u64) -> Option<u64> {
     match last_us.checked_sub(now_us) {
         None | Some(0) => Some(now_us),

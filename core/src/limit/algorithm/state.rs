@@ -1,13 +1,11 @@
-//! The state of a rule: a meter, and the name that a rule finds it by.
+//! The state of a rule: a meter, and the name by which the rule finds it.
 //!
-//! A rule looks for its state by its *identity*: the name if it has one, else the
-//! shape. The log is the exception: a key has one, for all log rules, whatever
-//! their names.
+//! A rule finds its state by its *identity*: its name if it has one, else its shape. The log is the
+//! exception: a key has one, for all log rules, whatever their names.
 //!
-//! A state outlives the rule it was made for. The next call may bring another
-//! limit, for which the state stays as it is; and under a name another period, other
-//! options or another algorithm. A state of another algorithm is dropped. If only the shape
-//! changed, the state is reshaped.
+//! A state outlives the rule that created it. The next call may bring another limit, which leaves
+//! the state as it is; under a name it may also bring another period, other options or another
+//! algorithm. If the shape changed, the state is reshaped; if the algorithm changed, it is dropped.
 
 use super::log::Log;
 use super::meter::Meter;
@@ -16,24 +14,24 @@ use crate::limit::heap::{HeapVisitor, address_of};
 use crate::rule::{Kind, MAX_NAME, Name, Rule, THROTTLE};
 use std::borrow::Cow;
 
-/// 16 bytes, as large as the meter alone.
+/// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape, except a bucket that is marked as one of `RL.THROTTLE`: that is
-    /// found by the name `throttle`, and needs no second block for its name.
+    /// Found by its shape. Except a bucket marked as `RL.THROTTLE`'s: it is found by the name
+    /// `throttle`, without a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }
 
-/// A meter that a rule finds by its name. 48 bytes.
+/// A meter found by its name. 48 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     name: [u8; MAX_NAME],
-    /// Not a log, which belongs to the key.
+    /// Never a log, which belongs to the key.
     meter: Meter,
 }
 
-/// Whether `RL.THROTTLE` made a meter that has no name.
+/// True for an unnamed meter that `RL.THROTTLE` created.
 #[inline(always)]
 const fn is_throttle(meter: &Meter) -> bool {
     matches!(meter, Meter::Debt(debt) if debt.is_throttle())
@@ -45,7 +43,7 @@ impl State {
         Self::named(rule.name(), Meter::of_units(rule, now_us, 0))
     }
 
-    /// A meter under a name, if there is one. A log takes no name.
+    /// The state of a meter under this name. Without a name, or for a log, it is plain.
     pub fn named(name: Option<&Name>, mut meter: Meter) -> Self {
         match (name, &mut meter) {
             (None, _) | (Some(_), Meter::Log(_)) => Self::Plain(meter),
@@ -114,8 +112,7 @@ impl State {
         }
     }
 
-    /// Whether this state and a rule have the same name or none. The log passes for
-    /// any name.
+    /// True if this state and the rule have the same name or both none. The log matches any name.
     #[inline(always)]
     fn has_name_of(&self, rule: &Rule) -> bool {
         match (self, rule.name()) {
@@ -126,39 +123,39 @@ impl State {
         }
     }
 
-    /// Whether a rule reads this state, if need be in another shape. A name finds a
-    /// state of any shape, but a log rule reads only the log.
+    /// True if the rule reads this state, reshaped if need be. A name finds a state of any shape,
+    /// but a log rule reads only the log.
     #[inline]
     pub fn belongs_to(&self, rule: &Rule) -> bool {
         let by_name = rule.name().is_some() && rule.kind() != Kind::Log && self.log().is_none();
         self.has_name_of(rule) && (by_name || self.meter().has_shape_of(rule))
     }
 
-    /// Whether a rule reads this state just as it is.
+    /// True if the rule reads this state as it is.
     #[inline(always)]
     pub fn fits(&self, rule: &Rule) -> bool {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
     }
 
-    /// The meter of a state that a rule reads just as it is.
+    /// The meter, if the rule reads this state as it is.
     #[inline(always)]
     pub fn fitting(&self, rule: &Rule) -> Option<&Meter> {
         self.fits(rule).then(|| self.meter())
     }
 
-    /// The meter, to consume from, of a state that a rule reads just as it is.
+    /// The meter to consume from, if the rule reads this state as it is.
     #[inline(always)]
     pub fn fitting_mut(&mut self, rule: &Rule) -> Option<&mut Meter> {
         if self.fits(rule) { Some(self.meter_mut()) } else { None }
     }
 
-    /// Whether a rule takes over this state's name, and is of another algorithm or shape.
+    /// True if the rule has this state's name but another algorithm or shape.
     pub fn is_taken_over_by(&self, rule: &Rule) -> bool {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().has_shape_of(rule)
     }
 
-    /// Gives the state the shape of a rule that takes over its name. Returns `false` if the
-    /// rule is of another algorithm, and the state has to be dropped.
+    /// Reshapes the state for a rule that takes over its name. Returns `false` if the rule is of
+    /// another algorithm, and the caller must drop the state.
     pub fn take_over(&mut self, rule: &Rule) -> bool {
         let fits = self.meter().is_of_kind(rule.kind());
         if fits {
@@ -167,8 +164,8 @@ impl State {
         fits
     }
 
-    /// The meter as a rule that this state belongs to sees it; `None` if it is of
-    /// another algorithm.
+    /// The meter, reshaped for a rule that this state belongs to; `None` if it is of another
+    /// algorithm.
     pub fn seen_by(&self, rule: &Rule) -> Option<Cow<'_, Meter>> {
         let meter = self.meter();
         if meter.has_shape_of(rule) {
@@ -180,14 +177,14 @@ impl State {
         }
     }
 
-    /// What a rule reads here; `None` if it sees an untouched state. The window is
-    /// how far the clock may have stepped back.
+    /// What the rule reads here; `None` if it sees an untouched state. `window_us` is how far the
+    /// clock may have stepped back.
     pub fn read(&self, rule: &Rule, window_us: u64, now_us: u64, cost: u32) -> Option<Reading> {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us)?;
         Some(self.seen_by(rule)?.read(rule, at_us, cost))
     }
 
-    /// When a rule has nothing consumed here any more.
+    /// When the rule has nothing consumed here any more.
     #[inline]
     pub fn clears(&self, rule: &Rule, window_us: u64, now_us: u64) -> Moment {
         let at_us = effective_time(now_us, self.meter().last_us(), window_us);
@@ -197,8 +194,8 @@ impl State {
         }
     }
 
-    /// Consumes for a rule that this state fits, unless that is a log rule. Returns whether
-    /// another state took the place of this one, since the clock stepped back.
+    /// Consumes for a rule other than a log rule that this state fits. Returns true if a new state
+    /// replaced this one because the clock stepped back.
     #[inline]
     pub fn consume(&mut self, rule: &Rule, now_us: u64, cost: u32) -> bool {
         let at_us = effective_time(now_us, self.meter().last_us(), rule.period_us());
@@ -209,9 +206,9 @@ impl State {
         at_us.is_none()
     }
 
-    /// Gives units back, newest first, and returns how many. Without a rule, it does so as
-    /// the rule that consumed last would. The window is how far the clock may have stepped
-    /// back, and how far back a log gives units.
+    /// Gives back up to `units`, newest first, and returns how many. Without a rule, uses the rule
+    /// that consumed last. `window_us` is how far the clock may have stepped back, and how far back
+    /// a log gives units.
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
@@ -231,7 +228,7 @@ impl State {
         self.meter_mut().refund(rule, window_us, at_us, units)
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match self {
             Self::Plain(_) => {}

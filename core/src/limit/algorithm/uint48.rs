@@ -9,7 +9,7 @@ pub struct Uint48([u8; 6]);
 impl Uint48 {
     pub const MAX: u64 = (1 << 48) - 1;
 
-    /// The number, or the largest there is.
+    /// `n`, capped at 2^48 - 1.
     #[inline]
     pub fn saturating(n: u64) -> Self {
         let [a, b, c, d, e, f, _, _] = n.min(Self::MAX).to_le_bytes();

@@ -1,8 +1,8 @@
 //! Sliding window counter: an approximation of the sliding log in `res + 1`
 //! counters.
 //!
-//! The window is cut into `res` sub-intervals of `w = W/res`, aligned to the
-//! epoch. With `e` the elapsed part of the present one:
+//! The window is divided into `res` sub-intervals of `w = W/res`, aligned to the epoch. `e` is the
+//! elapsed part of the present one:
 //!
 //! ```text
 //!   old   | ------- res counters: cur ------- |
@@ -12,10 +12,9 @@
 //! admits c  iff  old*(w-e) + (cur+c)*w <= L*w
 //! ```
 //!
-//! With `res=1` these are the two counters of the well-known approximation
-//! (current count plus weighted previous count). `w` need not be a whole
-//! number of microseconds: positions are kept in ticks of `1/res` of one, in
-//! which a sub-interval is exactly `W` long.
+//! With `res=1` these are the two counters of the well-known approximation (current count plus
+//! weighted previous count). `w` need not be a whole number of microseconds: positions are in ticks
+//! of `1/res` microsecond, and a sub-interval is exactly `W` ticks long.
 
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
@@ -24,23 +23,22 @@ use crate::limit::exact::{ceil_div, floor_div, product};
 use crate::limit::heap::HeapVisitor;
 use crate::rule::{MAX_RES, Rule};
 
-/// One block: a header, then the counts of the sub-interval of the last request and of
-/// the `res` before it, newest first. With `res=1` it has 32 bytes, a size class of the
-/// allocator.
+/// One allocation: a header, then the counts of the last request's sub-interval and of the `res`
+/// before it, newest first. With `res=1` it has 32 bytes, a size class of the allocator.
 ///
-/// A count stops at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows
-/// bring it there, by 280,000 requests of the largest cost in one sub-interval; the
-/// limit stays exceeded either way. Sums of products of counts and periods, of 48 bits
-/// both, stay far below 2^128.
+/// A count saturates at 2^48 - 1. A limit is at most 10^9, so only `count=all` and shadows get
+/// there, with 280,000 requests of the largest cost in one sub-interval; the limit stays exceeded
+/// either way. Counts and periods have 48 bits each, so sums of their products stay far below
+/// 2^128.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     counts: HeaderSlice<Head, Uint48, u16>,
 }
 
-/// With two counters, the usual number, the block is as large as the server's entry for a key.
+/// With two counters, the usual number, the allocation is as large as the server's entry for a key.
 const _: () = assert!(HeaderSlice::<Head, Uint48, u16>::OVERHEAD + 2 * size_of::<Uint48>() == 32);
 
-/// Of bytes alone, so that no padding follows.
+/// Byte arrays only, so no padding follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     last_us: [u8; 8],
@@ -48,29 +46,29 @@ struct Head {
     limit: [u8; 4],
 }
 
-/// The sub-interval since the epoch that holds a time, and the ticks since its start.
+/// The sub-interval since the epoch that contains a time, and the ticks since its start.
 #[derive(Clone, Copy)]
 struct SubInterval {
     index: u64,
     elapsed: u64,
 }
 
-/// The counts, read at a time.
+/// The counts as read at one time.
 struct Sight<'a> {
     at: SubInterval,
-    /// How many sub-intervals the time lies after the last one counted.
+    /// The number of sub-intervals from the last one counted to this time.
     shift: usize,
     counts: &'a [Uint48],
 }
 
 impl Sight<'_> {
-    /// The units that count in full, and those that are weighted.
+    /// The units that count in full, and the weighted ones.
     fn counted(&self) -> (u64, u64) {
         let full = self.weighted_place(0).and_then(|place| self.counts.get(..place));
         (full.map_or(0, sum), self.weighted(0))
     }
 
-    /// The units that are weighted a number of sub-intervals later, if nothing is consumed.
+    /// The units that will be weighted after `later` sub-intervals if nothing is consumed.
     fn weighted(&self, later: usize) -> u64 {
         let count = self.weighted_place(later).and_then(|place| self.counts.get(place));
         count.map_or(0, |count| count.get())
@@ -83,7 +81,7 @@ impl Sight<'_> {
 }
 
 impl Window {
-    /// Counts newest first, at least two.
+    /// Takes at least two counts, newest first.
     pub fn new(last_us: u64, period_us: u64, limit: u32, counts: &[u64]) -> Self {
         let head = Head {
             last_us: last_us.to_le_bytes(),
@@ -98,7 +96,7 @@ impl Window {
         window
     }
 
-    /// Units consumed at a time.
+    /// A window with `units` consumed at `last_us`.
     pub fn of_units(rule: &Rule, res: u8, last_us: u64, units: u64) -> Self {
         let mut counts = [0; MAX_RES as usize + 1];
         if let Some(newest) = counts.first_mut() {
@@ -136,7 +134,7 @@ impl Window {
         to.header_slice(&mut self.counts);
     }
 
-    /// Sub-intervals a window.
+    /// Sub-intervals per window.
     pub fn res(&self) -> u8 {
         u8::try_from(self.counts.count().saturating_sub(1)).unwrap_or(MAX_RES).max(1)
     }
@@ -145,7 +143,7 @@ impl Window {
         self.counts().all(|count| count == 0)
     }
 
-    /// A time in ticks. With 60 to the microsecond, 64 bits reach to the year 9999.
+    /// A time in ticks. At 60 ticks a microsecond, 64 bits last until the year 9999.
     fn ticks(&self, at_us: u64) -> u64 {
         at_us.saturating_mul(self.res().into())
     }
@@ -168,7 +166,7 @@ impl Window {
         let at = self.position(at_us);
         let start = self.ticks(at_us).saturating_sub(at.elapsed);
         let behind = start.saturating_sub(self.ticks(self.last_us()));
-        // Most requests lie in the last one's sub-interval and need no division.
+        // Most requests lie in the last one's sub-interval and skip the division.
         let shift = if behind == 0 { 0 } else { ceil_div(behind.into(), self.period_us()) };
         let shift = usize::try_from(shift).unwrap_or(usize::MAX);
         Sight { at, shift, counts: self.counts.items() }
@@ -180,7 +178,7 @@ impl Window {
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
-    /// What still counts at a time, rounded up.
+    /// Units that still count at `at_us`, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
         let sight = self.sight(at_us);
         ceil_div(self.load(sight.at, sight.counted()), self.period_us())
@@ -206,8 +204,8 @@ impl Window {
         }
     }
 
-    /// The first time at which no more than the allowance counts, while more does now.
-    /// Tries one sub-interval after another: the load only falls.
+    /// The first time at which at most `allowance` counts, given that more does now. Tries one
+    /// sub-interval after another, since the load only falls.
     fn fits_us(&self, sight: &Sight<'_>, (mut cur, mut old): (u64, u64), allowance: u64) -> u64 {
         for later in 0..=self.counts.items().len() {
             if let Some(room) = allowance.checked_sub(cur) {
@@ -222,7 +220,7 @@ impl Window {
                 let index = sight.at.index.saturating_add(later as u64);
                 return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
             }
-            // The oldest of those that count in full is next to be weighted.
+            // The oldest sub-interval that counts in full becomes the weighted one.
             old = sight.weighted(later.saturating_add(1));
             cur = cur.saturating_sub(old);
         }
@@ -241,7 +239,7 @@ impl Window {
         self.counts.header_mut().limit = rule.limit().to_le_bytes();
     }
 
-    /// Counts units for no rule: the limit stays.
+    /// Counts units but keeps the limit, since no rule consumes.
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) {
         let shift = self.sight(at_us).shift;
@@ -259,7 +257,7 @@ impl Window {
         }
     }
 
-    /// Gives units back that were counted at a time, if their sub-interval is in sight, and
+    /// Gives back up to `units` counted at `stamp_us`, if their sub-interval still counts, and
     /// returns how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
         let (last, stamp) = (self.position(self.last_us()).index, self.position(stamp_us).index);
@@ -273,7 +271,7 @@ impl Window {
         back
     }
 
-    /// Gives units of the counters in sight back, newest first, and returns how many.
+    /// Gives back up to `units` that still count, newest first, and returns how many.
     pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
         let shift = self.sight(at_us).shift;
         let counts = self.counts.items_mut();
@@ -295,14 +293,14 @@ impl Window {
     }
 }
 
-/// What only a sliding window counter has: its counts as of now.
+/// The part of `RL.INFO` that only sliding window counters have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowReport {
-    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`
-    /// of the present window.
+    /// Units of the newest `res` sub-intervals, which count in full; with `res=1`, of the present
+    /// window.
     pub current: u64,
-    /// Units of the sub-interval before them, which are weighted; with `res=1` of the
-    /// window before.
+    /// Units of the sub-interval before them, which are weighted; with `res=1`, of the previous
+    /// window.
     pub previous: u64,
 }
 

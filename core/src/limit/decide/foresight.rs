@@ -1,37 +1,38 @@
-//! How far a command looks ahead at lapses.
+//! The budget of a command for looking ahead at lapses.
 //!
-//! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing
-//! what they all give back would take seconds. So all looks of a command, at all its keys, share
-//! one budget, counted in charges that come back. Copied states count as charges too.
+//! A key may have ten thousand holds of dozens of rules, and a command 64 such keys. Foreseeing all
+//! that they give back would take seconds. So all looks ahead of a command, at all its keys, share
+//! one budget. Its unit is a charge that is given back; copying a state costs some charges too.
 //!
-//! A wait that depends on later lapses ends where the command stopped looking: the check cannot
-//! pass before, and asking again then looks further. A reset is then the one without lapses.
+//! A wait that depends on later lapses ends where the command stopped looking ahead: the check
+//! cannot pass before, and a retry then looks further. A reset ignores the lapses beyond.
 
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::Holds;
 
-/// The budget of a command: about 10 ms.
+/// Charges in the budget of a command: about 10 ms.
 pub(super) const MOST_CHARGES: usize = 100_000;
 
-/// A state is copied in the time that so many charges take to lapse: most are small, but one may
-/// keep hundreds of past windows.
+/// Copying a state costs as much as this number of lapsing charges: most states are small, but one
+/// may keep hundreds of past windows.
 const STATE_AS_CHARGES: usize = 16;
 
-/// So many entries of a log are copied in the time that a charge takes to lapse.
+/// Copying this number of log entries costs as much as one lapsing charge.
 const ENTRIES_AS_ONE: usize = 16;
 
-/// So many holds of a track are copied, or charges of a hold searched, in that time.
+/// Copying this number of a track's holds, or searching this number of a hold's charges, costs as
+/// much as one lapsing charge.
 const SMALL_AS_ONE: usize = 32;
 
-/// What a command may still spend on looks.
+/// What is left of a command's budget.
 #[derive(Debug)]
 pub struct Foresight {
     charges: usize,
 }
 
 impl Foresight {
-    /// The budget of one command.
+    /// The full budget of a command.
     #[must_use]
     pub const fn of_command() -> Self {
         Self::of_charges(MOST_CHARGES)
@@ -41,7 +42,8 @@ impl Foresight {
         Self { charges }
     }
 
-    /// Whether a look may copy these states, and let this number of charges lapse in them.
+    /// Spends the cost of copying these states and letting `charges` lapse in them; false if too
+    /// little is left.
     pub(crate) fn may_copy(&mut self, states: &[State], charges: usize) -> bool {
         let cost = |state: &State| {
             let entries = state.log().map_or(0, Log::len);
@@ -53,7 +55,8 @@ impl Foresight {
         left.is_some()
     }
 
-    /// Whether a look may copy these states, and let this number of holds lapse in one.
+    /// Spends the cost of copying these states and letting `lapses` holds lapse in one; false if
+    /// too little is left.
     pub(crate) fn may_look(&mut self, copied: &[State], holds: &Holds, lapses: usize) -> bool {
         let charges = holds.rules().checked_div(holds.len()).unwrap_or(0);
         let of_hold = (charges / SMALL_AS_ONE).saturating_add(1);

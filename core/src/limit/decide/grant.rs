@@ -1,16 +1,16 @@
-//! Partial grants: as much as passes, between two bounds (`COST a..b`).
+//! Partial grants: the most that passes, between two bounds (`COST a..b`).
 //!
-//! A check whose cost is a range is decided for the least of it. If that is allowed, the
-//! grant is the largest cost in the range that every rule with the default cost admits: the
-//! least `remaining` of them, which is exact. Rules with a cost of their own must admit that,
-//! and shadows do not lower the grant.
+//! A check whose cost is a range is decided for the lower bound. If that is allowed, it is granted
+//! the largest cost in the range that every rule with the default cost admits: the least of their
+//! `remaining`, which is exact. A rule with its own cost must admit that cost, and a shadow never
+//! lowers the grant.
 
 use super::decision::Decision;
 use crate::limit::value::check::Check;
 use crate::rule::Rule;
 
 impl Check<'_> {
-    /// What an allowed check is granted by its rules' decisions; none are given if an
+    /// The cost granted to an allowed check, from its rules' decisions. There are none if an
     /// exemption answers.
     pub(crate) fn granted_by<'d>(&self, decisions: impl Iterator<Item = &'d Decision>) -> u32 {
         let Some(up_to) = self.up_to() else { return self.cost };
@@ -25,7 +25,7 @@ impl Check<'_> {
         least.map_or(up_to, |least| least.clamp(self.cost, up_to))
     }
 
-    /// Whether a cost lies in the range that the check asks for.
+    /// True if the check could be granted `cost`.
     pub(crate) fn accepts(&self, cost: u32) -> bool {
         (self.cost..=self.up_to().unwrap_or(self.cost)).contains(&cost)
     }

@@ -17,13 +17,12 @@
 //! outlook     when a rule lets one more unit pass
 //! ```
 //!
-//! A denial's wait comes about in four steps: `keys::conclude` takes the
-//! longest wait of all keys, `Evaluation::add` the longest of a key's rules,
-//! `Decision::of` turns the time at which a rule admits into a wait, and the
-//! algorithm's `read` gives that time. With one rule the fast path goes straight to
-//! `Decision::of`. Two things can make a wait longer: a ban (in `keys`) and a state
-//! that the clock will come near again (in `wait`). One can make it shorter: a hold that gives
-//! back its charges when it lapses (in `foresee`).
+//! A denial's wait is computed in four steps: `keys::conclude` takes the longest wait of all keys,
+//! `Evaluation::add` the longest of a key's rules, `Decision::of` turns the time at which a rule
+//! admits into a wait, and the algorithm's `read` gives that time. With one rule the fast path
+//! calls `Decision::of` directly. Two things can lengthen a wait: a ban (in `keys`), and a state
+//! that the clock will reach again (in `wait`). One can shorten it: a hold that gives back its
+//! charges when it lapses (in `foresee`).
 
 pub mod check;
 pub mod deciding;

@@ -8,44 +8,44 @@ use crate::limit::value::check::{Change, Verdict};
 /// A block set by a rule's `ban=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ban {
-    /// Which of the check's rules set it.
+    /// The index of the rule that set it, in the check.
     pub rule: usize,
     pub until_us: u64,
 }
 
-/// What a denial by a rule with `ban=` sets in a key.
+/// The ban that a key gets when a rule with `ban=` denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewBan {
     pub ban: Ban,
     pub length_us: u64,
-    /// The key's count of bans from now on, if it has one.
+    /// The key's new count of bans, if it has one.
     pub count: Option<BanCount>,
 }
 
-/// What a check did to a key, and the answer.
+/// The answer to a check, and what it did to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The answer, which is that of all keys of the check.
+    /// The answer for all keys of the check.
     pub summary: Decision,
     /// This key's block or rules denied the request.
     pub denied: bool,
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,
-    /// The key's ban ends earlier from now on: the clock stepped back.
+    /// The key's ban now ends earlier, because the clock stepped back.
     pub ban_shortened: bool,
     /// A block or an exemption answered, and no rule was evaluated.
     pub access: Option<Access>,
-    /// The check repeated a hold that lives, and no rule was charged.
+    /// The check repeated a live hold, and no rule was charged.
     pub repeated: bool,
     /// The check took a hold.
     pub held: bool,
-    /// The default cost as decided: of a range what was granted, if the check is allowed.
+    /// The default cost that was decided: for an allowed check of a range, what was granted.
     pub cost: u32,
 }
 
 impl Outcome {
-    /// An answer that did nothing to the key.
+    /// The answer of a check that left the key unchanged.
     pub const fn unchanged(summary: Decision, cost: u32, access: Option<Access>) -> Self {
         Self {
             summary,
@@ -59,13 +59,13 @@ impl Outcome {
             cost,
         }
     }
-    /// Whether the value of the key changed.
+    /// True if the key's value changed.
     #[must_use]
     pub fn changed(&self) -> bool {
         self.change != Change::Nothing || self.ban_changed()
     }
 
-    /// Whether the key got a ban, or its ban ends earlier.
+    /// True if the key got a ban, or its ban ends earlier.
     #[must_use]
     pub const fn ban_changed(&self) -> bool {
         self.ban.is_some() || self.ban_shortened

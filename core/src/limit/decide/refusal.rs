@@ -1,16 +1,16 @@
-//! Why a check is refused: an error, and nothing is changed.
+//! Why a check is refused. It replies with an error and changes nothing.
 
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Excerpt;
 use std::fmt;
 
-/// On how many rules a key's holds may be for each of `max_holds`: holds on so many rules can
-/// be as many as the setting says, holds on more rules only fewer. Ending, saving and loading
-/// holds take memory and time for each of their rules.
+/// The holds of a key may be on this number of rules for each of `max_holds`: a key can have
+/// `max_holds` holds on up to this number of rules each, but fewer holds on more. Ending, saving
+/// and loading a hold takes memory and time for each of its rules.
 const RULES_A_HOLD: usize = 4;
 
-/// How much a key may come to hold.
+/// Limits on what a key may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// At least 1.
@@ -20,14 +20,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Any number.
+    /// No limits.
     pub const ANY: Self = Self { max_states: usize::MAX, max_holds: usize::MAX };
 }
 
-/// A check is refused.
+/// A key of the check refused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckError {
-    /// Which key of the check.
+    /// The index of the key in the check.
     pub key: usize,
     pub why: Refusal,
 }
@@ -49,17 +49,17 @@ pub enum Refusal {
     TooManyHolds {
         max: usize,
     },
-    /// The holds are on too many rules together.
+    /// The key's holds are on too many rules in total.
     TooManyRulesOfHolds {
         max: usize,
     },
-    /// A check repeats a hold with another cost.
+    /// The check repeats a hold at another cost.
     OtherCost {
         id: Excerpt,
         rule: String,
         held: u32,
         given: u32,
-        /// The end of the range, if a range was given.
+        /// The upper bound, if the cost was a range.
         up_to: Option<u32>,
     },
 }
@@ -92,8 +92,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Limiter {
-    /// Tests that a check which repeats a hold costs what the hold was taken for. A rule
-    /// that the hold was not charged for passes: the rules may have changed.
+    /// Refuses a check that repeats a hold at another cost than the hold's. Ignores a rule that the
+    /// hold was not charged for: the rules may have changed.
     pub(crate) fn test_costs_of_repeat(&self, check: &Check<'_>) -> Result<(), Refusal> {
         let Some(request) = check.hold() else { return Ok(()) };
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
@@ -111,8 +111,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Tests whether a key has room for another hold. Lapsed ones that are still kept take none;
-    /// they are looked for only if there would be no room with them.
+    /// Refuses another hold if the key has no room. Lapsed holds that are still stored do not
+    /// count; they are only looked for if counting them leaves no room.
     pub(crate) fn test_max_holds(&self, now_us: u64, max: usize) -> Result<(), Refusal> {
         let Some(holds) = self.holds() else { return Ok(()) };
         if holds.len() >= max && holds.alive(now_us) >= max {

@@ -1,8 +1,8 @@
-//! The honest wait where a rule that does not deny now denies later. There are two such rules:
+//! The honest wait when a rule that does not deny now will deny later. Two rules do:
 //!
-//! - one whose state lies more than a window ahead of a clock that stepped back. The rule
-//!   passes over the state, and sees it again once the clock has come near it.
-//! - one of a key where the check repeats a hold. The rule is not asked before the hold ends.
+//! - one whose state lies more than a window ahead of a clock that stepped back. The rule ignores
+//!   the state, and sees it again once the clock has come near it.
+//! - one of a key where the check repeats a hold. The rule is not evaluated before the hold ends.
 //!
 //! So the longest wait of the rules that deny now may end within such a denial:
 //!
@@ -13,12 +13,11 @@
 //!                now          ^ the wait
 //! ```
 //!
-//! Each rule, once it admits, goes on admitting. So it denies in one interval: from
-//! when it is asked, or its state comes back, to when it admits. One look at the start of the
-//! interval, at the key as it will be then, gives its end. The wait ends at the first moment
-//! outside all intervals: a sort and one pass find it, however many intervals overlap in a chain.
-//! A look at a key with very many holds may be left out: the wait is then a lower bound, see
-//! `foresight`.
+//! A rule that admits keeps admitting. So it denies in one interval: from when it is evaluated, or
+//! its state comes back, until it admits. One look ahead at the key as it will be at the start of
+//! the interval gives the interval's end. The wait ends at the first moment outside all intervals:
+//! one sort and one pass find it, however many intervals overlap. The look is skipped for a key
+//! with very many holds: the wait is then a lower bound, see `foresight`.
 
 use super::decision::{length, longer};
 use super::foresight::Foresight;
@@ -30,7 +29,7 @@ use crate::limit::value::limiter::Limiter;
 use crate::rule::MS_US;
 use std::borrow::Cow;
 
-/// A rule denies later, from the first wait until before the second; -1: for good.
+/// A later denial: from the first wait until before the second; -1: for good.
 #[derive(Clone, Copy, Debug)]
 struct LaterDenial {
     from_ms: i64,
@@ -42,11 +41,11 @@ struct LaterDenial {
 pub(crate) struct Waiting<'a> {
     pub limiter: &'a Limiter,
     pub check: Check<'a>,
-    /// When the hold ends that the check repeats, if it does.
+    /// When the hold that the check repeats ends, if it repeats one.
     pub repeats_until_us: Option<u64>,
 }
 
-/// The least wait, `first_ms` or longer, after which every rule admits, also those that deny
+/// The least wait, at least `first_ms`, after which every rule admits, including those that deny
 /// only later.
 pub(crate) fn until_all_admit<'a>(
     keys: impl Iterator<Item = Waiting<'a>>,
@@ -74,7 +73,7 @@ pub(crate) fn until_all_admit<'a>(
 }
 
 impl LaterDenial {
-    /// A denial with this wait, which is decided after some time; `None` if there is no wait.
+    /// A denial decided after `from_ms`, with this wait from then on; `None` if there is no wait.
     fn of(wait_ms: i64, from_ms: i64) -> Option<Self> {
         let until_ms = match wait_ms {
             0.. => from_ms.saturating_add(wait_ms),
@@ -85,8 +84,8 @@ impl LaterDenial {
 }
 
 impl<'a> Check<'a> {
-    /// The check as it is asked again at a time or up to a millisecond later, and after how
-    /// many milliseconds.
+    /// The check when it is repeated at `at_us` or up to a millisecond later, and after how many
+    /// milliseconds.
     fn asked_again(&self, at_us: u64) -> (Check<'a>, i64) {
         let after_ms = millis_up(at_us.saturating_sub(self.now_us));
         let now_us = self.now_us.saturating_add(after_ms.saturating_mul(MS_US));
@@ -95,7 +94,8 @@ impl<'a> Check<'a> {
 }
 
 impl Limiter {
-    /// The denials of the rules of a key where the check repeats a hold until it ends.
+    /// Adds the denials of a key's rules from `end_us` on, when the hold ends that the check
+    /// repeats.
     fn add_denials_after_repeats(
         &self,
         check: &Check<'_>,
@@ -112,8 +112,8 @@ impl Limiter {
         then.add_denials_of_passed_over(&check, after_ms, foresight, denials);
     }
 
-    /// The denials of rules whose state is passed over at the time of a check, which is asked
-    /// after some time.
+    /// Adds the later denials of rules that ignore their state at the time of this check, which is
+    /// made in `after_ms` milliseconds.
     fn add_denials_of_passed_over(
         &self,
         check: &Check<'_>,
@@ -137,7 +137,7 @@ impl Limiter {
         }
     }
 
-    /// The key as rules will read it at a time, unless that is too much to foresee.
+    /// The key as rules will read it at `at_us`; `None` if that exceeds the budget.
     fn foresee_key(&self, at_us: u64, foresight: &mut Foresight) -> Option<Cow<'_, Self>> {
         let charges = self.holds().map_or(0, Holds::rules);
         let may_copy = !self.lapse_matters(at_us) || foresight.may_copy(self.states(), charges);

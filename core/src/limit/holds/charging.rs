@@ -1,7 +1,7 @@
 //! What a state is charged for a hold, and how settling corrects it.
 //!
-//! A charge that turns out lower is corrected *as if the check had cost that much*: the
-//! difference comes back where it was charged, as far as it has not come back by itself.
+//! A charge that turns out too high is corrected *as if the check had cost that much*: the
+//! difference is given back where it was charged, as far as it has not come back by itself.
 //!
 //! ```text
 //! log                       the units that are still there at the stamp
@@ -13,7 +13,7 @@
 //!                           must not be promised twice
 //! ```
 //!
-//! What a charge turns out higher is consumed when it is settled, unconditionally.
+//! If a charge turns out too low, settling consumes the difference unconditionally.
 
 use super::request::Settlement;
 use super::{Charge, Detail, Hold, Holds, Level, Track, TrackKind};
@@ -26,7 +26,7 @@ use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
 impl Meter {
-    /// The level at a time not before the last one, which drains at a limit.
+    /// The level at `at_us`, which is not before the last time, drained at `limit`.
     pub fn level(&self, limit: u32, at_us: u64) -> Level {
         Level(match self {
             Self::Debt(debt) => debt.owed_at(limit, at_us),
@@ -39,10 +39,9 @@ impl Meter {
         })
     }
 
-    /// Consumes beyond any limit, at a time not before `last_us`, what a settled hold cost
-    /// beyond this charge. A debt drains at the charge's limit. If the charge was a shadow's,
-    /// a debt or an interval is not taken beyond its burst or queue: the shadow took no more
-    /// either.
+    /// Consumes what a settled hold cost beyond this charge, at `at_us >= last_us`, beyond any
+    /// limit. A debt drains at the charge's limit. If a shadow was charged, a debt or an interval
+    /// stops at its burst or queue, because the shadow stopped there too.
     pub fn consume_excess(&mut self, charge: &Charge, at_us: u64, units: u32) {
         if units == 0 {
             return;
@@ -66,8 +65,8 @@ impl Meter {
 }
 
 impl State {
-    /// The units that a check of `cost` took, if the level was `before`: a shadow may take
-    /// less than its cost.
+    /// The units that a check of `cost` took from level `before`: a shadow may take less than its
+    /// cost.
     fn taken(&self, rule: &Rule, cost: u32, before: Level) -> u32 {
         let after = self.meter().level(rule.limit(), self.meter().last_us());
         let rise = after.0.saturating_sub(before.0);
@@ -83,9 +82,8 @@ impl State {
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
-    /// What a hold is charged here, at this place, for a rule whose check consumed the cost
-    /// already, at the time `stamp_us`, when the level was `before`. `needs` are those of its log
-    /// rules.
+    /// The charge of a hold on this state, for a rule whose check has already consumed `cost` at
+    /// `stamp_us` from level `before`. `needs` are those of the hold's log rules.
     pub fn charge(
         &self,
         holds: &mut Holds,
@@ -122,9 +120,9 @@ impl State {
         })
     }
 
-    /// Makes the charge of a hold that has ended what the request really cost. What comes back
-    /// to a log is left for later if `later` is given, unless the log's time is ahead: its time
-    /// may change with what comes back.
+    /// Corrects the charge of an ended hold to what the request really cost. Units for a log are
+    /// put off into `later`, if given, unless the log's time is ahead: giving them back may change
+    /// its time.
     pub fn correct(
         &mut self,
         track: &mut Track,

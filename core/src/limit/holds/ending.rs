@@ -1,11 +1,12 @@
-//! The end of holds: one is settled, or those lapse whose time has passed.
+//! The end of holds: one is settled, or all whose time has passed lapse.
 //!
-//! A hold leaves the rows and both orders when it ends. Its charges still count in their
-//! tracks until each is [released](Holds::release), after it was corrected.
+//! A hold that ends leaves the rows and both orders. Its charges still count in their tracks until
+//! they are corrected and [released](Holds::release).
 
 use super::{Charge, Hold, Holds, Id, NO_TRACK, Row, Track};
 
-/// If more than one hold of so many has lapsed, all rows move at once instead of one by one.
+/// If more than one in this number of holds has lapsed, all rows move at once instead of one by
+/// one.
 const MANY: usize = 64;
 
 impl Holds {
@@ -27,7 +28,7 @@ impl Holds {
         Some(hold)
     }
 
-    /// Ends the holds that have lapsed at a time, in the order in which they lapse.
+    /// Ends the holds that have lapsed at `now_us`, in lapse order.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let lapsed = self.lapsed(now_us);
         if lapsed.saturating_mul(MANY) < self.len() {
@@ -41,13 +42,13 @@ impl Holds {
         holds
     }
 
-    /// Takes a hold off what is known of all.
+    /// Subtracts a hold from the totals.
     fn uncount(&mut self, hold: &Hold) {
         self.refunding = self.refunding.saturating_sub(hold.refunds().into());
         self.rules = self.rules.saturating_sub(hold.rules());
     }
 
-    /// Takes rows out, which the order of lapses has no more. The others move together.
+    /// Removes rows that have already left the lapse order. The others move together.
     fn remove(&mut self, gone: &[Row]) -> Vec<Hold> {
         let mut holds: Vec<Option<Hold>> =
             std::mem::take(&mut self.rows).into_iter().map(Some).collect();
@@ -69,7 +70,7 @@ impl Holds {
         removed
     }
 
-    /// Takes the charge of an ended hold off its track.
+    /// Removes the charge of an ended hold from its track.
     pub fn release(&mut self, hold: &Hold, charge: &Charge) {
         let Some(track) = self.tracks.get_mut(usize::from(charge.track)) else { return };
         track.forget_last(hold);
@@ -86,7 +87,7 @@ impl Holds {
         }
     }
 
-    /// Lets both orders find a hold in another row.
+    /// Renumbers a hold's row in both orders.
     fn renumber(&mut self, from: Row, to: Row) {
         let Some(hold) = self.hold(from) else { return };
         let by_id = self.place_of_id(hold.id());

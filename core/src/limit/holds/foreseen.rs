@@ -1,8 +1,8 @@
-//! A state as it will be once holds have lapsed.
+//! A state as it will be after some holds have lapsed.
 //!
-//! A denied check asks when it would pass, and some of its key's holds may come back before.
-//! So they lapse in a copy, which has only what that changes: the state that the rule reads,
-//! and its track. The holds themselves, by far the most, are not copied.
+//! A denied check asks when it would pass, and some of its key's holds may give back units before
+//! then. So they lapse in a copy of only what that changes: the state that the rule reads, and its
+//! track. The holds themselves, by far the largest part, are not copied.
 
 use super::request::Settlement;
 use super::{Holds, Track};
@@ -12,19 +12,19 @@ use crate::rule::Rule;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A state and its track, copied once a hold with `REFUND` lapses in them.
+/// A state and its track, copied when the first hold with `REFUND` lapses in them.
 #[derive(Clone, Debug)]
 pub struct Foreseen<'h> {
     holds: &'h Holds,
     number: u16,
     track: Cow<'h, Track>,
     state: Cow<'h, State>,
-    /// What comes back to the log, but was not given back yet: that copies its entries.
+    /// Units not yet given back to the log, because that copies its entries.
     to_log: Vec<Take>,
 }
 
 impl<'h> Foreseen<'h> {
-    /// The state at a place of a key with holds; `None` if none was charged there.
+    /// The state at a place of a key with holds; `None` if no hold was charged on it.
     pub fn new(place: usize, state: &'h State, holds: &'h Holds) -> Option<Self> {
         let number = holds.track_of(place)?;
         let track = Cow::Borrowed(holds.track(number)?);
@@ -41,8 +41,8 @@ impl<'h> Foreseen<'h> {
         &self.state
     }
 
-    /// Whether a rule may admit a cost from one time to another: a quick look at the log, which
-    /// can be wrong only if it says so. What comes back may be there no more.
+    /// Whether the rule may admit the cost between these times: a quick look at the log. True can
+    /// be wrong, because units to be given back may be gone from the log; false is certain.
     pub fn may_admit(&self, rule: &Rule, cost: u32, from_us: u64, until_us: u64) -> bool {
         self.state.log().is_none_or(|log| {
             let out_us = |at_us: u64| at_us.max(log.last_us()).checked_sub(rule.period_us());
@@ -54,7 +54,7 @@ impl<'h> Foreseen<'h> {
         })
     }
 
-    /// The holds at these places lapse, after all that lapse before them.
+    /// Lets the holds at these places lapse. All that lapse before them have lapsed already.
     pub fn lapse(&mut self, places: Range<usize>) {
         let Self { holds, number, .. } = *self;
         for hold in holds.at_places(places).filter(|hold| hold.refunds()) {

@@ -1,4 +1,4 @@
-//! A hold: the receipt of a check, by which its charges can be corrected.
+//! A hold: the receipt of a check, with which its charges can be corrected.
 //!
 //! ```text
 //! Hold, 56 bytes: | id, up to 22 bytes in place | end, REFUND | its one charge, or -> charges |
@@ -28,23 +28,23 @@ pub struct Charge {
     /// The state's time when it was charged, Unix microseconds.
     pub stamp_us: u64,
     pub units: u32,
-    /// The limit of the rule, at which a debt drains; of a log, the largest of the log rules.
+    /// The rule's limit, at which a debt drains; for a log, the largest limit of the log rules.
     pub limit: u32,
     pub detail: Detail,
-    /// Which state, see `tracks`.
+    /// The number of its state's track, see `tracks`.
     pub track: u16,
-    /// Whether it took the check's default cost.
+    /// True if it took the check's default cost.
     pub by_default: bool,
-    /// Whether the rule was a shadow, which takes no debt beyond the capacity.
+    /// True if the rule was a shadow, which adds no debt beyond the capacity.
     pub shadow: bool,
 }
 
-/// What only charges of some algorithms have, in 4 bytes.
+/// Data that only charges of some algorithms have, in 4 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail(u32);
 
 impl Detail {
-    /// Of a token bucket: where its least debt is kept; `None` if nothing was consumed.
+    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
             Some(position) => Self(position.0),
@@ -56,7 +56,7 @@ impl Detail {
         if self.0 == u32::MAX { None } else { Some(Position(self.0)) }
     }
 
-    /// Of a log: the longest window of the hold's log rules.
+    /// For a log: the longest window of the hold's log rules.
     pub fn window(us: u64) -> Self {
         Self(PackedWindow::new(us).bits())
     }
@@ -65,7 +65,7 @@ impl Detail {
         PackedWindow::of_bits(self.0).micros()
     }
 
-    /// Of a leaky bucket: how long after its stamp its turn comes, in milliseconds.
+    /// For a leaky bucket: its turn, in milliseconds after its stamp.
     pub fn turn(ms: u64) -> Self {
         Self(u32::try_from(ms).unwrap_or(u32::MAX))
     }
@@ -76,13 +76,13 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the log rules of the hold need of the log. Whether they count denials is not
-    /// kept: a log that is told that they do not keeps at least as much.
+    /// What the hold's log rules need of the log. Whether they count denials is not stored:
+    /// assuming that they do not makes the log keep at least as much.
     pub fn needs(&self) -> Needs {
         Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
     }
 
-    /// What the request really cost here.
+    /// The request's real cost on this state.
     pub fn settled(&self, settlement: Settlement<'_>, names: &[Name]) -> u32 {
         match settlement {
             Settlement::AsCharged => self.units,
@@ -96,7 +96,7 @@ impl Charge {
     }
 }
 
-/// The charges of a hold, nearly always one.
+/// The charges of a hold, nearly always exactly one.
 #[derive(Clone, Debug)]
 enum Charges {
     One(Charge),
@@ -107,11 +107,11 @@ enum Charges {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OfNamedLogRules {
     charges: Box<[Charge]>,
-    /// The names of the log rules, which share a state that has none.
+    /// The names of the log rules, which share one unnamed state.
     log_names: Box<[Name]>,
 }
 
-/// An id, in place if it is short.
+/// An id, stored inline if it is short.
 #[derive(Clone, Debug)]
 pub enum Id {
     Short { len: u8, bytes: [u8; Self::SHORT] },
@@ -139,7 +139,7 @@ impl Id {
         }
     }
 
-    /// Shows the heap block held.
+    /// Visits the heap allocation, if there is one.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         if let Self::Long(id) = self {
             to.slice(id);
@@ -147,7 +147,7 @@ impl Id {
     }
 }
 
-/// When a hold lapses, and in the highest bit whether its charges then come back.
+/// When a hold lapses; the highest bit tells whether its charges are then given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End(u64);
 
@@ -161,7 +161,7 @@ impl End {
 }
 
 impl Hold {
-    /// A hold with its charges, and the names of the log rules among the check's.
+    /// A hold with its charges, and the names of the check's log rules.
     pub fn new(request: HoldRequest<'_>, charges: Vec<Charge>, log_names: Vec<Name>) -> Self {
         let charges = match (charges.as_slice(), log_names.is_empty()) {
             (&[charge], true) => Charges::One(charge),
@@ -187,12 +187,12 @@ impl Hold {
         self.end = End::new(end_us, self.refunds());
     }
 
-    /// Whether its charges come back when it lapses.
+    /// True if its charges are given back when it lapses.
     pub const fn refunds(&self) -> bool {
         self.end.0 & End::REFUND != 0
     }
 
-    /// Whether it has not lapsed at a time.
+    /// True if it has not lapsed at `now_us`.
     pub const fn lives(&self, now_us: u64) -> bool {
         self.end_us() > now_us
     }
@@ -213,7 +213,7 @@ impl Hold {
         }
     }
 
-    /// The names of the log rules that it was taken under.
+    /// The names of the log rules it was taken under.
     pub fn log_names(&self) -> &[Name] {
         match &self.charges {
             Charges::One(_) | Charges::Several(_) => &[],
@@ -221,24 +221,24 @@ impl Hold {
         }
     }
 
-    /// On how many rules it is: one for each charge, and log rules with names, which share a
-    /// charge, one for each name.
+    /// The number of rules it is on: one per charge, but log rules with names share a charge and
+    /// count one per name.
     pub fn rules(&self) -> u32 {
         let more_names = self.log_names().len().saturating_sub(1);
         u32::try_from(self.charges().len().saturating_add(more_names)).unwrap_or(u32::MAX)
     }
 
-    /// The most units that it was charged on any state.
+    /// The largest charge on any state, in units.
     pub fn units(&self) -> u32 {
         self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)
     }
 
-    /// The order in which holds lapse: by end, then by id.
+    /// Compares this hold with another's end and id: holds lapse by end, then by id.
     pub fn lapse_order(&self, end_us: u64, id: &[u8]) -> Ordering {
         self.end_us().cmp(&end_us).then_with(|| self.id().cmp(id))
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         self.id.visit_heap(to);
         match &mut self.charges {

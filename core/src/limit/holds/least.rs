@@ -1,18 +1,17 @@
-//! The least debt that a token bucket has had since each of its holds was taken.
+//! The least debt of a token bucket since each of its holds was taken.
 //!
-//! A settled hold gives back what it was charged too much, but no more than the bucket
-//! would still owe of it. That is the least debt there has been since the check, before
-//! each later consumption and now: whatever the bucket owed beyond that would have been
-//! served in the meantime without the charge as well.
+//! A settled hold gives back what it was overcharged, but no more than the bucket still owes for
+//! it. That is the least debt since the check: before each later consumption, and now. Anything the
+//! bucket owed beyond that would have drained meanwhile without the charge too.
 //!
 //! ```text
 //! hold taken   50 owed . . . 30 owed, another takes 30, 60 owed . . . now 40 owed
 //! its least    50            30                                        30
 //! ```
 //!
-//! From older to younger holds the least debt never falls, because the older one has
-//! seen all that the younger has. So a list of the *steps* between neighbours has no
-//! negative number, and each event changes few of them:
+//! From older to younger holds the least debt never falls, because an older one has seen every debt
+//! that a younger one has. So the *steps* between neighbours are never negative, and each event
+//! changes few of them:
 //!
 //! ```text
 //! a consumption before which d is owed     least = min(least, d): cuts steps at the young end
@@ -20,16 +19,16 @@
 //! a hold that has l gives g back           older: least = min(least, l - g); younger: least -= g
 //! ```
 //!
-//! The steps are kept as a Fenwick tree (P. Fenwick, "A new data structure for cumulative
-//! frequency tables", 1994), whose prefix sums are the least debts. A cut that takes a
-//! step to 0 is paid for by the step's creation, so each event takes O(log n), amortized.
+//! The steps are stored in a Fenwick tree (P. Fenwick, "A new data structure for cumulative
+//! frequency tables", 1994), whose prefix sums are the least debts. Cutting a step to 0 is paid for
+//! by creating it, so each event takes O(log n), amortized.
 //!
-//! Debts are exact, in fractions of a unit as the debt counts them. An ended hold's step
-//! stays until the list is compacted: it belongs to all younger holds.
+//! Debts are exact, in the debt's own fractions of a unit. An ended hold's step stays until the
+//! list is compacted, because it counts for all younger holds.
 
 use crate::limit::heap::HeapVisitor;
 
-/// Where a hold's least debt is kept, from 0 for the oldest.
+/// The index of a hold's least debt; 0 is the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u32);
 
@@ -42,13 +41,13 @@ impl Position {
 /// The least debts of a bucket's holds, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Leasts {
-    /// The node `n`, from 1, holds the sum of the steps `n - lowest_bit(n) + 1 ..= n`.
+    /// Node `n`, from 1, stores the sum of the steps `n - lowest_bit(n) + 1 ..= n`.
     nodes: Vec<Sum>,
-    /// The sum of all steps: the least debt of the youngest.
+    /// The sum of all steps: the least debt of the youngest hold.
     total: Sum,
 }
 
-/// A sum of steps in 12 bytes: a debt has at most 32 bits of units and 48 of fraction.
+/// A sum of steps in 12 bytes: a debt has at most 32 bits of units and 48 bits of fraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum([u32; 3]);
 
@@ -64,7 +63,7 @@ impl Sum {
     }
 }
 
-/// The lowest bit that is set.
+/// The lowest set bit.
 const fn lowest_bit(n: usize) -> usize {
     n & n.wrapping_neg()
 }
@@ -88,7 +87,7 @@ impl Leasts {
         self.prefix(position.index().saturating_add(1))
     }
 
-    /// A hold is taken, after which `owed` is owed.
+    /// Adds a hold, after which `owed` is owed.
     pub fn push(&mut self, owed: u128) -> Option<Position> {
         self.cut_to(owed);
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;
@@ -99,7 +98,7 @@ impl Leasts {
             sum = sum.saturating_add(self.node(n.saturating_sub(below)));
             below <<= 1;
         }
-        // Grown by an eighth, since a key may have thousands.
+        // Grows by an eighth, since a key may have thousands.
         if self.nodes.len() == self.nodes.capacity() {
             self.nodes.reserve_exact((n / 8).max(4));
         }
@@ -108,13 +107,13 @@ impl Leasts {
         Some(Position(index))
     }
 
-    /// Something is consumed, before which `owed` was owed.
+    /// Records a consumption, before which `owed` was owed.
     pub fn cut_to(&mut self, owed: u128) {
         self.total = Sum::new(self.cut_prefix(self.youngest(), owed));
     }
 
-    /// A hold ends that was charged `surplus` too much, while `owed` is owed. Returns how
-    /// much it gives back.
+    /// Ends a hold that was charged `surplus` too much, while `owed` is owed. Returns how much it
+    /// gives back.
     pub fn give_back(&mut self, position: Position, owed: u128, surplus: u128) -> u128 {
         let n = position.index().saturating_add(1);
         let own = self.prefix(n);
@@ -126,7 +125,7 @@ impl Leasts {
         let older = least.saturating_sub(given);
         self.cut_prefix(own, older);
         let fallen = own.saturating_sub(older);
-        // The younger ones fell with the steps that were cut, by more than was given.
+        // Cutting steps lowered the younger ones too, by more than was given.
         let restored = fallen.saturating_sub(given);
         let last = n >= self.nodes.len();
         if !last {
@@ -137,8 +136,7 @@ impl Leasts {
         given
     }
 
-    /// Keeps only the least debts at these positions, which are in order. They move to the
-    /// positions from 0 on.
+    /// Keeps only the least debts at these sorted positions, and renumbers them from 0.
     pub fn compact(&mut self, kept: &[Position]) {
         let mut compacted = Self::default();
         compacted.nodes.reserve_exact(kept.len());
@@ -148,8 +146,8 @@ impl Leasts {
         *self = compacted;
     }
 
-    /// Cuts the youngest steps of a prefix until its sum is no more than `most`; `sum` is
-    /// its sum now. Returns the sum after.
+    /// Cuts the youngest steps of a prefix until its sum, now `sum`, is at most `most`. Returns the
+    /// new sum.
     fn cut_prefix(&mut self, mut sum: u128, most: u128) -> u128 {
         while sum > most {
             let (n, before) = self.reaches(sum);
@@ -178,8 +176,8 @@ impl Leasts {
         sum
     }
 
-    /// The first step, from 1, at which the prefix sum reaches `sum`, and the prefix sum
-    /// before it.
+    /// The first step, from 1, at which the prefix sum reaches `sum`, and the prefix sum before
+    /// that step.
     fn reaches(&self, sum: u128) -> (usize, u128) {
         let mut jump = self.nodes.len().checked_next_power_of_two().unwrap_or(0);
         let (mut n, mut before) = (0_usize, 0_u128);
@@ -209,7 +207,7 @@ impl Leasts {
         }
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.vec(&mut self.nodes);
     }
@@ -241,7 +239,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-        /// Each hold's least debt on its own, as the definition says it.
+        /// Computes each hold's least debt separately, by its definition.
         #[test]
         fn least_debts_equal_their_definition(events in prop::collection::vec(event(), 1..120)) {
             let (mut leasts, mut owed) = (Leasts::default(), 0_u128);

@@ -1,4 +1,4 @@
-//! Holds: receipts of checks, by which charges are corrected, repeated, and given up.
+//! Holds: receipts of checks, with which charges are corrected, repeated and given up.
 //!
 //! ```text
 //! Holds    rows    | hold | hold | hold | ...     in no order
@@ -7,9 +7,9 @@
 //!          tracks  what the holds of one state have in common
 //! ```
 //!
-//! The two orders are rings of row numbers, 2 bytes each: an insertion compares
-//! O(log n) times and moves at most half of a ring, 10 kB if there are 10,000 holds.
-//! Balanced trees would move nothing, but take 16 bytes a hold more and are no faster.
+//! The two orders are rings of 2-byte row numbers: an insertion makes O(log n) comparisons and
+//! moves at most half of a ring, 10 kB for 10,000 holds. Balanced trees would move nothing, but
+//! take 16 more bytes per hold and are no faster.
 //!
 //! ```text
 //! request  what callers ask of holds
@@ -41,33 +41,33 @@ use crate::limit::heap::HeapVisitor;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The most holds that a key can have, whatever the setting says.
+/// The most holds of a key, whatever the setting.
 pub const MOST_HOLDS: usize = 50_000;
 
-/// So many tracks of states that are gone may stay until the holds on them end.
+/// The tracks of deleted states that may stay until the holds on them end.
 const MANY_ORPHANS: usize = 256;
 
 /// The track of a charge whose state is gone, and of a state without holds.
 pub const NO_TRACK: u16 = u16::MAX;
 
-/// The holds of a key, at least one.
+/// The holds of a key; at least one.
 #[derive(Clone, Debug, Default)]
 pub struct Holds {
     rows: Vec<Hold>,
     by_id: VecDeque<Row>,
     by_end: VecDeque<Row>,
     tracks: Vec<Track>,
-    /// The number of each state's track, in the order of the states; [`NO_TRACK`] if it has none.
+    /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
     numbers: Vec<u16>,
-    /// How many of the tracks are of no state.
+    /// The number of tracks without a state.
     unused: u16,
-    /// How many holds give their charges back when they lapse.
+    /// The number of holds that give their charges back when they lapse.
     refunding: u32,
-    /// On how many rules all holds are, each counted.
+    /// The sum of the rules that each hold is on.
     rules: u32,
 }
 
-/// Where a hold stands among the rows. It changes when another hold ends.
+/// A hold's index in the rows. It changes when another hold ends.
 pub type Row = u16;
 
 impl Holds {
@@ -83,12 +83,12 @@ impl Holds {
         self.rows.get(usize::from(row))
     }
 
-    /// Where an id stands in the order of ids, or belongs.
+    /// An id's index in the order of ids, or where to insert it.
     fn place_of_id(&self, id: &[u8]) -> Result<usize, usize> {
         self.by_id.binary_search_by(|&row| self.hold(row).map_or(b"".as_slice(), Hold::id).cmp(id))
     }
 
-    /// Where a hold stands in the order of lapses, or belongs.
+    /// A hold's index in the lapse order, or where to insert it.
     fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
         self.by_end.binary_search_by(|&row| {
             self.hold(row).map_or(std::cmp::Ordering::Less, |hold| hold.lapse_order(end_us, id))
@@ -99,28 +99,27 @@ impl Holds {
         self.by_id.get(self.place_of_id(id).ok()?).copied()
     }
 
-    /// The hold with an id, lapsed or not.
+    /// The hold with this id, lapsed or not.
     pub fn find(&self, id: &[u8]) -> Option<&Hold> {
         self.hold(self.row_of(id)?)
     }
 
-    /// The holds in the order of their ids.
+    /// The holds ordered by id.
     pub fn in_order_of_ids(&self) -> impl Iterator<Item = &Hold> {
         self.by_id.iter().filter_map(|&row| self.hold(row))
     }
 
-    /// The holds in the order in which they lapse.
+    /// The holds in lapse order.
     pub fn in_order_of_ends(&self) -> impl DoubleEndedIterator<Item = &Hold> {
         self.by_end.iter().filter_map(|&row| self.hold(row))
     }
 
-    /// Whether any hold gives its charges back when it lapses.
+    /// True if any hold gives its charges back when it lapses.
     pub const fn any_refunds(&self) -> bool {
         self.refunding > 0
     }
 
-    /// The places, in the order of lapses, of the holds that lapse after one time and before
-    /// another.
+    /// The places in the lapse order of the holds that lapse after `now_us` and before `until`.
     pub fn lapses_between(&self, now_us: u64, until: Moment) -> Range<usize> {
         let end = match until {
             Moment::At(us) => self.lapsed(us.saturating_sub(1)),
@@ -129,33 +128,33 @@ impl Holds {
         self.lapsed(now_us)..end
     }
 
-    /// When the hold at a place in the order of lapses does.
+    /// When the hold at a place in the lapse order lapses.
     pub fn end_at(&self, place: usize) -> Option<u64> {
         self.hold(*self.by_end.get(place)?).map(Hold::end_us)
     }
 
-    /// The holds at these places in the order of lapses.
+    /// The holds at these places in the lapse order.
     fn at_places(&self, places: Range<usize>) -> impl Iterator<Item = &Hold> {
         self.by_end.range(places).filter_map(|&row| self.hold(row))
     }
 
-    /// On how many rules the holds are, each counted.
+    /// The sum of the rules that each hold is on.
     pub const fn rules(&self) -> usize {
         self.rules as usize
     }
 
-    /// On how many rules the holds are that have not lapsed at a time.
+    /// The sum of the rules that each hold live at `now_us` is on.
     pub fn live_rules(&self, now_us: u64) -> usize {
         let lapsed = self.in_order_of_ends().take_while(|hold| !hold.lives(now_us));
         lapsed.map(Hold::rules).fold(self.rules, u32::saturating_sub) as usize
     }
 
-    /// How many holds have not lapsed at a time.
+    /// The number of holds live at `now_us`.
     pub fn alive(&self, now_us: u64) -> usize {
         self.len().saturating_sub(self.lapsed(now_us))
     }
 
-    /// How many holds have lapsed at a time.
+    /// The number of stored holds that have lapsed at `now_us`.
     pub fn lapsed(&self, now_us: u64) -> usize {
         self.by_end.partition_point(|&row| self.hold(row).is_some_and(|hold| !hold.lives(now_us)))
     }
@@ -165,7 +164,7 @@ impl Holds {
         self.in_order_of_ends().next_back().map_or(0, Hold::end_us)
     }
 
-    /// Keeps a hold. No other has its id. Does nothing if the key has as many as it can.
+    /// Adds a hold, whose id no other has, unless the key already has the most it can.
     pub fn take(&mut self, hold: Hold) {
         let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
         else {
@@ -176,7 +175,7 @@ impl Holds {
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
         self.count(&hold);
-        // Grown by an eighth, since a key may have thousands.
+        // Grows by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
             self.rows.reserve_exact(more);
@@ -188,7 +187,7 @@ impl Holds {
         self.by_end.insert(by_end, row);
     }
 
-    /// Adds a hold to what is known of all.
+    /// Adds a hold to the totals.
     fn count(&mut self, hold: &Hold) {
         self.refunding = self.refunding.saturating_add(hold.refunds().into());
         self.rules = self.rules.saturating_add(hold.rules());
@@ -226,7 +225,7 @@ impl Holds {
         self.tracks.get_mut(usize::from(number))
     }
 
-    /// The number of the track of the state at a place, if holds were charged on it.
+    /// The track number of the state at a place, if holds were charged on it.
     pub fn track_of(&self, place: usize) -> Option<u16> {
         self.numbers.get(place).copied().filter(|&number| number != NO_TRACK)
     }
@@ -236,14 +235,14 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// A check has consumed from the state at a place, whose level was `before`.
+    /// Records that a check consumed from the state at a place, whose level was `before`.
     pub fn consumed(&mut self, place: usize, before: Level, queues: bool) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
             track.consumed(before, queues);
         }
     }
 
-    /// Another state takes the place of one: it has no holds.
+    /// Another state, without holds, replaces the one at a place.
     pub fn replace_state(&mut self, place: usize) {
         let Some(number) = self.numbers.get_mut(place) else { return };
         let number = std::mem::replace(number, NO_TRACK);
@@ -252,7 +251,7 @@ impl Holds {
         }
     }
 
-    /// The state at a place is gone. Those behind it move up.
+    /// Removes the state at a place. Those behind it move up.
     pub fn remove_state(&mut self, place: usize) {
         if place >= self.numbers.len() {
             return;
@@ -266,8 +265,9 @@ impl Holds {
         }
     }
 
-    /// Takes away the tracks of states that are gone, if they are many: a name can belong to ever
-    /// new states while holds on the old ones live. Their charges have no state any more.
+    /// Drops the tracks of deleted states if there are many: a name can get new states again and
+    /// again while holds on the old ones live. The charges on those tracks lose their state for
+    /// good.
     pub fn drop_orphans(&mut self) {
         let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
         if in_use <= self.numbers.len().saturating_add(MANY_ORPHANS) {
@@ -288,14 +288,14 @@ impl Holds {
         self.pop_unused();
     }
 
-    /// Drops unused tracks behind the last in use.
+    /// Drops unused tracks at the end.
     fn pop_unused(&mut self) {
         while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {
             self.unused = self.unused.saturating_sub(1);
         }
     }
 
-    /// The track of the state at a place, made if it has none. `None` if there is no number for it.
+    /// The track of the state at a place, created if missing. `None` if no number is left for it.
     pub fn track_for(&mut self, place: usize, meter: &Meter) -> Option<u16> {
         self.track_of(place).or_else(|| self.new_track(place, meter))
     }
@@ -316,7 +316,7 @@ impl Holds {
                 self.unused = self.unused.saturating_sub(1);
             }
             None => {
-                // Exact at first, since most keys with holds have one track.
+                // Grows by one at first, since most keys with holds have one track.
                 if self.tracks.len() == self.tracks.capacity() {
                     self.tracks.reserve_exact((self.tracks.len() / 2).max(1));
                 }
@@ -330,15 +330,15 @@ impl Holds {
         Some(number)
     }
 
-    /// The longest window of the log rules of the holds on a log.
+    /// The longest window of the log rules that the holds on a log were taken under.
     pub fn longest_window_us(&self, track: u16) -> u64 {
         let charges = self.rows.iter().flat_map(Hold::charges);
         let of_track = charges.filter(|charge| charge.track == track);
         of_track.map(|charge| charge.detail.window_us()).max().unwrap_or(0)
     }
 
-    /// Lets the charges on a log find their entries, which moved to `latest_us` if they were
-    /// later.
+    /// Moves stamps later than `latest_us` to that time, because the log entries they refer to
+    /// moved there.
     pub fn move_stamps(&mut self, track: u16, latest_us: u64) {
         let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
         for charge in charges.filter(|charge| charge.track == track) {
@@ -346,8 +346,8 @@ impl Holds {
         }
     }
 
-    /// Drops what tracks keep for holds that have ended, if it is most of what they keep. No
-    /// charge of an ended hold may be left to be released.
+    /// Drops the tracks' data of ended holds where that is most of their data. All charges of ended
+    /// holds must have been released.
     pub fn compact_sparse(&mut self) {
         for number in 0..u16::try_from(self.tracks.len()).unwrap_or(NO_TRACK) {
             if self.track(number).is_some_and(Track::is_sparse) {
@@ -356,7 +356,7 @@ impl Holds {
         }
     }
 
-    /// Drops what a track of a bucket keeps for holds that have ended.
+    /// Drops a bucket track's data of ended holds.
     fn compact(&mut self, number: u16) {
         let Some(Track { kind: TrackKind::Bucket(leasts), .. }) =
             self.tracks.get_mut(usize::from(number))
@@ -375,8 +375,8 @@ impl Holds {
         }
     }
 
-    /// Keeps holds that were loaded, when there are none yet; their rows are in their order.
-    /// Returns whether they are in the order of their ids, each with another, as they must be.
+    /// Stores loaded holds in the order given, while there are none yet. Returns true if they are
+    /// ordered by id without duplicates, as they must be.
     pub fn fill(&mut self, loaded: Vec<Hold>) -> bool {
         let in_order = |pair: &[Hold]| match pair {
             [one, next] => one.id() < next.id(),
@@ -394,8 +394,8 @@ impl Holds {
         true
     }
 
-    /// Sets the least debt of a hold that was loaded, after those of older holds in the
-    /// track. Returns whether it fits: it is not less than theirs.
+    /// Sets the least debt of a loaded hold, after those of older holds in the track. Returns true
+    /// if it fits: it may not be less than theirs.
     pub fn set_least(&mut self, of: PlaceOfCharge, owed: u128) -> bool {
         let charges = self.rows.get_mut(usize::from(of.row)).map(Hold::charges_mut);
         let charge = charges.and_then(|charges| charges.get_mut(usize::from(of.index)));
@@ -409,7 +409,7 @@ impl Holds {
         }
     }
 
-    /// Sets which holds queued last in the leaky buckets of tracks, after loading. Each was
+    /// Sets which holds queued last in the tracks' leaky buckets, after loading. Each hold was
     /// charged there.
     pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Row)]) {
         for track in &mut self.tracks {
@@ -425,7 +425,7 @@ impl Holds {
         }
     }
 
-    /// The least debt that a charge on a token bucket has seen.
+    /// The least debt of a token bucket since the charge.
     pub fn least(&self, charge: &Charge) -> Option<u128> {
         match &self.track(charge.track)?.kind {
             TrackKind::Bucket(leasts) => Some(leasts.get(charge.detail.position()?)),
@@ -433,7 +433,7 @@ impl Holds {
         }
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.vec(&mut self.rows);
         to.ring(&mut self.by_id);
@@ -449,10 +449,10 @@ impl Holds {
     }
 }
 
-/// Where a charge of a hold that was loaded stands.
+/// The position of a charge of a loaded hold.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaceOfCharge {
     pub row: Row,
-    /// Among the charges of the hold.
+    /// The index among the hold's charges.
     pub index: u16,
 }

@@ -1,15 +1,15 @@
-//! What callers ask of holds.
+//! What callers can ask of holds.
 
 use crate::rule::NamedCost;
 
-/// The `HOLD` of a check: the receipt that it takes if it is allowed.
+/// The `HOLD` of a check: the receipt to take if it is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldRequest<'a> {
     /// 1 ..= [`MAX_ID`] bytes.
     pub id: &'a [u8],
-    /// When the hold lapses unless it is settled before, Unix microseconds.
+    /// When the hold lapses unless it is settled first, Unix microseconds.
     pub end_us: u64,
-    /// Whether its charges come back when it lapses.
+    /// True if its charges are given back when it lapses.
     pub refund: bool,
 }
 
@@ -21,13 +21,13 @@ pub const MAX_ID: usize = 64;
 pub enum Settlement<'a> {
     /// All charges stand.
     AsCharged,
-    /// All charges come back.
+    /// All charges are given back.
     Refund,
-    /// Charges become what the request really cost; those without a new cost stand.
+    /// Charges are corrected to what the request really cost; those without a new cost stand.
     Costs {
-        /// For the charges that took the default cost.
+        /// For charges of the default cost.
         default: Option<u32>,
-        /// For the charges of rules with these names; a name that the hold lacks is ignored.
+        /// For charges of rules with these names; names that the hold lacks are ignored.
         named: &'a [NamedCost],
     },
 }

@@ -1,45 +1,44 @@
-//! A track: what the holds of one state have in common.
+//! A track: data shared by the holds of one state.
 //!
-//! Each charge knows the number of its track, and the track knows the place of its state. When
-//! a check drops the state or replaces it, the track has no state any more: its charges give
-//! nothing back.
+//! Each charge stores the number of its track, and the track stores the place of its state. When a
+//! check drops or replaces the state, the track loses it: its charges then give nothing back.
 
 use super::hold::{Hold, Id};
 use super::least::Leasts;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::heap::HeapVisitor;
 
-/// What a state had consumed before a check: what is owed, in fractions of a unit, or the
-/// tokens taken. Other meters never take less than they are asked to: theirs is 0.
+/// What a state had consumed before a check: the debt, in fractions of a unit, or the tokens taken.
+/// Other meters always take the full cost, so theirs is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Level(pub u128);
 
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// The place of its state among the key's; `None` if the state is gone.
+    /// The index of its state among the key's; `None` if the state is gone.
     pub place: Option<u16>,
-    /// How many charges of holds there are.
+    /// The number of charges of holds.
     pub charges: u32,
-    /// The sum of their units.
+    /// The sum of the charges' units.
     pub units: u64,
     pub kind: TrackKind,
 }
 
-/// What else is kept, by the algorithm of the state.
+/// What else is stored, depending on the state's algorithm.
 #[derive(Clone, Debug)]
 pub enum TrackKind {
     /// A window counter, or slots: nothing.
     Plain,
-    /// A log: nothing; its charges know what their log rules need.
+    /// A log: nothing; the charges store what their log rules need.
     Log,
     /// A token bucket: the least debts since its holds were taken.
     Bucket(Leasts),
-    /// A leaky bucket: the hold that queued last, by its id, if nothing queued after it.
+    /// A leaky bucket: the id of the hold that queued last, if nothing queued after it.
     Queue { last: Option<Id> },
 }
 
 impl Track {
-    /// The track of no state.
+    /// A track without a state.
     pub const UNUSED: Self = Self { place: None, charges: 0, units: 0, kind: TrackKind::Plain };
 
     pub fn of(place: u16, meter: &Meter) -> Self {
@@ -60,8 +59,8 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Something is consumed from the state, whose level was `before`. What denied requests are
-    /// charged queues nothing: it is promised no turn.
+    /// Records a consumption from the state, whose level was `before`. `queues` is false for
+    /// charged denials, which are promised no turn.
     pub fn consumed(&mut self, before: Level, queues: bool) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
@@ -71,19 +70,19 @@ impl Track {
         }
     }
 
-    /// Whether nothing queued after a hold in the leaky bucket.
+    /// True if nothing queued after `hold` in the leaky bucket.
     pub fn queued_last(&self, hold: &Hold) -> bool {
         matches!(&self.kind, TrackKind::Queue { last: Some(id) } if id.as_bytes() == hold.id())
     }
 
-    /// Forgets a hold that has ended, if it queued last.
+    /// Forgets an ended hold if it queued last.
     pub fn forget_last(&mut self, hold: &Hold) {
         if let TrackKind::Queue { last } = &mut self.kind {
             last.take_if(|id| id.as_bytes() == hold.id());
         }
     }
 
-    /// Whether most of what it keeps belongs to holds that have ended.
+    /// True if most of its data belongs to ended holds.
     pub fn is_sparse(&self) -> bool {
         match &self.kind {
             TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => false,
@@ -93,7 +92,7 @@ impl Track {
         }
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log | TrackKind::Queue { last: None } => {}

@@ -1,4 +1,4 @@
-//! Entries as bytes: each the low bytes of its time, in a ring.
+//! Entries as bytes: each is the low bytes of its time, in a ring.
 
 /// Bytes of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,12 +11,12 @@ pub enum Width {
     Five = 1,
     /// Up to 8.9 years, longer than any window.
     Six = 2,
-    /// Any time there is.
+    /// Any time.
     Eight = 3,
 }
 
 impl Width {
-    /// The narrowest width in which all times of this span differ.
+    /// The narrowest width that tells all times of this span apart.
     pub const fn for_span(us: u64) -> Self {
         match us >> 32 {
             0 => Self::Four,
@@ -26,7 +26,7 @@ impl Width {
         }
     }
 
-    /// The width of a code that [`Self::code`] gave.
+    /// The width with this code, which [`Self::code`] returned.
     #[inline]
     pub const fn of_code(code: u64) -> Self {
         match code & Self::CODES {
@@ -37,7 +37,7 @@ impl Width {
         }
     }
 
-    /// The bits of a code.
+    /// The bits that a code uses.
     pub const CODES: u64 = 3;
 
     #[inline]
@@ -58,11 +58,11 @@ impl Width {
 /// The entries of a ring, of `W` bytes each.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries<'a, const W: usize> {
-    /// A whole number of entries: none wraps around the end.
+    /// A whole number of entries, so none wraps around the end.
     pub ring: &'a [u8],
-    /// Where in the ring the oldest one begins.
+    /// Where in the ring the oldest entry begins.
     pub front: usize,
-    /// The time of the newest one.
+    /// The time of the newest entry.
     pub newest_us: u64,
 }
 
@@ -76,7 +76,7 @@ impl<const W: usize> Entries<'_, W> {
     }
 }
 
-/// The low bytes of a time that an entry keeps.
+/// A mask of the low bytes of a time that an entry stores.
 #[inline(always)]
 pub const fn mask(width: usize) -> u64 {
     match width {
@@ -87,8 +87,8 @@ pub const fn mask(width: usize) -> u64 {
     }
 }
 
-/// Where an entry begins, or where the next one will. Positions are far below what
-/// `usize` holds: nothing wraps but around the ring.
+/// Where an entry begins, or where the next one will. Positions are far below the range of `usize`,
+/// so they only wrap around the ring.
 #[inline(always)]
 pub fn position(ring: usize, front: usize, index: u32, width: usize) -> usize {
     let position = front.wrapping_add((index as usize).wrapping_mul(width));
@@ -114,7 +114,7 @@ fn widened<const W: usize>(low: &[u8; W]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Evaluates an expression with a constant that is a width in bytes.
+/// Evaluates an expression with the width in bytes as a constant.
 macro_rules! at_width {
     ($width:expr, $bytes:ident => $body:expr) => {
         match $width {

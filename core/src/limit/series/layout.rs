@@ -1,5 +1,4 @@
-//! How a series lies in its block of memory: the header, and the size of the
-//! ring behind it.
+//! The memory layout of a series: the header, and the size of the ring behind it.
 
 use super::entries::Width;
 use super::needs::{PackedNeeds, PastNeeds};
@@ -17,26 +16,24 @@ pub struct Series {
 pub struct Head {
     pub newest: Newest,
     pub extras: Option<Box<Extras>>,
-    /// The byte of the ring in which the oldest entry begins.
+    /// The byte offset in the ring at which the oldest entry begins.
     pub front: u32,
     pub len: u32,
     /// The needs of the log that owns the series.
     pub needs: PackedNeeds,
 }
 
-/// What only some series need: weights of other than one unit, and what a log keeps
-/// besides its admitted requests.
+/// Parts that only some series have: weights, and what a log stores besides its admitted requests.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     pub weights: Option<Weights>,
     /// Charged denials; see `log`.
     pub charged: Option<Series>,
-    /// The needs of checks before the latest; see `needs`.
+    /// The needs of earlier checks; see `needs`.
     pub past: Vec<PastNeeds>,
 }
 
-/// The time of the newest entry, which every check reads, and how many bytes each
-/// entry has.
+/// The time of the newest entry, which every check reads, and the entries' width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Newest(u64);
 
@@ -62,13 +59,13 @@ impl Newest {
 
 const _: () = assert!(MAX_TIME_US <= Newest::MAX_US);
 
-/// Bytes of a block before its ring.
+/// Bytes of the allocation before its ring.
 pub const OVERHEAD: u32 = 36;
 
 const _: () = assert!(HeaderSlice::<Head, u8>::OVERHEAD == OVERHEAD as usize);
 
-/// Bytes of a ring for a number of entries, chosen so that the block fills a size class
-/// of the allocator: 64 bytes at least, then steps of 16, and from 128 on four steps per
+/// Bytes of a ring for `entries` entries, rounded up so that the allocation fills one of the
+/// allocator's size classes: at least 64 bytes, then steps of 16, and from 128 on four steps per
 /// doubling.
 pub fn ring_for(entries: u32, width: Width) -> u32 {
     let bytes = entries.saturating_mul(width.bytes()).saturating_add(OVERHEAD).max(64);
@@ -85,6 +82,6 @@ pub struct Extent {
     pub entries: u32,
     pub oldest_us: u64,
     pub newest_us: u64,
-    /// Whether some entries have other than one unit.
+    /// True if some entries have other than one unit.
     pub weighted: bool,
 }

@@ -1,4 +1,4 @@
-//! A series of timestamps with weights: the memory of the sliding log.
+//! A series of timestamps with weights: the storage of the sliding log.
 //!
 //! ```text
 //! | newest, width, front, len ... | . | . |t_0|t_1|t_2|t_3| . |   a ring of entries
@@ -6,27 +6,25 @@
 //! age of an entry = (newest - its bytes) modulo 2^(8 * width)
 //! ```
 //!
-//! The whole series is one block of memory, so that a check waits for memory once.
+//! The whole series is one allocation, so a check waits for memory once.
 //!
-//! An entry is the low bytes of its time, in microseconds, as many as the span from
-//! the oldest entry to the newest needs: 4 bytes up to 71 minutes, 5 up to 12.7
-//! days, 6 up to 8.9 years. The newest time is kept whole, and with it each low part
-//! gives a whole time again. Low bytes, unlike differences from entry to entry, give
-//! random access, so that counting a window is one search, and a short one if requests
-//! come evenly.
+//! An entry stores the low bytes of its time, in microseconds: enough of them for the span from the
+//! oldest entry to the newest, 4 bytes up to 71 minutes, 5 up to 12.7 days, 6 up to 8.9 years. The
+//! newest time is stored whole, and restores each entry's whole time from its low bytes. Unlike
+//! differences between entries, low bytes allow random access, so counting a window takes one
+//! search, and a short one if requests come evenly.
 //!
-//! An entry that makes the span too long widens all entries, which copies them.
-//! They become narrower only when the ring is copied anyway, to grow or to
-//! shrink, so each copy is paid for by the entries added or dropped since the last.
+//! An entry that makes the span too long widens all entries, which copies them. They narrow only
+//! when the ring is copied anyway, to grow or to shrink, so the entries added or dropped since the
+//! last copy pay for each one.
 //!
-//! Entries of one unit, nearly all there are, store no weight. The first entry of
-//! another weight adds a running total beside each entry, so that a sum of weights
-//! stays one subtraction. A total may wrap, as only differences are read.
+//! Entries of one unit, nearly all there are, store no weight. The first entry of another weight
+//! adds a running total beside each entry, so a sum of weights is still one subtraction. A total
+//! may wrap, since only differences are read.
 //!
-//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base
-//! after each long gap: a request every half hour took 16 bytes), differences
-//! (a scan to count), a counter tree (memory and pointers for what a search
-//! does).
+//! Rejected: 8-byte timestamps (twice the memory), offsets to a base (a new base after each long
+//! gap: a request every half hour took 16 bytes), differences (counting takes a scan), a counter
+//! tree (memory and pointers for what a search does).
 
 mod entries;
 mod layout;
@@ -57,8 +55,7 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for exactly these entries; `None` if there is not that
-    /// much memory.
+    /// An empty series with room for exactly these entries; `None` if memory is short.
     pub fn with_room(extent: Extent) -> Option<Self> {
         let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
         let head = Head { newest: Newest::new(0, width), ..Head::default() };
@@ -87,7 +84,7 @@ impl Series {
         self.ring.start()
     }
 
-    /// The needs of the log that owns this series.
+    /// The needs of the log that owns the series.
     #[inline]
     pub fn needs(&self) -> PackedNeeds {
         self.head().needs
@@ -121,7 +118,7 @@ impl Series {
         self.extras_mut()?.weights.as_mut()
     }
 
-    /// Frees the extras if they hold nothing.
+    /// Frees the extras if they are empty.
     #[inline]
     pub fn tidy(&mut self) {
         if self.extras_mut().is_some_and(|extras| !extras.tidy()) {
@@ -163,7 +160,7 @@ impl Series {
         (!self.is_empty()).then_some(self.head().newest.us())
     }
 
-    /// Units before an entry, counted from an arbitrary origin.
+    /// Units before an entry, from an arbitrary origin.
     fn before(&self, index: u32) -> u32 {
         match self.weights() {
             None => index,
@@ -185,8 +182,8 @@ impl Series {
         self.units_from(0)
     }
 
-    /// The first entry for which `later` holds, or `len`. It must then hold for all
-    /// entries after that one.
+    /// The first entry for which `later` holds, or `len`. `later` must also hold for all entries
+    /// after it.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
         search::first_where(self.head().len, guess, later)
     }
@@ -200,14 +197,14 @@ impl Series {
         }
     }
 
-    /// The age of an entry at a time, if the newest is later.
+    /// The age that an entry at `time_us` has; `None` unless the newest is later.
     #[inline]
     fn age_at(&self, time_us: u64) -> Option<u64> {
         self.head().newest.us().checked_sub(time_us).filter(|&age| age > 0)
     }
 
-    /// The first entry younger than an age, which the newest is. The search starts
-    /// where it would be if entries came evenly.
+    /// The first entry younger than `age`; the newest must be. The search starts where that entry
+    /// would be if requests came evenly.
     #[inline]
     fn first_younger<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -219,7 +216,7 @@ impl Series {
         self.first_where(guess, |index| entries.age(index) < age)
     }
 
-    /// Units of the entries later than a time; of all entries if there is no time.
+    /// Units of entries later than `time_us`; of all entries if it is `None`.
     pub fn units_after(&self, time_us: Option<u64>) -> u64 {
         match time_us {
             None => self.units(),
@@ -227,7 +224,7 @@ impl Series {
         }
     }
 
-    /// The entry that holds the `nth` newest unit, counted from 1.
+    /// The entry that contains the `nth` newest unit, counted from 1.
     pub fn entry_of_newest(&self, nth: u64) -> Option<u32> {
         if nth == 0 || nth > self.units() {
             return None;
@@ -235,14 +232,14 @@ impl Series {
         if self.weights().is_none() {
             return self.head().len.checked_sub(u32::try_from(nth).ok()?);
         }
-        // The last entry with at least `nth` units from it on.
+        // The last entry with at least `nth` units from it to the end.
         let older = self.units().saturating_sub(nth);
         let guess = floor_div(product(older, self.len()), self.units());
         let guess = u32::try_from(guess).unwrap_or(u32::MAX);
         self.first_where(guess, |index| self.units_from(index) < nth).checked_sub(1)
     }
 
-    /// Adds an entry, not earlier than the newest.
+    /// Adds an entry, no earlier than the newest.
     #[inline]
     pub fn push(&mut self, time_us: u64, weight: u32) {
         if weight == 0 {
@@ -262,8 +259,8 @@ impl Series {
         }
     }
 
-    /// Adds an entry of the present width. Returns whether there was room for it and for
-    /// its time.
+    /// Adds an entry of the present width. Returns false if the ring is full or the width too
+    /// narrow.
     #[inline(always)]
     fn append<const W: usize>(&mut self, time_us: u64) -> bool {
         let (len, front) = (self.head().len, self.head().front as usize);
@@ -283,7 +280,7 @@ impl Series {
         true
     }
 
-    /// Moves to a ring with room for another entry, as wide as its time needs.
+    /// Moves to a ring with room for another entry, as wide as `time_us` needs.
     #[cold]
     fn make_room_for(&mut self, time_us: u64) {
         let span = time_us.saturating_sub(self.time(0));
@@ -295,7 +292,7 @@ impl Series {
         }
     }
 
-    /// Moves to another ring with room for a number of entries of a width.
+    /// Moves to a new ring with room for `entries` entries of this width.
     fn resize(&mut self, entries: u32, width: Width) {
         let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
         if width == self.width() {
@@ -320,8 +317,7 @@ impl Series {
         *self = other;
     }
 
-    /// The bytes of the entries, oldest first, in the two runs in which they lie
-    /// in the ring.
+    /// The bytes of the entries, oldest first, as the two runs that they form in the ring.
     fn runs(&self) -> (&[u8], &[u8]) {
         let used = self.head().len.saturating_mul(self.width().bytes()) as usize;
         let start = self.head().front as usize;
@@ -335,7 +331,7 @@ impl Series {
         (0..self.head().len).map(|index| (self.time(index), self.weight(index)))
     }
 
-    /// Shows each heap block held.
+    /// Visits each heap allocation.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.header_slice(&mut self.ring);
         let Some(extras) = &mut self.head_mut().extras else { return };
@@ -345,7 +341,7 @@ impl Series {
 }
 
 impl Extras {
-    /// Drops the parts that are empty. Returns whether any part is left.
+    /// Drops empty parts. Returns true if any part is left.
     pub fn tidy(&mut self) -> bool {
         self.charged = self.charged.take().filter(|series| !series.is_empty());
         if self.past.is_empty() {
@@ -354,7 +350,7 @@ impl Extras {
         self.charged.is_some() || self.weights.is_some() || !self.past.is_empty()
     }
 
-    /// Shows each heap block held, but for the one the extras lie in.
+    /// Visits each heap allocation, except the extras' own.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.vec(&mut self.past);
         if let Some(weights) = &mut self.weights {
@@ -366,8 +362,8 @@ impl Extras {
     }
 }
 
-/// Equal series hold equal entries; their widths, capacities and positions in the ring may
-/// differ, and what a log keeps beside them.
+/// Compares entries only: widths, capacities, positions in the ring and what a log stores besides
+/// may differ.
 impl PartialEq for Series {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())

@@ -1,4 +1,4 @@
-//! What a log has to keep: what the rules that consume from it can see.
+//! What a log must keep: everything that the rules that consume from it can see.
 //!
 //! ```text
 //!                 1d, 5 units                      a login, once
@@ -6,28 +6,25 @@
 //!   |<- kept: 1d, 100 units ->|                    until a day after the login
 //! ```
 //!
-//! A rule sees the newest units up to its limit, no older than its window. All
-//! log rules of a key share one log, so the log keeps the longest window and the
-//! largest limit of the checks that consume from it. A check's needs are
-//! remembered until its longest window has passed since it last consumed: by
-//! then, all requests that it let pass have left its windows.
+//! A rule sees the newest units up to its limit, within its window. All log rules of a key share
+//! one log, so the log keeps the longest window and the largest limit of the checks that consume
+//! from it. It remembers a check's needs until the check's longest window has passed since it last
+//! consumed: by then, all requests that the check admitted have left its windows.
 //!
-//! Nearly every log has callers of one kind, and their needs fit into eight bytes
-//! beside the entries. Only a log with callers of several kinds keeps a list:
-//! the needs of checks before the latest, at most [`MOST_PAST`], without those
-//! that the latest covers.
+//! Nearly every log serves one kind of caller, whose needs fit into eight bytes beside the entries.
+//! Only a log with several kinds has a list: the needs of earlier checks, at most [`MOST_PAST`],
+//! without those that the latest check covers.
 
 use crate::rule::{Kind, MAX_UNITS, Rule};
 
-/// What the log rules of one check need of the log together.
+/// The combined needs of one check's log rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The longest window, 0 if there is no log rule.
+    /// The longest window; 0 without log rules.
     pub window_us: u64,
     /// The largest limit.
     pub units: u32,
-    /// Whether a rule counts admitted requests only, so that charged denials must not
-    /// evict them.
+    /// True if a rule counts admitted requests only, so charged denials must not evict them.
     pub admitted: bool,
 }
 
@@ -42,8 +39,8 @@ impl Needs {
         needs
     }
 
-    /// How far the clock may step back before one of the rules passes over its state:
-    /// its window. The log is one state for all its rules: the longest of theirs.
+    /// How far the clock may step back before `rule` ignores its state: the rule's window. The log
+    /// is one state for all log rules of a check: for it, their longest window.
     pub fn window_us_of(self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { self.window_us } else { rule.period_us() }
     }
@@ -59,7 +56,7 @@ impl Needs {
             && self.admitted_units() >= other.admitted_units()
     }
 
-    /// In eight bytes. Windows beyond 24 days are rounded up to a second.
+    /// Packs the needs into eight bytes. Windows beyond 24 days are rounded up to a second.
     #[inline]
     pub fn pack(self) -> PackedNeeds {
         let units = self.units | if self.admitted { PackedNeeds::ADMITTED } else { 0 };
@@ -67,7 +64,7 @@ impl Needs {
     }
 }
 
-/// [`Needs`] as a log keeps them beside its entries.
+/// [`Needs`] as a log stores them beside its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedNeeds {
     window: PackedWindow,
@@ -90,8 +87,8 @@ impl PackedNeeds {
     }
 }
 
-/// A window's length in 4 bytes: exact to the millisecond up to 24 days,
-/// rounded up to a second beyond.
+/// The length of a window in 4 bytes: exact to the millisecond up to 24 days, rounded up to a
+/// second beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedWindow(u32);
 
@@ -120,10 +117,10 @@ impl PackedWindow {
     }
 }
 
-/// The most needs of earlier checks that a log keeps.
+/// The most needs of earlier checks that a log remembers.
 pub const MOST_PAST: usize = 8;
 
-/// The needs of an earlier check, and until when they are kept.
+/// The needs of an earlier check, and until when to remember them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastNeeds {
     pub needs: PackedNeeds,
@@ -132,7 +129,7 @@ pub struct PastNeeds {
 }
 
 impl PastNeeds {
-    /// Needs that keep at least as much as both, and for as long as both.
+    /// Needs that keep at least as much as both, for at least as long as both.
     fn or(self, other: Self) -> Self {
         let (ours, theirs) = (self.needs.unpack(), other.needs.unpack());
         let needs = Needs {
@@ -148,19 +145,18 @@ impl PastNeeds {
     }
 }
 
-/// Updates the list of past needs when a check consumes: adds those of the check
-/// that consumed before it, and drops those that have ended or that the latest
-/// covers.
+/// Updates the list of past needs when a check consumes: adds the needs of the check before it, and
+/// drops those that have ended or that the latest check covers.
 pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, at_us: u64) {
-    // Rounds the window, as those of the list are rounded.
+    // Round the window as those in the list are rounded.
     let latest = latest.pack().unpack();
     if !past.iter().any(|past| past.covers(&previous)) {
         past.push(previous);
     }
     past.retain(|past| past.until_us > at_us && !latest.covers(past.needs.unpack()));
     while past.len() > MOST_PAST {
-        // Merge the two that end first: the merged needs keep more than either, and
-        // these do so for the shortest time.
+        // Merge the two that end first: merged needs keep more than either, and these do so for the
+        // shortest time.
         past.sort_by_key(|past| past.until_us);
         let first = past.remove(0);
         if let Some(second) = past.first_mut() {
@@ -169,21 +165,21 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
     }
 }
 
-/// The most entries that a log may have beyond the units that its rules need, while holds may
-/// give units back. It bounds the memory, to about a megabyte more, and evicts nothing that
-/// a rule needs: a key has fewer holds.
+/// The most entries that a log may have beyond the units that its rules need, while holds may give
+/// units back. It limits the extra memory to about a megabyte, and evicts nothing that a rule
+/// needs, because a key has fewer holds.
 pub const MAX_HELD: u64 = 100_000;
 
-/// The most units that a series retains. Another check's units fit beside them, so that the
-/// running totals never wrap around to where they were.
+/// The most units that a series retains. Another check's units still fit, so running totals never
+/// wrap around to an earlier total.
 pub const MAX_RETAINED_UNITS: u64 = (u32::MAX - MAX_UNITS) as u64;
 
-/// How much a log retains for the latest check and those before.
+/// How much a log retains for the latest check and earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     pub window_us: u64,
     pub units: u64,
-    /// Of admitted requests.
+    /// Units of admitted requests.
     pub admitted_units: u64,
 }
 
@@ -279,7 +275,7 @@ mod tests {
     #[test]
     fn a_full_list_merges_the_needs_that_end_first() {
         let most = MOST_PAST as u64;
-        // The longer a window, the smaller the limit: none covers another.
+        // The longer the window, the smaller the limit, so none covers another.
         let of = |i: u64| past((20 - i) * SECOND_US, 100 + i as u32, 1_000 + i);
         let mut list: Vec<_> = (1..most).rev().map(of).collect();
         let denied = Needs { window_us: 10 * SECOND_US, units: 200, admitted: false };

@@ -1,8 +1,8 @@
 //! A search that starts from a guess.
 
-/// The first index below `len` for which `later` holds, or `len`. It must then hold for
-/// all after that one. Gallops from a guess (Bentley and Yao, "An Almost Optimal Algorithm
-/// for Unbounded Searching", 1976): the cost is the logarithm of the distance to it.
+/// The first index below `len` for which `later` holds, or `len`. `later` must also hold for all
+/// indexes after it. Gallops from `guess` (Bentley and Yao, "An Almost Optimal Algorithm for
+/// Unbounded Searching", 1976): the cost is the logarithm of the distance from it.
 pub fn first_where(len: u32, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
     let Some(last) = len.checked_sub(1) else { return 0 };
     let (mut low, mut high, mut step) = (0, len, 1u32);

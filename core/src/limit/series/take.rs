@@ -1,33 +1,33 @@
-//! Units are taken off the entries of one time, wherever they lie in the ring.
+//! Removes units from the entries of one time, anywhere in the ring.
 //!
 //! ```text
 //! | . |t_0|t_1|t_2|t_2|t_2|t_3| . | . |     takes 2 units at t_2
 //! | . |t_0|t_1|t_2|t_3| . | . | . | . |     the shorter side moves: here the newer entries
 //! ```
 //!
-//! Finding the entries takes O(log n). Removing them moves the entries on one side, at
-//! most half of all, by a few `memmove`s: one for each time that the source or the
-//! target wraps around the end of the ring, and one more. Units of many times are taken in one
-//! pass, which copies what stays.
+//! Finding the entries takes O(log n). Removing them moves the entries on one side, at most half of
+//! all, with a few `memmove`s: one for each time that the source or the target wraps around the end
+//! of the ring, and one more. Units of many times are removed in one pass that copies the entries
+//! that stay.
 
 use super::entries::position;
 use super::layout::{Extent, Newest, Series};
 use super::weights::Cut;
 use std::ops::Range;
 
-/// Units to take off the entries of a time.
+/// Units to remove from the entries of one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Take {
     pub time_us: u64,
     pub units: u64,
 }
 
-/// So many takes move entries one after the other; more make a new series.
+/// Up to this number of takes move entries one after another; more build a new series.
 const FEW_TAKES: usize = 128;
 
 impl Series {
-    /// Takes units off the entries of many times; in one pass, for which it sorts them, if they
-    /// are many.
+    /// Removes units from the entries of many times. If they are many, sorts them and removes all
+    /// in one pass.
     pub fn take_each(&mut self, takes: &mut [Take]) {
         if takes.len() > FEW_TAKES
             && let Some(kept) = self.without(takes)
@@ -40,7 +40,7 @@ impl Series {
         }
     }
 
-    /// A series without units of these times; `None` if there is no memory for it.
+    /// A copy without these units; `None` if there is no memory for it.
     pub(super) fn without(&mut self, takes: &mut [Take]) -> Option<Self> {
         takes.sort_unstable();
         let entries = self.head().len;
@@ -53,7 +53,7 @@ impl Series {
             let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
             let end = self.first_after(time_us);
             kept.push_entries(self, next..start);
-            // The newest units go.
+            // The newest units of this time are removed.
             let units = of_time.iter().fold(0_u64, |sum, take| sum.saturating_add(take.units));
             let mut left = u64::from(self.units_between(start..end)).saturating_sub(units);
             for weight in (start..end).map(|index| self.weight(index)) {
@@ -79,14 +79,14 @@ impl Series {
         Some(kept)
     }
 
-    /// Adds some of the entries of another series.
+    /// Adds a range of another series' entries.
     fn push_entries(&mut self, other: &Self, entries: Range<u32>) {
         for index in entries {
             self.push(other.time(index), other.weight(index));
         }
     }
 
-    /// Takes up to `units` units off the entries of a time, and returns how many.
+    /// Removes up to `units` from the entries of one time, and returns how many.
     pub fn take_at(&mut self, time_us: u64, units: u64) -> u64 {
         let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
         let end = self.first_after(time_us);
@@ -110,7 +110,7 @@ impl Series {
         self.before(entries.end).wrapping_sub(self.before(entries.start))
     }
 
-    /// Removes entries whose weights are gone already.
+    /// Removes entries whose weights are already removed.
     fn remove(&mut self, entries: Range<u32>) {
         let removed = entries.end.saturating_sub(entries.start);
         let len = self.head().len;
@@ -144,7 +144,7 @@ impl Series {
     }
 }
 
-/// Moves bytes of a ring that begin at one position to an earlier one.
+/// Moves `bytes` bytes of a ring from `from` to the earlier position `to`.
 fn move_down(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
     let len = ring.len();
     while bytes > 0 {
@@ -159,7 +159,7 @@ fn move_down(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) 
     }
 }
 
-/// Moves bytes of a ring that end before one position, to end before a later one.
+/// Moves the `bytes` bytes of a ring that end at `from`, to end at the later position `to`.
 fn move_up(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
     let len = ring.len();
     while bytes > 0 {
@@ -175,17 +175,17 @@ fn move_up(ring: &mut [u8], mut from: usize, mut to: usize, mut bytes: usize) {
     }
 }
 
-/// The end of a ring as its start.
+/// Maps the end of a ring to its start.
 const fn wrapped_up(position: usize, len: usize) -> usize {
     if position >= len { 0 } else { position }
 }
 
-/// The start of a ring as its end.
+/// Maps the start of a ring to its end.
 const fn wrapped_down(position: usize, len: usize) -> usize {
     if position == 0 { len } else { position }
 }
 
-/// Moves bytes that wrap around the end neither where they lie nor where they go.
+/// Moves bytes of which neither the source nor the target wraps around the end.
 fn copy_within(ring: &mut [u8], from: usize, to: usize, bytes: usize) {
     let end = from.saturating_add(bytes);
     if end <= ring.len() && to.saturating_add(bytes) <= ring.len() {

@@ -1,5 +1,5 @@
-//! Entries are dropped for their age, for their number and by refunds, and moved when
-//! the clock stepped back. `take` takes units off entries in the middle.
+//! Drops entries by age, by number and for refunds, and moves them when the clock stepped back.
+//! `take` removes units in the middle.
 
 use super::entries::{Width, at_width, position};
 use super::layout::{Newest, Series, ring_for};
@@ -35,7 +35,7 @@ impl Series {
         }
     }
 
-    /// Drops every entry. The needs, past needs and charged denials stay.
+    /// Drops all entries, but keeps the needs, past needs and charged denials.
     pub fn clear(&mut self) {
         let head = std::mem::take(self.head_mut());
         if self.ring.count() != ring_for(1, Width::Four) {
@@ -60,7 +60,7 @@ impl Series {
         }
     }
 
-    /// Drops the entries not later than a time.
+    /// Drops the entries at or before `time_us`.
     #[inline]
     pub fn drop_until(&mut self, time_us: u64) {
         let entries = match self.age_at(time_us) {
@@ -72,7 +72,7 @@ impl Series {
         }
     }
 
-    /// How many entries have reached an age that the newest has not reached: mostly 0 or 1.
+    /// The number of entries of at least this age, which the newest has not reached: mostly 0 or 1.
     #[inline(always)]
     fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
         let entries = self.entries::<W>();
@@ -85,7 +85,7 @@ impl Series {
         }
     }
 
-    /// Keeps the newest units, splitting an entry if need be.
+    /// Keeps the newest `units` units, splitting an entry if needed.
     #[inline]
     pub fn keep_newest(&mut self, units: u64) {
         if self.units() <= units {
@@ -102,7 +102,7 @@ impl Series {
         }
     }
 
-    /// Keeps the newest entries.
+    /// Keeps the newest `entries` entries.
     pub fn keep_newest_entries(&mut self, entries: u64) {
         let surplus = u32::try_from(self.len().saturating_sub(entries)).unwrap_or(u32::MAX);
         if surplus > 0 {
@@ -110,7 +110,7 @@ impl Series {
         }
     }
 
-    /// Takes up to `units` units off the newest entry, and returns how many.
+    /// Removes up to `units` from the newest entry, and returns how many.
     pub fn take_newest(&mut self, units: u32) -> u32 {
         let Some(last) = self.head().len.checked_sub(1) else { return 0 };
         let weight = self.weight(last);
@@ -124,7 +124,7 @@ impl Series {
         units
     }
 
-    /// Moves the entries later than a time to that time.
+    /// Moves entries later than `latest_us` to that time.
     pub fn pull_back(&mut self, latest_us: u64) {
         let later = self.first_after(latest_us)..self.head().len;
         let weights: Vec<u32> = later.map(|index| self.weight(index)).collect();

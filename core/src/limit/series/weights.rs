@@ -1,4 +1,4 @@
-//! Weights of entries, for a series in which some have other than one unit.
+//! Weights of entries, for a series with entries of other than one unit.
 
 use crate::limit::heap::HeapVisitor;
 use std::collections::{TryReserveError, VecDeque};
@@ -7,20 +7,20 @@ use std::ops::Range;
 /// Running totals of the weights. They may wrap: only differences are read.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    /// The total before the oldest unit that is left.
+    /// The total before the oldest remaining unit.
     start: u32,
     /// The total after each entry.
     ends: VecDeque<u32>,
 }
 
-/// Units to take off neighbouring entries.
+/// Units to remove from neighbouring entries.
 #[derive(Clone, Debug)]
 pub struct Cut {
     /// The entries that lose all their units.
     pub entries: Range<u32>,
-    /// What the entry before them loses; less than it has.
+    /// How many units the entry before them loses; fewer than it has.
     pub part: u32,
-    /// The units of the entries and the part together.
+    /// The units removed in total.
     pub taken: u32,
 }
 
@@ -30,17 +30,17 @@ impl Weights {
         Self { start: 0, ends: (1..=entries).collect() }
     }
 
-    /// No weights, and room for those of a number of entries.
+    /// An empty list with room for the weights of `entries` entries.
     ///
     /// # Errors
-    /// If there is not that much memory.
+    /// If memory is short.
     pub fn with_room(entries: u32) -> Result<Self, TryReserveError> {
         let mut ends = VecDeque::new();
         ends.try_reserve_exact(entries as usize)?;
         Ok(Self { start: 0, ends })
     }
 
-    /// The total before an entry, or before the next one.
+    /// The total before an entry, or before the next one to be added.
     pub fn before(&self, index: u32) -> u32 {
         let previous = index.checked_sub(1).and_then(|previous| self.ends.get(previous as usize));
         previous.copied().unwrap_or(self.start)
@@ -57,12 +57,12 @@ impl Weights {
         self.ends.drain(..entries as usize);
     }
 
-    /// Takes units off the oldest entry, which must have more.
+    /// Removes units from the oldest entry, which must have more.
     pub fn cut_oldest(&mut self, units: u32) {
         self.start = self.start.wrapping_add(units);
     }
 
-    /// Takes units off the newest entry, which must have more.
+    /// Removes units from the newest entry, which must have more.
     pub fn cut_newest(&mut self, units: u32) {
         if let Some(end) = self.ends.back_mut() {
             *end = end.wrapping_sub(units);
@@ -74,8 +74,8 @@ impl Weights {
         self.ends.pop_back();
     }
 
-    /// Drops the weights of entries, and takes a part off the entry before them. Changes
-    /// the totals of the entries before or after, whichever are fewer.
+    /// Drops the weights of entries, and removes a part of the entry before them. Changes the
+    /// totals of the entries before or after, whichever are fewer.
     pub fn cut(&mut self, cut: Cut) {
         let Cut { entries: Range { start, end }, part, taken } = cut;
         let last = start.checked_sub(1).and_then(|last| self.ends.get_mut(last as usize));

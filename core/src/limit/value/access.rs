@@ -1,4 +1,4 @@
-//! Blocks and exemptions, which answer before any rule of a key.
+//! Blocks and exemptions, which override all rules of a key.
 
 use crate::limit::algorithm::reading::Moment;
 use crate::rule::Rule;
@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 pub enum Access {
     /// Every check is denied.
     Block,
-    /// Every check is allowed, and nothing is consumed.
+    /// Every check is allowed and consumes nothing.
     Exempt,
 }
 
@@ -16,9 +16,9 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
     pub kind: Access,
-    /// Unix microseconds; `None`: no end.
+    /// Unix microseconds; `None` if it has no end.
     pub until_us: Option<u64>,
-    /// The length of a ban by a rule, in microseconds.
+    /// For a ban by a rule: its length, in microseconds.
     pub ban_us: Option<NonZeroU64>,
     pub reason: Box<[u8]>,
 }
@@ -42,14 +42,14 @@ impl AccessEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, as seen at a time. A ban ends no later than its length after that time:
-    /// a later end means that the clock stepped back since the ban was set.
+    /// When it ends, read at `now_us`. A ban ends at most its length later: if its stored end is
+    /// later still, the clock stepped back since the ban was set.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
     }
 
-    /// Ends a ban no later than its length from now. Returns whether that is earlier.
+    /// Ends a ban at most its length from now. Returns true if its end moved.
     pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
         let seen = self.ends_as_of(now_us);
         let earlier = seen != self.until_us;
@@ -57,7 +57,7 @@ impl AccessEntry {
         earlier
     }
 
-    /// Milliseconds until it ends, rounded up; -1: no end.
+    /// Milliseconds until it ends, rounded up; -1 if it has no end.
     #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
         self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
@@ -100,7 +100,7 @@ mod tests {
         assert!(stepped.shorten(4_000_000));
         assert_eq!(stepped.until_us, Some(5_000_000));
         assert!(!stepped.shorten(4_500_000));
-        // A block set by hand keeps its end.
+        // A block that a user set keeps its end.
         let mut block = ban(10_000_000, None);
         assert!(!block.shorten(4_000_000));
         assert_eq!(block.left_ms(4_000_000), 6_000);

@@ -1,4 +1,4 @@
-//! How often a key was banned: what a ladder of bans, `ban=1m:10m:1h`, keeps in the key.
+//! How often a key was banned. A ladder of bans, `ban=1m:10m:1h`, stores this in the key.
 //!
 //! ```text
 //!    ban    ends     ban          ends                            forgotten
@@ -7,15 +7,15 @@
 //!                     |------------------- span -----------------------|
 //! ```
 //!
-//! A key counts the bans of all its ladders together, and forgets them at once. Without a
-//! ladder it keeps nothing.
+//! A key counts the bans of all its ladders together, and forgets them all at once. A key without a
+//! ladder stores nothing.
 
 use crate::limit::algorithm::reading::Moment;
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US};
 
-/// The longest span: a ban and a rung.
+/// The longest span: the longest ban plus the longest rung.
 pub const MAX_SPAN_US: u64 = 2 * MAX_PERIOD_US;
-/// The latest time at which bans are forgotten.
+/// The latest time at which bans can be forgotten.
 pub const MAX_FORGOTTEN_US: u64 = MAX_TIME_US + MAX_SPAN_US;
 
 /// A count of bans.
@@ -25,12 +25,12 @@ pub struct BanCount {
     pub bans: u32,
     /// When the bans are forgotten, Unix microseconds.
     pub forgotten_us: u64,
-    /// From when the last ban was set until they are forgotten, in microseconds.
+    /// Microseconds from setting the last ban until all are forgotten.
     pub span_us: u64,
 }
 
 impl BanCount {
-    /// The count after a ban that was set now.
+    /// The count after a ban set at `now_us`.
     pub(crate) const fn new(bans: u32, now_us: u64, span_us: u64) -> Self {
         Self { bans, forgotten_us: now_us.saturating_add(span_us), span_us }
     }
@@ -39,8 +39,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count as seen at a time: forgotten no later than its span after that time. A later
-    /// instant means that the clock stepped back since the last ban was set.
+    /// The count, read at `now_us`. It is forgotten at most its span later: if the stored time is
+    /// later still, the clock stepped back since the last ban was set.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

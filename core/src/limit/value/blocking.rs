@@ -5,13 +5,13 @@ use super::bans::BanCount;
 use super::limiter::Limiter;
 
 impl Limiter {
-    /// The block or exemption, in effect or ended.
+    /// The block or exemption, even if it has ended.
     #[must_use]
     pub fn access(&self) -> Option<&AccessEntry> {
         self.compound()?.access.as_ref()
     }
 
-    /// The block or exemption in effect at a time.
+    /// The block or exemption in effect at `now_us`.
     #[must_use]
     pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
         self.access().filter(|access| access.in_effect(now_us))
@@ -24,19 +24,19 @@ impl Limiter {
         }
     }
 
-    /// The count of bans, forgotten or not.
+    /// The count of bans, even if its time has passed.
     #[must_use]
     pub fn bans(&self) -> Option<&BanCount> {
         self.compound()?.bans.as_deref()
     }
 
-    /// The count of bans that is remembered at a time.
+    /// The count of bans still remembered at `now_us`.
     #[must_use]
     pub fn bans_at(&self, now_us: u64) -> Option<&BanCount> {
         self.bans().filter(|count| count.is_remembered(now_us))
     }
 
-    /// Blocks the key by the ban of a rule. Without a count the key keeps the one that it has.
+    /// Blocks the key with a rule's ban. If `count` is `None`, the key keeps its count.
     pub fn set_ban(&mut self, ban: AccessEntry, count: Option<BanCount>) {
         self.change(|compound| {
             compound.access = Some(ban);
@@ -46,8 +46,8 @@ impl Limiter {
         });
     }
 
-    /// If the clock stepped back since a ban was set, ends the ban after its length from
-    /// now: otherwise it would last for the step as well. Returns whether it did.
+    /// If the clock stepped back since a ban was set, shortens it to its length from now: otherwise
+    /// it would last for the step as well. Returns true if it did.
     pub fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));
@@ -57,7 +57,7 @@ impl Limiter {
         shortened
     }
 
-    /// Forgets the bans whose time has come. If the clock stepped back, the others are
+    /// Forgets the bans whose time has passed. If the clock stepped back, the remaining ones are
     /// forgotten after their span from now.
     pub(super) fn forget_bans(&mut self, now_us: u64) {
         let Some(count) = self.bans().copied() else { return };
@@ -67,8 +67,7 @@ impl Limiter {
         }
     }
 
-    /// Whether there is anything to pardon at a time: the key is blocked, or its bans are
-    /// remembered.
+    /// True if the key is blocked, or its bans are remembered, at `now_us`.
     #[must_use]
     pub fn can_be_pardoned(&self, now_us: u64) -> bool {
         let blocks = |access: &AccessEntry| access.kind == Access::Block;

@@ -1,4 +1,4 @@
-//! A check: its arguments, and what it did.
+//! A check: its arguments and its effect.
 
 use crate::limit::holds::request::HoldRequest;
 use crate::rule::Rule;
@@ -6,50 +6,49 @@ use crate::rule::Rule;
 /// A question: does this cost fit these rules at this time?
 #[derive(Clone, Copy, Debug)]
 pub struct Check<'a> {
-    /// No two have the same identity, and all log rules cost the same.
+    /// No two rules have the same identity, and all log rules cost the same.
     pub rules: &'a [Rule],
-    /// The cost of rules that have none of their own, of a range the least. The history
-    /// shows it.
+    /// The cost of rules without their own: the lower bound if it is a range. Shown in the history.
     pub cost: u32,
     /// Unix microseconds.
     pub now_us: u64,
-    /// What few checks ask for: `None` keeps the check small and its test short.
+    /// Options that few checks have. `None` keeps the check small and is quick to test.
     pub options: Option<&'a CheckOptions<'a>>,
 }
 
-/// What few checks ask for.
+/// Options that few checks have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckOptions<'a> {
-    /// The most that may be granted, if the cost is a range.
+    /// The upper bound, if the cost is a range.
     pub up_to: Option<u32>,
-    /// For the history.
+    /// The text for the history.
     pub meta: Option<Meta<'a>>,
     /// The hold to take if the check is allowed.
     pub hold: Option<HoldRequest<'a>>,
 }
 
 impl<'a> Check<'a> {
-    /// A check without options. No two of the rules may have the same identity, and all
-    /// log rules must cost the same.
+    /// A check without options. No two rules may have the same identity, and all log rules must
+    /// cost the same.
     #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
         Self { rules, cost, now_us, options: None }
     }
 
-    /// The same check with these options.
+    /// Adds options.
     #[must_use]
     pub const fn with(self, options: &'a CheckOptions<'a>) -> Self {
         Self { options: Some(options), ..self }
     }
 
-    /// The most that may be granted, if the cost is a range.
+    /// The upper bound, if the cost is a range.
     #[inline(always)]
     #[must_use]
     pub fn up_to(&self) -> Option<u32> {
         self.options?.up_to
     }
 
-    /// For the history.
+    /// The text for the history.
     #[inline(always)]
     #[must_use]
     pub fn meta(&self) -> Option<Meta<'a>> {
@@ -63,22 +62,22 @@ impl<'a> Check<'a> {
         self.options?.hold
     }
 
-    /// What the check costs one of its rules.
+    /// What the check costs a rule.
     #[inline(always)]
     #[must_use]
     pub const fn cost_of(&self, rule: &Rule) -> u32 {
         rule.cost().or(self.cost)
     }
 
-    /// What an answer says was granted, if the cost is a range. The check's cost is the one
-    /// that was decided.
+    /// The granted cost in a reply, if the cost is a range. `cost` must be the cost that was
+    /// decided.
     #[must_use]
     pub fn granted(&self, verdict: Verdict) -> Option<u32> {
         self.up_to().map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
     }
 
-    /// Whether a change consumes from one of the rules. A cost of 0 consumes nothing, but a
-    /// hold needs the state: settling it may consume.
+    /// True if `change` consumes from `rule`. A cost of 0 consumes nothing, but a hold needs the
+    /// state, because settling it may consume.
     pub(in crate::limit) fn consumes_from(&self, rule: &Rule, change: Change) -> bool {
         match change {
             Change::Admitted => self.cost_of(rule) > 0 || self.hold().is_some(),
@@ -92,7 +91,7 @@ impl<'a> Check<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     pub text: &'a [u8],
-    /// How many checks the key's history keeps, at least 1.
+    /// How many checks the key's history keeps; at least 1.
     pub keep: u32,
 }
 
@@ -104,7 +103,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As replied: 0, 1 or 2.
+    /// The code in replies: 0, 1 or 2.
     #[must_use]
     pub const fn code(self) -> i64 {
         match self {
@@ -123,14 +122,14 @@ pub enum Change {
     Admitted,
     /// The request was denied, and charged to the `count=all` rules.
     Charged,
-    /// The check repeated a hold, whose end moved.
+    /// The check repeated a hold and moved its end.
     Renewed,
     /// Nothing was consumed, but the history got an entry.
     HistoryOnly(Verdict),
 }
 
 impl Change {
-    /// The verdict that the history shows for the check.
+    /// The verdict to show in the history.
     pub(super) const fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Nothing | Self::Renewed => None,

@@ -1,7 +1,7 @@
 //! When a key should expire.
 //!
-//! Never early: a key lives as long as anything in it matters. A little late is
-//! allowed, so that a busy key's expiry need not move at every call.
+//! A key never expires early: it lives as long as anything in it matters. It may expire a little
+//! late, so that a busy key's expiry does not move at every call.
 
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::exact::millis_up;
@@ -11,14 +11,14 @@ use crate::rule::SECOND_US;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     until: Moment,
-    /// The longest window in it.
+    /// The longest window in the value.
     window_us: u64,
 }
 
-/// What to do with a key's absolute expiry.
+/// What to do with a key's expiry, which is an absolute time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// The expiry that the key has is right.
+    /// The key's present expiry is right.
     Keep,
     /// Unix milliseconds.
     At(u64),
@@ -27,7 +27,7 @@ pub enum Expiry {
 }
 
 impl Deadline {
-    /// The deadline of a value in which nothing matters.
+    /// The deadline of a value that does not matter any more.
     pub const PASSED: Self = Self { until: Moment::At(0), window_us: 0 };
 
     pub const fn new(until: Moment, window_us: u64) -> Self {
@@ -40,16 +40,15 @@ impl Deadline {
         Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
     }
 
-    /// How late the key may expire: an eighth of the longest window or a
-    /// second, whichever is more.
+    /// How late the key may expire: an eighth of the longest window, but at least a second.
     fn tolerance_us(self) -> u64 {
         (self.window_us / 8).max(SECOND_US)
     }
 
-    /// What to do with the expiry of a key that has this deadline.
+    /// What to do with the expiry of a key with this deadline.
     ///
-    /// `decided_us` is the time of the decision, `server_us` the server's clock (they
-    /// differ under `AT`), `current_ms` the expiry that the key has.
+    /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
+    /// `AT`), and `current_ms` the key's present expiry.
     #[must_use]
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {

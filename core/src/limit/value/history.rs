@@ -1,15 +1,14 @@
-//! The history of a key: its last checks, with the text that callers gave.
+//! The history of a key: its last checks, with the callers' text.
 //!
-//! A check with `META` starts it. From then on, every check with `META` adds an entry,
-//! and so does every check that consumes. It is a ring: a new entry evicts the oldest.
+//! A check with `META` starts the history. From then on it gets an entry from every check with
+//! `META` and from every check that consumes. It is a ring: a new entry evicts the oldest.
 //!
-//! If the clock stepped back so far that the newest entry lies more than a window
-//! ahead, the history begins anew: a key must not live for years because a clock was
-//! wrong once.
+//! If the clock stepped back so far that the newest entry lies more than a window ahead, the
+//! history is cleared: a wrong clock must not keep a key alive for years.
 //!
-//! It decides nothing. Each entry keeps it alive for the longest window of the check's
-//! rules, an hour at least: an operator who wants to know why a limit of a second denied
-//! a request needs more than a second to ask.
+//! No decision reads it. Each entry keeps the history alive for the longest window of the check's
+//! rules, but at least an hour: an operator who asks why a limit of one second denied a request
+//! needs more than a second.
 
 use super::check::Verdict;
 use super::deadline::Deadline;
@@ -29,16 +28,16 @@ pub struct Entry {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// How many entries to keep, as the last check with `META` said.
+    /// How many entries to keep, as set by the last check with `META`.
     pub keep: u32,
-    /// Until when it matters, Unix microseconds.
+    /// Until when it keeps the key alive, Unix microseconds.
     pub until_us: u64,
     /// Oldest first.
     pub entries: VecDeque<Entry>,
 }
 
 impl History {
-    /// Adds an entry, of a check with these rules.
+    /// Adds the entry of a check with these rules.
     pub fn add(&mut self, entry: Entry, rules: &[Rule]) {
         let window_us = rules.iter().map(Rule::period_us).fold(HOUR_US, u64::max);
         let latest_us = entry.time_us.saturating_add(window_us);
@@ -46,7 +45,7 @@ impl History {
             *self = Self { keep: self.keep, ..Self::default() };
         }
         self.until_us = self.until_us.max(latest_us);
-        // First the room, then the entry: a full ring must not grow for it.
+        // Make room before adding, so that a full ring does not grow.
         let others = usize::try_from(self.keep).unwrap_or(usize::MAX).saturating_sub(1);
         while self.entries.len() > others {
             self.entries.pop_front();

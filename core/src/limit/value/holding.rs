@@ -1,4 +1,4 @@
-//! What a key's holds do to its states: taken, settled, renewed, lapsed.
+//! How a key's holds change its states: when they are taken, settled, renewed, or lapse.
 //!
 //! ```text
 //!            states                         holds
@@ -7,9 +7,9 @@
 //!   lapse    give back, if REFUND <-------- end        at the hold's end
 //! ```
 //!
-//! Lapsing is a function of state and time. Whatever changes a key at a time first lapses
-//! the holds that have reached their end, in the order of end and id, so a replica that
-//! does the same at the same times has the same holds.
+//! Lapsing depends on state and time only. Every change of a key at `now_us` first lapses the holds
+//! that have reached their end, ordered by end and id. So a replica that makes the same changes at
+//! the same times has the same holds.
 
 use super::check::Check;
 use super::limiter::{Compound, Limiter};
@@ -23,7 +23,7 @@ use crate::rule::{Kind, MS_US, Rule};
 use std::borrow::Cow;
 
 impl Limiter {
-    /// Whether a hold with this id lives.
+    /// True if a hold with this id is live.
     pub(crate) fn holds_id(&self, id: &[u8], now_us: u64) -> bool {
         self.live_hold(id, now_us).is_some()
     }
@@ -32,30 +32,30 @@ impl Limiter {
         self.holds()?.find(id).filter(|hold| hold.lives(now_us))
     }
 
-    /// How many holds live.
+    /// The number of live holds.
     #[must_use]
     pub fn live_holds(&self, now_us: u64) -> usize {
         self.holds().map_or(0, |holds| holds.alive(now_us))
     }
 
-    /// Whether a check repeats a hold that lives.
+    /// True if the check repeats a live hold.
     #[must_use]
     pub fn repeats(&self, check: &Check<'_>) -> bool {
         self.repeats_until(check).is_some()
     }
 
-    /// When the hold ends that a check repeats; `None` if none lives.
+    /// When the hold that the check repeats ends; `None` if it repeats no live hold.
     pub(crate) fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
         Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
     }
 
-    /// Whether a check that repeats a hold moves its end.
+    /// True if the check repeats a hold and moves its end.
     pub(crate) fn renews(&self, check: &Check<'_>) -> bool {
         let end_us = self.repeats_until(check);
         end_us.is_some() && end_us != check.hold().map(|request| request.end_us)
     }
 
-    /// What a live hold was charged for a rule, if its state is still there.
+    /// A live hold's charge for a rule, if its state is still there.
     fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
         let (holds, place) =
             (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
@@ -63,20 +63,18 @@ impl Limiter {
         holds.find(id)?.charges().iter().find(|charge| charge.track == track)
     }
 
-    /// The units that a hold was charged for a rule, if its state is still there.
+    /// The units a live hold was charged for a rule, if its state is still there.
     pub(crate) fn held_units(&self, id: &[u8], rule: &Rule) -> Option<u32> {
         self.charge_for(id, rule).map(|charge| charge.units)
     }
 
-    /// The default cost that a hold was taken for; `None` if each of its rules had a cost of
-    /// its own.
+    /// The default cost that a live hold was charged; `None` if each of its rules had its own cost.
     pub(crate) fn held_by_default(&self, id: &[u8]) -> Option<u32> {
         let charges = self.holds()?.find(id)?.charges();
         charges.iter().find(|charge| charge.by_default && !charge.shadow).map(|charge| charge.units)
     }
 
-    /// How long a check that repeats a hold waits for the turn that a rule gave it, in
-    /// milliseconds.
+    /// Milliseconds until the turn that `rule` gave the hold that the check repeats.
     pub(crate) fn turn_of_repeat(&self, rule: &Rule, check: &Check<'_>) -> i64 {
         if rule.kind() != Kind::Leaky {
             return 0;
@@ -88,22 +86,22 @@ impl Limiter {
         })
     }
 
-    /// Whether a hold has lapsed that is still kept.
+    /// True if a stored hold has lapsed.
     fn has_lapsed(&self, now_us: u64) -> bool {
         let first = self.holds().and_then(|holds| holds.in_order_of_ends().next());
         first.is_some_and(|hold| !hold.lives(now_us))
     }
 
-    /// Whether a hold has lapsed that is still kept, and whose charges come back. Slots see by
-    /// themselves which holds have lapsed.
+    /// True if a stored hold has lapsed and its charges are to be given back. Slots ignore lapsed
+    /// holds without this.
     #[cold]
     pub(crate) fn lapse_matters(&self, now_us: u64) -> bool {
         let Some(holds) = self.holds().filter(|holds| holds.any_refunds()) else { return false };
         holds.in_order_of_ends().take_while(|hold| !hold.lives(now_us)).any(Hold::refunds)
     }
 
-    /// Ends the holds that have reached their end if that changes what rules read: what a
-    /// check does first. Returns whether it changed the key, which replicas must be told.
+    /// The first step of a check: ends the holds that have reached their end, if that changes what
+    /// rules read. Returns true if it changed the key, which must be propagated.
     #[inline(always)]
     pub fn lapse_if_due(&mut self, now_us: u64) -> bool {
         let due = self.holds().is_some() && self.lapse_matters(now_us);
@@ -113,7 +111,7 @@ impl Limiter {
         due
     }
 
-    /// The limiter as rules read it at a time, after the holds that have reached their end.
+    /// The limiter as rules read it at `now_us`, without the holds that have reached their end.
     #[must_use]
     pub fn as_of(&self, now_us: u64) -> Cow<'_, Self> {
         let mut seen = Cow::Borrowed(self);
@@ -123,8 +121,8 @@ impl Limiter {
         seen
     }
 
-    /// The level of a rule's state before a check consumes from it, for a key with holds
-    /// or a check that takes one.
+    /// The level of a rule's state before a check consumes from it, if the key has holds or the
+    /// check takes one.
     pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> Level {
         if check.hold().is_none() && self.holds().is_none() {
             return Level::default();
@@ -136,8 +134,9 @@ impl Limiter {
         self.states().get(index).and_then(level).unwrap_or_default()
     }
 
-    /// Moves the log's entries back in time, or drops them, before a check consumes whose clock
-    /// stepped back by more than its longest window. The charges of holds follow their entries.
+    /// Called before a check consumes if the clock stepped back by more than the check's longest
+    /// window. Moves the log's entries back in time, or drops them. The charges of holds follow
+    /// their entries.
     #[cold]
     pub(super) fn step_log_back(&mut self, index: usize, window_us: u64, now_us: u64) {
         let (states, holds) = self.states_and_holds();
@@ -146,14 +145,14 @@ impl Limiter {
         let held_us = holds.as_ref().map_or(0, |(track, holds)| holds.longest_window_us(*track));
         match (log.step_back(window_us, held_us, now_us), holds) {
             (Some(latest_us), Some((track, holds))) => holds.move_stamps(track, latest_us),
-            // The log is forgotten, and what its holds were charged with it.
+            // The log dropped its entries, so its holds' charges lose their state.
             (None, Some((_, holds))) => holds.replace_state(index),
             (_, None) => {}
         }
     }
 
-    /// Takes a hold for a check that has consumed from the states of these rules, one of them
-    /// a log rule at most. Does nothing if the key cannot have another, or has one with this id.
+    /// Takes a hold for a check that has consumed from the states of these rules, of which at most
+    /// one is a log rule. Does nothing if the key has no room, or has a hold with this id.
     pub(super) fn take_hold(
         &mut self,
         request: HoldRequest<'_>,
@@ -183,8 +182,8 @@ impl Limiter {
         });
     }
 
-    /// Ends a hold, and corrects what it was charged: as if the check had cost that much.
-    /// Returns whether such a hold lived; otherwise nothing changed.
+    /// Ends a live hold, and corrects its charges as if the check had cost that much. Returns
+    /// false, and changes nothing, if there is no such hold.
     pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
         let lives = self.holds_id(id, now_us);
         if lives {
@@ -198,8 +197,7 @@ impl Limiter {
         lives
     }
 
-    /// Lets a hold lapse at another time. Returns whether such a hold lived; otherwise
-    /// nothing changed.
+    /// Moves the end of a live hold. Returns false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
         let lives = self.holds_id(id, now_us);
         if lives {
@@ -211,12 +209,13 @@ impl Limiter {
         lives
     }
 
-    /// Ends the holds that have reached their end.
+    /// Ends the holds that have reached their end at `now_us`.
     pub fn lapse(&mut self, now_us: u64) {
         if !self.has_lapsed(now_us) {
             return;
         }
-        // Thousands may lapse at once, and each return to a log moves its entries.
+        // Thousands may lapse at once, and each return to a log moves its entries, so these are
+        // collected.
         let mut to_log = Vec::new();
         let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
         for hold in ended.into_iter().flatten() {
@@ -233,7 +232,7 @@ impl Limiter {
         self.drop_empty_holds();
     }
 
-    /// Brings a key whose last hold has ended back to the form of one without holds.
+    /// Drops the holds of a key once the last has ended.
     fn drop_empty_holds(&mut self) {
         if let Some(holds) = self.holds_mut() {
             holds.compact_sparse();
@@ -243,8 +242,8 @@ impl Limiter {
         }
     }
 
-    /// Corrects each charge of a hold that has ended, if the state that was charged is still there;
-    /// what comes back to a log later, if `later` is given.
+    /// Corrects each charge of an ended hold whose state is still there. Units for a log are put
+    /// off into `later`, if given.
     fn close(
         &mut self,
         hold: &Hold,

@@ -1,13 +1,13 @@
-//! The key's value: everything known about one identifier.
+//! A key's value: everything known about one identifier.
 //!
 //! ```text
 //! Limiter, 16 bytes
 //! | pointer -> one state |  or  | pointer | -> states, block or exemption, history
 //! ```
 //!
-//! Most keys are checked by one rule, or by log rules that share one log: they
-//! have one state. A limiter then has the size of the server's smallest objects, and an
-//! allocator with size classes puts it next to those of its key.
+//! Most keys have one state, because one rule checks them, or several log rules that share a log. A
+//! limiter is as large as the server's smallest objects, so an allocator with size classes places
+//! it next to those of its key.
 
 use super::access::AccessEntry;
 use super::bans::BanCount;
@@ -32,19 +32,19 @@ enum Contents {
     #[default]
     Nothing,
     One(State),
-    /// Only what the other two cannot hold.
+    /// Anything that the other two variants cannot hold.
     Compound(Box<Compound>),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Compound {
-    /// In the order of their first consumption.
+    /// Ordered by first consumption.
     pub states: Vec<State>,
     pub access: Option<AccessEntry>,
-    /// Only if a ladder banned the key.
+    /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     history: Option<Box<History>>,
-    /// Lapsed ones included, until the key changes next.
+    /// Includes lapsed holds until the key's next change.
     pub holds: Option<Box<Holds>>,
 }
 
@@ -63,7 +63,7 @@ impl PartialEq for Compound {
 }
 
 impl Limiter {
-    /// A limiter of saved parts.
+    /// A limiter from its saved parts.
     pub(crate) fn from_parts(
         states: Vec<State>,
         access: Option<AccessEntry>,
@@ -79,13 +79,13 @@ impl Limiter {
         limiter
     }
 
-    /// Whether it holds nothing, so that the key can be deleted.
+    /// True if it holds nothing, so the key can be deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self.contents, Contents::Nothing)
     }
 
-    /// The first allocation that a check reads, for a prefetch.
+    /// The allocation that a check reads first, for a prefetch.
     #[must_use]
     #[inline]
     pub fn first_allocation(&self) -> *const u8 {
@@ -96,7 +96,7 @@ impl Limiter {
         }
     }
 
-    /// Every state, in the order of their first consumption.
+    /// Every state, ordered by first consumption.
     pub(crate) fn states(&self) -> &[State] {
         match &self.contents {
             Contents::Nothing => &[],
@@ -109,7 +109,7 @@ impl Limiter {
         self.states_and_holds().0
     }
 
-    /// The state of a limiter that holds nothing else.
+    /// The only state of a limiter that holds nothing else.
     #[inline]
     pub(crate) const fn only_state(&self) -> Option<&State> {
         match &self.contents {
@@ -131,13 +131,13 @@ impl Limiter {
         self.states().iter().find(|state| state.belongs_to(rule))
     }
 
-    /// Whether one of these rules takes over the name of a state of another algorithm or shape.
+    /// True if one of these rules has the name of a state of another algorithm or shape.
     pub(crate) fn loses_a_name_to(&self, rules: &[Rule]) -> bool {
         rules.iter().any(|rule| self.states().iter().any(|state| state.is_taken_over_by(rule)))
     }
 
-    /// Gives the state of a rule's name the shape of the rule, or drops it if it is of another
-    /// algorithm. Holds lose what they were charged there.
+    /// Reshapes the state of a rule's name for the rule, or drops it if it is of another algorithm.
+    /// Holds charged on it then lose their state.
     fn take_over_name(&mut self, rule: &Rule) {
         let (states, holds) = self.states_and_holds();
         let mut places = states.iter_mut().enumerate();
@@ -152,7 +152,7 @@ impl Limiter {
         }
     }
 
-    /// The index of the state that a rule reads, made if it does not exist.
+    /// The index of the state that a rule reads, created if missing.
     fn index_for(&mut self, rule: &Rule, check: &Check<'_>) -> usize {
         let index = self.states().iter().position(|state| state.belongs_to(rule));
         index.unwrap_or_else(|| {
@@ -162,7 +162,7 @@ impl Limiter {
         })
     }
 
-    /// What a limiter holds that is more than one state.
+    /// The content of a limiter that holds more than one state.
     pub(super) fn compound(&self) -> Option<&Compound> {
         match &self.contents {
             Contents::Compound(compound) => Some(compound),
@@ -177,7 +177,7 @@ impl Limiter {
         }
     }
 
-    /// The holds, lapsed ones included.
+    /// The holds, including lapsed ones.
     pub(crate) fn holds(&self) -> Option<&Holds> {
         self.compound()?.holds.as_deref()
     }
@@ -202,7 +202,8 @@ impl Limiter {
         }
     }
 
-    /// Keeps the states for which `keep` holds, given whether holds were charged on them.
+    /// Keeps the states for which `keep` returns true. Its second argument tells whether holds were
+    /// charged on the state.
     fn retain(&mut self, keep: impl Fn(&State, bool) -> bool) {
         let keeps = |state: &State, place, holds: Option<&Holds>| {
             keep(state, holds.is_some_and(|holds| holds.track_of(place).is_some()))
@@ -225,7 +226,7 @@ impl Limiter {
         });
     }
 
-    /// Changes the contents as a compound, and brings them back to the least form.
+    /// Changes the content as a compound, then restores the smallest form.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Compound)) {
         let mut compound = match std::mem::take(&mut self.contents) {
             Contents::Nothing => Box::default(),
@@ -245,10 +246,10 @@ impl Limiter {
         };
     }
 
-    /// Drops states that have not mattered for two windows, so that a key
-    /// checked under ever new rules does not grow. (Two: a clock that steps back by one
-    /// still finds them.) Keeps those of this check's rules: they may matter under
-    /// another limit than the one they were consumed under.
+    /// Drops states that have not mattered for two windows, so that a key does not grow when it is
+    /// checked under new rules again and again. (Two, so that a clock that steps back by one window
+    /// still finds them.) Keeps the states of this check's rules, which may matter under another
+    /// limit than the one they were consumed under.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);
@@ -258,8 +259,8 @@ impl Limiter {
         });
     }
 
-    /// Records what a check did, unconditionally: the decision was made before, or on
-    /// another server. Equal calls leave equal limiters equal.
+    /// Records what a check did, unconditionally: it was decided before, or on another server.
+    /// Equal calls on equal limiters leave them equal.
     pub fn record(&mut self, check: &Check<'_>, change: Change) {
         if change != Change::Nothing {
             self.drop_ended(check.now_us);
@@ -294,8 +295,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold is charged for the log once: as for a rule that decides, and takes the default
-        // cost, if there is one.
+        // A hold is charged once for the log: by preference for a rule that decides, then for one
+        // that takes the default cost.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
@@ -310,7 +311,7 @@ impl Limiter {
         self.drop_emptied();
     }
 
-    /// Consumes for a rule that is not a log rule. Returns the level before.
+    /// Consumes for a rule other than a log rule. Returns the level before.
     fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> Level {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
@@ -329,7 +330,7 @@ impl Limiter {
         before
     }
 
-    /// Consumes for the log rules of a check, which share the log and have one cost.
+    /// Consumes for a check's log rules, which share the log and have the same cost.
     fn consume_log(&mut self, rule: &Rule, check: &Check<'_>, denied: bool, holding: bool) {
         let (index, cost) = (self.index_for(rule, check), check.cost_of(rule));
         if cost == 0 {
@@ -347,7 +348,7 @@ impl Limiter {
         }
     }
 
-    /// Adds the check to the history, which a check with `META` starts.
+    /// Adds the check to the history, which only a check with `META` starts.
     fn add_to_history(&mut self, check: &Check<'_>, verdict: Verdict) {
         if let Some(meta) = check.meta() {
             self.change(|compound| compound.history.get_or_insert_default().keep = meta.keep);
@@ -369,8 +370,8 @@ impl Limiter {
         self.retain(|state, held| held || !state.meter().is_empty());
     }
 
-    /// Gives units back, newest first, to the states of these rules, or to every state if
-    /// there are no rules. Returns the most units that any one state got back.
+    /// Gives back up to `units`, newest first, to the states of these rules, or to every state if
+    /// there are no rules. Returns the most that any one state got.
     pub fn refund(&mut self, units: u32, now_us: u64, rules: &[Rule]) -> u64 {
         self.lapse_if_due(now_us);
         let needs = Needs::of(rules);
@@ -400,8 +401,8 @@ impl Limiter {
         most
     }
 
-    /// Drops every state and every hold, but neither the history nor the count of bans nor a
-    /// block or an exemption in effect. Returns whether there was any.
+    /// Drops every state and hold. Keeps the history, the count of bans, and a block or an
+    /// exemption in effect. Returns true if it dropped any.
     pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
@@ -414,9 +415,9 @@ impl Limiter {
         any
     }
 
-    /// Drops a block or an exemption that has ended, which would keep the key large and
-    /// its checks off the fast path, forgets bans, and ends the holds that have lapsed. Called
-    /// when the key changes anyway, on replicas too.
+    /// Drops a block or an exemption that has ended, because it would keep the key large and its
+    /// checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
+    /// changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
         if self.compound().is_none() {
             return;
@@ -449,7 +450,7 @@ impl Limiter {
         }
     }
 
-    /// Shows each heap block held, but for the one the limiter lies in.
+    /// Visits each heap allocation, except the limiter's own.
     pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);

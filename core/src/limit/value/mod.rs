@@ -1,4 +1,4 @@
-//! A key's value.
+//! The value of a key.
 //!
 //! ```text
 //! limiter    the value: states, and what else a key may hold

@@ -1,4 +1,4 @@
-//! Slots: how many requests run at once (`slots:N`).
+//! Slots: a limit on requests that run at once (`slots:N`).
 //!
 //! ```text
 //! hold a   |=================|
@@ -7,20 +7,19 @@
 //!          1    2   3  2     1    0     admits c  iff  units of live holds + c <= N
 //! ```
 //!
-//! A rule has no other state than the key's holds: each holds its cost of the slots until it
-//! is settled or lapses. So the count and the leases cannot drift apart, and a worker that
-//! crashes gives its slots back. The state of the rule only says that there are such holds,
-//! and what the rule's name is.
+//! The key's holds are the rule's state: each occupies as many slots as it costs until it is
+//! settled or lapses. So the count and the leases cannot drift apart, and the slots of a crashed
+//! worker are freed. The stored state only tells that there are such holds, and the rule's name.
 //!
-//! The wait is until so many holds have lapsed that the cost fits; the reset, until the last
-//! has. A hold that is settled frees its slots earlier.
+//! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
+//! lapsed. Settling a hold frees its slots earlier.
 
 use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::{Hold, Holds};
 use crate::rule::Rule;
 
-/// The holds on the slots of a rule, as of a time.
+/// The holds on a rule's slots, read at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'a> {
     holds: &'a Holds,
@@ -29,7 +28,7 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The slots of a rule; `None` if no hold is on them, or all have lapsed.
+    /// The slots of a rule; `None` if no live hold is on them.
     pub fn of(
         rule: &Rule,
         states: &[State],
@@ -45,13 +44,13 @@ impl<'a> Slots<'a> {
         Some(Self { holds, track: holds.track_of(place)?, now_us })
     }
 
-    /// The units that a hold has of the slots.
+    /// The number of slots that a hold occupies.
     fn units(&self, hold: &Hold) -> u64 {
         let own = hold.charges().iter().filter(|charge| charge.track == self.track);
         own.map(|charge| u64::from(charge.units)).sum()
     }
 
-    /// The units of live holds.
+    /// The units of all live holds.
     pub fn used(&self) -> u64 {
         let all = self.holds.track(self.track).map_or(0, |track| track.units);
         let lapsed = self.holds.in_order_of_ends().take_while(|hold| !hold.lives(self.now_us));
@@ -64,7 +63,7 @@ impl<'a> Slots<'a> {
         Reading::of_used(self.now_us, (used, capacity), cost, || self.admits(used, capacity, cost))
     }
 
-    /// When so many holds have lapsed that a cost fits.
+    /// When enough holds have lapsed for the cost to fit.
     fn admits(&self, mut used: u64, capacity: u64, cost: u32) -> Moment {
         for hold in self.holds.in_order_of_ends().filter(|hold| hold.lives(self.now_us)) {
             used = used.saturating_sub(self.units(hold));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The version that is written, and the only one there is.
+/// The version written, and the only one that exists.
 pub const VERSION: u8 = 1;
 
 /// Why a payload is refused.
@@ -13,9 +13,9 @@ pub enum DecodeError {
     Malformed(&'static str),
     Trailing(usize),
     OutOfRange(&'static str),
-    /// A limiter, or a state in it, that holds nothing.
+    /// A limiter, or one of its states, that holds nothing.
     Idle,
-    /// There is no memory for this number of items.
+    /// Memory is too short for this number of items.
     NoMemory(usize),
 }
 

@@ -1,9 +1,9 @@
-//! What is saved, and how it is written and read: bincode's standard form
-//! (little endian, variable integers), which golden payloads hold still.
+//! What is saved, and how it is written and read: in bincode's standard form (little endian,
+//! variable integers). Golden payloads keep it from changing.
 //!
-//! Repeated parts (log entries, counters, past windows) are byte strings in the
-//! payload, borrowed while reading. A first pass counts them; a second one loads
-//! them into memory reserved for that number.
+//! Repeated parts (log entries, counters, past windows) are byte strings in the payload, borrowed
+//! while reading. A first pass counts their items, a second one loads them into memory reserved for
+//! that number.
 
 use super::error::DecodeError;
 use bincode::error::DecodeError as DecodingError;
@@ -11,14 +11,14 @@ use bincode::{BorrowDecode, Encode, config};
 
 const CONFIG: config::Configuration = config::standard();
 
-/// All that a limiter holds.
+/// The whole content of a limiter.
 #[derive(Default, Encode, BorrowDecode)]
 pub struct SavedLimiter<'a> {
-    /// `SavedState`s, one after another. A state may be empty if a hold was charged on it.
+    /// `SavedState`s, concatenated. A state may be empty if a hold was charged on it.
     pub states: Bytes<'a>,
     pub access: Option<SavedAccess<'a>>,
     pub history: Option<SavedHistory<'a>>,
-    /// `SavedHold`s, one after another, in the order of their ids.
+    /// `SavedHold`s, concatenated, ordered by id.
     pub holds: Bytes<'a>,
     pub bans: Option<SavedBans>,
 }
@@ -35,15 +35,15 @@ pub struct SavedHold<'a> {
     pub id: &'a [u8],
     pub end_us: u64,
     pub refund: bool,
-    /// `SavedCharge`s.
+    /// `SavedCharge`s, concatenated.
     pub charges: Bytes<'a>,
-    /// The names of log rules, each a string.
+    /// The names of log rules, as concatenated strings.
     pub log_names: Bytes<'a>,
 }
 
 #[derive(Encode, BorrowDecode)]
 pub struct SavedCharge {
-    /// Which of the states, from 0; none if it is gone.
+    /// The index of the state, from 0; `None` if the state is gone.
     pub state: Option<u32>,
     pub stamp_us: u64,
     pub units: u32,
@@ -56,18 +56,17 @@ pub struct SavedCharge {
 #[derive(Encode, BorrowDecode)]
 pub enum SavedDetail {
     Plain,
-    /// Of a log: the longest window of the hold's log rules; `limit` is their largest.
+    /// For a log: the longest window of the hold's log rules; `limit` is their largest limit.
     Log {
         window_us: u64,
     },
-    /// Of a token bucket: how many of its holds were charged before, and the least debt
+    /// For a token bucket: how many of the bucket's holds were charged earlier, and the least debt
     /// since, in fractions of a unit.
     Least {
         older: u32,
         owed: u128,
     },
-    /// Of a leaky bucket: how long after the stamp its turn comes, and whether nothing
-    /// queued after it.
+    /// For a leaky bucket: its turn, after the stamp, and whether nothing queued after it.
     Turn {
         ms: u32,
         is_last: bool,
@@ -78,7 +77,7 @@ pub enum SavedDetail {
 pub struct SavedHistory<'a> {
     pub keep: u32,
     pub until_us: u64,
-    /// `SavedEntry`s, oldest first.
+    /// `SavedEntry`s, concatenated, oldest first.
     pub entries: Bytes<'a>,
 }
 
@@ -109,12 +108,12 @@ pub struct SavedState<'a> {
 #[derive(Encode, BorrowDecode)]
 pub enum SavedMeter<'a> {
     Log {
-        /// Of the check that consumed last.
+        /// The needs of the check that consumed last.
         needs: SavedNeeds,
-        /// `SavedPastNeeds` of checks before it.
+        /// `SavedPastNeeds` of earlier checks.
         past: Bytes<'a>,
-        /// Microseconds since the entry before, then units: first the admitted
-        /// ones, then the charged denials.
+        /// Two numbers per entry: microseconds since the previous entry, then units. First come the
+        /// admitted entries, then the charged denials.
         admitted: Bytes<'a>,
         charged: Bytes<'a>,
     },
@@ -153,7 +152,7 @@ pub enum SavedMeter<'a> {
         limit: u32,
         burst: u32,
     },
-    /// Slots; their units are those of the holds.
+    /// Slots. The holds store the units.
     Slots {
         limit: u32,
     },
@@ -179,10 +178,10 @@ pub struct SavedPast<'a> {
     pub windows: Bytes<'a>,
 }
 
-/// Items one after another, as a byte string with its length.
+/// Concatenated items, as a byte string with its length.
 pub type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
 
-/// Appends an item, which cannot fail in memory.
+/// Appends an item. Writing to memory cannot fail.
 pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
     let written = bincode::encode_into_std_write(item, to, CONFIG);
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
@@ -198,14 +197,14 @@ pub fn save_items<T: Encode>(items: impl Iterator<Item = T>) -> Bytes<'static> {
 
 pub const UNKNOWN_KIND: &str = "an unknown kind of state";
 
-/// Takes an item off the front.
+/// Reads an item from the front, and returns it with the rest.
 pub fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
     let (item, read) = bincode::borrow_decode_from_slice(bytes, CONFIG)
         .map_err(|error| DecodeError::Malformed(why(&error)))?;
     Ok((item, bytes.get(read..).unwrap_or_default()))
 }
 
-/// What was wrong, without the library's names of our types.
+/// What was wrong, without the library's names for our types.
 const fn why(error: &DecodingError) -> &'static str {
     match error {
         DecodingError::UnexpectedEnd { .. } => "it ends too early",
@@ -215,7 +214,7 @@ const fn why(error: &DecodingError) -> &'static str {
     }
 }
 
-/// Shows each item to a function.
+/// Passes each item to a function.
 pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
     bytes: &'a [u8],
     mut show: impl FnMut(T) -> Result<(), DecodeError>,
@@ -229,8 +228,8 @@ pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
     Ok(())
 }
 
-/// Loads up to `most` items. A first pass counts them, so that the memory they take is
-/// known and can be refused. `what` names their number in the error.
+/// Loads up to `most` items. A first pass counts them, so that a number too large for memory is
+/// refused. `what` names the number in the error.
 pub fn load_items<'a, T: BorrowDecode<'a, ()>, U>(
     bytes: &'a [u8],
     most: usize,
@@ -262,7 +261,7 @@ pub fn load_text(text: &[u8]) -> Result<Box<[u8]>, DecodeError> {
     Ok(copy.into_boxed_slice())
 }
 
-/// A bound of what is saved.
+/// An error for `what` unless it is within its bounds.
 pub fn within(fits: bool, what: &'static str) -> Result<(), DecodeError> {
     if fits { Ok(()) } else { Err(DecodeError::OutOfRange(what)) }
 }

@@ -1,5 +1,5 @@
-//! Holds and what is saved of them: charges by their states, not by the numbers of rows, tracks
-//! and positions, which differ from server to server.
+//! Saves and loads holds. A saved charge names its state, not the numbers of rows, tracks and
+//! positions, which differ between servers.
 
 use super::error::DecodeError;
 use super::form::{Bytes, SavedCharge, SavedDetail, SavedHold, load_items, save_items, within};
@@ -13,7 +13,7 @@ use crate::limit::holds::{
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Name};
 use std::collections::BTreeMap;
 
-/// Equal holds are saved as equal bytes.
+/// Saves equal holds as equal bytes.
 pub fn save_holds(holds: &Holds) -> Bytes<'static> {
     let positions = live_positions(holds);
     save_items(holds.in_order_of_ids().map(|hold| SavedHold {
@@ -27,7 +27,7 @@ pub fn save_holds(holds: &Holds) -> Bytes<'static> {
     }))
 }
 
-/// Of each track of a token bucket, where the least debts of its holds are kept, in order.
+/// For each token bucket's track, the sorted positions of the least debts of its live holds.
 fn live_positions(holds: &Holds) -> BTreeMap<u16, Vec<Position>> {
     let mut positions: BTreeMap<u16, Vec<Position>> = BTreeMap::new();
     for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
@@ -65,7 +65,7 @@ fn save_charge(
     SavedCharge { state, stamp_us, units, limit, by_default, shadow, detail }
 }
 
-/// A charge on a token bucket, whose least debt is to be kept.
+/// A charge on a token bucket, with the least debt to store.
 struct Least {
     track: u16,
     older: u32,
@@ -73,8 +73,8 @@ struct Least {
     of: PlaceOfCharge,
 }
 
-/// The holds, if there are any, and a track for each state that they were charged on. Takes
-/// time and memory in proportion to the bytes, but for sorting.
+/// The holds, if any, and a track for each state that they were charged on. Takes time and memory
+/// in proportion to the bytes, except for sorting.
 pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
     let (mut leasts, mut last_in_queue) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
     Ok((!holds.is_empty()).then_some(holds))
 }
 
-/// Whether no two charges of a hold are on one state.
+/// True if each charge of a hold is on a different state.
 fn each_on_its_own_state(charges: &[Charge]) -> bool {
     let mut tracks: Vec<u16> = charges.iter().map(|charge| charge.track).collect();
     tracks.retain(|&track| track != NO_TRACK);
@@ -126,12 +126,12 @@ fn each_on_its_own_state(charges: &[Charge]) -> bool {
 }
 
 const HOLDS: &str = "a number of holds";
-/// The most charges of a hold, and names of its log rules.
+/// The most charges of a hold, and the most names of its log rules.
 const MOST_CHARGES: usize = 1_000;
-/// The most that a debt can be, in fractions of a unit.
+/// The largest debt, in fractions of a unit.
 const MOST_OWED: u128 = 1 << 80;
 
-/// The track of a charge's state, made if the state has none.
+/// The track of a charge's state, created if missing.
 fn track_of(charge: &SavedCharge, states: &[State], holds: &mut Holds) -> Result<u16, DecodeError> {
     let Some(index) = charge.state else {
         within(matches!(charge.detail, SavedDetail::Plain), "a charge")?;

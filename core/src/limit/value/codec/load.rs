@@ -1,4 +1,4 @@
-//! From what is saved to a limiter, with every bound tested.
+//! Loads a limiter, and tests every bound.
 
 use super::error::DecodeError;
 use super::form::{
@@ -38,8 +38,8 @@ pub fn check_units(units: u32) -> Result<(), DecodeError> {
     within(units <= MAX_UNITS, "a limit")
 }
 
-/// The states of a limiter. They are not counted first: the list of them takes less memory
-/// than the states' own allocations.
+/// The states of a limiter. They are not counted first, because the list takes less memory than the
+/// states' own allocations.
 pub fn load_states(saved: &[u8]) -> Result<Vec<State>, DecodeError> {
     let mut states = Vec::new();
     each_item(saved, |saved: SavedState<'_>| {
@@ -170,7 +170,7 @@ pub fn load_meter(saved: SavedMeter<'_>) -> Result<Meter, DecodeError> {
     }
 }
 
-/// Windows may begin before the epoch.
+/// A window may start before the epoch, but not beyond the bound.
 fn check_start(start_us: i64) -> Result<(), DecodeError> {
     within(start_us.unsigned_abs() <= MAX_TIME_US, "a window's start")
 }
@@ -211,11 +211,10 @@ pub fn check_window(us: u64) -> Result<(), DecodeError> {
     within(us <= MAX_WINDOW_US, "a window")
 }
 
-/// The longest window of a log, rounded up as a log keeps it.
+/// The longest window of a log, rounded up as the log stores it.
 const MAX_WINDOW_US: u64 = MAX_PERIOD_US.saturating_add(SECOND_US);
 
-/// A first pass counts the entries, so that the memory they take is known and can be
-/// refused.
+/// A first pass counts the entries, so that a number too large for memory is refused.
 fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
     let mut extent = Extent::default();
     let mut total = 0_u64;
@@ -240,7 +239,7 @@ fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
     Ok(series)
 }
 
-/// Shows the time and the units of each entry.
+/// Passes each entry's time and units to a function.
 fn each_entry(
     bytes: &[u8],
     mut show: impl FnMut(u64, u32) -> Result<(), DecodeError>,

@@ -4,12 +4,12 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! The types of `form` are not those in memory, so that a change in memory is no change
-//! on disk. A change of these types is a new version, with golden payloads added to the
-//! tests; every released version stays readable.
+//! The types of `form` are not those in memory, so a change in memory does not change the saved
+//! form. A change of these types is a new version, with golden payloads added to the tests; every
+//! released version stays readable.
 //!
-//! Decoding is total: any byte string gives a limiter or an error. It takes no more
-//! memory than the value will hold, and is an error if there is not that much.
+//! Decoding is total: any byte string gives a limiter or an error. It takes no more memory than the
+//! value will, and fails if memory is short.
 //!
 //! ```text
 //! error   versions, and why a payload is refused
@@ -36,7 +36,7 @@ use self::load::{load_access, load_bans, load_history, load_states};
 use self::save::{save_access, save_bans, save_history, save_states};
 use super::limiter::Limiter;
 
-/// The saved form.
+/// Encodes a limiter in its saved form.
 #[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let saved = SavedLimiter {
@@ -51,7 +51,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     payload
 }
 
-/// Reads a saved form.
+/// Decodes a saved limiter.
 ///
 /// # Errors
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.

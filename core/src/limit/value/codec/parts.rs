@@ -1,5 +1,5 @@
-//! Parts of payloads, for tests of hostile ones: any bytes as one part of a payload that is
-//! otherwise in order, and what every part of a saved limiter keeps to.
+//! Builds hostile payloads for tests: arbitrary bytes as one part of an otherwise valid payload.
+//! Also asserts the bounds of every part of a limiter loaded from one.
 
 use super::error::{DecodeError, VERSION};
 use super::form::{
@@ -43,8 +43,8 @@ const PARTS: [Part; 10] = [
     Part::LogNames,
 ];
 
-/// A payload with a state of each kind, a hold, a history and a count of bans, one of whose lists,
-/// chosen by a number, is these bytes.
+/// A payload with a state of each kind, a hold, a history and a count of bans, in which the list
+/// with this number is replaced by these bytes.
 #[must_use]
 pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let chosen = PARTS.get(usize::from(number) % PARTS.len());
@@ -148,7 +148,7 @@ fn charge(state: u32) -> SavedCharge {
     }
 }
 
-/// Tests that the lists of each state keep to their bounds.
+/// Asserts that each state's lists are within their bounds.
 pub fn assert_bounded(limiter: &Limiter) {
     for state in limiter.states() {
         let mut count = 0;
@@ -177,7 +177,7 @@ pub fn assert_bounded(limiter: &Limiter) {
     }
 }
 
-/// The most counters, past windows or past needs that a state may have.
+/// The most counters, past windows or past needs of a state.
 fn most_items(meter: &Meter) -> usize {
     match meter {
         Meter::Log(_) => MOST_PAST,
@@ -195,7 +195,7 @@ fn tally<T>(count: &mut usize) -> impl FnMut(T) -> Result<(), DecodeError> {
     }
 }
 
-/// The units of a log's entries.
+/// The units of a saved log's entries.
 fn units(entries: &[u8]) -> u64 {
     let mut sum = 0;
     let added = each_item(entries, |(_, units): (u64, u32)| {

@@ -1,4 +1,4 @@
-//! From a limiter to what is saved.
+//! Converts a limiter to its saved form.
 
 use super::form::{
     Bytes, SavedAccess, SavedBans, SavedEntry, SavedHistory, SavedMeter, SavedNeeds, SavedPast,

@@ -1,5 +1,5 @@
-//! A limiter for `RL.INFO` and `RL.LOG`: what each state holds, in the words of its
-//! rule, and the last checks.
+//! A limiter as `RL.INFO` and `RL.LOG` show it: each state, in its rule's words, and the last
+//! checks.
 
 use super::history::Entry;
 use super::limiter::Limiter;
@@ -19,36 +19,36 @@ use crate::rule::{
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateReport {
-    /// The rule that consumed last, in its canonical text. A log has no limit: its text
-    /// is `log/` and the longest window it is kept for.
+    /// The canonical text of the rule that consumed last. A log has no limit: its text is `log/`
+    /// and the longest window that it keeps.
     pub rule: String,
     /// Units that still count.
     pub consumed: u64,
-    /// When it was last added to, Unix milliseconds.
+    /// When it last consumed, Unix milliseconds.
     pub last_ms: u64,
-    /// Until nothing is consumed, at the limit it was consumed under; -1: never.
+    /// Milliseconds until nothing is consumed, at the limit of the last consumption; -1: never.
     pub reset_ms: i64,
     pub log: Option<LogReport>,
     pub window: Option<WindowReport>,
-    /// The windows that `keep=` keeps and the present one, oldest first: when a window
-    /// opened, in Unix milliseconds, and its count.
+    /// The windows that `keep=` keeps and the present one, oldest first: each window's start, in
+    /// Unix milliseconds, and its count.
     pub windows: Option<Vec<(i64, u64)>>,
 }
 
-/// A hold that lives.
+/// A live hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldReport {
     pub id: Box<[u8]>,
-    /// Until it lapses, rounded up.
+    /// Milliseconds until it lapses, rounded up.
     pub ttl_ms: i64,
-    /// The most units that it was charged on any state.
+    /// The largest charge on any state, in units.
     pub units: u64,
-    /// Whether its charges come back when it lapses.
+    /// True if its charges are given back when it lapses.
     pub refund: bool,
 }
 
 impl Limiter {
-    /// The holds that live, next to lapse first, at most `most`.
+    /// Up to `most` live holds, the next to lapse first.
     #[must_use]
     pub fn next_holds(&self, now_us: u64, most: usize) -> Vec<HoldReport> {
         let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ends());
@@ -62,7 +62,7 @@ impl Limiter {
         .collect()
     }
 
-    /// Each state as of a time, in the order of their first consumption.
+    /// Each state at `now_us`, ordered by first consumption.
     #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
         let states = self.states().iter().enumerate();
@@ -81,8 +81,7 @@ impl Limiter {
         }
     }
 
-    /// The last checks, newest first: those of the history or, without one, of the
-    /// sliding log.
+    /// The last checks, newest first, from the history or, without one, from the sliding log.
     pub fn last_checks(&self) -> impl Iterator<Item = Entry> + '_ {
         let remembered = self.history().map(|history| history.entries.iter().rev().cloned());
         let log = self.states().iter().find_map(State::log);
@@ -91,7 +90,7 @@ impl Limiter {
     }
 }
 
-/// The entries of a log, admitted and charged ones in one order.
+/// Merges the admitted and charged entries of a log, newest first.
 fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     let mut admitted = log.admitted().iter().rev().peekable();
     let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
@@ -133,7 +132,7 @@ impl State {
         }
     }
 
-    /// The text of the rule that consumed last, as far as the state knows it.
+    /// The text of the rule that consumed last, as far as the state stores it.
     fn last_rule(&self) -> String {
         let meter = self.meter();
         let fixed = |fixed: &Fixed, keep| {
