@@ -79,18 +79,21 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         Some(Self { memory, owned: PhantomData })
     }
 
+    /// The value stored before the items.
     #[inline]
     pub fn header(&self) -> &H {
         // SAFETY: the allocation is alive, and borrowed as long as `self`.
         unsafe { &(*self.memory.as_ptr()).header }
     }
 
+    /// The header, to be changed in place.
     #[inline]
     pub fn header_mut(&mut self) -> &mut H {
         // SAFETY: the allocation is alive, and `self` is its only borrow.
         unsafe { &mut (*self.memory.as_ptr()).header }
     }
 
+    /// How many items there are.
     #[inline]
     pub fn count(&self) -> N {
         // SAFETY: the allocation is alive.
@@ -102,6 +105,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         self.count().into() as usize
     }
 
+    /// All items, in order.
     #[inline]
     pub fn items(&self) -> &[T] {
         // SAFETY: the allocation has that many items, all of them written, and is borrowed as
@@ -109,6 +113,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         unsafe { slice::from_raw_parts(self.items_start(), self.len()) }
     }
 
+    /// All items, to be changed in place.
     #[inline]
     pub fn items_mut(&mut self) -> &mut [T] {
         // SAFETY: the allocation has that many items, all of them written, and `self` is its

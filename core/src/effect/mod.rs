@@ -67,65 +67,93 @@ pub struct Effect<'a> {
     pub at_us: u64,
     /// What happened to the key's expiry.
     pub expiry: Expiry,
+    /// What was done to the key at that time.
     pub action: Action<'a>,
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
+    /// A check without `HOLD`; its rules come with the effect.
     Check {
+        /// Whether states changed, or only the history.
         recorded: Recorded,
+        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS).
         cost: u32,
+        /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
         meta: Option<Meta<'a>>,
     },
     /// A check that was admitted and took a hold.
     Hold {
+        /// The id, the end and whether a lapse refunds.
         hold: HoldRequest<'a>,
+        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS).
         cost: u32,
+        /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
         meta: Option<Meta<'a>>,
     },
+    /// `RL.SETTLE` ended a hold.
     Settle {
+        /// The id of the hold.
         id: &'a [u8],
+        /// What becomes of its charges; the costs by name come with the effect.
         settled: Settled,
     },
     /// Holds lapsed, and the check that noticed it changed nothing else.
     Lapse,
     /// A renewal, or a check that repeated a hold.
     Renew {
+        /// The id of the hold.
         id: &'a [u8],
+        /// Its new end, in Unix microseconds.
         end_us: u64,
     },
+    /// `RL.REFUND`, or `RL.THROTTLE` with a negative quantity.
     Refund {
+        /// Given back to each rule that comes with the effect, or to all states if none does.
         units: u32,
     },
+    /// `RL.RESET` dropped every state and every hold.
     Reset,
     /// `until_us: None` is a block for good.
     Block {
+        /// In Unix microseconds.
         until_us: Option<u64>,
+        /// Empty if none was given.
         reason: &'a [u8],
     },
     /// `until_us: None` is an exemption for good.
     Exempt {
+        /// In Unix microseconds.
         until_us: Option<u64>,
+        /// Empty if none was given.
         reason: &'a [u8],
     },
     /// A block by a rule's `ban=`.
     Ban {
+        /// In Unix microseconds.
         until_us: Option<u64>,
+        /// How long the ban was set for, in microseconds.
         length_us: u64,
         /// The key's count of bans; `None`: it is unchanged.
         count: Option<BanCount>,
+        /// `rule`, and the name or the text of the rule that banned the key.
         reason: &'a [u8],
     },
+    /// The block and the count of bans were removed.
     Unblock,
+    /// The exemption was removed.
     Unexempt,
 }
 
 /// What a check without `HOLD` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
+    /// Every rule admitted it and was charged.
     Admitted,
+    /// It was denied, and its `count=all` rules were charged.
     Charged,
+    /// The history got an entry with this verdict, and no state changed.
     HistoryOnly(Verdict),
 }
 

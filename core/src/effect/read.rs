@@ -38,11 +38,15 @@ const NO_FIELD: &str = "the effect to end before it";
 pub enum EffectError {
     /// It has a version newer than [`VERSION`].
     Newer {
+        /// The version that was given.
         version: u64,
     },
+    /// The head's word names no action.
     UnknownWord {
+        /// That word.
         given: Excerpt,
     },
+    /// The word is known, but a number or an argument that belongs to it is wrong.
     Parse(ParseError),
 }
 

@@ -20,6 +20,7 @@ impl Head {
     /// of 32, each with a colon, are 144 characters.
     const ROOM: usize = 144;
 
+    /// The head, which is the first argument of `RL.APPLY` after the key.
     #[must_use]
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
@@ -63,6 +64,7 @@ impl Head {
         head
     }
 
+    /// At most 144 bytes, without a colon at the end.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         // Without the last colon.

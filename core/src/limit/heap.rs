@@ -10,9 +10,13 @@ use std::ptr;
 /// Visits each heap allocation of a value, through its owner. It may move an allocation, but not
 /// change its contents.
 pub trait HeapVisitor {
+    /// Visits the allocation of a single value.
     fn boxed<T>(&mut self, owner: &mut Box<T>);
+    /// Visits the one allocation of header, count and items.
     fn header_slice<H, T: Copy, N: Count>(&mut self, owner: &mut HeaderSlice<H, T, N>);
+    /// Visits the allocation of a slice; an empty one has none.
     fn slice<T>(&mut self, owner: &mut Box<[T]>);
+    /// Visits the allocation of a vector, which has none if its capacity is 0.
     fn vec<T>(&mut self, owner: &mut Vec<T>);
 
     /// Visits a ring as a vector, because a vector's elements start where its allocation does, and

@@ -13,6 +13,7 @@ use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 /// When a block or an exemption ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
+    /// No end was given.
     Never,
     /// This many microseconds from now.
     In(u64),
@@ -23,7 +24,9 @@ pub enum Ends {
 /// An `RL.BLOCK` or an `RL.EXEMPT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessRequest<'a> {
+    /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
     pub ends: Ends,
+    /// At most [`Limits::max_meta`] bytes; empty if none was given.
     pub reason: &'a [u8],
 }
 

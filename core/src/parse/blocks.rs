@@ -16,7 +16,9 @@ const MAX_EXAMINED: u64 = 4_096;
 /// An `RL.BLOCKS`. Only the server interprets the cursor and the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlocksRequest<'a> {
+    /// Where the scan continues; 0 starts it.
     pub cursor: u64,
+    /// A glob that keys must match; `None`: any key.
     pub pattern: Option<&'a [u8]>,
     /// How many keys to examine, at most `MAX_EXAMINED`.
     pub count: u64,

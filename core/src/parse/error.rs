@@ -10,87 +10,136 @@ use std::fmt;
 pub enum ParseError {
     /// Too few or too many arguments; the reply adds the command's usage.
     Arity,
+    /// An argument stands where none or another one may.
     Unexpected {
+        /// The first such argument.
         given: Excerpt,
+        /// What may stand there.
         expected: &'static str,
     },
+    /// An option that may be given once is given twice.
     Repeated {
+        /// Its name, or what a group of options sets.
         option: &'static str,
     },
+    /// The arguments end at an option that takes an integer.
     NoValue {
+        /// Its name.
         option: &'static str,
+        /// The least value it takes.
         min: u64,
+        /// The greatest value it takes.
         max: u64,
     },
+    /// An argument is not an integer within bounds.
     Number {
+        /// The option or the position it stands for.
         what: &'static str,
+        /// The argument.
         given: Excerpt,
+        /// The least value allowed.
         min: u64,
+        /// The greatest value allowed.
         max: u64,
     },
+    /// An argument is neither of the words nor of the form expected.
     Word {
+        /// The option or the position it stands for.
         what: &'static str,
+        /// The argument.
         given: Excerpt,
+        /// The words or the form.
         expected: &'static str,
     },
     /// The arguments end at an option whose value is no plain integer.
     Missing {
+        /// Its name.
         option: &'static str,
+        /// The form of its value.
         expected: &'static str,
     },
+    /// The arguments end at an option that takes a text.
     NoText {
+        /// Its name.
         option: &'static str,
     },
     /// The arguments end at an option that takes a period.
     NoPeriod {
+        /// Its name.
         option: &'static str,
     },
     /// The period of an option cannot be read.
     Period(RuleTextError),
+    /// The text of an option is longer than the settings allow.
     LongText {
+        /// Its name.
         option: &'static str,
+        /// The length of the given text.
         bytes: usize,
+        /// The most bytes, [`Limits::max_meta`](super::Limits::max_meta).
         max: usize,
     },
+    /// `AT` is given, but [`Limits::allow_at`](super::Limits::allow_at) forbids it.
     AtRefused,
     /// Two `COST`s name the same rule.
     RepeatedCost {
+        /// That rule.
         name: Name,
     },
     /// A `COST` names a rule that the request does not have.
     UnknownCost {
+        /// That rule.
         name: Name,
     },
+    /// More rules have a cost by name than a request can have rules.
     TooManyCosts {
+        /// The first name too many.
         name: Name,
+        /// The most names, [`Limits::max_rules`](super::Limits::max_rules).
         max: usize,
     },
     /// The arguments end at `HOLD`.
     NoHoldId,
+    /// The id of a hold is empty or longer than [`MAX_ID`].
     HoldId {
+        /// The length of the given id.
         bytes: usize,
     },
     /// The arguments end at the id of a hold.
     NoHoldTime {
+        /// The options of which one gives the time.
         expected: &'static str,
     },
+    /// `HOLD` in `RL.PEEK`, which changes nothing.
     HoldInPeek,
+    /// `AT` in `RL.WAIT`, which decides later.
     AtInWait,
+    /// `REFUND` and `COST` in one `RL.SETTLE`.
     RefundWithCost,
+    /// A key has more rules than the settings allow.
     TooManyRules {
+        /// The first rule or policy too many.
         given: Excerpt,
+        /// The most rules, [`Limits::max_rules`](super::Limits::max_rules).
         max: usize,
     },
+    /// `RL.MCHECK` names a key twice.
     SameKey {
+        /// That key.
         key: Excerpt,
     },
     /// The number of groups of rules is neither 1 nor the number of keys.
     Groups {
+        /// The number of groups, which `NEXT` separates.
         groups: usize,
+        /// The number of keys, `numkeys`.
         keys: usize,
     },
+    /// One argument is no rule or policy, or one that cannot be used here.
     Rule {
+        /// The argument, or a policy and the text of its rule.
         rule: Excerpt,
+        /// What is wrong with it.
         error: RuleArgError,
     },
 }
@@ -98,24 +147,36 @@ pub enum ParseError {
 /// What is wrong with one argument that stands for a rule or a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleArgError {
+    /// No policy has this name.
     UnknownPolicy,
+    /// A policy names a policy where only rules may stand.
     PolicyInPolicy,
+    /// A log rule has a greater limit than the settings allow.
     LongLog {
+        /// The rule's limit.
         limit: u32,
+        /// The greatest limit, [`Limits::max_log_entries`](super::Limits::max_log_entries).
         max: u64,
     },
+    /// An earlier rule of the request reads the same state.
     SameIdentity {
+        /// The earlier rule.
         other: Excerpt,
+        /// Whether that one has a name, so that both have it.
         by_name: bool,
     },
     /// Log rules of one key with different costs.
     UnlikeCosts {
+        /// What the rule costs, as a number or a range.
         cost: String,
+        /// An earlier log rule.
         other: Excerpt,
+        /// What that one costs.
         other_cost: String,
     },
     /// Slots in a check that takes no hold.
     Unheld,
+    /// The text is no valid rule.
     Text(RuleTextError),
 }
 

@@ -24,6 +24,7 @@ const A_TIME: &str = "EX seconds or PX milliseconds";
 pub struct HoldOption<'a> {
     /// 1 ..= [`MAX_ID`] bytes.
     pub id: &'a [u8],
+    /// How long it lasts from the time of the check.
     pub hold_us: HoldTime,
     /// Whether the charges come back when the hold lapses.
     pub refund: bool,

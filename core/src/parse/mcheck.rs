@@ -25,6 +25,7 @@ const MOST_KEYS: usize = 64;
 /// A check of several keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MCheckRequest<'a> {
+    /// How many keys there are, 1 ..= 64.
     pub keys: usize,
     /// The options, which apply to every key.
     pub check: CheckRequest<'a>,

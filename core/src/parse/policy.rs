@@ -36,10 +36,15 @@ impl RuleResolver for WithinPolicy {
 /// An `RL.POLICY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyRequest {
+    /// Saves the rules that were read under this name.
     Set(Name),
+    /// Shows the rules of this policy.
     Get(Name),
+    /// `DEL`.
     Delete(Name),
+    /// Shows every policy.
     List,
+    /// Shows the subcommands.
     Help,
 }
 

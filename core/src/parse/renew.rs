@@ -15,6 +15,7 @@ use super::options::{at, once};
 pub struct RenewRequest<'a> {
     /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
     pub id: &'a [u8],
+    /// How long the hold lasts from the time of the renewal.
     pub hold_us: HoldTime,
     /// The time of the renewal, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.

@@ -19,6 +19,7 @@ use std::ops::Range;
 pub struct SettleRequest<'a> {
     /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
     pub id: &'a [u8],
+    /// What becomes of the charges.
     pub settled: Settled,
     /// The costs of [`Settled::Costs`] by name.
     pub named: Vec<NamedCost>,
@@ -38,7 +39,10 @@ pub enum Settled {
     /// All charges come back.
     Refund,
     /// Charges are corrected; `default` replaces those that took the default cost.
-    Costs { default: Option<u32> },
+    Costs {
+        /// 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS); `None`: those charges stand.
+        default: Option<u32>,
+    },
 }
 
 impl Settled {

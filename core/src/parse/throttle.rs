@@ -35,7 +35,9 @@ pub enum Quantity {
 /// The arguments of an `RL.THROTTLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThrottleRequest {
+    /// Which rule decides.
     pub bucket: Bucket,
+    /// 1 to take if none was given.
     pub quantity: Quantity,
 }
 

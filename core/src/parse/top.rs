@@ -11,6 +11,7 @@ use super::options::{COUNT, DEFAULT_COUNT, once};
 /// An `RL.TOP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopRequest {
+    /// The most keys to show.
     pub count: usize,
     /// Forget the counts after the reply.
     pub reset: bool,

@@ -7,32 +7,50 @@ use std::fmt;
 /// Why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleTextError {
+    /// There is no `/` with a period after the limit.
     NoPeriod,
+    /// What precedes the first colon names no algorithm.
     UnknownAlgorithm {
+        /// That name.
         given: Excerpt,
     },
+    /// An option that no rule has.
     UnknownOption {
+        /// The option's name, without its value.
         given: Excerpt,
+        /// The rule's algorithm, whose options the message lists.
         kind: Kind,
     },
+    /// An option is given twice.
     RepeatedOption(RuleOption),
     /// An option that needs a value has none.
     NoValue {
+        /// Which one.
         option: RuleOption,
+        /// Which values it takes.
         expected: &'static str,
     },
+    /// A limit or the value of an option cannot be read.
     Value {
+        /// The limit or the option, as messages name it.
         what: &'static str,
+        /// The unreadable text.
         given: Excerpt,
+        /// Which values it takes.
         expected: &'static str,
     },
     /// A period that is not an integer and letters.
     Period {
+        /// Where the period is.
         of: PeriodOf,
+        /// The unreadable text.
         given: Excerpt,
     },
+    /// A period whose unit is missing or unknown.
     PeriodUnit {
+        /// Where the period is.
         of: PeriodOf,
+        /// The whole period, with its number.
         given: Excerpt,
     },
     /// The text can be read, but a bound or a combination of options is wrong.
@@ -42,7 +60,9 @@ pub enum RuleTextError {
 /// Where the unreadable period is. Only a rule's period can be a month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeriodOf {
+    /// After the `/` of a rule.
     Rule,
+    /// The value of this option of a rule or a command.
     Option(&'static str),
 }
 
@@ -125,8 +145,10 @@ fn write_any_of(
 pub struct Excerpt(Box<str>);
 
 impl Excerpt {
+    /// The most characters shown between the quotes; longer text ends in `...`.
     pub const SHOWN: usize = 64;
 
+    /// Takes bytes of any length and content.
     #[cold]
     #[must_use]
     pub fn new(given: &[u8]) -> Self {

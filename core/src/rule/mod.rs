@@ -52,12 +52,19 @@ pub const MAX_TZ_MIN: i16 = 14 * 60;
 /// Monday and its months follow the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// `ms`.
     Millisecond,
+    /// `s`.
     Second,
+    /// `m`.
     Minute,
+    /// `h`.
     Hour,
+    /// `d`: 24 hours.
     Day,
+    /// `w`: 7 days.
     Week,
+    /// `month`: only `fixed` takes it.
     Month,
 }
 
@@ -109,7 +116,9 @@ impl Unit {
 /// `n` units of time, such as the `1m` of `20/1m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
+    /// How many of the unit; [`Period::micros`] bounds it.
     pub count: u64,
+    /// The unit as written; `60s` and `1m` differ only here.
     pub unit: Unit,
 }
 
@@ -130,7 +139,7 @@ impl Period {
 
 /// What the windows of `fixed` count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calendar {
+pub(crate) enum Calendar {
     /// Multiples of the period since the epoch.
     Epoch,
     /// Multiples of the period since Monday 1970-01-05.
@@ -159,7 +168,7 @@ pub enum Refill {
 
 /// An algorithm with its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     Log,
     Window(WindowParams),
     Fixed(FixedParams),
@@ -170,13 +179,13 @@ pub enum Algorithm {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowParams {
+pub(crate) struct WindowParams {
     /// Sub-intervals a window, 1 ..= [`MAX_RES`].
     pub res: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FixedParams {
+pub(crate) struct FixedParams {
     /// `None`: a window opens at the first request (`align=first`).
     pub calendar: Option<Calendar>,
     /// Minutes ahead of UTC, up to [`MAX_TZ_MIN`] either way.
@@ -186,14 +195,14 @@ pub struct FixedParams {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketParams {
+pub(crate) struct BucketParams {
     /// The most tokens, 1 ..= [`MAX_UNITS`]; 0 only under a limit of 0.
     pub burst: u32,
     pub refill: Refill,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeakyParams {
+pub(crate) struct LeakyParams {
     /// How many requests can wait for their turn, 0 ..= [`MAX_UNITS`].
     pub queue: u32,
 }
@@ -201,7 +210,7 @@ pub struct LeakyParams {
 /// The algorithm and the options that shape its state. Two rules without a name
 /// read one state if their shapes and their periods are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     Log,
     Window { res: u8 },
     Fixed { calendar: Option<Calendar>, tz_min: i16 },
@@ -213,7 +222,7 @@ pub enum Shape {
 impl Algorithm {
     #[inline]
     #[must_use]
-    pub const fn shape(self) -> Shape {
+    pub(crate) const fn shape(self) -> Shape {
         match self {
             Self::Log => Shape::Log,
             Self::Window(WindowParams { res }) => Shape::Window { res },
@@ -257,11 +266,13 @@ impl Name {
         Some(Self { bytes, len: u8::try_from(text.len()).ok()? })
     }
 
+    /// 1 ..= [`MAX_NAME`] bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
+    /// 1 ..= [`MAX_NAME`] ASCII characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
@@ -288,6 +299,7 @@ impl Name {
 /// A cost for the rules with this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedCost {
+    /// The name of the rules that cost this.
     pub name: Name,
     /// 0 ..= [`MAX_UNITS`].
     pub cost: u32,
@@ -330,10 +342,11 @@ impl Rule {
     }
 
     #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
+    pub(crate) const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
+    /// The algorithm without its options.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self.algorithm {
@@ -358,6 +371,7 @@ impl Rule {
         self.period_us
     }
 
+    /// The value of `name=`.
     #[must_use]
     pub const fn name(&self) -> Option<&Name> {
         self.name.as_ref()

@@ -3,10 +3,12 @@
 
 /// An enum, with the name of each value in a text.
 macro_rules! named {
-    ($(#[$about:meta])* $vis:vis enum $type:ident { $($value:ident = $name:literal,)+ }) => {
+    ($(#[$about:meta])* $vis:vis enum $type:ident {
+        $($(#[$about_value:meta])* $value:ident = $name:literal,)+
+    }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis enum $type { $($value,)+ }
+        $vis enum $type { $($(#[$about_value])* $value,)+ }
 
         impl $type {
             /// Every value, in the order the documentation lists them.
@@ -31,11 +33,17 @@ pub(crate) use named;
 named! {
     /// The algorithms, without their options.
     pub enum Kind {
+        /// Keeps the times of what was admitted in the last period.
         Log = "log",
+        /// A sliding window counter.
         Window = "window",
+        /// Windows that follow each other, by the calendar or from the first request.
         Fixed = "fixed",
+        /// A token bucket.
         Bucket = "bucket",
+        /// A queue that leaks evenly.
         Leaky = "leaky",
+        /// Concurrent requests, each with a hold; no period.
         Slots = "slots",
     }
 }
@@ -43,17 +51,29 @@ named! {
 named! {
     /// The options of rules, in the order of the canonical text.
     pub enum RuleOption {
+        /// Sub-intervals a window, 1 ..= [`MAX_RES`](super::MAX_RES).
         Res = "res",
+        /// When windows open, `epoch` or `first`.
         Align = "align",
+        /// Distance from UTC, -14:00 ..= +14:00.
         Tz = "tz",
+        /// Past windows kept, 0 ..= [`MAX_KEEP`](super::MAX_KEEP).
         Keep = "keep",
+        /// Capacity, 1 ..= [`MAX_UNITS`](super::MAX_UNITS).
         Burst = "burst",
+        /// `interval`: all tokens come back at once.
         Refill = "refill",
+        /// Requests that can wait, 0 ..= [`MAX_UNITS`](super::MAX_UNITS).
         Queue = "queue",
+        /// Identity, 1 ..= [`MAX_NAME`](super::MAX_NAME) bytes.
         Name = "name",
+        /// Whether denied requests are charged too: `all` or `allowed`.
         Count = "count",
+        /// What each check costs, 0 ..= [`MAX_UNITS`](super::MAX_UNITS).
         Cost = "cost",
+        /// How long denials block the key, 1 to [`MAX_RUNGS`](super::MAX_RUNGS) periods.
         Ban = "ban",
+        /// Reports and never denies; takes no value.
         Shadow = "shadow",
     }
 }

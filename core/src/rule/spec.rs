@@ -9,21 +9,35 @@ use std::fmt;
 /// A rule as it was written, before validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSpec {
+    /// The algorithm; options of any other are errors.
     pub kind: Kind,
+    /// Units a period, 0 ..= [`MAX_UNITS`].
     pub limit: u64,
     /// `None`: none was written. Slots have no period.
     pub period: Option<Period>,
+    /// Sub-intervals of a `window`, 1 ..= [`MAX_RES`]; `None`: 1.
     pub res: Option<u64>,
+    /// When the windows of `fixed` open; `None`: by the calendar.
     pub align: Option<Align>,
+    /// Minutes ahead of UTC under `fixed`, up to [`MAX_TZ_MIN`] either way; `None`: 0.
     pub tz_min: Option<i16>,
+    /// Past windows that `fixed` keeps, 0 ..= [`MAX_KEEP`]; `None`: 0.
     pub keep: Option<u64>,
+    /// The capacity of a `bucket`, 1 ..= [`MAX_UNITS`]; `None`: the limit.
     pub burst: Option<u64>,
+    /// How a `bucket` refills; `None`: evenly.
     pub refill: Option<Refill>,
+    /// Requests that can wait under `leaky`, 0 ..= [`MAX_UNITS`]; `None`: the limit.
     pub queue: Option<u64>,
+    /// The rule's identity; `None`: its algorithm, period and shaping options identify it.
     pub name: Option<Name>,
+    /// Whether denied requests are charged too; never for slots.
     pub count_all: bool,
+    /// What each check costs, 0 ..= [`MAX_UNITS`]; `None`: the request's cost.
     pub cost: Option<u64>,
+    /// How long denials block the key; `None`: they do not.
     pub ban: Option<Ladder>,
+    /// Whether the rule is only reported and never denies.
     pub shadow: bool,
 }
 
@@ -180,15 +194,40 @@ fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
 /// What can be wrong with a rule whose text is well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    OutOfRange { what: &'static str, given: u64, min: u32, max: u64 },
+    /// A number is out of bounds.
+    OutOfRange {
+        /// The limit or an option, as messages name it.
+        what: &'static str,
+        /// The number.
+        given: u64,
+        /// The least number allowed.
+        min: u32,
+        /// The greatest number allowed.
+        max: u64,
+    },
+    /// The period is missing, or not in 1 ms ..= 366 d.
     Period,
+    /// A period for slots, which end with their holds.
     SlotsPeriod,
+    /// `count=all` for slots, which a denied request cannot hold.
     SlotsCountAll,
+    /// A month as the period of an algorithm other than `fixed`.
     MonthNeedsFixed,
+    /// A period of any number of months but one.
     SeveralMonths,
+    /// A month with `align=first`: only the calendar has months.
     MonthAlignFirst,
+    /// `tz=` is further than [`MAX_TZ_MIN`] from UTC.
     TimeZone,
-    ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
+    /// An option of another algorithm.
+    ForeignOption {
+        /// The refused option.
+        option: RuleOption,
+        /// The only algorithm that takes it.
+        owner: Kind,
+        /// The rule's algorithm.
+        kind: Kind,
+    },
 }
 
 impl fmt::Display for RuleError {

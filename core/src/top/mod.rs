@@ -158,9 +158,11 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The length of the whole name, in bytes, and its hash.
     pub len: usize,
+    /// The 64-bit hash of the whole name.
     pub hash: u64,
     /// Its denials, halved each half-life. Overestimates by at most `error`.
     pub count: u64,
+    /// The most by which `count` can be too high.
     pub error: u64,
     /// When it got its counter. Earlier denials have decayed, or are part of `error`.
     pub since_us: u64,

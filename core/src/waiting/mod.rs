@@ -25,7 +25,9 @@ use std::sync::Arc;
 /// A key of a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// Its name, any bytes.
     pub key: Box<[u8]>,
+    /// The number of the database.
     pub db: i32,
 }
 
@@ -45,6 +47,7 @@ pub enum Due {
 /// How many waiters fit, and how large they may be together.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
+    /// The most waiters of all keys together.
     pub waiters: usize,
     /// The most bytes that the arguments of all waiters may take.
     pub bytes: usize,
@@ -81,6 +84,7 @@ impl<W> Default for Queues<W> {
 const AT_ONCE: u64 = 0;
 
 impl<W> Queues<W> {
+    /// No queues.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -98,6 +102,7 @@ impl<W> Queues<W> {
         self.waiters.len()
     }
 
+    /// Whether no client waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()

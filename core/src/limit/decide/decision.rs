@@ -7,6 +7,7 @@ use crate::rule::Rule;
 /// The five integers of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
+    /// From one rule, or from a block or an exemption.
     pub verdict: Verdict,
     /// The most units that pass at once; -1 if no rule decided.
     pub limit: i64,

@@ -10,6 +10,7 @@ use crate::limit::value::check::{Change, Verdict};
 pub struct Ban {
     /// The index of the rule that set it, in the check.
     pub rule: usize,
+    /// Its end, in Unix microseconds.
     pub until_us: u64,
 }
 
@@ -29,6 +30,7 @@ pub struct Outcome {
     pub summary: Decision,
     /// This key's block or rules denied the request.
     pub denied: bool,
+    /// What the check did to states, holds or history.
     pub change: Change,
     /// The denial also blocked the key.
     pub ban: Option<Ban>,

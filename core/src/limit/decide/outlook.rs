@@ -12,6 +12,7 @@ use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Algorithm, MS_US, Rule};
 
+/// What a reply to `FULL` adds for one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
     /// The period; of a calendar month, the length of the present one; of slots, 0.

@@ -29,6 +29,7 @@ impl Bounds {
 pub struct CheckError {
     /// The index of the key in the check.
     pub key: usize,
+    /// The bound that the key would exceed, or the hold that had another cost.
     pub why: Refusal,
 }
 
@@ -40,24 +41,35 @@ impl fmt::Display for CheckError {
 
 impl std::error::Error for CheckError {}
 
+/// Why a key refuses a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// The check would give the key more states than [`Bounds::max_states`].
     TooManyStates {
+        /// How many states the key would have.
         states: usize,
+        /// [`Bounds::max_states`].
         max: usize,
     },
+    /// The key has [`Bounds::max_holds`] live holds already.
     TooManyHolds {
+        /// [`Bounds::max_holds`].
         max: usize,
     },
     /// The key's holds are on too many rules in total.
     TooManyRulesOfHolds {
+        /// Four for each of [`Bounds::max_holds`].
         max: usize,
     },
     /// The check repeats a hold at another cost.
     OtherCost {
+        /// The id of the hold.
         id: Excerpt,
+        /// The text of the first rule whose cost differs.
         rule: String,
+        /// What the hold was charged on that rule, in units.
         held: u32,
+        /// What the check costs that rule: the lower bound if it is a range.
         given: u32,
         /// The upper bound, if the cost was a range.
         up_to: Option<u32>,

@@ -4,6 +4,7 @@ use crate::limit::algorithm::reading::Moment;
 use crate::rule::Rule;
 use std::num::NonZeroU64;
 
+/// What overrides the rules of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Every check is denied.
@@ -15,11 +16,13 @@ pub enum Access {
 /// A block or an exemption, with or without an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessEntry {
+    /// Whether it denies or allows every check.
     pub kind: Access,
     /// Unix microseconds; `None` if it has no end.
     pub until_us: Option<u64>,
     /// For a ban by a rule: its length, in microseconds.
     pub ban_us: Option<NonZeroU64>,
+    /// The `REASON` given, or for a ban its rule; may be empty.
     pub reason: Box<[u8]>,
 }
 

@@ -97,15 +97,20 @@ impl<'a> Check<'a> {
 /// The `META` of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
+    /// What the entry of the check shows in the history.
     pub text: &'a [u8],
     /// How many checks the key's history keeps; at least 1.
     pub keep: u32,
 }
 
+/// The answer to a check, without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// Every rule admitted it, or the key is exempt.
     Allowed,
+    /// A rule denied it.
     Limited,
+    /// The key is blocked or banned, and no rule was evaluated.
     Blocked,
 }
 
@@ -124,6 +129,7 @@ impl Verdict {
 /// What a check did to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// Its value is unchanged.
     Nothing,
     /// The cost was consumed from every rule.
     Admitted,

@@ -20,12 +20,17 @@ use std::collections::VecDeque;
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// When it was decided, in Unix microseconds.
     pub time_us: u64,
+    /// The cost of rules without their own, in units.
     pub cost: u32,
+    /// The answer it got.
     pub verdict: Verdict,
+    /// The text of `META`; `None` if the check had none.
     pub meta: Option<Box<[u8]>>,
 }
 
+/// A ring of the last checks of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// How many entries to keep, as set by the last check with `META`.
@@ -38,7 +43,7 @@ pub struct History {
 
 impl History {
     /// Adds the entry of a check with these rules.
-    pub fn add(&mut self, entry: Entry, rules: &[Rule]) {
+    pub(crate) fn add(&mut self, entry: Entry, rules: &[Rule]) {
         let window_us = rules.iter().map(Rule::period_us).fold(HOUR_US, u64::max);
         let latest_us = entry.time_us.saturating_add(window_us);
         if self.entries.back().is_some_and(|newest| newest.time_us > latest_us) {
@@ -56,11 +61,11 @@ impl History {
         }
     }
 
-    pub fn deadline(&self) -> Deadline {
+    pub(crate) fn deadline(&self) -> Deadline {
         Deadline::new(Moment::At(self.until_us), HOUR_US)
     }
 
-    pub fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
+    pub(crate) fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.ring(&mut self.entries);
         for entry in &mut self.entries {
             if let Some(meta) = &mut entry.meta {

@@ -22,6 +22,7 @@ use crate::limit::holds::{Holds, Level};
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
+/// The value of one key. `Default` is that of a key never checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limiter {
     contents: Contents,

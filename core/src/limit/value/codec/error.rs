@@ -8,10 +8,15 @@ pub const VERSION: u8 = 1;
 /// Why a payload is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
+    /// It has no byte.
     Empty,
+    /// Its first byte, this one, is no version that can be read.
     Version(u8),
+    /// It ends early or does not have the form of its version; says why in words.
     Malformed(&'static str),
+    /// This number of bytes follows the value.
     Trailing(usize),
+    /// This part of the value is out of bounds.
     OutOfRange(&'static str),
     /// A limiter, or one of its states, that holds nothing.
     Idle,

@@ -28,7 +28,9 @@ pub struct StateReport {
     pub last_ms: u64,
     /// Milliseconds until nothing is consumed, at the limit of the last consumption; -1: never.
     pub reset_ms: i64,
+    /// The entries, for a log only.
     pub log: Option<LogReport>,
+    /// The counts, for a window only.
     pub window: Option<WindowReport>,
     /// The windows that `keep=` keeps and the present one, oldest first: each window's start, in
     /// Unix milliseconds, and its count.
@@ -38,6 +40,7 @@ pub struct StateReport {
 /// A live hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldReport {
+    /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
     pub id: Box<[u8]>,
     /// Milliseconds until it lapses, rounded up.
     pub ttl_ms: i64,
