@@ -51,10 +51,12 @@
     )
 )]
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod direct_mapped;
 pub mod effect;
 #[cfg(any(test, fuzzing))]
+#[allow(missing_docs, reason = "each file describes its one function where it opens")]
 pub mod fuzz;
 #[allow(unsafe_code, reason = "the one container that allocates by itself")]
 pub mod header_slice;
