@@ -6,6 +6,7 @@
 //! bans       how often the key was banned
 //! blocking   blocks, exemptions and bans of a key
 //! check      a check's arguments, and what a check did
+//! record     what a check does to the value, once it is decided
 //! holding    what holds do to states
 //! history    the last checks, with the text that callers gave
 //! slots      what holds take of slots
@@ -23,5 +24,6 @@ pub mod deadline;
 pub mod history;
 mod holding;
 pub mod limiter;
+mod record;
 pub mod report;
 pub mod slots;
