@@ -1,5 +1,9 @@
 //! The honest wait: without other traffic, a denied request is allowed after `wait_ms` and
 //! denied 1 ms earlier, and `wait_ms` is -1 if and only if the request can never pass.
+//!
+//! Left out by name: a log rule that never consumed from a log that other rules keep. Its key may
+//! expire for those before the wait is over, and then the request passes earlier. These limiters
+//! never expire.
 
 use super::rules::{alike, rule_set};
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
