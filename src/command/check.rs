@@ -82,10 +82,12 @@ fn check_any(
 ) -> Result<Outcome, CommandError> {
     changed.lapse(key);
     let mut new = Limiter::default();
-    let limiter = key.value().unwrap_or(&mut new);
-    let outcome = limiter
-        .check_within(config::bounds(), check, decisions)
-        .map_err(|error| refused(changed.call.args().from(1), &error))?;
+    let decided = match key.value() {
+        // The fast path has declined.
+        Some(limiter) => limiter.check_general(config::bounds(), check, decisions),
+        None => new.check_within(config::bounds(), check, decisions),
+    };
+    let outcome = decided.map_err(|error| refused(changed.call.args().from(1), &error))?;
     datatype::store(key, new)?;
     Ok(outcome)
 }
