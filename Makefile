@@ -44,21 +44,21 @@ build: ## build the module: target/release/libredis_ratelimit.so, and its debugg
 	@objcopy --strip-all --add-gnu-debuglink=$(BUILT).debug $(LINKED) $(BUILT).stripped
 	@mv $(BUILT).stripped $(BUILT)
 
-install: ## copy the module that was built to PREFIX/lib/redis/modules, /usr/local by default (DESTDIR, MODULEDIR)
+install: ## copy the built module to PREFIX/lib/redis/modules (PREFIX=/usr/local, DESTDIR, MODULEDIR)
 	@test -f $(BUILT) || { echo "there is no $(BUILT): run make build first" >&2; exit 1; }
 	install -d "$(DESTDIR)$(MODULEDIR)"
 	install -m 755 $(BUILT) "$(DESTDIR)$(MODULEDIR)"
 
-run: build ## start a server with the module, show some commands, serve until Ctrl-C (PORT=6379)
+run: build ## start a server with the module and show some commands, until Ctrl-C (PORT=6379)
 	@scripts/fetch.py servers redis-7.0
 	@scripts/run
 
-gateway: build ## show a gateway that keeps to requests, tokens and slots of a model, serve until Ctrl-C (PORT=8080)
+gateway: build ## serve a gateway that limits a model's requests, tokens and slots, until Ctrl-C (PORT=8080)
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@examples/gateway/demo.py
 
-pool: build ## show workers that keep to the limits of a service by waiting in line, one killed, serve until Ctrl-C (PORT=8081)
+pool: build ## serve a page of workers that wait in line for a limited service, and kill one, until Ctrl-C (PORT=8081)
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@examples/pool/demo.py
@@ -71,7 +71,7 @@ express: ## serve a web application with limits by address and user, beside `mak
 
 PYTHON_CLIENT := $(CURDIR)/.cache/clients-python:$(CURDIR)/clients/python/src
 fastapi: export PYTHONPATH := $(PYTHON_CLIENT)
-fastapi: ## the same on FastAPI (PORT=8000, REDIS_URL)
+fastapi: ## serve such an application on FastAPI, beside `make run`, until Ctrl-C (PORT=8000, REDIS_URL)
 	@scripts/fetch.py clients-python
 	@python3 -B examples/fastapi/app.py
 
@@ -88,13 +88,13 @@ SLOW := bounds:: crash:: hammer:: many:: million out_of_memory:: ten_clients
 quick: export RATELIMIT_ONLY := redis-7.0
 quick: export PROPTEST_CASES := 100
 quick: export RUST_TEST_THREADS := 4
-quick: lint unit build faulty ## within 90 s of a build: lint, unit with few cases, integration on Redis 7.0 without load, crashes, clients, guides
+quick: lint unit build faulty ## in 90 s after a build: lint, few cases of unit tests, integration on Redis 7.0 but no tests of load, crashes, clients, guides
 	@scripts/fetch.py servers redis-7.0
 	$(CARGO) test --profile checked --test integration -- $(QUICK) $(foreach word,$(SLOW),--skip $(word))
 
 test: lint unit integration test-clients ## everything that CI runs
 
-lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
+lint: doc ## rustfmt, clippy, rustdoc, imports between rooms (scripts/walls), licences
 	cargo fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/walls --self-test
@@ -102,7 +102,7 @@ lint: doc ## rustfmt, clippy, rustdoc, the walls between the rooms, and licences
 	scripts/licences --self-test
 	scripts/licences
 
-unit: ## tests of the core, which needs no libclang, and of the module; no server needed
+unit: ## tests of the core and the module that need no server
 	cargo test --profile checked -p ratelimit-core
 	$(CARGO) test --profile checked --lib
 
@@ -140,12 +140,12 @@ test-clients-python: build ## tests of clients/python against its libraries and 
 	cd clients/python && python3 -B -m pytest -q
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
 
-faulty: ## build the module with panics that tests ask for: target/faulty/libredis_ratelimit.so
+faulty: ## build the module so that tests can make it panic: target/faulty/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib --features fault-injection
 	mkdir -p target/faulty
 	cp target/checked/libredis_ratelimit.so target/faulty/
 
-checked: ## build the module with every check that the shipped one goes without: target/with-checks/libredis_ratelimit.so
+checked: ## build the module with the checks that the shipped one omits: target/with-checks/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib
 	mkdir -p target/with-checks
 	cp target/checked/libredis_ratelimit.so target/with-checks/
@@ -178,12 +178,12 @@ asan-servers: faulty fetch ## run tests with the module under AddressSanitizer i
 	$(CARGO) test --profile checked --test integration -- $(or $(TESTS),command::)
 
 out-of-memory: export RATELIMIT_STRIDE ?= 1
-out-of-memory: build fetch ## let each allocation of a scenario fail, and load what is on the disk (RATELIMIT_STRIDE=10: each tenth)
+out-of-memory: build fetch ## let each allocation of a scenario fail, then load the server's files (RATELIMIT_STRIDE=10: each tenth)
 	$(CARGO) test --profile checked --test integration -- --nocapture durability::out_of_memory::
 
 fuzz-wire: export RATELIMIT_WIRE_S ?= 600
 fuzz-wire: export RATELIMIT_MODULE := $(CURDIR)/target/with-checks/libredis_ratelimit.so
-fuzz-wire: checked fetch ## hostile clients, primaries and files on all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
+fuzz-wire: checked fetch ## send hostile commands, effects and files to all servers at once (RATELIMIT_WIRE_S=600, RATELIMIT_WIRE_SEED, RATELIMIT_WIRE_REPLAY)
 	$(CARGO) test --profile checked --test integration -- --nocapture wire::
 
 soak: export RATELIMIT_SOAK_S ?= 600
@@ -195,16 +195,16 @@ fuzz: ## fuzz each target of core/src/fuzz, or one (TARGET=rule_text, RATELIMIT_
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz run $(TARGET)
 
-fuzz-keep: ## take the fewest inputs that reach what `make fuzz` reached into fuzz/corpus (TARGET=)
+fuzz-keep: ## add to fuzz/corpus the fewest inputs that reach all code that `make fuzz` reached (TARGET=)
 	@scripts/fetch.py cargo fuzz
 	@scripts/fuzz keep $(TARGET)
 
 ## Measure
 
-cost: ## what a decision costs as the limit grows, without a server
+cost: ## time decisions as the limit grows, without a server
 	cargo run --release -p ratelimit-core --example cost
 
-bench: build fetch ## throughput and memory beside what one would use instead and what the server allows (ARGS=--help: options)
+bench: build fetch ## compare throughput and memory with alternatives and with the least that a module costs (ARGS=--help: options)
 	@scripts/fetch.py redis-benchmark
 	@scripts/fetch.py plots
 	@PYTHONPATH=.cache/python:.cache/plots python3 -m benches.server $(ARGS)
@@ -212,7 +212,7 @@ bench: build fetch ## throughput and memory beside what one would use instead an
 bench-core: ## time the pure core, without a server: parsing, deciding, the saved form
 	cargo bench -p ratelimit-core --bench core
 
-bench-instructions: build ## count the instructions of each command, and fail where the module became more than 1 % dearer
+bench-instructions: build ## count the instructions of each command, and fail if the module needs over 1 % more than before
 	@scripts/fetch.py servers redis-7.0
 	@scripts/fetch.py redis-py
 	@scripts/fetch.py valgrind
@@ -224,7 +224,7 @@ accuracy: build ## draw what each algorithm lets through of the same requests: d
 	@scripts/fetch.py plots
 	@benches/accuracy/accuracy.py
 
-weight: ## count what there is to read: lines that ship, words of documents, lines of integration tests
+weight: ## count lines of shipped code, words of documents, lines of integration tests
 	@scripts/weight
 
 ## Release
@@ -232,12 +232,12 @@ weight: ## count what there is to read: lines that ship, words of documents, lin
 reproducible: ## build the module in two folders, and fail unless both builds have the same bytes
 	@scripts/reproducible
 
-deny: ## licences, sources and duplicates of all that the module is built from, and advisories (CHECKS=)
+deny: ## check licences, sources, duplicates and advisories of the module's crates (CHECKS=)
 	@scripts/fetch.py cargo deny
 	.cache/cargo-deny/bin/cargo-deny check $(CHECKS)
 
 sbom: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
-sbom: ## what the module is built from, as CycloneDX: target/redis-ratelimit.cdx.json
+sbom: ## list the module's crates in CycloneDX: target/redis-ratelimit.cdx.json
 	@scripts/fetch.py cargo cyclonedx
 	scripts/sbom
 
@@ -260,7 +260,7 @@ dist test-dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
 # zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
 ZIGBUILD := cd src && ../$(CARGO) zigbuild --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
 
-dist: sbom unwinder ## an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
+dist: sbom unwinder ## build an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
 	$(ZIGBUILD) --release
 	scripts/dist
 
@@ -275,7 +275,7 @@ UNPACKED := $(CURDIR)/target/unpacked
 test-dist: export RATELIMIT_MODULE := $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
 test-dist: export RATELIMIT_FAULTY_MODULE := $(CURDIR)/target/$(TARGET)/checked/libredis_ratelimit.so
 test-dist: export RUST_TEST_THREADS ?= 4
-test-dist: unwinder fetch ## test what `make dist` made: sums, contents, commands and panics on all servers
+test-dist: unwinder fetch ## test the files of `make dist`: sums, contents, commands and panics on all servers
 	cd target/dist && sha256sum --check --strict SHA256SUMS
 	rm -rf $(UNPACKED) && mkdir -p $(UNPACKED)
 	tar -xzf target/dist/redis-ratelimit-*.tar.gz -C $(UNPACKED)
@@ -292,10 +292,10 @@ test-dist: unwinder fetch ## test what `make dist` made: sums, contents, command
 fmt: ## format the code
 	cargo fmt --all
 
-doc: ## the documentation of the code: target/doc/redis_ratelimit/index.html
+doc: ## build the documentation of the code: target/doc/redis_ratelimit/index.html
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --lib --document-private-items
 
-dashboard: ## write monitoring/dashboard.json, the dashboard for Grafana, after a change of dashboard.py
+dashboard: ## write monitoring/dashboard.json for Grafana, after a change of dashboard.py
 	@scripts/fetch.py grafana-sdk
 	PYTHONPATH=.cache/grafana monitoring/dashboard.py >monitoring/dashboard.json.new
 	@mv monitoring/dashboard.json.new monitoring/dashboard.json
