@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use redis_module::{Context, raw};
 
+use super::api::api;
 use super::callback::guarded;
 use super::clock;
 use super::propagation::must_not_replicate;
@@ -49,10 +50,7 @@ pub(super) fn prepare(ctx: &Context, on_alarm: OnAlarm) {
     ON_ALARM.get_or_init(|| on_alarm);
     // SAFETY: the context is the one the module is being loaded with; the new one is never
     // freed, as the module is never unloaded.
-    let detached = unsafe {
-        raw::RedisModule_GetDetachedThreadSafeContext
-            .map_or(ptr::null_mut(), |detached| detached(ctx.ctx))
-    };
+    let detached = unsafe { api(raw::RedisModule_GetDetachedThreadSafeContext)(ctx.ctx) };
     DETACHED.store(detached, Ordering::Relaxed);
 }
 
@@ -92,13 +90,12 @@ fn arm(armed: &mut Option<Armed>, at_us: u64) {
     // SAFETY: the context lives forever, and this runs under the server's lock. The timer to stop
     // has not run yet.
     unsafe {
-        if let (Some(stop), Some(before)) = (raw::RedisModule_StopTimer, *armed) {
-            stop(ctx, before.id, ptr::null_mut());
+        if let Some(before) = *armed {
+            api(raw::RedisModule_StopTimer)(ctx, before.id, ptr::null_mut());
         }
-        *armed = raw::RedisModule_CreateTimer.map(|create| {
-            let id = create(ctx, left_ms, Some(on_time), ptr::null_mut());
-            Armed { id, at_us }
-        });
+        let create = api(raw::RedisModule_CreateTimer);
+        let id = create(ctx, left_ms, Some(on_time), ptr::null_mut());
+        *armed = Some(Armed { id, at_us });
     }
 }
 

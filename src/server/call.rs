@@ -6,10 +6,11 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
+use super::api::{api, has_flag};
 use super::args::{Arg, Args};
 use super::changes::{self, Changes};
 use super::log::c_string;
-use super::{status, usage};
+use super::usage;
 
 /// Why a command replies with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,14 +124,14 @@ impl<'a> Call<'a> {
     /// True if one of these flags is set.
     pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
-        unsafe { status::has_flag(self.ctx, flag) }
+        unsafe { has_flag(self.ctx, flag) }
     }
 
     /// The database of the call.
     #[must_use]
     pub fn db(&self) -> c_int {
         // SAFETY: the context is alive.
-        unsafe { raw::RedisModule_GetSelectedDb.map_or(0, |selected| selected(self.ctx)) }
+        unsafe { api(raw::RedisModule_GetSelectedDb)(self.ctx) }
     }
 
     /// Invalidates the key for `WATCH` and client-side caches, and wakes the clients that wait for
@@ -138,11 +139,7 @@ impl<'a> Call<'a> {
     pub fn signal_modified(&self, key: Arg<'_>) {
         changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
-        unsafe {
-            if let Some(signal) = raw::RedisModule_SignalModifiedKey {
-                signal(self.ctx, key.raw());
-            }
-        }
+        unsafe { api(raw::RedisModule_SignalModifiedKey)(self.ctx, key.raw()) };
     }
 
     /// Publishes a keyspace event: one of this module (`rl.ban`) in the module class, or `del` in
@@ -154,9 +151,8 @@ impl<'a> Call<'a> {
         };
         // SAFETY: context, name and key name are alive.
         unsafe {
-            if let Some(notify) = raw::RedisModule_NotifyKeyspaceEvent {
-                notify(self.ctx, class as c_int, name.as_ptr(), key.raw());
-            }
+            let notify = api(raw::RedisModule_NotifyKeyspaceEvent);
+            notify(self.ctx, class as c_int, name.as_ptr(), key.raw());
         }
     }
 
@@ -177,11 +173,7 @@ impl<'a> Call<'a> {
         self.begin_reply();
         let text = c_string(&text);
         // SAFETY: the text is one line that ends with NUL.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithError {
-                reply(self.ctx, text.as_ptr());
-            }
-        }
+        unsafe { api(raw::RedisModule_ReplyWithError)(self.ctx, text.as_ptr()) };
     }
 
     pub(super) fn begin_reply(&self) {

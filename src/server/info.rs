@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use redis_module::{Context, raw};
 
+use super::api::{OK, api};
 use super::callback::guarded;
-use super::status::OK;
 
 /// A section to add fields to. The server prefixes field names with the module's: `checks` is shown
 /// as `ratelimit_checks`.
@@ -19,11 +19,7 @@ pub struct Fields {
 impl Fields {
     pub fn add(&self, name: &CStr, value: u64) {
         // SAFETY: the context is alive; the server copies the name.
-        unsafe {
-            if let Some(add) = raw::RedisModule_InfoAddFieldULongLong {
-                add(self.ctx, name.as_ptr(), value);
-            }
-        }
+        unsafe { api(raw::RedisModule_InfoAddFieldULongLong)(self.ctx, name.as_ptr(), value) };
     }
 
     /// Two numbers in one field: `name:one=1,other=2`.
@@ -31,13 +27,10 @@ impl Fields {
         // SAFETY: the context is alive; the server copies the names; a field that was
         // begun is ended.
         unsafe {
-            if let (Some(begin), Some(end)) =
-                (raw::RedisModule_InfoBeginDictField, raw::RedisModule_InfoEndDictField)
-                && begin(self.ctx, name.as_ptr()) == OK
-            {
+            if api(raw::RedisModule_InfoBeginDictField)(self.ctx, name.as_ptr()) == OK {
                 self.add(one.0, one.1);
                 self.add(other.0, other.1);
-                end(self.ctx);
+                api(raw::RedisModule_InfoEndDictField)(self.ctx);
             }
         }
     }
@@ -55,7 +48,7 @@ impl Info {
     pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the context is alive; the server copies the name.
-        let wanted = unsafe { raw::RedisModule_InfoAddSection?(self.ctx, name) == OK };
+        let wanted = unsafe { api(raw::RedisModule_InfoAddSection)(self.ctx, name) == OK };
         wanted.then_some(Fields { ctx: self.ctx })
     }
 }
@@ -76,11 +69,7 @@ pub fn register(ctx: &Context, sections: Sections) {
     // A module is loaded once.
     let _ = SECTIONS.set(sections);
     // SAFETY: the context is the one the module is being loaded with.
-    unsafe {
-        if let Some(register) = raw::RedisModule_RegisterInfoFunc {
-            register(ctx.ctx, Some(write));
-        }
-    }
+    unsafe { api(raw::RedisModule_RegisterInfoFunc)(ctx.ctx, Some(write)) };
 }
 
 unsafe extern "C" fn write(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {

@@ -6,6 +6,7 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::args::Args;
 
 /// The server asks for the command's keys without executing it.
@@ -22,8 +23,7 @@ impl<'a> KeysRequest<'a> {
     /// Context and arguments are those the server called with, for all of 'a.
     pub(super) unsafe fn of(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let is_request =
-            unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|is| is(ctx) != 0) };
+        let is_request = unsafe { api(raw::RedisModule_IsKeysPositionRequest)(ctx) } != 0;
         is_request.then_some(Self { ctx, args })
     }
 
@@ -42,11 +42,9 @@ impl<'a> KeysRequest<'a> {
 
     /// Reports the argument at this position as a key.
     pub fn add(&self, position: usize) {
-        // SAFETY: the context is alive, and asks for keys.
-        unsafe {
-            if let (Some(add), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
-                add(self.ctx, at);
-            }
+        if let Ok(position) = c_int::try_from(position) {
+            // SAFETY: the context is alive, and asks for keys.
+            unsafe { api(raw::RedisModule_KeyAtPos)(self.ctx, position) };
         }
     }
 }

@@ -7,7 +7,8 @@ use std::ptr;
 
 use redis_module::{Context, Status, raw};
 
-use super::{alloc, callback, log, status};
+use super::api::{api, has_flag};
+use super::{alloc, callback, log};
 
 /// Loads the module. If the body fails, this logs the error, and the server refuses the module.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
@@ -60,7 +61,7 @@ pub fn end(why: &str) -> ! {
 pub(super) fn end_if_child() {
     // SAFETY: a null context is allowed; a child has nothing to clean up.
     unsafe {
-        if status::has_flag(ptr::null_mut(), raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
+        if has_flag(ptr::null_mut(), raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
             libc::_exit(1);
         }
     }
@@ -107,11 +108,7 @@ pub fn declare_options(ctx: &Context) {
         options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     // SAFETY: the context is the one the module is being loaded with.
-    unsafe {
-        if let Some(set_options) = raw::RedisModule_SetModuleOptions {
-            set_options(ctx.ctx, options as c_int);
-        }
-    }
+    unsafe { api(raw::RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };
 }
 
 /// True if the server is Valkey, whose options added after the fork from Redis have other numbers.
@@ -120,10 +117,8 @@ fn is_valkey() -> bool {
     // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;
     // the pointer is never called.
     unsafe {
-        if let Some(get_api) = raw::RedisModule_GetApi {
-            let name = c"ValkeyModule_SetModuleOptions";
-            get_api(name.as_ptr(), (&raw mut function).cast());
-        }
+        let name = c"ValkeyModule_SetModuleOptions";
+        api(raw::RedisModule_GetApi)(name.as_ptr(), (&raw mut function).cast());
     }
     !function.is_null()
 }

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
+use super::api::api;
 use super::server_info::ServerInfo;
 
 /// Read for each effect; written on the events described above.
@@ -48,7 +49,7 @@ pub fn assume_needed() {
 #[must_use]
 pub fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.
-    unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
+    unsafe { api(raw::RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
 /// Asks the server whether there is a receiver.

@@ -8,9 +8,9 @@ use std::ptr;
 
 use redis_module::{Context, raw};
 
+use super::api::OK;
 use super::commands::{Audience, Command, KeyUse, Keys, Param};
 use super::log::{self, c_string};
-use super::status::OK;
 use super::usage;
 
 /// The server did not register a command.

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::{Context, raw};
 
+use super::api::{ERROR, OK};
 use super::args::Args;
 use super::call::Call;
 use super::callback::guarded;
-use super::status::{ERROR, OK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
