@@ -13,11 +13,12 @@ use super::{alloc, callback, log};
 /// Loads the module. If the body fails, this logs the error, and the server refuses the module.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     log::log_panics();
-    if !alloc::counted_by_server() {
+    if !alloc::uses_server() {
         log::warning("the server does not count the memory of this module");
     }
     let loaded = callback::guarded(Err("a panic".into()), || {
-        check_server(server_version())?;
+        // SAFETY: the function takes nothing and reads a constant.
+        check_server(unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) })?;
         body()
     });
     match loaded {
@@ -32,13 +33,9 @@ pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
 /// The oldest server that the module is tested with, in the module API's form: 6.2.0.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
-/// The server's version in the module API's form; Valkey gives the Redis version that it is
+/// Tests the server's version in the module API's form; Valkey gives the Redis version that it is
 /// compatible with. `None` before Redis 6.0.9.
-fn server_version() -> Option<c_int> {
-    // SAFETY: the function takes nothing and reads a constant.
-    unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) }
-}
-
+///
 /// # Errors
 /// If the server is older than [`OLDEST_SERVER`].
 fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
@@ -68,24 +65,9 @@ pub(super) fn end_if_child() {
 }
 
 /// A version in the module API's form: 0.1.0 is 100, 1.2.3 is 10203.
-#[must_use]
-pub const fn version(text: &str) -> c_int {
-    let mut rest = text.as_bytes();
-    let (mut total, mut part): (c_int, c_int) = (0, 0);
-    while let [byte, tail @ ..] = rest {
-        match *byte {
-            b'.' => {
-                total = total.saturating_add(part).saturating_mul(100);
-                part = 0;
-            }
-            digit @ b'0'..=b'9' => {
-                part = part.saturating_mul(10).saturating_add((digit & 15) as c_int);
-            }
-            _ => break,
-        }
-        rest = tail;
-    }
-    total.saturating_add(part)
+pub fn version(text: &str) -> c_int {
+    let parts = text.split(['.', '-']).take(3).map(|part| part.parse().unwrap_or(0));
+    parts.fold(0, |version: c_int, part: c_int| version.saturating_mul(100).saturating_add(part))
 }
 
 /// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream of commands.
