@@ -9,20 +9,28 @@ use redis_module::{Context, raw};
 use super::api::{OK, api};
 use super::callback::guarded;
 
-/// A section to add fields to. The server prefixes field names with the module's: `checks` is shown
-/// as `ratelimit_checks`.
-#[derive(Debug)]
-pub struct Fields {
+/// The reply to `INFO` being written.
+pub struct Info {
     ctx: *mut raw::RedisModuleInfoCtx,
 }
 
-impl Fields {
+impl Info {
+    /// Starts the section of this name, or of the module's name. Returns false if the client did not
+    /// request it.
+    pub fn section(&self, name: Option<&CStr>) -> bool {
+        let name = name.map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: the context is alive; the server copies the name.
+        unsafe { api(raw::RedisModule_InfoAddSection)(self.ctx, name) == OK }
+    }
+
+    /// Adds a field to the section. The server prefixes its name with the module's: `checks` is
+    /// shown as `ratelimit_checks`.
     pub fn add(&self, name: &CStr, value: u64) {
         // SAFETY: the context is alive; the server copies the name.
         unsafe { api(raw::RedisModule_InfoAddFieldULongLong)(self.ctx, name.as_ptr(), value) };
     }
 
-    /// Two numbers in one field: `name:one=1,other=2`.
+    /// Adds two numbers in one field: `name:one=1,other=2`.
     pub fn add_pair(&self, name: &CStr, one: (&CStr, u64), other: (&CStr, u64)) {
         // SAFETY: the context is alive; the server copies the names; a field that was
         // begun is ended.
@@ -33,23 +41,6 @@ impl Fields {
                 api(raw::RedisModule_InfoEndDictField)(self.ctx);
             }
         }
-    }
-}
-
-/// The reply to `INFO` being written.
-#[derive(Debug)]
-pub struct Info {
-    ctx: *mut raw::RedisModuleInfoCtx,
-}
-
-impl Info {
-    /// Starts the section of this name, or of the module's name; `None` if the client did not
-    /// request it.
-    pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
-        let name = name.map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: the context is alive; the server copies the name.
-        let wanted = unsafe { api(raw::RedisModule_InfoAddSection)(self.ctx, name) == OK };
-        wanted.then_some(Fields { ctx: self.ctx })
     }
 }
 
