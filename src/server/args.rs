@@ -13,15 +13,15 @@ use super::api::api;
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Arg<'a> {
-    string: *mut raw::RedisModuleString,
+    pub(super) raw: *mut raw::RedisModuleString,
     lives: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Arg<'a> {
     /// # Safety
     /// The string lives, unchanged, for all of 'a.
-    pub(super) const unsafe fn new(string: *mut raw::RedisModuleString) -> Self {
-        Self { string, lives: PhantomData }
+    pub(super) const unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        Self { raw, lives: PhantomData }
     }
 
     /// The bytes, which may be invalid UTF-8.
@@ -32,13 +32,9 @@ impl<'a> Arg<'a> {
         // SAFETY: the string lives for 'a; its bytes neither move nor change while
         // the command runs.
         unsafe {
-            let start = api(raw::RedisModule_StringPtrLen)(self.string, &raw mut len);
+            let start = api(raw::RedisModule_StringPtrLen)(self.raw, &raw mut len);
             if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
         }
-    }
-
-    pub(super) const fn raw(self) -> *mut raw::RedisModuleString {
-        self.string
     }
 }
 
@@ -153,7 +149,7 @@ impl Drop for Texts {
     fn drop(&mut self) {
         for text in &self.0 {
             // SAFETY: `new` made the string, and it is freed only here.
-            unsafe { api(raw::RedisModule_FreeString)(ptr::null_mut(), text.string) };
+            unsafe { api(raw::RedisModule_FreeString)(ptr::null_mut(), text.raw) };
         }
     }
 }

@@ -47,20 +47,12 @@ impl CommandError {
 /// reply and propagation in `key`, `reply` and `replicate`.
 #[derive(Debug)]
 pub struct Call<'a> {
-    ctx: *mut raw::RedisModuleCtx,
+    pub(super) ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
-    replied: Cell<bool>,
+    /// True if a reply has begun.
+    pub(super) replied: Cell<bool>,
     /// True if the server has counted the call as a change.
-    counted: Cell<bool>,
-}
-
-/// What happened to a key, as told to subscribers of keyspace events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyspaceEvent {
-    /// An event of this module, given by its name.
-    Own(&'static CStr),
-    /// The key was deleted because its value was empty.
-    Deleted,
+    pub(super) counted: Cell<bool>,
 }
 
 impl<'a> Call<'a> {
@@ -68,10 +60,6 @@ impl<'a> Call<'a> {
     /// The context is that of a command being executed, for all of 'a.
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Self {
         Self { ctx, args, replied: Cell::new(false), counted: Cell::new(false) }
-    }
-
-    pub(super) const fn ctx(&self) -> *mut raw::RedisModuleCtx {
-        self.ctx
     }
 
     /// All arguments, the command's name first.
@@ -116,11 +104,6 @@ impl<'a> Call<'a> {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
-    /// Stores whether the server has counted the call as a change, and returns the previous value.
-    pub(super) fn replace_counted(&self, counted: bool) -> bool {
-        self.counted.replace(counted)
-    }
-
     /// True if one of these flags is set.
     pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
@@ -139,20 +122,20 @@ impl<'a> Call<'a> {
     pub fn signal_modified(&self, key: Arg<'_>) {
         changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
-        unsafe { api(raw::RedisModule_SignalModifiedKey)(self.ctx, key.raw()) };
+        unsafe { api(raw::RedisModule_SignalModifiedKey)(self.ctx, key.raw) };
     }
 
-    /// Publishes a keyspace event: one of this module (`rl.ban`) in the module class, or `del` in
-    /// the generic class.
-    pub fn notify(&self, event: KeyspaceEvent, key: Arg<'_>) {
-        let (class, name) = match event {
-            KeyspaceEvent::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
-            KeyspaceEvent::Deleted => (raw::REDISMODULE_NOTIFY_GENERIC, c"del"),
-        };
+    /// Publishes a keyspace event of this module, such as `rl.ban`.
+    pub fn notify(&self, event: &CStr, key: Arg<'_>) {
+        self.publish(raw::REDISMODULE_NOTIFY_MODULE, event, key);
+    }
+
+    /// Publishes a keyspace event in one of the server's classes.
+    pub(super) fn publish(&self, class: c_int, event: &CStr, key: Arg<'_>) {
         // SAFETY: context, name and key name are alive.
         unsafe {
             let notify = api(raw::RedisModule_NotifyKeyspaceEvent);
-            notify(self.ctx, class as c_int, name.as_ptr(), key.raw());
+            notify(self.ctx, class, event.as_ptr(), key.raw);
         }
     }
 
@@ -170,13 +153,9 @@ impl<'a> Call<'a> {
             CommandError::Whole(error) => Cow::Borrowed(&**error),
             CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };
-        self.begin_reply();
+        self.replied.set(true);
         let text = c_string(&text);
         // SAFETY: the text is one line that ends with NUL.
         unsafe { api(raw::RedisModule_ReplyWithError)(self.ctx, text.as_ptr()) };
-    }
-
-    pub(super) fn begin_reply(&self) {
-        self.replied.set(true);
     }
 }

@@ -152,7 +152,7 @@ impl Call<'_> {
     /// Those of [`call`].
     pub fn call(&self, command: &CStr) -> Result<CallReply<'_>, CommandError> {
         // SAFETY: the context is alive as long as the call.
-        unsafe { call(self.ctx(), propagating(), command, self.args().from(1)) }
+        unsafe { call(self.ctx, propagating(), command, self.args().from(1)) }
     }
 
     /// Replies with what a called command replied.

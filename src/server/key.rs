@@ -17,7 +17,7 @@ use redis_module::raw;
 
 use super::api::{OK, api};
 use super::args::Arg;
-use super::call::{Call, CommandError, KeyspaceEvent};
+use super::call::{Call, CommandError};
 use super::clock;
 
 /// The value of a key.
@@ -79,14 +79,10 @@ impl<T> NativeType<T> {
         self.registered.store(registered, Ordering::Relaxed);
         if registered.is_null() { Err(()) } else { Ok(()) }
     }
-
-    fn is_type_of(&self, key: NonNull<raw::RedisModuleKey>) -> bool {
-        let ours = self.registered.load(Ordering::Relaxed);
-        // SAFETY: the key is open.
-        let found = unsafe { api(raw::RedisModule_ModuleTypeGetType)(key.as_ptr()) };
-        !ours.is_null() && found == ours
-    }
 }
+
+/// The type of a missing key.
+const EMPTY: c_int = raw::REDISMODULE_KEYTYPE_EMPTY as c_int;
 
 /// An open key, of the module's type or missing.
 #[derive(Debug)]
@@ -116,7 +112,7 @@ impl<T> Drop for OpenKey<'_, T> {
         unsafe { api(raw::RedisModule_CloseKey)(self.key.as_ptr()) };
         // Only after closing, because a subscriber may open the key.
         if self.change == KeyChange::Deleted {
-            self.call.notify(KeyspaceEvent::Deleted, self.name);
+            self.call.publish(raw::REDISMODULE_NOTIFY_GENERIC, c"del", self.name);
         }
     }
 }
@@ -129,28 +125,28 @@ impl<'c, T: Value> OpenKey<'c, T> {
         kind: &NativeType<T>,
         mode: u32,
     ) -> Result<Option<Self>, CommandError> {
-        let mode = c_int::try_from(mode).map_err(|_| CommandError::Internal)?;
         // SAFETY: context and name are alive.
-        let opened = unsafe { api(raw::RedisModule_OpenKey)(call.ctx(), name.raw(), mode) };
-        let Some(key) = NonNull::new(opened.cast()) else { return Ok(None) };
+        let opened = unsafe { api(raw::RedisModule_OpenKey)(call.ctx, name.raw, mode as c_int) };
+        let opened = opened.cast::<raw::RedisModuleKey>();
+        let Some(key) = NonNull::new(opened) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), change: KeyChange::None };
-        if !kind.is_type_of(key.key) {
-            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WRONG_TYPE) };
+        // SAFETY: the key is open.
+        let found = unsafe { api(raw::RedisModule_ModuleTypeGetType)(opened) };
+        if found != kind.registered.load(Ordering::Relaxed) {
+            // SAFETY: the key is open.
+            return match unsafe { api(raw::RedisModule_KeyType)(opened) } {
+                EMPTY => Ok(Some(key)),
+                _ => Err(CommandError::WRONG_TYPE),
+            };
         }
         // SAFETY: the key is open, and of our type.
-        key.value = unsafe { api(raw::RedisModule_ModuleTypeGetValue)(key.key.as_ptr()) }.cast();
+        key.value = unsafe { api(raw::RedisModule_ModuleTypeGetValue)(opened) }.cast();
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing else
         // uses while the key is being opened.
         if let Some(value) = unsafe { key.value.as_ref() } {
             prefetch(value.first_allocation());
         }
         Ok(Some(key))
-    }
-
-    fn is_missing(&self) -> bool {
-        // SAFETY: the key is open.
-        let kind = unsafe { api(raw::RedisModule_KeyType)(self.key.as_ptr()) };
-        kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
     fn expires_at_ms(&self) -> Option<u64> {

@@ -57,7 +57,7 @@ mod usage;
 pub mod waiting_clients;
 
 pub use args::{Arg, Args, Texts};
-pub use call::{Call, CommandError, KeyspaceEvent};
+pub use call::{Call, CommandError};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
 pub use key::{NativeType, ReadKey, Value, WriteKey};
 pub use keys_request::KeysRequest;

@@ -1,7 +1,6 @@
 //! State that commands share. It needs no lock, because commands run under the server's lock.
 
 use std::cell::UnsafeCell;
-use std::fmt;
 
 use super::call::Call;
 
@@ -37,11 +36,5 @@ impl<T: Default> PerServer<T> {
         let result = body(&mut value);
         drop(self.replace(call, Some(value)));
         result
-    }
-}
-
-impl<T> fmt::Debug for PerServer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PerServer")
     }
 }

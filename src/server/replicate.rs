@@ -19,7 +19,7 @@ impl Call<'_> {
             #[cfg(feature = "fault-injection")]
             let replicate = super::fault::around(replicate);
             replicate();
-        } else if !self.replace_counted(true) {
+        } else if !self.counted.replace(true) {
             // This has no receiver, but the server counts it as a change, as save points (`save 60
             // 1000`) require.
             self.replicate_verbatim();
@@ -35,7 +35,7 @@ impl Call<'_> {
         texts: [Option<&[u8]>; 2],
         args: Args<'_>,
     ) {
-        let (ctx, command, key) = (self.ctx(), command.as_ptr(), key.raw());
+        let (ctx, command, key) = (self.ctx, command.as_ptr(), key.raw);
         let (head, head_len) = (head.as_ptr(), head.len());
         let (start, len) = (args.raw().as_ptr(), args.len());
         // SAFETY: each format describes the arguments after it: `s` a string,
@@ -45,7 +45,7 @@ impl Call<'_> {
             let replicate = api(raw::RedisModule_Replicate);
             match (texts, args.raw()) {
                 ([None, _], &[arg]) => {
-                    replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg.raw())
+                    replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg.raw)
                 }
                 ([None, _], _) => {
                     replicate(ctx, command, c"sbv".as_ptr(), key, head, head_len, start, len)
@@ -69,6 +69,6 @@ impl Call<'_> {
     /// Replicates and persists the call unchanged.
     pub fn replicate_verbatim(&self) {
         // SAFETY: the context is alive.
-        unsafe { api(raw::RedisModule_ReplicateVerbatim)(self.ctx()) };
+        unsafe { api(raw::RedisModule_ReplicateVerbatim)(self.ctx) };
     }
 }

@@ -23,7 +23,7 @@ impl Call<'_> {
         unsafe {
             let reply = api(raw::RedisModule_ReplyWithLongLong);
             for &value in values {
-                reply(self.ctx(), value);
+                reply(self.ctx, value);
             }
         }
     }
@@ -36,7 +36,7 @@ impl Call<'_> {
     /// Replies with what `body` writes, element by element.
     #[inline]
     pub fn reply(&self, body: impl FnOnce(&Writer<'_>)) {
-        self.begin_reply();
+        self.replied.set(true);
         body(&Writer { call: self });
     }
 }
@@ -71,7 +71,7 @@ pub struct Writer<'c> {
 impl Writer<'_> {
     pub fn array(&self, len: usize) {
         // SAFETY: the context is alive.
-        unsafe { api(raw::RedisModule_ReplyWithArray)(self.call.ctx(), announced(len)) };
+        unsafe { api(raw::RedisModule_ReplyWithArray)(self.call.ctx, announced(len)) };
     }
 
     /// An array of these values.
@@ -97,7 +97,7 @@ impl Writer<'_> {
         // SAFETY: the context is alive.
         unsafe {
             match raw::RedisModule_ReplyWithMap {
-                Some(reply) => _ = reply(self.call.ctx(), announced(len)),
+                Some(reply) => _ = reply(self.call.ctx, announced(len)),
                 None => self.array(len.saturating_mul(2)),
             }
         }
@@ -115,7 +115,7 @@ impl Writer<'_> {
 
     pub(super) fn integer(&self, value: i64) {
         // SAFETY: the context is alive.
-        unsafe { api(raw::RedisModule_ReplyWithLongLong)(self.call.ctx(), value) };
+        unsafe { api(raw::RedisModule_ReplyWithLongLong)(self.call.ctx, value) };
     }
 
     pub fn text(&self, text: impl AsRef<[u8]>) {
@@ -123,7 +123,7 @@ impl Writer<'_> {
         // SAFETY: the bytes are copied before the call returns.
         unsafe {
             let reply = api(raw::RedisModule_ReplyWithStringBuffer);
-            reply(self.call.ctx(), text.as_ptr().cast(), text.len());
+            reply(self.call.ctx, text.as_ptr().cast(), text.len());
         }
     }
 
@@ -131,11 +131,11 @@ impl Writer<'_> {
     pub fn status(&self, line: &str) {
         let line = c_string(line);
         // SAFETY: context and text are alive.
-        unsafe { api(raw::RedisModule_ReplyWithSimpleString)(self.call.ctx(), line.as_ptr()) };
+        unsafe { api(raw::RedisModule_ReplyWithSimpleString)(self.call.ctx, line.as_ptr()) };
     }
 
     pub fn null(&self) {
         // SAFETY: the context is alive.
-        unsafe { api(raw::RedisModule_ReplyWithNull)(self.call.ctx()) };
+        unsafe { api(raw::RedisModule_ReplyWithNull)(self.call.ctx) };
     }
 }

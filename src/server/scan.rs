@@ -34,7 +34,7 @@ impl Call<'_> {
         let args = [cursor, b"COUNT", count, b"TYPE", kind_name, b"MATCH", pattern];
         // SAFETY: the context is alive as long as the call.
         let reply =
-            unsafe { call(self.ctx(), READING, c"SCAN", Texts::new(args.into_iter()).args()) }?;
+            unsafe { call(self.ctx, READING, c"SCAN", Texts::new(args.into_iter()).args()) }?;
         let part = |index| reply.whole().element(index).ok_or(CommandError::Internal);
         let (next, names) = (part(0)?.bytes().to_vec(), part(1)?);
         let names = Texts::new(names.elements().map(Part::bytes));

@@ -92,10 +92,10 @@ impl Call<'_> {
         unsafe {
             let block = api(raw::RedisModule_BlockClient);
             let blocked =
-                block(self.ctx(), Some(answered), Some(unblocked::<H>), Some(free_answer), 0);
+                block(self.ctx, Some(answered), Some(unblocked::<H>), Some(free_answer), 0);
             let handle = NonNull::new(blocked)?;
             api(raw::RedisModule_SetDisconnectCallback)(blocked, Some(gone::<H>));
-            self.begin_reply();
+            self.replied.set(true);
             Some(WaitingClient { handle })
         }
     }
