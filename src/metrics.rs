@@ -17,7 +17,6 @@ use ratelimit_core::rule::{Kind, Rule};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -30,7 +29,6 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -156,7 +154,6 @@ pub fn clients_wait(clients: usize, bytes: usize) {
 }
 
 /// The number of values in memory, including those yet to be freed.
-#[must_use]
 pub fn values() -> u64 {
     VALUES.load(Ordering::Relaxed)
 }

@@ -30,7 +30,7 @@ use super::propagation::must_not_replicate;
 type OnAlarm = fn(*mut raw::RedisModuleCtx);
 
 /// The timer, once set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Armed {
     id: raw::RedisModuleTimerID,
     at_us: u64,

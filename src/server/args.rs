@@ -26,7 +26,6 @@ impl<'a> Arg<'a> {
 
     /// The bytes, which may be invalid UTF-8.
     #[inline]
-    #[must_use]
     pub fn bytes(self) -> &'a [u8] {
         let mut len = 0;
         // SAFETY: the string lives for 'a; its bytes neither move nor change while
@@ -42,7 +41,6 @@ impl<'a> Arg<'a> {
 ///
 /// # Safety
 /// The string lives, unchanged, for all of 'a.
-#[must_use]
 pub(crate) unsafe fn name<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { Arg::new(string) }.bytes()
@@ -64,30 +62,25 @@ impl<'a> Args<'a> {
         Self(unsafe { slice::from_raw_parts(argv.cast(), len) })
     }
 
-    #[must_use]
     pub const fn len(self) -> usize {
         self.0.len()
     }
 
-    #[must_use]
     pub fn get(self, index: usize) -> Option<Arg<'a>> {
         self.0.get(index).copied()
     }
 
     /// The arguments from `index` on; empty if there are fewer.
-    #[must_use]
     pub fn from(self, index: usize) -> Self {
         Self(self.0.get(index..).unwrap_or_default())
     }
 
     /// The last `count` arguments, or all if there are fewer.
-    #[must_use]
     pub fn last(self, count: usize) -> Self {
         self.from(self.len().saturating_sub(count))
     }
 
     /// The first `count` arguments, or all if there are fewer.
-    #[must_use]
     pub fn first(self, count: usize) -> Self {
         Self(self.0.get(..count).unwrap_or(self.0))
     }
@@ -102,7 +95,6 @@ impl<'a> Args<'a> {
     }
 
     /// Arguments joined from several places.
-    #[must_use]
     pub const fn joined(args: &'a [Arg<'a>]) -> Self {
         Self(args)
     }
@@ -127,7 +119,6 @@ unsafe impl Sync for Texts {}
 
 impl Texts {
     /// Copies the texts.
-    #[must_use]
     pub fn new<T: AsRef<[u8]>>(texts: impl Iterator<Item = T>) -> Self {
         // SAFETY: the bytes are copied; without a context the string is ours to free. Outside a
         // server, where unit tests run, there are no strings.
@@ -139,7 +130,6 @@ impl Texts {
         Self(texts.filter_map(string).collect())
     }
 
-    #[must_use]
     pub const fn args(&self) -> Args<'_> {
         Args(&self.0)
     }

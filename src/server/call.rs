@@ -37,7 +37,6 @@ impl CommandError {
         Self::Whole(Cow::Borrowed(error))
     }
 
-    #[must_use]
     pub const fn because(why: &'static str) -> Self {
         Self::Because(Cow::Borrowed(why))
     }
@@ -63,7 +62,6 @@ impl<'a> Call<'a> {
     }
 
     /// All arguments, the command's name first.
-    #[must_use]
     pub const fn args(&self) -> Args<'a> {
         self.args
     }
@@ -77,20 +75,17 @@ impl<'a> Call<'a> {
     }
 
     /// The arguments after the key.
-    #[must_use]
     pub fn after_key(&self) -> Args<'a> {
         self.args.from(2)
     }
 
     /// True if the call comes from a source that must not be refused: this server's primary, a slot
     /// migrating here, or the AOF being loaded.
-    #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_of_loader()
     }
 
     /// True if the call comes from the AOF being loaded.
-    #[must_use]
     pub fn is_of_loader(&self) -> bool {
         // A replica that loads in the background (ASYNC_LOADING) serves clients meanwhile, so
         // LOADING alone does not identify the loader.
@@ -99,7 +94,6 @@ impl<'a> Call<'a> {
     }
 
     /// True if this server is a replica.
-    #[must_use]
     pub fn is_on_replica(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
@@ -111,7 +105,6 @@ impl<'a> Call<'a> {
     }
 
     /// The database of the call.
-    #[must_use]
     pub fn db(&self) -> c_int {
         // SAFETY: the context is alive.
         unsafe { api(raw::RedisModule_GetSelectedDb)(self.ctx) }

@@ -14,7 +14,6 @@ use super::call::{Call, CommandError};
 use super::reply::Writer;
 
 /// The reply to a command that the module called, freed by Drop.
-#[derive(Debug)]
 pub struct CallReply<'c> {
     reply: NonNull<raw::RedisModuleCallReply>,
     /// The server reads the context of the call when it frees the reply.
@@ -29,7 +28,7 @@ impl Drop for CallReply<'_> {
 }
 
 /// A reply, or an element of one, of any type. Reading it as another type gives nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Part<'r> {
     reply: NonNull<raw::RedisModuleCallReply>,
     lives: PhantomData<&'r ()>,

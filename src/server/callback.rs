@@ -40,13 +40,11 @@ pub trait KeyFinder: Fn(&KeysRequest<'_>) + Copy + 'static {}
 impl<K: Fn(&KeysRequest<'_>) + Copy + 'static> KeyFinder for K {}
 
 /// The callback of a command.
-#[must_use]
 pub const fn on_command<H: Handler>(_handler: H) -> raw::RedisModuleCmdFunc {
     Some(trampoline::<H>)
 }
 
 /// The callback of a command that also reports the positions of its keys.
-#[must_use]
 pub const fn on_command_or_keys<H: Handler, K: KeyFinder>(
     _handler: H,
     _keys: K,

@@ -9,7 +9,6 @@ use redis_module::raw;
 /// From 7.2 on it is the time of the running command: a script or a transaction has one time, by
 /// which the server also expires keys. Older servers lack that call, so this reads the kernel's
 /// clock.
-#[must_use]
 #[inline]
 pub fn now_us() -> u64 {
     // SAFETY: the pointer is written once, when the module is loaded.
@@ -21,7 +20,6 @@ pub fn now_us() -> u64 {
 }
 
 /// Microseconds of a clock that never steps back and cannot be set.
-#[must_use]
 pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }

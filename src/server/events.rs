@@ -60,7 +60,6 @@ pub enum ReplicateTo {
 }
 
 /// What the handler of an event can ask of the server.
-#[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
 }
@@ -276,7 +275,6 @@ impl EventContext {
     }
 
     /// True if this server is a primary.
-    #[must_use]
     pub fn is_primary(&self) -> bool {
         // SAFETY: the context is alive.
         let is_master = unsafe { has_flag(self.ctx, raw::REDISMODULE_CTX_FLAGS_MASTER) };

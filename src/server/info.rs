@@ -45,7 +45,7 @@ impl Info {
 }
 
 /// The functions that write the module's part of `INFO`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Sections {
     /// Also called for a crash report, so it must not lock or allocate.
     pub always: fn(&Info),

@@ -28,7 +28,6 @@ pub trait Value {
 }
 
 /// A data type of the module, whose values are boxes of `T`.
-#[derive(Debug)]
 pub struct NativeType<T> {
     name: &'static CStr,
     encoding: c_int,
@@ -48,7 +47,6 @@ impl<T> NativeType<T> {
     /// # Safety
     /// The methods take and give values of this type as boxes of `T`
     /// (`Box::into_raw`), and free them as such.
-    #[must_use]
     pub const unsafe fn new(
         name: &'static CStr,
         encoding: c_int,
@@ -85,7 +83,6 @@ impl<T> NativeType<T> {
 const EMPTY: c_int = raw::REDISMODULE_KEYTYPE_EMPTY as c_int;
 
 /// An open key, of the module's type or missing.
-#[derive(Debug)]
 struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
@@ -180,7 +177,6 @@ fn prefetch(address: *const u8) {
 }
 
 /// An existing key, open for reading.
-#[derive(Debug)]
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
 impl<T: Value> ReadKey<'_, T> {
@@ -190,12 +186,10 @@ impl<T: Value> ReadKey<'_, T> {
     }
 
     /// The key's expiry, Unix milliseconds.
-    #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.0.expires_at_ms()
     }
 
-    #[must_use]
     pub fn value(&self) -> Option<&T> {
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing
         // changes or frees while the key is open for reading by this call.
@@ -204,12 +198,10 @@ impl<T: Value> ReadKey<'_, T> {
 }
 
 /// An existing or missing key, open for writing.
-#[derive(Debug)]
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
 impl<T: Value> WriteKey<'_, T> {
     /// The value, if the key exists.
-    #[must_use]
     pub fn value(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
         // only one, and it is borrowed.
@@ -248,7 +240,6 @@ impl<T: Value> WriteKey<'_, T> {
     }
 
     /// The key's expiry, Unix milliseconds.
-    #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         if self.0.change == KeyChange::ValueSet { None } else { self.0.expires_at_ms() }
     }

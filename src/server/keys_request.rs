@@ -10,7 +10,6 @@ use super::api::api;
 use super::args::Args;
 
 /// The server asks for the command's keys without executing it.
-#[derive(Debug)]
 pub struct KeysRequest<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
@@ -28,7 +27,6 @@ impl<'a> KeysRequest<'a> {
     }
 
     /// All arguments, the command's name first.
-    #[must_use]
     pub const fn args(&self) -> Args<'a> {
         self.args
     }

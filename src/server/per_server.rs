@@ -15,7 +15,6 @@ pub struct PerServer<T>(UnsafeCell<Option<Box<T>>>);
 unsafe impl<T: Send> Sync for PerServer<T> {}
 
 impl<T> PerServer<T> {
-    #[must_use]
     pub const fn empty() -> Self {
         Self(UnsafeCell::new(None))
     }

@@ -63,7 +63,6 @@ pub type Field<'v> = (&'static str, Value<'v>);
 
 /// Writes the elements of a compound reply. A caller that begins an array must write exactly the
 /// number of elements that it announced.
-#[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
 }

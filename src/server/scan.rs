@@ -7,7 +7,7 @@ use super::call_reply::{Part, READING, call};
 use super::key::{NativeType, Value};
 
 /// A step of a scan.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Step<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,

@@ -29,7 +29,6 @@ enum Kind {
 }
 
 /// One setting.
-#[derive(Debug)]
 pub struct Setting {
     name: &'static CStr,
     kind: Kind,
@@ -43,18 +42,15 @@ pub struct Setting {
 type ChangeHandler = fn(&Call<'_>, i64);
 
 impl Setting {
-    #[must_use]
     pub const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
         Self::new(name, Kind::Number { min, max }, default)
     }
 
-    #[must_use]
     pub const fn switch(name: &'static CStr, default: bool) -> Self {
         Self::new(name, Kind::Switch, default as i64)
     }
 
     /// The first word is the default.
-    #[must_use]
     pub const fn choice(name: &'static CStr, words: &'static [&'static CStr]) -> Self {
         Self::new(name, Kind::Choice(words), 0)
     }
@@ -65,33 +61,28 @@ impl Setting {
     }
 
     /// Forbids changes of the setting once the module is loaded.
-    #[must_use]
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
     }
 
     /// Calls a function after `CONFIG SET` has changed the setting.
-    #[must_use]
     pub const fn when_changed(self, changed: ChangeHandler) -> Self {
         Self { changed: Some(changed), ..self }
     }
 
     /// The value of a number.
     #[inline]
-    #[must_use]
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 
     /// The value of a switch.
     #[inline]
-    #[must_use]
     pub fn is_on(&self) -> bool {
         self.get() != 0
     }
 
     /// True if a choice is set to this word.
-    #[must_use]
     pub fn is(&self, word: &CStr) -> bool {
         let index = usize::try_from(self.get()).ok();
         matches!(self.kind, Kind::Choice(words)

@@ -57,7 +57,6 @@ impl Drop for WaitingClient {
 }
 
 impl WaitingClient {
-    #[must_use]
     pub fn id(&self) -> ClientId {
         ClientId(self.handle.as_ptr() as usize)
     }
@@ -78,7 +77,6 @@ impl WaitingClient {
 impl Call<'_> {
     /// True if the caller can wait. Transactions, scripts, functions and modules that call a
     /// command cannot.
-    #[must_use]
     pub fn may_wait(&self) -> bool {
         const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA

@@ -29,7 +29,6 @@ const SYSTEM: u8 = 2;
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 /// The server's allocator inside a server, the system's elsewhere.
-#[derive(Debug)]
 pub struct ServerAlloc;
 
 /// True if the module's memory is the server's, which counts it. False if something allocated before
@@ -99,7 +98,6 @@ unsafe impl GlobalAlloc for ServerAlloc {
 /// # Safety
 /// `allocation` is live, was given out by [`ServerAlloc`], and its layout's
 /// alignment was at most 8.
-#[must_use]
 pub unsafe fn allocated(allocation: *const u8) -> Option<usize> {
     if allocation.is_null() || !uses_server() {
         return None;
