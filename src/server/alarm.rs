@@ -6,9 +6,9 @@
 //! of commands, so its handler may write. The handler runs again if it panicked, and is put off
 //! while the module must not replicate.
 //!
-//! The server's timers follow the wall clock: after a step back, each is late by that step. Times
-//! here never step, so the server's cron, which runs ten times a second, finds a late timer and
-//! sets it again.
+//! The server's timers follow the wall clock: when it steps back, they become late by that step.
+//! Times here are those of a clock that never steps, so a late timer can be noticed: the server's
+//! cron, which runs ten times a second, calls `catch_up`, and that sets the timer again.
 //!
 //! Redis 6.2 and 7.0 store a timer's remaining time in 32 bits of microseconds: beyond 35 minutes
 //! they would call the handler nonstop. So this file sets a timer for at most half an hour, and its

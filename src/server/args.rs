@@ -41,7 +41,7 @@ impl<'a> Arg<'a> {
 ///
 /// # Safety
 /// The string lives, unchanged, for all of 'a.
-pub(crate) unsafe fn name<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
+pub(crate) unsafe fn key_name<'a>(string: *mut raw::RedisModuleString) -> &'a [u8] {
     // SAFETY: the caller's promise.
     unsafe { Arg::new(string) }.bytes()
 }

@@ -1,8 +1,8 @@
 //! Server events: what happens to the whole data set.
 //!
 //! The module's data outside of keys must follow them. A replica replaces its data with its
-//! primary's, perhaps while it still serves the old. And a server may rewrite its AOF as commands,
-//! where no callback saves such data.
+//! primary's, perhaps while it still serves the old. And a server that rewrites its AOF as commands
+//! calls no function that saves such data.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -45,8 +45,8 @@ pub enum ServerEvent {
     AofWriteStarted,
     /// This process has written a file, or has failed to.
     WriteEnded,
-    /// The AOF is being rewritten as commands. In the file, what the server replicates from here on
-    /// follows them.
+    /// The AOF is being rewritten as commands. What the server replicates from here on comes after
+    /// them in the file.
     AofRewriteStarted,
     /// The timer of `alarm` ran, perhaps before the time it was set for.
     Alarm,
@@ -181,8 +181,9 @@ const COMPLETED_OR_DISCARDED: u64 = 2;
 /// Set when `Ready` is to be dispatched as soon as the server is back in its event loop: after the
 /// module or data was loaded.
 static READY_IS_DUE: AtomicBool = AtomicBool::new(true);
-/// Set when `AofRewriteStarted` is to be dispatched. During a `BGREWRITEAOF`, the server would take
-/// replicated commands for the effect of that command, and propagate it as well.
+/// Set when `AofRewriteStarted` is to be dispatched in the event loop. Inside `BGREWRITEAOF`, the
+/// server would take what the module replicates for an effect of that command, and propagate the
+/// command itself too.
 static REWRITE_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 fn dispatch_soon(is_due: &AtomicBool) {
@@ -211,18 +212,15 @@ fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
 impl EventContext {
     fn on_loading(&self, subevent: u64) {
         // The file may contain a backlog, from which replicas continue without a snapshot. The
-        // server decides whether to keep it before it returns to its event loop.
+        // server decides whether to keep the backlog before it returns to its event loop.
         propagation::assume_needed();
+        if matches!(subevent, LOADED | NOT_LOADED) {
+            dispatch_soon(&READY_IS_DUE);
+        }
         match subevent {
             FROM_PRIMARY => self.dispatch(ServerEvent::LoadingFromPrimary),
-            LOADED => {
-                dispatch_soon(&READY_IS_DUE);
-                self.dispatch(ServerEvent::LoadingEnded);
-            }
-            NOT_LOADED => {
-                dispatch_soon(&READY_IS_DUE);
-                self.dispatch(ServerEvent::LoadingFailed);
-            }
+            LOADED => self.dispatch(ServerEvent::LoadingEnded),
+            NOT_LOADED => self.dispatch(ServerEvent::LoadingFailed),
             _ => {}
         }
     }

@@ -21,9 +21,9 @@ use super::call::{Call, CommandError};
 use super::clock;
 
 /// The value of a key.
-pub trait Value {
-    /// The start of the allocation that a command reads first, if the value stores that address;
-    /// any address otherwise.
+pub trait KeyValue {
+    /// The allocation of the value that a command reads first, to be fetched early; any address if
+    /// the value does not store that one.
     fn first_allocation(&self) -> *const u8;
 }
 
@@ -114,7 +114,7 @@ impl<T> Drop for OpenKey<'_, T> {
     }
 }
 
-impl<'c, T: Value> OpenKey<'c, T> {
+impl<'c, T: KeyValue> OpenKey<'c, T> {
     #[inline(always)]
     fn open(
         call: &'c Call<'c>,
@@ -179,7 +179,7 @@ fn prefetch(address: *const u8) {
 /// An existing key, open for reading.
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: Value> ReadKey<'_, T> {
+impl<T: KeyValue> ReadKey<'_, T> {
     /// The server's pointer to the value; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
         self.0.value
@@ -200,7 +200,7 @@ impl<T: Value> ReadKey<'_, T> {
 /// An existing or missing key, open for writing.
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: Value> WriteKey<'_, T> {
+impl<T: KeyValue> WriteKey<'_, T> {
     /// The value, if the key exists.
     pub fn value(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
@@ -274,7 +274,7 @@ impl Call<'_> {
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline]
-    pub fn open_read<'c, T: Value>(
+    pub fn open_read<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -287,7 +287,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
-    pub fn open_shown<'c, T: Value>(
+    pub fn open_shown<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -301,7 +301,7 @@ impl Call<'_> {
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline(always)]
-    pub fn open_write<'c, T: Value>(
+    pub fn open_write<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,

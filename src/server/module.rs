@@ -48,7 +48,7 @@ fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
 
 /// Ends the server while it loads a file that the module cannot read. The server itself does this
 /// for unknown commands or types in a file.
-pub fn end(why: &str) -> ! {
+pub fn end_server(why: &str) -> ! {
     log::warning(why);
     process::exit(1)
 }

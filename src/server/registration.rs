@@ -10,7 +10,7 @@ use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags, get_r
 use redis_module::{Context, raw};
 use thiserror::Error;
 
-use super::api::OK;
+use super::api::{OK, api};
 use super::commands::{Audience, Command, KeyUse, Keys, Param};
 use super::log::{self, c_string};
 use super::usage;
@@ -61,9 +61,9 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // SAFETY: the pointer is only looked at.
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if is_parent && is_7_or_later { None } else { command.handler };
-    // Servers from 7.0 on also find counted keys by the key specification. But to redirect a client
-    // to another node they only use the first and the last key, unless the command reports its keys
-    // itself.
+    // Servers from 7.0 on find counted keys by the key specification. But when they redirect a client
+    // to another node, they only look at the first and the last key, unless the command reports its
+    // keys itself.
     let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
     // Servers before 7.0 refuse a command with a flag that they do not know.
@@ -73,7 +73,7 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // SAFETY: the context is the one the module is being loaded with; the
     // handler came from `on_command`; the server copies the texts.
     unsafe {
-        let create = raw::RedisModule_CreateCommand?;
+        let create = api(raw::RedisModule_CreateCommand);
         Some(create(ctx.ctx, command.name.as_ptr(), handler, flags.as_ptr(), key, key, key))
     }
 }

@@ -20,8 +20,8 @@ impl Call<'_> {
             let replicate = super::fault::around(replicate);
             replicate();
         } else if !self.counted.replace(true) {
-            // This has no receiver, but the server counts it as a change, as save points (`save 60
-            // 1000`) require.
+            // No receiver gets this. But the server counts a change, which save points (`save 60
+            // 1000`) need.
             self.replicate_verbatim();
         }
     }

@@ -4,7 +4,7 @@
 use super::args::Texts;
 use super::call::{Call, CommandError};
 use super::call_reply::{Part, READING, call};
-use super::key::{NativeType, Value};
+use super::key::{KeyValue, NativeType};
 
 /// A step of a scan.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// Those of [`call`].
-    pub fn scan<T: Value>(
+    pub fn scan<T: KeyValue>(
         &self,
         kind: &NativeType<T>,
         step: &Step<'_>,

@@ -177,8 +177,8 @@ pub enum SettingError {
     NotLoaded,
 }
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. The name `list` is not a setting and
-/// may be given several times; its values are returned.
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. `list` is a further name, which may be
+/// given several times; this returns its values.
 ///
 /// # Errors
 /// An unknown name, or a value that is missing or out of bounds.

@@ -78,10 +78,10 @@ impl Call<'_> {
     /// True if the caller can wait. Transactions, scripts, functions and modules that call a
     /// command cannot.
     pub fn may_wait(&self) -> bool {
-        const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+        const CANNOT_WAIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
-        !self.has_flag(DENIED)
+        !self.has_flag(CANNOT_WAIT)
     }
 
     /// Blocks the client, which must be able to wait; `None` if the server cannot.
