@@ -7,8 +7,7 @@ use redis_module::raw;
 pub(crate) const OK: c_int = raw::REDISMODULE_OK as c_int;
 pub(crate) const ERROR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// A function that every supported server has. Builds with checks test that it is there, on all
-/// servers of the integration tests.
+/// A function that every supported server has. Builds with debug assertions check that it is there.
 ///
 /// # Safety
 /// Redis 6.2 has the function: `module::load` refuses older servers, and no newer one lacks it.

@@ -35,7 +35,7 @@ pub(super) fn completes(body: impl FnOnce()) -> bool {
 pub trait Handler: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static {}
 impl<H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static> Handler for H {}
 
-/// A function that reports the positions of a command's keys, likewise.
+/// A function that reports the positions of a command's keys. It has no value at run time.
 pub trait KeyFinder: Fn(&KeysRequest<'_>) + Copy + 'static {}
 impl<K: Fn(&KeysRequest<'_>) + Copy + 'static> KeyFinder for K {}
 
