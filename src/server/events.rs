@@ -159,24 +159,24 @@ unsafe extern "C" fn on_event(
 }
 
 /// Subevents of `LOADING`.
-const FROM_PRIMARY: u64 = 2;
-const LOADED: u64 = 3;
-const NOT_LOADED: u64 = 4;
+const FROM_PRIMARY: u64 = raw::REDISMODULE_SUBEVENT_LOADING_REPL_START;
+const LOADED: u64 = raw::REDISMODULE_SUBEVENT_LOADING_ENDED;
+const NOT_LOADED: u64 = raw::REDISMODULE_SUBEVENT_LOADING_FAILED;
 /// Subevents of `FORK_CHILD`.
-const BORN: u64 = 0;
-const DIED: u64 = 1;
+const BORN: u64 = raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN;
+const DIED: u64 = raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED;
 /// A subevent of `REPLICATION_ROLE_CHANGED`.
-const NOW_PRIMARY: u64 = 0;
+const NOW_PRIMARY: u64 = raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
 /// Subevents of `PERSISTENCE`: a child or the server itself starts to write an AOF; the writing of
 /// any file ends.
 const AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START;
 const SYNC_AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START;
 const SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED;
 const NOT_SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED;
-/// Subevents of `REPL_ASYNC_LOAD` or, on 6.2, of `REPL_BACKUP`.
-const STARTED_OR_BACKED_UP: u64 = 0;
-const ABORTED_OR_RESTORED: u64 = 1;
-const COMPLETED_OR_DISCARDED: u64 = 2;
+/// Subevents of `REPL_ASYNC_LOAD` or, on 6.2, with the same numbers, of `REPL_BACKUP`.
+const STARTED_OR_BACKED_UP: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED;
+const ABORTED_OR_RESTORED: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED;
+const COMPLETED_OR_DISCARDED: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED;
 
 /// Set when `Ready` is to be dispatched as soon as the server is back in its event loop: after the
 /// module or data was loaded.
