@@ -4,7 +4,7 @@
 //! a load and a store are cheaper. Any thread may read it.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config;
 use crate::server::info::Info;
@@ -12,21 +12,23 @@ use crate::server::log;
 use ratelimit_core::limit::{Access, Decision, Verdict};
 use ratelimit_core::rule::{Kind, Rule};
 
-/// A number that only grows.
+/// A number that one thread at a time writes.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
     pub fn add(&self, amount: u64) {
-        self.0.store(self.get().wrapping_add(amount), Ordering::Relaxed);
+        self.set(self.get().wrapping_add(amount));
     }
 
-    #[must_use]
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -58,6 +60,8 @@ counters! {
         HOLDS_RENEWED = c"holds_renewed";
         /// Checks that repeated a live hold.
         HOLDS_REPEATED = c"holds_repeated";
+        /// How many clients wait.
+        WAITING_CLIENTS = c"waiting_clients";
     }
     LAST {
         /// Clients that were admitted after they had waited.
@@ -78,11 +82,8 @@ counters! {
     }
 }
 
-/// How many clients wait.
-static WAITING_CLIENTS: AtomicUsize = AtomicUsize::new(0);
-
 /// The bytes that the arguments of waiting clients take.
-static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
+static WAITING_BYTES: Counter = Counter::new();
 
 /// The clock at the last check, to notice steps back.
 static LATEST_US: AtomicU64 = AtomicU64::new(0);
@@ -148,12 +149,11 @@ pub fn refunded(units: u64) {
 
 /// Notes how many clients wait, and how many bytes their arguments take.
 pub fn clients_wait(clients: usize, bytes: usize) {
-    WAITING_CLIENTS.store(clients, Ordering::Relaxed);
-    WAITING_BYTES.store(bytes, Ordering::Relaxed);
+    WAITING_CLIENTS.set(clients as u64);
+    WAITING_BYTES.set(bytes as u64);
 }
 
 /// The number of values in memory, including those yet to be freed.
-#[must_use]
 pub fn values() -> u64 {
     VALUES.load(Ordering::Relaxed)
 }
@@ -171,23 +171,20 @@ pub fn value_freed() {
 /// Writes the `INFO` section. It may be called while the server crashes, so it takes no
 /// lock and allocates nothing.
 pub fn write_info(info: &Info) {
-    let Some(fields) = info.section(None) else { return };
-    let counters = |list: &[(&CStr, &Counter)]| {
-        list.iter().for_each(|(name, counter)| fields.add(name, counter.get()));
-    };
-    counters(&FIRST);
-    let room = config::room_for_waiters();
-    for (name, amount) in [
-        (c"waiting_clients", WAITING_CLIENTS.load(Ordering::Relaxed)),
-        (c"max_waiters", room.waiters),
-        (c"waiting_bytes", WAITING_BYTES.load(Ordering::Relaxed)),
-        (c"max_waiter_bytes", room.bytes),
-    ] {
-        fields.add(name, amount as u64);
+    if !info.section(None) {
+        return;
     }
+    let counters = |list: &[(&CStr, &Counter)]| {
+        list.iter().for_each(|(name, counter)| info.add(name, counter.get()));
+    };
+    let room = config::room_for_waiters();
+    counters(&FIRST);
+    info.add(c"max_waiters", room.waiters as u64);
+    info.add(c"waiting_bytes", WAITING_BYTES.get());
+    info.add(c"max_waiter_bytes", room.bytes as u64);
     counters(&LAST);
-    fields.add(c"internal_errors", log::panics());
-    fields.add(c"values", values());
+    info.add(c"internal_errors", log::panics());
+    info.add(c"values", values());
 }
 
 #[cfg(test)]

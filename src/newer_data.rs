@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::metrics;
-use crate::server::{Call, CommandError, ServerEvent, end, log};
+use crate::server::{Call, CommandError, ServerEvent, end_server, log};
 use ratelimit_core::limit::DecodeError;
 use ratelimit_core::parse::ParseError;
 
@@ -30,7 +30,7 @@ static STAGED: AtomicBool = AtomicBool::new(false);
 /// Refuses a replicated or saved command that cannot be read.
 pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     if call.is_of_loader() {
-        end(&format!("the append-only file cannot be loaded: {why}"));
+        end_server(&format!("the append-only file cannot be loaded: {why}"));
     }
     metrics::UNREADABLE.add(1);
     if call.is_on_replica() && !SKIPPED.swap(true, Ordering::Relaxed) {

@@ -385,12 +385,10 @@ fn drop_unless_staging() {
 
 /// Writes the `INFO` section of the policies, a line each.
 pub fn write_info(info: &Info) {
-    if any()
-        && let Some(fields) = info.section(Some(c"policies"))
-    {
+    if any() && info.section(Some(c"policies")) {
         for policy in all() {
             let Counts { field, allowed, limited } = &*policy.counts;
-            fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+            info.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
         }
     }
 }

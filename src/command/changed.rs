@@ -2,7 +2,7 @@
 //! replicas and the append-only file get the effect, and clients that watch or cache the key are
 //! notified.
 
-use crate::server::{Arg, Args, Call, KeyspaceEvent, WriteKey};
+use crate::server::{Arg, Args, Call, WriteKey};
 use ratelimit_core::effect::{Action, Effect, Head};
 use ratelimit_core::limit::{Expiry, Limiter};
 use std::ffi::CStr;
@@ -81,7 +81,7 @@ pub fn close(
 ) {
     drop(key);
     if let Some(event) = event {
-        call.notify(KeyspaceEvent::Own(event), name);
+        call.notify(event, name);
     }
 }
 

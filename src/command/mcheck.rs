@@ -9,7 +9,7 @@ use super::checked::{Checked, event, refused};
 use super::rule_args::RuleArgs;
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::server::{Args, Call, CommandError, KeysRequest, KeyspaceEvent, clock};
+use crate::server::{Args, Call, CommandError, KeysRequest, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{self, Check, Foresight, KeyCheck, Limiter, Outcome};
 use ratelimit_core::parse;
@@ -95,7 +95,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         drop(keys);
         for (name, (outcome, _)) in names.iter().zip(&done) {
             if let Some(event) = event(outcome) {
-                call.notify(KeyspaceEvent::Own(event), name);
+                call.notify(event, name);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::policy::UsedPolicies;
-use crate::server::{Args, JoinedArgs, Texts};
+use crate::server::{Arg, Args, Texts};
 use ratelimit_core::rule::{Rule, WithCost};
 
 /// The rules, one argument each.
@@ -14,7 +14,7 @@ pub enum RuleArgs<'a> {
     /// Consecutive arguments of the request, or the rules of one policy.
     Borrowed(Args<'a>),
     /// Arguments of the request and rules of policies, joined.
-    Joined(JoinedArgs<'a>),
+    Joined(Vec<Arg<'a>>),
     /// Copies, some with a named cost.
     Copied(Texts),
 }
@@ -31,10 +31,10 @@ impl<'a> RuleArgs<'a> {
         if let Some(rules) = only.and_then(|only| rules_of(only.bytes())) {
             return Self::Borrowed(rules);
         }
-        let mut joined = JoinedArgs::default();
+        let mut joined = Vec::new();
         for arg in written.iter() {
             match rules_of(arg.bytes()) {
-                Some(rules) => joined.extend(rules),
+                Some(rules) => joined.extend(rules.iter()),
                 None => joined.push(arg),
             }
         }
@@ -63,7 +63,7 @@ impl<'a> RuleArgs<'a> {
     pub fn args(&self) -> Args<'_> {
         match self {
             Self::Borrowed(args) => *args,
-            Self::Joined(joined) => joined.args(),
+            Self::Joined(joined) => Args::joined(joined),
             Self::Copied(texts) => texts.args(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::changed::Changed;
 use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, JoinedArgs, clock};
+use crate::server::{Args, Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::parse;
@@ -20,13 +20,13 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let settlement = settled.with(&request.named);
     let ended = key.value().is_some_and(|limiter| limiter.settle(id, settlement, at_us));
     if ended {
-        let mut written = JoinedArgs::default();
+        let mut written = Vec::new();
         let changed = Changed { call, name, at_us, clock_us };
         changed.finish(&mut key, || {
             for range in request.written {
-                written.extend(args.from(range.start).first(range.len()));
+                written.extend(args.from(range.start).first(range.len()).iter());
             }
-            (Action::Settle { id, settled }, written.args())
+            (Action::Settle { id, settled }, Args::joined(&written))
         });
         metrics::HOLDS_SETTLED.add(1);
     }

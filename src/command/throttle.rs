@@ -17,7 +17,7 @@ use super::changed::Changed;
 use super::checked::{Checked, refused};
 use super::scratch::{self, Scratch};
 use crate::datatype::{self, LIMITER};
-use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
+use crate::server::{Arg, Call, CommandError, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::effect::{Action, BAN_EVENT};
 use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
@@ -44,7 +44,7 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         call.reply_integers(&reply(limit, &outcome));
         drop(bucket);
         if outcome.ban_shortened {
-            call.notify(KeyspaceEvent::Own(BAN_EVENT), name);
+            call.notify(BAN_EVENT, name);
         }
         Ok(())
     })

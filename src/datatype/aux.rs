@@ -18,9 +18,9 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::value::load_payload;
+use crate::server::api::{ERROR, OK};
 use crate::server::callback::guarded;
 use crate::server::io;
-use crate::server::status::{ERROR, OK};
 use crate::{metrics, newer_data, policy};
 use ratelimit_core::effect::VERSION as EFFECT_VERSION;
 use ratelimit_core::rule::digits;

@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn defrag(
             };
             // The server owns the value: it must not be dropped here, not even by a panic.
             let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
-            if alloc::counted_by_server() {
+            if alloc::uses_server() {
                 EachAllocation::new(|start: *mut u8| {
                     NonNull::new(reallocate(ctx, start.cast()).cast())
                         .map_or(start, NonNull::as_ptr)

@@ -25,7 +25,7 @@ mod value;
 use redis_module::raw;
 
 use crate::metrics;
-use crate::server::{CommandError, NativeType, ReadKey, Value, WriteKey};
+use crate::server::{CommandError, KeyValue, NativeType, ReadKey, WriteKey};
 use ratelimit_core::limit::Limiter;
 
 // SAFETY: every method takes and gives values as `value::into_raw` makes them.
@@ -54,7 +54,7 @@ const METHODS: raw::RedisModuleTypeMethods = raw::RedisModuleTypeMethods {
     aux_save2: Some(aux::save_if_any),
 };
 
-impl Value for Limiter {
+impl KeyValue for Limiter {
     #[inline]
     fn first_allocation(&self) -> *const u8 {
         Self::first_allocation(self)

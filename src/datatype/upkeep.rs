@@ -8,7 +8,7 @@ use redis_module::raw;
 use super::heap::EachAllocation;
 use super::value::{NULL, borrow, from_raw, new_value};
 use crate::metrics;
-use crate::server::args::name;
+use crate::server::args::key_name;
 use crate::server::callback::guarded;
 use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn free_effort(
 pub(super) unsafe extern "C" fn unlink(key: *mut raw::RedisModuleString, _value: *const c_void) {
     guarded((), || {
         // SAFETY: the server gave the key's name, which lives until this returns.
-        changes::report(|| Changes::Key(unsafe { name(key) }));
+        changes::report(|| Changes::Key(unsafe { key_name(key) }));
     });
 }
 

@@ -7,7 +7,7 @@ use std::ptr;
 use redis_module::raw;
 
 use crate::metrics;
-use crate::server::io::{self, Payload};
+use crate::server::io;
 use ratelimit_core::limit::Limiter;
 
 /// The encoding version of values in an RDB file. 1 means one payload.
@@ -57,13 +57,12 @@ pub(super) unsafe fn load_payload<T>(
     read: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> Option<T> {
     let [of, ends] = what;
-    // SAFETY: the caller's promise.
-    let loaded = match unsafe { Payload::load(rdb) } {
+    let loaded = match raw::load_string_buffer(rdb) {
         _ if encoding != ENCODING => {
             Err(format!("encoding {encoding} of {of}, expected {ENCODING}"))
         }
-        None => Err(format!("{ends} too early")),
-        Some(payload) => read(payload.bytes()),
+        Err(_) => Err(format!("{ends} too early")),
+        Ok(payload) => read(payload.as_ref()),
     };
     // SAFETY: the caller's promise.
     loaded.inspect_err(|why| unsafe { io::log_error(rdb, why) }).ok()

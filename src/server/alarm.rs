@@ -6,9 +6,9 @@
 //! of commands, so its handler may write. The handler runs again if it panicked, and is put off
 //! while the module must not replicate.
 //!
-//! The server's timers follow the wall clock: after a step back, each is late by that step. Times
-//! here never step, so the server's cron, which runs ten times a second, finds a late timer and
-//! sets it again.
+//! The server's timers follow the wall clock: when it steps back, they become late by that step.
+//! Times here are those of a clock that never steps, so a late timer can be noticed: the server's
+//! cron, which runs ten times a second, calls `catch_up`, and that sets the timer again.
 //!
 //! Redis 6.2 and 7.0 store a timer's remaining time in 32 bits of microseconds: beyond 35 minutes
 //! they would call the handler nonstop. So this file sets a timer for at most half an hour, and its
@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use redis_module::{Context, raw};
 
+use super::api::api;
 use super::callback::guarded;
 use super::clock;
 use super::propagation::must_not_replicate;
@@ -29,7 +30,7 @@ use super::propagation::must_not_replicate;
 type OnAlarm = fn(*mut raw::RedisModuleCtx);
 
 /// The timer, once set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Armed {
     id: raw::RedisModuleTimerID,
     at_us: u64,
@@ -49,10 +50,7 @@ pub(super) fn prepare(ctx: &Context, on_alarm: OnAlarm) {
     ON_ALARM.get_or_init(|| on_alarm);
     // SAFETY: the context is the one the module is being loaded with; the new one is never
     // freed, as the module is never unloaded.
-    let detached = unsafe {
-        raw::RedisModule_GetDetachedThreadSafeContext
-            .map_or(ptr::null_mut(), |detached| detached(ctx.ctx))
-    };
+    let detached = unsafe { api(raw::RedisModule_GetDetachedThreadSafeContext)(ctx.ctx) };
     DETACHED.store(detached, Ordering::Relaxed);
 }
 
@@ -92,13 +90,12 @@ fn arm(armed: &mut Option<Armed>, at_us: u64) {
     // SAFETY: the context lives forever, and this runs under the server's lock. The timer to stop
     // has not run yet.
     unsafe {
-        if let (Some(stop), Some(before)) = (raw::RedisModule_StopTimer, *armed) {
-            stop(ctx, before.id, ptr::null_mut());
+        if let Some(before) = *armed {
+            api(raw::RedisModule_StopTimer)(ctx, before.id, ptr::null_mut());
         }
-        *armed = raw::RedisModule_CreateTimer.map(|create| {
-            let id = create(ctx, left_ms, Some(on_time), ptr::null_mut());
-            Armed { id, at_us }
-        });
+        let create = api(raw::RedisModule_CreateTimer);
+        let id = create(ctx, left_ms, Some(on_time), ptr::null_mut());
+        *armed = Some(Armed { id, at_us });
     }
 }
 

@@ -6,10 +6,11 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
+use super::api::{api, has_flag};
 use super::args::{Arg, Args};
 use super::changes::{self, Changes};
 use super::log::c_string;
-use super::{status, usage};
+use super::usage;
 
 /// Why a command replies with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +37,6 @@ impl CommandError {
         Self::Whole(Cow::Borrowed(error))
     }
 
-    #[must_use]
     pub const fn because(why: &'static str) -> Self {
         Self::Because(Cow::Borrowed(why))
     }
@@ -46,20 +46,12 @@ impl CommandError {
 /// reply and propagation in `key`, `reply` and `replicate`.
 #[derive(Debug)]
 pub struct Call<'a> {
-    ctx: *mut raw::RedisModuleCtx,
+    pub(super) ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
-    replied: Cell<bool>,
+    /// True if a reply has begun.
+    pub(super) replied: Cell<bool>,
     /// True if the server has counted the call as a change.
-    counted: Cell<bool>,
-}
-
-/// What happened to a key, as told to subscribers of keyspace events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyspaceEvent {
-    /// An event of this module, given by its name.
-    Own(&'static CStr),
-    /// The key was deleted because its value was empty.
-    Deleted,
+    pub(super) counted: Cell<bool>,
 }
 
 impl<'a> Call<'a> {
@@ -69,12 +61,7 @@ impl<'a> Call<'a> {
         Self { ctx, args, replied: Cell::new(false), counted: Cell::new(false) }
     }
 
-    pub(super) const fn ctx(&self) -> *mut raw::RedisModuleCtx {
-        self.ctx
-    }
-
     /// All arguments, the command's name first.
-    #[must_use]
     pub const fn args(&self) -> Args<'a> {
         self.args
     }
@@ -88,20 +75,17 @@ impl<'a> Call<'a> {
     }
 
     /// The arguments after the key.
-    #[must_use]
     pub fn after_key(&self) -> Args<'a> {
         self.args.from(2)
     }
 
     /// True if the call comes from a source that must not be refused: this server's primary, a slot
     /// migrating here, or the AOF being loaded.
-    #[must_use]
     pub fn must_be_obeyed(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_REPLICATED) || self.is_of_loader()
     }
 
     /// True if the call comes from the AOF being loaded.
-    #[must_use]
     pub fn is_of_loader(&self) -> bool {
         // A replica that loads in the background (ASYNC_LOADING) serves clients meanwhile, so
         // LOADING alone does not identify the loader.
@@ -110,27 +94,20 @@ impl<'a> Call<'a> {
     }
 
     /// True if this server is a replica.
-    #[must_use]
     pub fn is_on_replica(&self) -> bool {
         self.has_flag(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-    }
-
-    /// Stores whether the server has counted the call as a change, and returns the previous value.
-    pub(super) fn replace_counted(&self, counted: bool) -> bool {
-        self.counted.replace(counted)
     }
 
     /// True if one of these flags is set.
     pub(super) fn has_flag(&self, flag: u32) -> bool {
         // SAFETY: the context is alive.
-        unsafe { status::has_flag(self.ctx, flag) }
+        unsafe { has_flag(self.ctx, flag) }
     }
 
     /// The database of the call.
-    #[must_use]
     pub fn db(&self) -> c_int {
         // SAFETY: the context is alive.
-        unsafe { raw::RedisModule_GetSelectedDb.map_or(0, |selected| selected(self.ctx)) }
+        unsafe { api(raw::RedisModule_GetSelectedDb)(self.ctx) }
     }
 
     /// Invalidates the key for `WATCH` and client-side caches, and wakes the clients that wait for
@@ -138,25 +115,20 @@ impl<'a> Call<'a> {
     pub fn signal_modified(&self, key: Arg<'_>) {
         changes::report(|| Changes::Key(key.bytes()));
         // SAFETY: context and key name are alive.
-        unsafe {
-            if let Some(signal) = raw::RedisModule_SignalModifiedKey {
-                signal(self.ctx, key.raw());
-            }
-        }
+        unsafe { api(raw::RedisModule_SignalModifiedKey)(self.ctx, key.raw) };
     }
 
-    /// Publishes a keyspace event: one of this module (`rl.ban`) in the module class, or `del` in
-    /// the generic class.
-    pub fn notify(&self, event: KeyspaceEvent, key: Arg<'_>) {
-        let (class, name) = match event {
-            KeyspaceEvent::Own(name) => (raw::REDISMODULE_NOTIFY_MODULE, name),
-            KeyspaceEvent::Deleted => (raw::REDISMODULE_NOTIFY_GENERIC, c"del"),
-        };
+    /// Publishes a keyspace event of this module, such as `rl.ban`.
+    pub fn notify(&self, event: &CStr, key: Arg<'_>) {
+        self.publish(raw::REDISMODULE_NOTIFY_MODULE, event, key);
+    }
+
+    /// Publishes a keyspace event in one of the server's classes.
+    pub(super) fn publish(&self, class: c_int, event: &CStr, key: Arg<'_>) {
         // SAFETY: context, name and key name are alive.
         unsafe {
-            if let Some(notify) = raw::RedisModule_NotifyKeyspaceEvent {
-                notify(self.ctx, class as c_int, name.as_ptr(), key.raw());
-            }
+            let notify = api(raw::RedisModule_NotifyKeyspaceEvent);
+            notify(self.ctx, class, event.as_ptr(), key.raw);
         }
     }
 
@@ -174,17 +146,9 @@ impl<'a> Call<'a> {
             CommandError::Whole(error) => Cow::Borrowed(&**error),
             CommandError::Internal => Cow::Borrowed("ERR internal error, see the server's log"),
         };
-        self.begin_reply();
+        self.replied.set(true);
         let text = c_string(&text);
         // SAFETY: the text is one line that ends with NUL.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithError {
-                reply(self.ctx, text.as_ptr());
-            }
-        }
-    }
-
-    pub(super) fn begin_reply(&self) {
-        self.replied.set(true);
+        unsafe { api(raw::RedisModule_ReplyWithError)(self.ctx, text.as_ptr()) };
     }
 }

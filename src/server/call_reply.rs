@@ -3,17 +3,17 @@
 use std::ffi::CStr;
 use std::io;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::args::Args;
 use super::call::{Call, CommandError};
-use super::reply::{Value, Writer};
+use super::reply::Writer;
 
 /// The reply to a command that the module called, freed by Drop.
-#[derive(Debug)]
 pub struct CallReply<'c> {
     reply: NonNull<raw::RedisModuleCallReply>,
     /// The server reads the context of the call when it frees the reply.
@@ -23,16 +23,12 @@ pub struct CallReply<'c> {
 impl Drop for CallReply<'_> {
     fn drop(&mut self) {
         // SAFETY: the reply is ours, and freed only here.
-        unsafe {
-            if let Some(free) = raw::RedisModule_FreeCallReply {
-                free(self.reply.as_ptr());
-            }
-        }
+        unsafe { api(raw::RedisModule_FreeCallReply)(self.reply.as_ptr()) };
     }
 }
 
 /// A reply, or an element of one, of any type. Reading it as another type gives nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Part<'r> {
     reply: NonNull<raw::RedisModuleCallReply>,
     lives: PhantomData<&'r ()>,
@@ -56,13 +52,12 @@ impl CallReply<'_> {
 impl<'r> Part<'r> {
     fn kind(self) -> isize {
         // SAFETY: the reply is alive.
-        let kind = unsafe { raw::RedisModule_CallReplyType.map(|of| of(self.reply.as_ptr())) };
-        kind.and_then(|kind| isize::try_from(kind).ok()).unwrap_or(raw::REDISMODULE_REPLY_UNKNOWN)
+        unsafe { api(raw::RedisModule_CallReplyType)(self.reply.as_ptr()) as isize }
     }
 
     fn integer(self) -> i64 {
         // SAFETY: the reply is alive.
-        unsafe { raw::RedisModule_CallReplyInteger.map_or(0, |of| of(self.reply.as_ptr())) }
+        unsafe { api(raw::RedisModule_CallReplyInteger)(self.reply.as_ptr()) }
     }
 
     /// The bytes of a text or an error.
@@ -70,8 +65,7 @@ impl<'r> Part<'r> {
         let mut len = 0;
         // SAFETY: the reply is alive, and with it the text.
         unsafe {
-            let Some(bytes_of) = raw::RedisModule_CallReplyStringPtr else { return &[] };
-            let start = bytes_of(self.reply.as_ptr(), &raw mut len);
+            let start = api(raw::RedisModule_CallReplyStringPtr)(self.reply.as_ptr(), &raw mut len);
             if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
         }
     }
@@ -79,14 +73,14 @@ impl<'r> Part<'r> {
     /// The length of an array or a map.
     fn len(self) -> usize {
         // SAFETY: the reply is alive.
-        unsafe { raw::RedisModule_CallReplyLength.map_or(0, |len| len(self.reply.as_ptr())) }
+        unsafe { api(raw::RedisModule_CallReplyLength)(self.reply.as_ptr()) }
     }
 
     /// An element of an array.
     pub fn element(self, index: usize) -> Option<Self> {
         // SAFETY: the reply is alive, and with it the element.
         let element =
-            unsafe { raw::RedisModule_CallReplyArrayElement?(self.reply.as_ptr(), index) };
+            unsafe { api(raw::RedisModule_CallReplyArrayElement)(self.reply.as_ptr(), index) };
         NonNull::new(element).map(|reply| Self { reply, ..self })
     }
 
@@ -97,7 +91,7 @@ impl<'r> Part<'r> {
 
     /// An entry of a map: its name and its value.
     fn entry(self, index: usize) -> Option<[Self; 2]> {
-        let (mut name, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut name, mut value) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: the reply is alive, and with it name and value.
         unsafe {
             let entry = raw::RedisModule_CallReplyMapElement?;
@@ -108,8 +102,17 @@ impl<'r> Part<'r> {
     }
 }
 
-/// Calls a command. The server tests that this node serves its key, and propagates what the command
-/// replicates.
+/// The format of a call that propagates what the command replicates. Servers from 7.0 on reply in
+/// RESP3, which has maps.
+pub(super) fn propagating() -> &'static CStr {
+    // SAFETY: the pointer is only tested.
+    if unsafe { raw::RedisModule_CallReplyMapElement }.is_some() { c"!3v" } else { c"!v" }
+}
+
+/// The format of a call of a command that only reads. Servers reply in RESP2.
+pub(super) const READING: &CStr = c"v";
+
+/// Calls a command. The server tests that this node serves its key.
 ///
 /// # Errors
 /// The command's; [`CommandError::Whole`] if another node serves the key's slot or the
@@ -119,16 +122,14 @@ impl<'r> Part<'r> {
 /// The context is alive for all of 'c.
 pub(super) unsafe fn call<'c>(
     ctx: *mut raw::RedisModuleCtx,
+    format: &CStr,
     command: &CStr,
     args: Args<'_>,
 ) -> Result<CallReply<'c>, CommandError> {
     let args = args.raw();
-    // SAFETY: the format describes the arguments after it: a vector of strings with its length.
+    // SAFETY: each format describes the arguments after it: a vector of strings with its length.
     let reply = unsafe {
-        let call = raw::RedisModule_Call.ok_or(CommandError::Internal)?;
-        // Servers from 7.0 on can reply in RESP3, which has maps.
-        let has_maps = { raw::RedisModule_CallReplyMapElement }.is_some();
-        let format = if has_maps { c"!3v" } else { c"!v" };
+        let call = api(raw::RedisModule_Call);
         CallReply::own(call(ctx, command.as_ptr(), format.as_ptr(), args.as_ptr(), args.len()))
     };
     let reply = reply.ok_or_else(|| match io::Error::last_os_error().raw_os_error() {
@@ -144,13 +145,13 @@ pub(super) unsafe fn call<'c>(
 }
 
 impl Call<'_> {
-    /// Calls a command in this call's place, with its arguments.
+    /// Calls a command in this call's place, with its arguments, and propagates what it replicates.
     ///
     /// # Errors
     /// Those of [`call`].
     pub fn call(&self, command: &CStr) -> Result<CallReply<'_>, CommandError> {
         // SAFETY: the context is alive as long as the call.
-        unsafe { call(self.ctx(), command, self.args().from(1)) }
+        unsafe { call(self.ctx, propagating(), command, self.args().from(1)) }
     }
 
     /// Replies with what a called command replied.
@@ -162,7 +163,7 @@ impl Call<'_> {
 impl Writer<'_> {
     fn repeat(&self, part: Part<'_>) {
         match part.kind() {
-            raw::REDISMODULE_REPLY_INTEGER => self.value(Value::Integer(part.integer())),
+            raw::REDISMODULE_REPLY_INTEGER => self.integer(part.integer()),
             raw::REDISMODULE_REPLY_STRING => self.text(part.bytes()),
             raw::REDISMODULE_REPLY_ARRAY => {
                 self.array(part.len());

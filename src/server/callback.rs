@@ -1,16 +1,15 @@
 //! The functions that the server calls. No panic escapes them.
 
 use std::ffi::c_int;
-use std::mem::size_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use redis_module::raw;
 
+use super::api::OK;
 use super::args::Args;
 use super::call::{Call, CommandError};
 use super::keys_request::KeysRequest;
-use super::status::OK;
 
 /// Runs the body of a callback, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
@@ -23,119 +22,103 @@ pub fn guarded<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The callback of a command that `handler` handles. It must be a function, or anything else
-/// without a value at run time.
-#[must_use]
-pub const fn on_command<H>(handler: H) -> raw::RedisModuleCmdFunc
-where
-    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
-{
-    const { assert!(size_of::<H>() == 0, "a command is handled by a function") };
-    let _ = handler;
+/// Runs the body of a callback that returns nothing. Returns false if it panics.
+pub(super) fn completes(body: impl FnOnce()) -> bool {
+    guarded(false, || {
+        body();
+        true
+    })
+}
+
+/// A function that handles a command. It has no value at run time, because a C callback carries
+/// only its type.
+pub trait Handler: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static {}
+impl<H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static> Handler for H {}
+
+/// A function that reports the positions of a command's keys. It has no value at run time.
+pub trait KeyFinder: Fn(&KeysRequest<'_>) + Copy + 'static {}
+impl<K: Fn(&KeysRequest<'_>) + Copy + 'static> KeyFinder for K {}
+
+/// The callback of a command.
+pub const fn on_command<H: Handler>(_handler: H) -> raw::RedisModuleCmdFunc {
     Some(trampoline::<H>)
 }
 
 /// The callback of a command that also reports the positions of its keys.
-#[must_use]
-pub const fn on_command_or_keys<H, K>(handler: H, keys: K) -> raw::RedisModuleCmdFunc
-where
-    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
-    K: Fn(&KeysRequest<'_>) + Copy + 'static,
-{
-    const { assert!(size_of::<H>() == 0, "a command is handled by a function") };
-    const { assert!(size_of::<K>() == 0, "keys are found by a function") };
-    let _ = (handler, keys);
+pub const fn on_command_or_keys<H: Handler, K: KeyFinder>(
+    _handler: H,
+    _keys: K,
+) -> raw::RedisModuleCmdFunc {
     Some(trampoline_or_keys::<H, K>)
 }
 
-unsafe extern "C" fn trampoline<H>(
+unsafe extern "C" fn trampoline<H: Handler>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
-) -> c_int
-where
-    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
-{
+) -> c_int {
     // SAFETY: the server keeps context and arguments alive until we return, and
     // `on_command` was given an H.
-    unsafe { execute::<H>(ctx, argv, argc) };
-    OK
+    unsafe { reply_or_fail(ctx, Args::new(argv, argc), recreate::<H>()) }
 }
 
-unsafe extern "C" fn trampoline_or_keys<H, K>(
+unsafe extern "C" fn trampoline_or_keys<H: Handler, K: KeyFinder>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
-) -> c_int
-where
-    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
-    K: Fn(&KeysRequest<'_>) + Copy + 'static,
-{
+) -> c_int {
     // SAFETY: the server keeps context and arguments alive until we return, and
     // `on_command_or_keys` was given an H and a K.
     unsafe {
-        match KeysRequest::of(ctx, Args::new(argv, argc)) {
-            None => execute::<H>(ctx, argv, argc),
+        let args = Args::new(argv, argc);
+        match KeysRequest::of(ctx, args) {
+            None => reply_or_fail(ctx, args, recreate::<H>()),
             Some(request) => report_keys(&request, recreate::<K>()),
         }
     }
-    OK
 }
 
 /// Reports the keys of a command. If that panics, reports every argument as a key: with none
 /// reported, the server would let a user pass who may access only some keys.
-fn report_keys(request: &KeysRequest<'_>, keys: impl Fn(&KeysRequest<'_>)) {
-    let reported = guarded(false, || {
-        keys(request);
-        true
-    });
-    if !reported {
+fn report_keys(request: &KeysRequest<'_>, keys: impl KeyFinder) -> c_int {
+    if !completes(|| keys(request)) {
         report_all(request);
     }
+    OK
 }
 
 fn report_all(request: &KeysRequest<'_>) {
     guarded((), || request.add_all());
 }
 
-/// # Safety
-/// The server executes a command with this context and these arguments, and an H
-/// existed.
-#[inline]
-unsafe fn execute<H>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) where
-    H: Fn(&Call<'_>) -> Result<(), CommandError> + Copy + 'static,
-{
-    // SAFETY: the caller's promise.
-    let (call, handler) = unsafe { (Call::new(ctx, Args::new(argv, argc)), recreate::<H>()) };
-    reply_or_fail(&call, handler);
-}
-
 /// Runs a function that replies to a call, and replies with its error if it fails.
+///
+/// # Safety
+/// The server calls with this context and these arguments.
 #[inline]
-pub(super) fn reply_or_fail(
-    call: &Call<'_>,
+pub(super) unsafe fn reply_or_fail(
+    ctx: *mut raw::RedisModuleCtx,
+    args: Args<'_>,
     body: impl FnOnce(&Call<'_>) -> Result<(), CommandError>,
-) {
-    let outcome = guarded(Err(CommandError::Internal), || body(call));
-    if let Err(error) = outcome {
-        fail(call, &error);
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let call = unsafe { Call::new(ctx, args) };
+    if let Err(error) = guarded(Err(CommandError::Internal), || body(&call)) {
+        fail(&call, &error);
     }
+    OK
 }
 
 fn fail(call: &Call<'_>, error: &CommandError) {
     guarded((), || call.fail(error));
 }
 
-/// Recreates a function from its type, which is all that a C callback can carry.
+/// Recreates a function from its type.
 ///
 /// # Safety
 /// An F existed. As F has no size and is Copy, this value equals it.
 const unsafe fn recreate<F: Copy + 'static>() -> F {
-    const { assert!(size_of::<F>() == 0) };
+    const { assert!(size_of::<F>() == 0, "a callback carries no value") };
     // SAFETY: the caller's promise.
     unsafe { NonNull::<F>::dangling().read() }
 }

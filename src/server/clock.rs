@@ -1,6 +1,6 @@
 //! The server's clock.
 
-use std::mem::MaybeUninit;
+use std::mem::zeroed;
 
 use redis_module::raw;
 
@@ -9,36 +9,28 @@ use redis_module::raw;
 /// From 7.2 on it is the time of the running command: a script or a transaction has one time, by
 /// which the server also expires keys. Older servers lack that call, so this reads the kernel's
 /// clock.
-#[must_use]
 #[inline]
 pub fn now_us() -> u64 {
     // SAFETY: the pointer is written once, when the module is loaded.
     match unsafe { raw::RedisModule_CachedMicroseconds } {
         // SAFETY: the call takes nothing and returns a number.
         Some(of_command) => u64::try_from(unsafe { of_command() }).unwrap_or(0),
-        None => kernel_us(),
+        None => read_us(libc::CLOCK_REALTIME),
     }
 }
 
 /// Microseconds of a clock that never steps back and cannot be set.
-#[must_use]
 pub fn steady_us() -> u64 {
     read_us(libc::CLOCK_MONOTONIC)
 }
 
-/// Reads the kernel's clock, as `RedisModule_Microseconds` does, without calling the server.
-fn kernel_us() -> u64 {
-    read_us(libc::CLOCK_REALTIME)
-}
-
+/// Reads a clock of the kernel, as `RedisModule_Microseconds` does, without calling the server.
 fn read_us(clock: libc::clockid_t) -> u64 {
-    let mut now = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the call writes a timespec to the address given.
+    // SAFETY: a timespec is two numbers, which the call writes; if it fails, they stay 0.
     let now = unsafe {
-        if libc::clock_gettime(clock, now.as_mut_ptr()) != 0 {
-            return 0;
-        }
-        now.assume_init()
+        let mut now = zeroed::<libc::timespec>();
+        libc::clock_gettime(clock, &raw mut now);
+        now
     };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);

@@ -5,7 +5,6 @@ use std::ffi::{CStr, CString};
 use redis_module::raw;
 
 /// One command.
-#[derive(Debug)]
 pub struct Command {
     /// In lower case; `parent|name` for a subcommand.
     pub name: &'static CStr,
@@ -79,7 +78,7 @@ pub enum KeyUse {
 }
 
 /// An argument, for `COMMAND DOCS` and the hints of redis-cli.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Param {
     pub(super) name: &'static CStr,
     pub(super) kind: raw::RedisModuleCommandArgType,
@@ -95,71 +94,59 @@ impl Param {
         Self { name, kind, token: None, flags: raw::REDISMODULE_CMD_ARG_NONE, parts: &[] }
     }
 
-    #[must_use]
     pub const fn key() -> Self {
         Self::of(c"key", raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY)
     }
 
-    #[must_use]
     pub const fn integer(name: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER)
     }
 
-    #[must_use]
     pub const fn string(name: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING)
     }
 
-    #[must_use]
     pub const fn pattern(name: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN)
     }
 
-    #[must_use]
     pub const fn unix_time(name: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME)
     }
 
     /// One of several arguments.
-    #[must_use]
     pub const fn one_of(name: &'static CStr, parts: &'static [Self]) -> Self {
         let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF;
         Self { parts, ..Self::of(name, kind) }
     }
 
     /// A word without a value.
-    #[must_use]
     pub const fn word(name: &'static CStr, word: &'static CStr) -> Self {
         Self::of(name, raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN).after(word)
     }
 
     /// Several arguments that belong together.
-    #[must_use]
     pub const fn group(name: &'static CStr, parts: &'static [Self]) -> Self {
         let kind = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK;
         Self { parts, ..Self::of(name, kind) }
     }
 
     /// Puts a word in front of the argument.
-    #[must_use]
     pub const fn after(self, word: &'static CStr) -> Self {
         Self { token: Some(word), ..self }
     }
 
     /// Makes the argument optional.
-    #[must_use]
     pub const fn optional(self) -> Self {
         Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_OPTIONAL, ..self }
     }
 
     /// Allows the argument several times.
-    #[must_use]
     pub const fn repeated(self) -> Self {
         Self { flags: self.flags | raw::REDISMODULE_CMD_ARG_MULTIPLE, ..self }
     }
 
     /// Allows the argument several times, each after its word.
-    #[must_use]
     pub const fn repeated_with_word(self) -> Self {
         let flags = raw::REDISMODULE_CMD_ARG_MULTIPLE | raw::REDISMODULE_CMD_ARG_MULTIPLE_TOKEN;
         Self { flags: self.flags | flags, ..self }

@@ -1,10 +1,10 @@
 //! Server events: what happens to the whole data set.
 //!
 //! The module's data outside of keys must follow them. A replica replaces its data with its
-//! primary's, perhaps while it still serves the old. And a server may rewrite its AOF as commands,
-//! where no callback saves such data.
+//! primary's, perhaps while it still serves the old. And a server that rewrites its AOF as commands
+//! calls no function that saves such data.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::{Context, raw};
 
 use super::alarm;
-use super::args::Args;
+use super::api::{OK, api, has_flag};
+use super::args::{Args, Texts};
 use super::call::{Call, CommandError};
-use super::call_reply::{self, CallReply};
-use super::callback::guarded;
+use super::call_reply::{self, CallReply, READING, propagating};
+use super::callback::completes;
 use super::changes::{self, Changes};
 use super::module::end_if_child;
 use super::propagation;
 use super::server_info::ServerInfo;
-use super::status::{OK, has_flag};
 
 /// What happens to the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub enum ServerEvent {
     AofWriteStarted,
     /// This process has written a file, or has failed to.
     WriteEnded,
-    /// The AOF is being rewritten as commands. In the file, what the server replicates from here on
-    /// follows them.
+    /// The AOF is being rewritten as commands. What the server replicates from here on comes after
+    /// them in the file.
     AofRewriteStarted,
     /// The timer of `alarm` ran, perhaps before the time it was set for.
     Alarm,
@@ -60,7 +60,6 @@ pub enum ReplicateTo {
 }
 
 /// What the handler of an event can ask of the server.
-#[derive(Debug)]
 pub struct EventContext {
     ctx: *mut raw::RedisModuleCtx,
 }
@@ -81,11 +80,9 @@ pub fn register(ctx: &Context, handler: OnServerEvent) {
     let subscribe = |id| {
         let event = raw::RedisModuleEvent { id, dataver: VERSION };
         // SAFETY: the context is the one the module is being loaded with.
-        let status = unsafe {
-            raw::RedisModule_SubscribeToServerEvent
-                .map(|subscribe| subscribe(ctx.ctx, event, Some(on_event)))
-        };
-        status == Some(OK)
+        let status =
+            unsafe { api(raw::RedisModule_SubscribeToServerEvent)(ctx.ctx, event, Some(on_event)) };
+        status == OK
     };
     subscribe(raw::REDISMODULE_EVENT_CRON_LOOP);
     subscribe(raw::REDISMODULE_EVENT_PERSISTENCE);
@@ -112,7 +109,7 @@ unsafe extern "C" fn on_event(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    let handled = guarded(false, || {
+    let handled = completes(|| {
         let ctx = EventContext { ctx };
         match event.id {
             // No event reports that the module was loaded. The server's first cron cycle comes
@@ -153,7 +150,6 @@ unsafe extern "C" fn on_event(
             }
             _ => {}
         }
-        true
     });
     if !handled {
         // A file of this child could lack the policies, and so could the server's AOF.
@@ -163,30 +159,31 @@ unsafe extern "C" fn on_event(
 }
 
 /// Subevents of `LOADING`.
-const FROM_PRIMARY: u64 = 2;
-const LOADED: u64 = 3;
-const NOT_LOADED: u64 = 4;
+const FROM_PRIMARY: u64 = raw::REDISMODULE_SUBEVENT_LOADING_REPL_START;
+const LOADED: u64 = raw::REDISMODULE_SUBEVENT_LOADING_ENDED;
+const NOT_LOADED: u64 = raw::REDISMODULE_SUBEVENT_LOADING_FAILED;
 /// Subevents of `FORK_CHILD`.
-const BORN: u64 = 0;
-const DIED: u64 = 1;
+const BORN: u64 = raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN;
+const DIED: u64 = raw::REDISMODULE_SUBEVENT_FORK_CHILD_DIED;
 /// A subevent of `REPLICATION_ROLE_CHANGED`.
-const NOW_PRIMARY: u64 = 0;
+const NOW_PRIMARY: u64 = raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER;
 /// Subevents of `PERSISTENCE`: a child or the server itself starts to write an AOF; the writing of
 /// any file ends.
 const AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_AOF_START;
 const SYNC_AOF_START: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_SYNC_AOF_START;
 const SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED;
 const NOT_SAVED: u64 = raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED;
-/// Subevents of `REPL_ASYNC_LOAD` or, on 6.2, of `REPL_BACKUP`.
-const STARTED_OR_BACKED_UP: u64 = 0;
-const ABORTED_OR_RESTORED: u64 = 1;
-const COMPLETED_OR_DISCARDED: u64 = 2;
+/// Subevents of `REPL_ASYNC_LOAD` or, on 6.2, with the same numbers, of `REPL_BACKUP`.
+const STARTED_OR_BACKED_UP: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED;
+const ABORTED_OR_RESTORED: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED;
+const COMPLETED_OR_DISCARDED: u64 = raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED;
 
 /// Set when `Ready` is to be dispatched as soon as the server is back in its event loop: after the
 /// module or data was loaded.
 static READY_IS_DUE: AtomicBool = AtomicBool::new(true);
-/// Set when `AofRewriteStarted` is to be dispatched. During a `BGREWRITEAOF`, the server would take
-/// replicated commands for the effect of that command, and propagate it as well.
+/// Set when `AofRewriteStarted` is to be dispatched in the event loop. Inside `BGREWRITEAOF`, the
+/// server would take what the module replicates for an effect of that command, and propagate the
+/// command itself too.
 static REWRITE_IS_DUE: AtomicBool = AtomicBool::new(false);
 
 fn dispatch_soon(is_due: &AtomicBool) {
@@ -215,18 +212,15 @@ fn on_alarm(ctx: *mut raw::RedisModuleCtx) {
 impl EventContext {
     fn on_loading(&self, subevent: u64) {
         // The file may contain a backlog, from which replicas continue without a snapshot. The
-        // server decides whether to keep it before it returns to its event loop.
+        // server decides whether to keep the backlog before it returns to its event loop.
         propagation::assume_needed();
+        if matches!(subevent, LOADED | NOT_LOADED) {
+            dispatch_soon(&READY_IS_DUE);
+        }
         match subevent {
             FROM_PRIMARY => self.dispatch(ServerEvent::LoadingFromPrimary),
-            LOADED => {
-                dispatch_soon(&READY_IS_DUE);
-                self.dispatch(ServerEvent::LoadingEnded);
-            }
-            NOT_LOADED => {
-                dispatch_soon(&READY_IS_DUE);
-                self.dispatch(ServerEvent::LoadingFailed);
-            }
+            LOADED => self.dispatch(ServerEvent::LoadingEnded),
+            NOT_LOADED => self.dispatch(ServerEvent::LoadingFailed),
             _ => {}
         }
     }
@@ -255,7 +249,7 @@ impl EventContext {
     pub fn with_call<T>(&self, db: c_int, args: Args<'_>, body: impl FnOnce(&Call<'_>) -> T) -> T {
         // SAFETY: the context is that of a running callback, under the server's lock.
         unsafe {
-            select(self.ctx, db);
+            api(raw::RedisModule_SelectDb)(self.ctx, db);
             body(&Call::new(self.ctx, args))
         }
     }
@@ -273,13 +267,12 @@ impl EventContext {
         let ctx = alarm::detached().ok_or(CommandError::Internal)?.as_ptr();
         // SAFETY: the context lives for good, and a callback runs, under the server's lock.
         unsafe {
-            select(ctx, db);
-            call_reply::call(ctx, command, args)
+            api(raw::RedisModule_SelectDb)(ctx, db);
+            call_reply::call(ctx, propagating(), command, args)
         }
     }
 
     /// True if this server is a primary.
-    #[must_use]
     pub fn is_primary(&self) -> bool {
         // SAFETY: the context is alive.
         let is_master = unsafe { has_flag(self.ctx, raw::REDISMODULE_CTX_FLAGS_MASTER) };
@@ -293,15 +286,14 @@ impl EventContext {
         // SAFETY: the context is alive; an id is `ID` bytes without a NUL, which the
         // other call needs; the results that are null here are not written.
         unsafe {
-            let my_id = raw::RedisModule_GetMyClusterID.map_or(ptr::null(), |my_id| my_id());
-            let Some(node_info) = raw::RedisModule_GetClusterNodeInfo else { return false };
+            let my_id = api(raw::RedisModule_GetMyClusterID)();
             if my_id.is_null() {
                 return false;
             }
-            let mut id: [c_char; ID + 1] = [0; ID + 1];
+            let mut id = [0; ID + 1];
             ptr::copy_nonoverlapping(my_id, id.as_mut_ptr(), ID);
-            let none = ptr::null_mut::<c_char>();
-            let mut flags: c_int = 0;
+            let (none, mut flags) = (ptr::null_mut(), 0);
+            let node_info = api(raw::RedisModule_GetClusterNodeInfo);
             let status =
                 node_info(self.ctx, id.as_ptr(), none, none, ptr::null_mut(), &raw mut flags);
             status == OK && flags.cast_unsigned() & raw::REDISMODULE_NODE_SLAVE != 0
@@ -319,14 +311,10 @@ impl EventContext {
     /// True if a rewritten AOF begins with an RDB file, whose auxiliary data includes the data
     /// outside of keys.
     fn rewrites_as_rdb(&self) -> bool {
-        // SAFETY: the context is alive, the format describes the arguments: two C strings.
-        let reply = unsafe {
-            let (get, name) = (c"GET".as_ptr(), c"aof-use-rdb-preamble".as_ptr());
-            raw::RedisModule_Call.and_then(|call| {
-                CallReply::own(call(self.ctx, c"CONFIG".as_ptr(), c"cc".as_ptr(), get, name))
-            })
-        };
-        let value = reply.as_ref().and_then(|reply| reply.whole().element(1));
+        let args = Texts::new(["GET", "aof-use-rdb-preamble"].iter());
+        // SAFETY: the context is alive.
+        let reply = unsafe { call_reply::call(self.ctx, READING, c"CONFIG", args.args()) };
+        let value = reply.as_ref().ok().and_then(|reply| reply.whole().element(1));
         value.is_some_and(|value| value.bytes() == b"yes")
     }
 
@@ -343,33 +331,23 @@ impl EventContext {
             ReplicateTo::Aof => c"cbvR",
             ReplicateTo::Replicas => c"cbvA",
         };
-        let texts = texts.raw();
+        let (ctx, texts, format) = (self.ctx, texts.raw(), format.as_ptr());
+        let (command, subcommand) = (command.as_ptr(), subcommand.as_ptr());
+        let (name, name_len) = (name.as_ptr(), name.len());
         // SAFETY: the format describes the arguments after it: C string, buffer with its
         // length, vector of strings with its length. All are alive.
         unsafe {
-            if let Some(replicate) = raw::RedisModule_Replicate {
-                replicate(
-                    self.ctx,
-                    command.as_ptr(),
-                    format.as_ptr(),
-                    subcommand.as_ptr(),
-                    name.as_ptr().cast::<c_char>(),
-                    name.len(),
-                    texts.as_ptr(),
-                    texts.len(),
-                );
-            }
-        }
-    }
-}
-
-/// # Safety
-/// The context is alive.
-unsafe fn select(ctx: *mut raw::RedisModuleCtx, db: c_int) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if let Some(select) = raw::RedisModule_SelectDb {
-            select(ctx, db);
+            let replicate = api(raw::RedisModule_Replicate);
+            replicate(
+                ctx,
+                command,
+                format,
+                subcommand,
+                name,
+                name_len,
+                texts.as_ptr(),
+                texts.len(),
+            );
         }
     }
 }

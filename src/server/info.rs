@@ -6,62 +6,46 @@ use std::sync::OnceLock;
 
 use redis_module::{Context, raw};
 
+use super::api::{OK, api};
 use super::callback::guarded;
-use super::status::OK;
-
-/// A section to add fields to. The server prefixes field names with the module's: `checks` is shown
-/// as `ratelimit_checks`.
-#[derive(Debug)]
-pub struct Fields {
-    ctx: *mut raw::RedisModuleInfoCtx,
-}
-
-impl Fields {
-    pub fn add(&self, name: &CStr, value: u64) {
-        // SAFETY: the context is alive; the server copies the name.
-        unsafe {
-            if let Some(add) = raw::RedisModule_InfoAddFieldULongLong {
-                add(self.ctx, name.as_ptr(), value);
-            }
-        }
-    }
-
-    /// Two numbers in one field: `name:one=1,other=2`.
-    pub fn add_pair(&self, name: &CStr, one: (&CStr, u64), other: (&CStr, u64)) {
-        // SAFETY: the context is alive; the server copies the names; a field that was
-        // begun is ended.
-        unsafe {
-            if let (Some(begin), Some(end)) =
-                (raw::RedisModule_InfoBeginDictField, raw::RedisModule_InfoEndDictField)
-                && begin(self.ctx, name.as_ptr()) == OK
-            {
-                self.add(one.0, one.1);
-                self.add(other.0, other.1);
-                end(self.ctx);
-            }
-        }
-    }
-}
 
 /// The reply to `INFO` being written.
-#[derive(Debug)]
 pub struct Info {
     ctx: *mut raw::RedisModuleInfoCtx,
 }
 
 impl Info {
-    /// Starts the section of this name, or of the module's name; `None` if the client did not
+    /// Starts the section of this name, or of the module's name. Returns false if the client did not
     /// request it.
-    pub fn section(&self, name: Option<&CStr>) -> Option<Fields> {
+    pub fn section(&self, name: Option<&CStr>) -> bool {
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: the context is alive; the server copies the name.
-        let wanted = unsafe { raw::RedisModule_InfoAddSection?(self.ctx, name) == OK };
-        wanted.then_some(Fields { ctx: self.ctx })
+        unsafe { api(raw::RedisModule_InfoAddSection)(self.ctx, name) == OK }
+    }
+
+    /// Adds a field to the section. The server prefixes its name with the module's: `checks` is
+    /// shown as `ratelimit_checks`.
+    pub fn add(&self, name: &CStr, value: u64) {
+        // SAFETY: the context is alive; the server copies the name.
+        unsafe { api(raw::RedisModule_InfoAddFieldULongLong)(self.ctx, name.as_ptr(), value) };
+    }
+
+    /// Adds two numbers in one field: `name:one=1,other=2`.
+    pub fn add_pair(&self, name: &CStr, one: (&CStr, u64), other: (&CStr, u64)) {
+        // SAFETY: the context is alive; the server copies the names; a field that was
+        // begun is ended.
+        unsafe {
+            if api(raw::RedisModule_InfoBeginDictField)(self.ctx, name.as_ptr()) == OK {
+                self.add(one.0, one.1);
+                self.add(other.0, other.1);
+                api(raw::RedisModule_InfoEndDictField)(self.ctx);
+            }
+        }
     }
 }
 
 /// The functions that write the module's part of `INFO`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Sections {
     /// Also called for a crash report, so it must not lock or allocate.
     pub always: fn(&Info),
@@ -76,11 +60,7 @@ pub fn register(ctx: &Context, sections: Sections) {
     // A module is loaded once.
     let _ = SECTIONS.set(sections);
     // SAFETY: the context is the one the module is being loaded with.
-    unsafe {
-        if let Some(register) = raw::RedisModule_RegisterInfoFunc {
-            register(ctx.ctx, Some(write));
-        }
-    }
+    unsafe { api(raw::RedisModule_RegisterInfoFunc)(ctx.ctx, Some(write)) };
 }
 
 unsafe extern "C" fn write(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {

@@ -8,27 +8,26 @@
 //! Opening compares the key's type with ours by address, not by the number of a built-in type,
 //! because newer servers have types that the bindings do not know.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use redis_module::raw;
 
+use super::api::{OK, api};
 use super::args::Arg;
-use super::call::{Call, CommandError, KeyspaceEvent};
+use super::call::{Call, CommandError};
 use super::clock;
-use super::status::OK;
 
 /// The value of a key.
-pub trait Value {
-    /// The start of the allocation that a command reads first, if the value stores that address;
-    /// any address otherwise.
+pub trait KeyValue {
+    /// The allocation of the value that a command reads first, to be fetched early; any address if
+    /// the value does not store that one.
     fn first_allocation(&self) -> *const u8;
 }
 
 /// A data type of the module, whose values are boxes of `T`.
-#[derive(Debug)]
 pub struct NativeType<T> {
     name: &'static CStr,
     encoding: c_int,
@@ -41,14 +40,13 @@ pub struct NativeType<T> {
 unsafe impl<T> Sync for NativeType<T> {}
 
 impl<T> NativeType<T> {
-    pub(super) const fn name(&self) -> &'static CStr {
-        self.name
+    pub(super) const fn name(&self) -> &'static [u8] {
+        self.name.to_bytes()
     }
 
     /// # Safety
     /// The methods take and give values of this type as boxes of `T`
     /// (`Box::into_raw`), and free them as such.
-    #[must_use]
     pub const unsafe fn new(
         name: &'static CStr,
         encoding: c_int,
@@ -73,24 +71,18 @@ impl<T> NativeType<T> {
         // SAFETY: the server copies name and methods; it reads those fields
         // that its version of the structure has.
         let registered = unsafe {
-            raw::RedisModule_CreateDataType.map_or(ptr::null_mut(), |create| {
-                create(ctx, self.name.as_ptr(), self.encoding, &raw mut methods)
-            })
+            let create = api(raw::RedisModule_CreateDataType);
+            create(ctx, self.name.as_ptr(), self.encoding, &raw mut methods)
         };
         self.registered.store(registered, Ordering::Relaxed);
         if registered.is_null() { Err(()) } else { Ok(()) }
     }
-
-    fn is_type_of(&self, key: NonNull<raw::RedisModuleKey>) -> bool {
-        let ours = self.registered.load(Ordering::Relaxed);
-        // SAFETY: the key is open.
-        let found = unsafe { raw::RedisModule_ModuleTypeGetType.map(|of| of(key.as_ptr())) };
-        !ours.is_null() && found == Some(ours)
-    }
 }
 
+/// The type of a missing key.
+const EMPTY: c_int = raw::REDISMODULE_KEYTYPE_EMPTY as c_int;
+
 /// An open key, of the module's type or missing.
-#[derive(Debug)]
 struct OpenKey<'c, T> {
     key: NonNull<raw::RedisModuleKey>,
     call: &'c Call<'c>,
@@ -114,19 +106,15 @@ enum KeyChange {
 impl<T> Drop for OpenKey<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the key is open, and closed only here.
-        unsafe {
-            if let Some(close) = raw::RedisModule_CloseKey {
-                close(self.key.as_ptr());
-            }
-        }
+        unsafe { api(raw::RedisModule_CloseKey)(self.key.as_ptr()) };
         // Only after closing, because a subscriber may open the key.
         if self.change == KeyChange::Deleted {
-            self.call.notify(KeyspaceEvent::Deleted, self.name);
+            self.call.publish(raw::REDISMODULE_NOTIFY_GENERIC, c"del", self.name);
         }
     }
 }
 
-impl<'c, T: Value> OpenKey<'c, T> {
+impl<'c, T: KeyValue> OpenKey<'c, T> {
     #[inline(always)]
     fn open(
         call: &'c Call<'c>,
@@ -134,22 +122,22 @@ impl<'c, T: Value> OpenKey<'c, T> {
         kind: &NativeType<T>,
         mode: u32,
     ) -> Result<Option<Self>, CommandError> {
-        let mode = c_int::try_from(mode).map_err(|_| CommandError::Internal)?;
         // SAFETY: context and name are alive.
-        let opened = unsafe {
-            raw::RedisModule_OpenKey
-                .map_or(ptr::null_mut(), |open| open(call.ctx(), name.raw(), mode))
-        };
-        let Some(key) = NonNull::new(opened.cast::<raw::RedisModuleKey>()) else { return Ok(None) };
+        let opened = unsafe { api(raw::RedisModule_OpenKey)(call.ctx, name.raw, mode as c_int) };
+        let opened = opened.cast::<raw::RedisModuleKey>();
+        let Some(key) = NonNull::new(opened) else { return Ok(None) };
         let mut key = Self { key, call, name, value: ptr::null_mut(), change: KeyChange::None };
-        if !kind.is_type_of(key.key) {
-            return if key.is_missing() { Ok(Some(key)) } else { Err(CommandError::WRONG_TYPE) };
+        // SAFETY: the key is open.
+        let found = unsafe { api(raw::RedisModule_ModuleTypeGetType)(opened) };
+        if found != kind.registered.load(Ordering::Relaxed) {
+            // SAFETY: the key is open.
+            return match unsafe { api(raw::RedisModule_KeyType)(opened) } {
+                EMPTY => Ok(Some(key)),
+                _ => Err(CommandError::WRONG_TYPE),
+            };
         }
         // SAFETY: the key is open, and of our type.
-        key.value = unsafe {
-            raw::RedisModule_ModuleTypeGetValue
-                .map_or(ptr::null_mut(), |of| of(key.key.as_ptr()).cast())
-        };
+        key.value = unsafe { api(raw::RedisModule_ModuleTypeGetValue)(opened) }.cast();
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing else
         // uses while the key is being opened.
         if let Some(value) = unsafe { key.value.as_ref() } {
@@ -158,22 +146,14 @@ impl<'c, T: Value> OpenKey<'c, T> {
         Ok(Some(key))
     }
 
-    fn is_missing(&self) -> bool {
-        // SAFETY: the key is open.
-        let kind = unsafe { raw::RedisModule_KeyType.map(|of| of(self.key.as_ptr())) };
-        kind == Some(raw::REDISMODULE_KEYTYPE_EMPTY as c_int)
-    }
-
     fn expires_at_ms(&self) -> Option<u64> {
         // SAFETY: the key is open.
         unsafe {
             if let Some(at_ms) = raw::RedisModule_GetAbsExpire {
                 return u64::try_from(at_ms(self.key.as_ptr())).ok();
             }
-            let left_ms = raw::RedisModule_GetExpire.map(|left| left(self.key.as_ptr()));
-            left_ms
-                .and_then(|left| u64::try_from(left).ok())
-                .map(|left| now_ms().saturating_add(left))
+            let left_ms = u64::try_from(api(raw::RedisModule_GetExpire)(self.key.as_ptr()));
+            left_ms.ok().map(|left_ms| now_ms().saturating_add(left_ms))
         }
     }
 }
@@ -197,22 +177,19 @@ fn prefetch(address: *const u8) {
 }
 
 /// An existing key, open for reading.
-#[derive(Debug)]
 pub struct ReadKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: Value> ReadKey<'_, T> {
+impl<T: KeyValue> ReadKey<'_, T> {
     /// The server's pointer to the value; null if the key is missing.
     pub(crate) fn raw_value(&self) -> *mut T {
         self.0.value
     }
 
     /// The key's expiry, Unix milliseconds.
-    #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.0.expires_at_ms()
     }
 
-    #[must_use]
     pub fn value(&self) -> Option<&T> {
         // SAFETY: a box of T by `NativeType::new`'s contract, which nothing
         // changes or frees while the key is open for reading by this call.
@@ -221,12 +198,10 @@ impl<T: Value> ReadKey<'_, T> {
 }
 
 /// An existing or missing key, open for writing.
-#[derive(Debug)]
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: Value> WriteKey<'_, T> {
+impl<T: KeyValue> WriteKey<'_, T> {
     /// The value, if the key exists.
-    #[must_use]
     pub fn value(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
         // only one, and it is borrowed.
@@ -243,10 +218,10 @@ impl<T: Value> WriteKey<'_, T> {
         // SAFETY: the key is open for writing, the value a box of T as the
         // type's methods expect; the server owns it from here on.
         let status = unsafe {
-            raw::RedisModule_ModuleTypeSetValue
-                .map(|set| set(self.0.key.as_ptr(), registered, value.cast::<c_void>()))
+            let set = api(raw::RedisModule_ModuleTypeSetValue);
+            set(self.0.key.as_ptr(), registered, value.cast())
         };
-        if status == Some(OK) {
+        if status == OK {
             self.0.value = value;
             self.0.change = KeyChange::ValueSet;
             return Ok(());
@@ -259,17 +234,12 @@ impl<T: Value> WriteKey<'_, T> {
     /// Deletes the key. Closing it publishes the event `del`.
     pub fn delete(&mut self) {
         // SAFETY: the key is open for writing.
-        unsafe {
-            if let Some(delete) = raw::RedisModule_DeleteKey {
-                delete(self.0.key.as_ptr());
-            }
-        }
+        unsafe { api(raw::RedisModule_DeleteKey)(self.0.key.as_ptr()) };
         self.0.value = ptr::null_mut();
         self.0.change = KeyChange::Deleted;
     }
 
     /// The key's expiry, Unix milliseconds.
-    #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
         if self.0.change == KeyChange::ValueSet { None } else { self.0.expires_at_ms() }
     }
@@ -285,10 +255,10 @@ impl<T: Value> WriteKey<'_, T> {
         unsafe {
             if let Some(expire_at) = raw::RedisModule_SetAbsExpire {
                 expire_at(self.0.key.as_ptr(), at_ms.map_or(never, clamp));
-            } else if let Some(expire_in) = raw::RedisModule_SetExpire {
+            } else {
                 // 6.2.0 and 6.2.1 only take the remaining time.
                 let left = |at: u64| clamp(at.saturating_sub(now_ms()).max(1));
-                expire_in(self.0.key.as_ptr(), at_ms.map_or(never, left));
+                api(raw::RedisModule_SetExpire)(self.0.key.as_ptr(), at_ms.map_or(never, left));
             }
         }
     }
@@ -304,7 +274,7 @@ impl Call<'_> {
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline]
-    pub fn open_read<'c, T: Value>(
+    pub fn open_read<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -317,7 +287,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
-    pub fn open_shown<'c, T: Value>(
+    pub fn open_shown<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,
@@ -331,7 +301,7 @@ impl Call<'_> {
     /// # Errors
     /// [`CommandError::WRONG_TYPE`] if it holds a value of another type.
     #[inline(always)]
-    pub fn open_write<'c, T: Value>(
+    pub fn open_write<'c, T: KeyValue>(
         &'c self,
         name: Arg<'c>,
         kind: &NativeType<T>,

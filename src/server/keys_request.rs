@@ -6,10 +6,10 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::args::Args;
 
 /// The server asks for the command's keys without executing it.
-#[derive(Debug)]
 pub struct KeysRequest<'a> {
     ctx: *mut raw::RedisModuleCtx,
     args: Args<'a>,
@@ -22,13 +22,11 @@ impl<'a> KeysRequest<'a> {
     /// Context and arguments are those the server called with, for all of 'a.
     pub(super) unsafe fn of(ctx: *mut raw::RedisModuleCtx, args: Args<'a>) -> Option<Self> {
         // SAFETY: the caller's promise.
-        let is_request =
-            unsafe { raw::RedisModule_IsKeysPositionRequest.is_some_and(|is| is(ctx) != 0) };
+        let is_request = unsafe { api(raw::RedisModule_IsKeysPositionRequest)(ctx) } != 0;
         is_request.then_some(Self { ctx, args })
     }
 
     /// All arguments, the command's name first.
-    #[must_use]
     pub const fn args(&self) -> Args<'a> {
         self.args
     }
@@ -42,11 +40,9 @@ impl<'a> KeysRequest<'a> {
 
     /// Reports the argument at this position as a key.
     pub fn add(&self, position: usize) {
-        // SAFETY: the context is alive, and asks for keys.
-        unsafe {
-            if let (Some(add), Ok(at)) = (raw::RedisModule_KeyAtPos, c_int::try_from(position)) {
-                add(self.ctx, at);
-            }
+        if let Ok(position) = c_int::try_from(position) {
+            // SAFETY: the context is alive, and asks for keys.
+            unsafe { api(raw::RedisModule_KeyAtPos)(self.ctx, position) };
         }
     }
 }

@@ -41,7 +41,6 @@ pub fn log_panics() {
 }
 
 /// The number of panics in this process since the module was loaded.
-#[must_use]
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }

@@ -19,15 +19,16 @@
 //!  events  propagation  server_info  changes                 what happens to the server
 //!  waiting_clients  alarm                                  what is done later
 //!  io      payloads in RDB files, the AOF and digests
-//!  alloc   clock  log  status  per_server
+//!  api  alloc  clock  log  per_server
 //! ```
 //!
 //! Two rules hold everywhere. Every callback catches panics, because a panic that crosses into C
-//! ends the server. And code tests that an API function exists before calling it, because that
-//! depends on the server.
+//! ends the server. And code tests that an API function exists before calling it, unless all servers
+//! from 6.2 on have it (`api`).
 
 pub mod alarm;
 pub mod alloc;
+pub(crate) mod api;
 pub mod args;
 pub mod call;
 pub mod call_reply;
@@ -52,16 +53,15 @@ pub mod reply;
 pub mod scan;
 mod server_info;
 pub mod settings;
-pub(crate) mod status;
 mod usage;
 pub mod waiting_clients;
 
-pub use args::{Arg, Args, JoinedArgs, Texts};
-pub use call::{Call, CommandError, KeyspaceEvent};
+pub use args::{Arg, Args, Texts};
+pub use call::{Call, CommandError};
 pub use events::{EventContext, ReplicateTo, ServerEvent};
-pub use key::{NativeType, ReadKey, Value, WriteKey};
+pub use key::{KeyValue, NativeType, ReadKey, WriteKey};
 pub use keys_request::KeysRequest;
-pub use module::{declare_options, end, load, version};
+pub use module::{declare_options, end_server, load, version};
 pub use per_server::PerServer;
 pub use registration::register as register_commands;
 pub use reply::Writer;

@@ -7,16 +7,18 @@ use std::ptr;
 
 use redis_module::{Context, Status, raw};
 
-use super::{alloc, callback, log, status};
+use super::api::{api, has_flag};
+use super::{alloc, callback, log};
 
 /// Loads the module. If the body fails, this logs the error, and the server refuses the module.
 pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
     log::log_panics();
-    if !alloc::counted_by_server() {
+    if !alloc::uses_server() {
         log::warning("the server does not count the memory of this module");
     }
     let loaded = callback::guarded(Err("a panic".into()), || {
-        check_server(server_version())?;
+        // SAFETY: the function takes nothing and reads a constant.
+        check_server(unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) })?;
         body()
     });
     match loaded {
@@ -31,13 +33,9 @@ pub fn load(body: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Status {
 /// The oldest server that the module is tested with, in the module API's form: 6.2.0.
 const OLDEST_SERVER: c_int = 0x0006_0200;
 
-/// The server's version in the module API's form; Valkey gives the Redis version that it is
+/// Tests the server's version in the module API's form; Valkey gives the Redis version that it is
 /// compatible with. `None` before Redis 6.0.9.
-fn server_version() -> Option<c_int> {
-    // SAFETY: the function takes nothing and reads a constant.
-    unsafe { raw::RedisModule_GetServerVersion.map(|version| version()) }
-}
-
+///
 /// # Errors
 /// If the server is older than [`OLDEST_SERVER`].
 fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
@@ -50,7 +48,7 @@ fn check_server(version: Option<c_int>) -> Result<(), &'static str> {
 
 /// Ends the server while it loads a file that the module cannot read. The server itself does this
 /// for unknown commands or types in a file.
-pub fn end(why: &str) -> ! {
+pub fn end_server(why: &str) -> ! {
     log::warning(why);
     process::exit(1)
 }
@@ -60,31 +58,16 @@ pub fn end(why: &str) -> ! {
 pub(super) fn end_if_child() {
     // SAFETY: a null context is allowed; a child has nothing to clean up.
     unsafe {
-        if status::has_flag(ptr::null_mut(), raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
+        if has_flag(ptr::null_mut(), raw::REDISMODULE_CTX_FLAGS_IS_CHILD) {
             libc::_exit(1);
         }
     }
 }
 
 /// A version in the module API's form: 0.1.0 is 100, 1.2.3 is 10203.
-#[must_use]
-pub const fn version(text: &str) -> c_int {
-    let mut rest = text.as_bytes();
-    let (mut total, mut part): (c_int, c_int) = (0, 0);
-    while let [byte, tail @ ..] = rest {
-        match *byte {
-            b'.' => {
-                total = total.saturating_add(part).saturating_mul(100);
-                part = 0;
-            }
-            digit @ b'0'..=b'9' => {
-                part = part.saturating_mul(10).saturating_add((digit & 15) as c_int);
-            }
-            _ => break,
-        }
-        rest = tail;
-    }
-    total.saturating_add(part)
+pub fn version(text: &str) -> c_int {
+    let parts = text.split(['.', '-']).take(3).map(|part| part.parse().unwrap_or(0));
+    parts.fold(0, |version: c_int, part: c_int| version.saturating_mul(100).saturating_add(part))
 }
 
 /// An option of Valkey from 9.0 on: the module supports slots that migrate as a stream of commands.
@@ -107,11 +90,7 @@ pub fn declare_options(ctx: &Context) {
         options |= VALKEY_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     // SAFETY: the context is the one the module is being loaded with.
-    unsafe {
-        if let Some(set_options) = raw::RedisModule_SetModuleOptions {
-            set_options(ctx.ctx, options as c_int);
-        }
-    }
+    unsafe { api(raw::RedisModule_SetModuleOptions)(ctx.ctx, options as c_int) };
 }
 
 /// True if the server is Valkey, whose options added after the fork from Redis have other numbers.
@@ -120,10 +99,8 @@ fn is_valkey() -> bool {
     // SAFETY: `GetApi` writes a function pointer to the address or leaves it alone;
     // the pointer is never called.
     unsafe {
-        if let Some(get_api) = raw::RedisModule_GetApi {
-            let name = c"ValkeyModule_SetModuleOptions";
-            get_api(name.as_ptr(), (&raw mut function).cast());
-        }
+        let name = c"ValkeyModule_SetModuleOptions";
+        api(raw::RedisModule_GetApi)(name.as_ptr(), (&raw mut function).cast());
     }
     !function.is_null()
 }

@@ -1,7 +1,6 @@
 //! State that commands share. It needs no lock, because commands run under the server's lock.
 
 use std::cell::UnsafeCell;
-use std::fmt;
 
 use super::call::Call;
 
@@ -16,7 +15,6 @@ pub struct PerServer<T>(UnsafeCell<Option<Box<T>>>);
 unsafe impl<T: Send> Sync for PerServer<T> {}
 
 impl<T> PerServer<T> {
-    #[must_use]
     pub const fn empty() -> Self {
         Self(UnsafeCell::new(None))
     }
@@ -37,11 +35,5 @@ impl<T: Default> PerServer<T> {
         let result = body(&mut value);
         drop(self.replace(call, Some(value)));
         result
-    }
-}
-
-impl<T> fmt::Debug for PerServer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PerServer")
     }
 }

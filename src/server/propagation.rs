@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
+use super::api::api;
 use super::server_info::ServerInfo;
 
 /// Read for each effect; written on the events described above.
@@ -45,10 +46,9 @@ pub fn assume_needed() {
 
 /// True if the module must not replicate, not even to the AOF only: while clients are paused, and
 /// while a server hands over to its replica. The server would abort.
-#[must_use]
 pub fn must_not_replicate() -> bool {
     // SAFETY: it takes nothing and reads a flag.
-    unsafe { raw::RedisModule_AvoidReplicaTraffic.is_some_and(|avoid| avoid() != 0) }
+    unsafe { api(raw::RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
 /// Asks the server whether there is a receiver.

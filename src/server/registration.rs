@@ -2,29 +2,23 @@
 //! support them.
 
 use std::ffi::{CStr, CString, c_int};
-use std::fmt;
 use std::io;
+use std::mem::zeroed;
 use std::ptr;
 
+use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags, get_redis_key_spec};
 use redis_module::{Context, raw};
+use thiserror::Error;
 
+use super::api::{OK, api};
 use super::commands::{Audience, Command, KeyUse, Keys, Param};
 use super::log::{self, c_string};
-use super::status::OK;
 use super::usage;
 
 /// The server did not register a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Error)]
+#[error("the server does not take the command '{}', another module may have it", .0.to_string_lossy())]
 pub struct Refused(&'static CStr);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.to_string_lossy();
-        write!(f, "the server does not take the command '{name}', another module may have it")
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// The ACL category of the commands for applications.
 const CATEGORY: &str = "ratelimit";
@@ -67,9 +61,9 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // SAFETY: the pointer is only looked at.
     let is_7_or_later = unsafe { raw::RedisModule_CreateSubcommand }.is_some();
     let handler = if is_parent && is_7_or_later { None } else { command.handler };
-    // Servers from 7.0 on also find counted keys by the key specification. But to redirect a client
-    // to another node they only use the first and the last key, unless the command reports its keys
-    // itself.
+    // Servers from 7.0 on find counted keys by the key specification. But when they redirect a client
+    // to another node, they only look at the first and the last key, unless the command reports its
+    // keys itself.
     let reports_keys = matches!(command.keys, Keys::Counted(_));
     let flags = command.flags.to_string_lossy();
     // Servers before 7.0 refuse a command with a flag that they do not know.
@@ -79,7 +73,7 @@ fn create_command(ctx: &Context, command: &'static Command, is_parent: bool) -> 
     // SAFETY: the context is the one the module is being loaded with; the
     // handler came from `on_command`; the server copies the texts.
     unsafe {
-        let create = raw::RedisModule_CreateCommand?;
+        let create = api(raw::RedisModule_CreateCommand);
         Some(create(ctx.ctx, command.name.as_ptr(), handler, flags.as_ptr(), key, key, key))
     }
 }
@@ -112,10 +106,8 @@ fn arity(command: &Command, is_parent: bool) -> c_int {
 
 /// Describes arity, keys and arguments of a command, from 7.0 on.
 fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_int) {
-    let spec = key_spec(command.keys);
-    let mut keys = [spec.unwrap_or(NO_MORE_KEYS), NO_MORE_KEYS];
+    let mut keys = key_specs(command.keys);
     let mut lists = Vec::new();
-    let mut args = raw_list(command.args, &mut lists);
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
         summary: command.summary.as_ptr(),
@@ -124,15 +116,19 @@ fn document(created: *mut raw::RedisModuleCommand, command: &Command, arity: c_i
         history: ptr::null_mut(),
         tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity,
-        key_specs: if spec.is_some() { keys.as_mut_ptr() } else { ptr::null_mut() },
-        args: args.as_mut_ptr(),
+        key_specs: if keys.is_empty() { ptr::null_mut() } else { keys.as_mut_ptr() },
+        args: raw_args(command.args, &mut lists),
     };
     // SAFETY: the server copies what the structure points to.
     let status =
         unsafe { raw::RedisModule_SetCommandInfo.map(|set| set(created, &raw const info)) };
+    log_if_refused(status, &format!("documentation of {}", command.name.to_string_lossy()));
+}
+
+/// Logs that the server refused something; not if it lacks the function that would take it.
+fn log_if_refused(status: Option<c_int>, what: &str) {
     if status.is_some_and(|status| status != OK) {
-        let name = command.name.to_string_lossy();
-        log::warning(&format!("the server does not take the documentation of {name}"));
+        log::warning(&format!("the server does not take the {what}"));
     }
 }
 
@@ -143,129 +139,47 @@ static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleComman
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
 
-/// Arguments in the server's form, with the end of the list. Pushes the lists of their parts to
-/// `lists`, which must live until the server has read them.
-fn raw_list(
+/// Arguments in the server's form, with the end of the list. Pushes this list and those of their
+/// parts to `lists`, which must live until the server has read them.
+fn raw_args(
     params: &[Param],
     lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
-) -> Box<[raw::RedisModuleCommandArg]> {
-    let args = params.iter().map(|param| raw_arg(param, lists));
-    args.chain([NO_MORE_ARGS]).collect()
-}
-
-fn raw_arg(
-    param: &Param,
-    lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
-) -> raw::RedisModuleCommandArg {
-    let mut subargs = ptr::null_mut();
-    if !param.parts.is_empty() {
-        let mut list = raw_list(param.parts, lists);
-        subargs = list.as_mut_ptr();
-        lists.push(list);
-    }
-    raw::RedisModuleCommandArg {
+) -> *mut raw::RedisModuleCommandArg {
+    // SAFETY: the structure has only numbers and pointers. Its name is null: it ends a list.
+    let no_more = unsafe { zeroed::<raw::RedisModuleCommandArg>() };
+    let raw_arg = |param: &Param| raw::RedisModuleCommandArg {
         name: param.name.as_ptr(),
         type_: param.kind,
         key_spec_index: if param.is_key() { 0 } else { -1 },
         token: param.token.map_or(ptr::null(), CStr::as_ptr),
-        flags: c_int::try_from(param.flags).unwrap_or(0),
-        subargs,
-        ..NO_MORE_ARGS
-    }
-}
-
-/// The end of a list of arguments.
-const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
-    name: ptr::null(),
-    type_: 0,
-    key_spec_index: -1,
-    token: ptr::null(),
-    summary: ptr::null(),
-    since: ptr::null(),
-    flags: 0,
-    deprecated_since: ptr::null(),
-    subargs: ptr::null_mut(),
-    display_text: ptr::null(),
-};
-
-/// The key specification of a command that has keys.
-const fn key_spec(keys: Keys) -> Option<raw::RedisModuleCommandKeySpec> {
-    match keys {
-        Keys::None => None,
-        Keys::First(key) => Some(first_argument(key)),
-        Keys::Counted(key) => Some(counted_arguments(key)),
-    }
-}
-
-const fn key_flags(key: KeyUse) -> u32 {
-    match key {
-        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        KeyUse::Update => {
-            raw::REDISMODULE_CMD_KEY_RW
-                | raw::REDISMODULE_CMD_KEY_ACCESS
-                | raw::REDISMODULE_CMD_KEY_UPDATE
-        }
-        KeyUse::Delete => {
-            raw::REDISMODULE_CMD_KEY_RW
-                | raw::REDISMODULE_CMD_KEY_ACCESS
-                | raw::REDISMODULE_CMD_KEY_DELETE
-        }
-        KeyUse::Overwrite => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_UPDATE,
-    }
-}
-
-/// One key, the first argument.
-const fn first_argument(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
-    raw::RedisModuleCommandKeySpec {
-        flags: key_flags(key) as u64,
-        begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
-        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
-            index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+        flags: param.flags as c_int,
+        subargs: match param.parts {
+            [] => ptr::null_mut(),
+            parts => raw_args(parts, lists),
         },
-        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
-        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
-            range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-                lastkey: 0,
-                keystep: 1,
-                limit: 0,
-            },
-        },
-        ..NO_MORE_KEYS
-    }
+        ..no_more
+    };
+    let mut list: Box<[_]> = params.iter().map(raw_arg).chain([no_more]).collect();
+    let start = list.as_mut_ptr();
+    lists.push(list);
+    start
 }
 
-/// The first argument is the number of keys, and the keys follow.
-const fn counted_arguments(key: KeyUse) -> raw::RedisModuleCommandKeySpec {
-    raw::RedisModuleCommandKeySpec {
-        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM,
-        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
-            keynum: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
-                keynumidx: 0,
-                firstkey: 1,
-                keystep: 1,
-            },
-        },
-        ..first_argument(key)
-    }
+/// The specification of a command's keys, with the end of the list; empty if it has none.
+fn key_specs(keys: Keys) -> Vec<raw::RedisModuleCommandKeySpec> {
+    let (key, find) = match keys {
+        Keys::None => return Vec::new(),
+        Keys::First(key) => (key, FindKeys::new_range(0, 1, 0)),
+        Keys::Counted(key) => (key, FindKeys::new_keys_num(0, 1, 1)),
+    };
+    let flags = match key {
+        KeyUse::Read => KeySpecFlags::READ_ONLY | KeySpecFlags::ACCESS,
+        KeyUse::Update => KeySpecFlags::READ_WRITE | KeySpecFlags::ACCESS | KeySpecFlags::UPDATE,
+        KeyUse::Delete => KeySpecFlags::READ_WRITE | KeySpecFlags::ACCESS | KeySpecFlags::DELETE,
+        KeyUse::Overwrite => KeySpecFlags::OVERWRITE | KeySpecFlags::UPDATE,
+    };
+    get_redis_key_spec(vec![KeySpec::new(None, flags, BeginSearch::new_index(1), find)])
 }
-
-/// The end of a list of keys.
-const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = raw::RedisModuleCommandKeySpec {
-    notes: ptr::null(),
-    flags: 0,
-    begin_search_type: raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
-    bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
-        index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 0 },
-    },
-    find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
-    fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
-        range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-            lastkey: 0,
-            keystep: 0,
-            limit: 0,
-        },
-    },
-};
 
 /// Adds `@ratelimit`, from Redis 7.4 and Valkey 8.0 on. Returns true if the server has it.
 fn add_category(ctx: &Context) -> bool {
@@ -274,16 +188,13 @@ fn add_category(ctx: &Context) -> bool {
     // server copies the name.
     let status =
         unsafe { raw::RedisModule_AddACLCategory.map(|add| add(ctx.ctx, category.as_ptr())) };
-    match status {
-        Some(status) if status == OK => true,
-        // The category remains from an earlier load that the server undid (8.2).
-        Some(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY) => true,
-        Some(_) => {
-            log::warning("the server does not take the ACL category @ratelimit");
-            false
-        }
-        None => false,
+    // The category may remain from an earlier load that the server undid (8.2).
+    let remains = || io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY);
+    let exists = status.is_some_and(|status| status == OK || remains());
+    if !exists {
+        log_if_refused(status, "ACL category @ratelimit");
     }
+    exists
 }
 
 /// The ACL categories that follow from flags and audience. No server derives them for modules.
@@ -310,10 +221,6 @@ fn categorize(created: *mut raw::RedisModuleCommand, command: &Command, has_cate
     // SAFETY: the command was just created; the categories exist.
     let status =
         unsafe { raw::RedisModule_SetCommandACLCategories.map(|set| set(created, text.as_ptr())) };
-    if status.is_some_and(|status| status != OK) {
-        let name = command.name.to_string_lossy();
-        log::warning(&format!(
-            "the server does not take the ACL categories {categories} of {name}"
-        ));
-    }
+    let name = command.name.to_string_lossy();
+    log_if_refused(status, &format!("ACL categories {categories} of {name}"));
 }

@@ -1,18 +1,14 @@
 //! Replication and the append-only file. An effect is propagated as one command, whose arguments
 //! the caller gives.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::args::{Arg, Args};
 use super::call::Call;
 use super::propagation;
-
-/// A text in the form the API takes.
-fn text(text: &[u8]) -> (*const c_char, usize) {
-    (text.as_ptr().cast(), text.len())
-}
 
 impl Call<'_> {
     /// Propagates a change through `replicate`, which is only called if a replica or the
@@ -23,9 +19,9 @@ impl Call<'_> {
             #[cfg(feature = "fault-injection")]
             let replicate = super::fault::around(replicate);
             replicate();
-        } else if !self.replace_counted(true) {
-            // This has no receiver, but the server counts it as a change, as save points (`save 60
-            // 1000`) require.
+        } else if !self.counted.replace(true) {
+            // No receiver gets this. But the server counts a change, which save points (`save 60
+            // 1000`) need.
             self.replicate_verbatim();
         }
     }
@@ -39,28 +35,28 @@ impl Call<'_> {
         texts: [Option<&[u8]>; 2],
         args: Args<'_>,
     ) {
-        let (ctx, command, key) = (self.ctx(), command.as_ptr(), key.raw());
-        let (head, head_len) = text(head);
+        let (ctx, command, key) = (self.ctx, command.as_ptr(), key.raw);
+        let (head, head_len) = (head.as_ptr(), head.len());
         let (start, len) = (args.raw().as_ptr(), args.len());
         // SAFETY: each format describes the arguments after it: `s` a string,
         // `b` a buffer with its length, `v` a vector of strings with its length.
         // All are alive.
         unsafe {
-            let Some(replicate) = raw::RedisModule_Replicate else { return };
+            let replicate = api(raw::RedisModule_Replicate);
             match (texts, args.raw()) {
                 ([None, _], &[arg]) => {
-                    replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg)
+                    replicate(ctx, command, c"sbs".as_ptr(), key, head, head_len, arg.raw)
                 }
                 ([None, _], _) => {
                     replicate(ctx, command, c"sbv".as_ptr(), key, head, head_len, start, len)
                 }
                 ([Some(one), None], _) => {
-                    let (format, (one, one_len)) = (c"sbbv".as_ptr(), text(one));
+                    let (format, one, one_len) = (c"sbbv".as_ptr(), one.as_ptr(), one.len());
                     replicate(ctx, command, format, key, head, head_len, one, one_len, start, len)
                 }
                 ([Some(one), Some(two)], _) => {
-                    let (format, (one, one_len)) = (c"sbbbv".as_ptr(), text(one));
-                    let (two, two_len) = text(two);
+                    let (format, one, one_len) = (c"sbbbv".as_ptr(), one.as_ptr(), one.len());
+                    let (two, two_len) = (two.as_ptr(), two.len());
                     replicate(
                         ctx, command, format, key, head, head_len, one, one_len, two, two_len,
                         start, len,
@@ -73,10 +69,6 @@ impl Call<'_> {
     /// Replicates and persists the call unchanged.
     pub fn replicate_verbatim(&self) {
         // SAFETY: the context is alive.
-        unsafe {
-            if let Some(replicate) = raw::RedisModule_ReplicateVerbatim {
-                replicate(self.ctx());
-            }
-        }
+        unsafe { api(raw::RedisModule_ReplicateVerbatim)(self.ctx) };
     }
 }

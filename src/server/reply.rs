@@ -1,72 +1,49 @@
 //! Replies. A compound reply first announces its number of elements: maps and rows count them; for
 //! other arrays the caller does.
 
-use std::ffi::{CStr, c_char, c_long, c_longlong};
+use std::ffi::c_long;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::call::Call;
 use super::log::c_string;
 
 impl Call<'_> {
     /// Replies with an integer.
     pub fn reply_integer(&self, value: i64) {
-        self.begin_reply();
-        self.integer(value);
+        self.reply(|to| to.integer(value));
     }
 
     /// Replies with an array of integers.
     #[inline(always)]
     pub fn reply_integers(&self, values: &[i64]) {
-        self.begin_reply();
-        self.array(values.len());
+        self.reply(|to| to.array(values.len()));
         // SAFETY: the context is alive.
         unsafe {
-            let Some(reply) = raw::RedisModule_ReplyWithLongLong else { return };
+            let reply = api(raw::RedisModule_ReplyWithLongLong);
             for &value in values {
-                reply(self.ctx(), c_longlong::from(value));
+                reply(self.ctx, value);
             }
         }
     }
 
     /// Replies with the status `OK`.
     pub fn reply_ok(&self) {
-        self.begin_reply();
-        self.status(c"OK");
+        self.reply(|to| to.status("OK"));
     }
 
     /// Replies with what `body` writes, element by element.
+    #[inline]
     pub fn reply(&self, body: impl FnOnce(&Writer<'_>)) {
-        self.begin_reply();
+        self.replied.set(true);
         body(&Writer { call: self });
     }
+}
 
-    fn status(&self, text: &CStr) {
-        // SAFETY: context and text are alive.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithSimpleString {
-                reply(self.ctx(), text.as_ptr());
-            }
-        }
-    }
-
-    fn integer(&self, value: i64) {
-        // SAFETY: the context is alive.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithLongLong {
-                reply(self.ctx(), c_longlong::from(value));
-            }
-        }
-    }
-
-    fn array(&self, len: usize) {
-        // SAFETY: the context is alive.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithArray {
-                reply(self.ctx(), c_long::try_from(len).unwrap_or(c_long::MAX));
-            }
-        }
-    }
+/// A number of elements in the form the API takes.
+fn announced(len: usize) -> c_long {
+    c_long::try_from(len).unwrap_or(c_long::MAX)
 }
 
 /// A value in a compound reply.
@@ -86,14 +63,14 @@ pub type Field<'v> = (&'static str, Value<'v>);
 
 /// Writes the elements of a compound reply. A caller that begins an array must write exactly the
 /// number of elements that it announced.
-#[derive(Debug)]
 pub struct Writer<'c> {
     call: &'c Call<'c>,
 }
 
 impl Writer<'_> {
     pub fn array(&self, len: usize) {
-        self.call.array(len);
+        // SAFETY: the context is alive.
+        unsafe { api(raw::RedisModule_ReplyWithArray)(self.call.ctx, announced(len)) };
     }
 
     /// An array of these values.
@@ -119,45 +96,45 @@ impl Writer<'_> {
         // SAFETY: the context is alive.
         unsafe {
             match raw::RedisModule_ReplyWithMap {
-                Some(reply) => {
-                    reply(self.call.ctx(), c_long::try_from(len).unwrap_or(c_long::MAX));
-                }
-                None => self.call.array(len.saturating_mul(2)),
+                Some(reply) => _ = reply(self.call.ctx, announced(len)),
+                None => self.array(len.saturating_mul(2)),
             }
         }
     }
 
-    pub(super) fn value(&self, value: Value<'_>) {
+    fn value(&self, value: Value<'_>) {
         match value {
-            Value::Integer(value) => self.call.integer(value),
-            Value::Count(value) => self.call.integer(i64::try_from(value).unwrap_or(i64::MAX)),
+            Value::Integer(value) => self.integer(value),
+            Value::Count(value) => self.integer(i64::try_from(value).unwrap_or(i64::MAX)),
             Value::Text(text) => self.text(text),
             Value::Null => self.null(),
             Value::Nested(write) => write(self),
         }
     }
 
+    pub(super) fn integer(&self, value: i64) {
+        // SAFETY: the context is alive.
+        unsafe { api(raw::RedisModule_ReplyWithLongLong)(self.call.ctx, value) };
+    }
+
     pub fn text(&self, text: impl AsRef<[u8]>) {
         let text = text.as_ref();
         // SAFETY: the bytes are copied before the call returns.
         unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithStringBuffer {
-                reply(self.call.ctx(), text.as_ptr().cast::<c_char>(), text.len());
-            }
+            let reply = api(raw::RedisModule_ReplyWithStringBuffer);
+            reply(self.call.ctx, text.as_ptr().cast(), text.len());
         }
     }
 
     /// A status, which must be one line.
     pub fn status(&self, line: &str) {
-        self.call.status(&c_string(line));
+        let line = c_string(line);
+        // SAFETY: context and text are alive.
+        unsafe { api(raw::RedisModule_ReplyWithSimpleString)(self.call.ctx, line.as_ptr()) };
     }
 
     pub fn null(&self) {
         // SAFETY: the context is alive.
-        unsafe {
-            if let Some(reply) = raw::RedisModule_ReplyWithNull {
-                reply(self.call.ctx());
-            }
-        }
+        unsafe { api(raw::RedisModule_ReplyWithNull)(self.call.ctx) };
     }
 }

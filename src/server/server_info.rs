@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
-use super::status::OK;
+use super::api::{OK, api};
 
 /// One section of the server's `INFO`, freed by Drop.
 pub struct ServerInfo {
@@ -17,7 +17,7 @@ impl ServerInfo {
     /// The context is alive as long as the section is.
     pub unsafe fn of(ctx: *mut raw::RedisModuleCtx, section: &CStr) -> Option<Self> {
         // SAFETY: the caller's promise; the name is copied.
-        let data = unsafe { raw::RedisModule_GetServerInfo?(ctx, section.as_ptr()) };
+        let data = unsafe { api(raw::RedisModule_GetServerInfo)(ctx, section.as_ptr()) };
         (!data.is_null()).then_some(Self { ctx, data })
     }
 
@@ -25,7 +25,8 @@ impl ServerInfo {
         let mut error: c_int = OK;
         // SAFETY: the section is alive; the field's name is read.
         let number = unsafe {
-            raw::RedisModule_ServerInfoGetFieldUnsigned?(self.data, field.as_ptr(), &raw mut error)
+            let number = api(raw::RedisModule_ServerInfoGetFieldUnsigned);
+            number(self.data, field.as_ptr(), &raw mut error)
         };
         (error == OK).then_some(number)
     }
@@ -33,7 +34,7 @@ impl ServerInfo {
     pub fn text(&self, field: &CStr) -> Option<&[u8]> {
         // SAFETY: the section is alive, and with it the text.
         unsafe {
-            let text = raw::RedisModule_ServerInfoGetFieldC?(self.data, field.as_ptr());
+            let text = api(raw::RedisModule_ServerInfoGetFieldC)(self.data, field.as_ptr());
             (!text.is_null()).then(|| CStr::from_ptr(text).to_bytes())
         }
     }
@@ -42,10 +43,6 @@ impl ServerInfo {
 impl Drop for ServerInfo {
     fn drop(&mut self) {
         // SAFETY: the section is freed only here.
-        unsafe {
-            if let Some(free) = raw::RedisModule_FreeServerInfo {
-                free(self.ctx, self.data);
-            }
-        }
+        unsafe { api(raw::RedisModule_FreeServerInfo)(self.ctx, self.data) };
     }
 }

@@ -5,16 +5,17 @@
 //! override them. 6.2 has no module configurations, so there these arguments are the only way to
 //! change a setting.
 
-use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
-use std::fmt;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis_module::{Context, raw};
+use thiserror::Error;
 
+use super::api::{ERROR, OK};
 use super::args::Args;
 use super::call::Call;
 use super::callback::guarded;
-use super::status::{ERROR, OK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -28,7 +29,6 @@ enum Kind {
 }
 
 /// One setting.
-#[derive(Debug)]
 pub struct Setting {
     name: &'static CStr,
     kind: Kind,
@@ -42,18 +42,15 @@ pub struct Setting {
 type ChangeHandler = fn(&Call<'_>, i64);
 
 impl Setting {
-    #[must_use]
     pub const fn number(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
         Self::new(name, Kind::Number { min, max }, default)
     }
 
-    #[must_use]
     pub const fn switch(name: &'static CStr, default: bool) -> Self {
         Self::new(name, Kind::Switch, default as i64)
     }
 
     /// The first word is the default.
-    #[must_use]
     pub const fn choice(name: &'static CStr, words: &'static [&'static CStr]) -> Self {
         Self::new(name, Kind::Choice(words), 0)
     }
@@ -64,33 +61,28 @@ impl Setting {
     }
 
     /// Forbids changes of the setting once the module is loaded.
-    #[must_use]
     pub const fn set_at_load(self) -> Self {
         Self { flags: raw::REDISMODULE_CONFIG_IMMUTABLE, ..self }
     }
 
     /// Calls a function after `CONFIG SET` has changed the setting.
-    #[must_use]
     pub const fn when_changed(self, changed: ChangeHandler) -> Self {
         Self { changed: Some(changed), ..self }
     }
 
     /// The value of a number.
     #[inline]
-    #[must_use]
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
 
     /// The value of a switch.
     #[inline]
-    #[must_use]
     pub fn is_on(&self) -> bool {
         self.get() != 0
     }
 
     /// True if a choice is set to this word.
-    #[must_use]
     pub fn is(&self, word: &CStr) -> bool {
         let index = usize::try_from(self.get()).ok();
         matches!(self.kind, Kind::Choice(words)
@@ -101,23 +93,19 @@ impl Setting {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    fn has_name(&self, name: &[u8]) -> bool {
-        self.name.to_bytes().eq_ignore_ascii_case(name)
-    }
-
     fn parse(&self, text: &[u8]) -> Option<i64> {
+        let index_in = |words: &[&CStr]| {
+            let mut words = words.iter();
+            let index = words.position(|word| word.to_bytes().eq_ignore_ascii_case(text))?;
+            i64::try_from(index).ok()
+        };
         match self.kind {
             Kind::Number { min, max } => {
                 let value = std::str::from_utf8(text).ok()?.parse().ok()?;
                 (min..=max).contains(&value).then_some(value)
             }
-            Kind::Switch if text.eq_ignore_ascii_case(b"yes") => Some(1),
-            Kind::Switch if text.eq_ignore_ascii_case(b"no") => Some(0),
-            Kind::Switch => None,
-            Kind::Choice(words) => {
-                let is_given = |word: &&CStr| word.to_bytes().eq_ignore_ascii_case(text);
-                words.iter().position(is_given).and_then(|index| i64::try_from(index).ok())
-            }
+            Kind::Switch => index_in(&[c"no", c"yes"]),
+            Kind::Choice(words) => index_in(words),
         }
     }
 
@@ -136,101 +124,61 @@ impl Setting {
     /// Registers the setting, with its present value as the default, with a server that has module
     /// configurations.
     fn register(&'static self, ctx: &Context) -> Result<(), SettingError> {
-        let privdata = std::ptr::from_ref(self).cast_mut().cast::<c_void>();
-        let (name, default) = (self.name.as_ptr(), self.get());
+        let data = ptr::from_ref(self).cast_mut().cast::<c_void>();
+        let (ctx, name, flags, default) = (ctx.ctx, self.name.as_ptr(), self.flags, self.get());
+        let index = c_int::try_from(default).unwrap_or(0);
         let apply: raw::RedisModuleConfigApplyFunc = self.changed.is_some().then_some(apply_change);
         // SAFETY: the server copies the name and words; the setting lives forever and is only
         // accessed atomically.
         let status = unsafe {
-            match (
-                self.kind,
-                raw::RedisModule_RegisterNumericConfig,
-                raw::RedisModule_RegisterBoolConfig,
-                raw::RedisModule_RegisterEnumConfig,
-            ) {
-                (Kind::Number { min, max }, Some(register), _, _) => register(
-                    ctx.ctx,
-                    name,
-                    default,
-                    self.flags,
-                    min,
-                    max,
-                    Some(get_number),
-                    Some(set_number),
-                    apply,
-                    privdata,
-                ),
-                (Kind::Switch, _, Some(register), _) => register(
-                    ctx.ctx,
-                    name,
-                    c_int::from(self.is_on()),
-                    self.flags,
-                    Some(get_index),
-                    Some(set_index),
-                    apply,
-                    privdata,
-                ),
-                (Kind::Choice(words), _, _, Some(register)) => {
+            match self.kind {
+                Kind::Number { min, max } => {
+                    raw::RedisModule_RegisterNumericConfig.map(|register| {
+                        let (get, set) = (Some(get::<i64> as _), Some(set::<i64> as _));
+                        register(ctx, name, default, flags, min, max, get, set, apply, data)
+                    })
+                }
+                Kind::Switch => raw::RedisModule_RegisterBoolConfig.map(|register| {
+                    register(ctx, name, index, flags, Some(get), Some(set), apply, data)
+                }),
+                Kind::Choice(words) => raw::RedisModule_RegisterEnumConfig.map(|register| {
                     let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
                     let count = c_int::try_from(words.len()).unwrap_or(0);
                     let indices: Vec<c_int> = (0..count).collect();
-                    register(
-                        ctx.ctx,
-                        name,
-                        c_int::try_from(default).unwrap_or(0),
-                        self.flags,
-                        words.as_mut_ptr(),
-                        indices.as_ptr(),
-                        count,
-                        Some(get_index),
-                        Some(set_index),
-                        apply,
-                        privdata,
-                    )
-                }
-                _ => return Ok(()),
+                    let (words, indices) = (words.as_mut_ptr(), indices.as_ptr());
+                    let (get, set) = (Some(get::<c_int> as _), Some(set::<c_int> as _));
+                    register(ctx, name, index, flags, words, indices, count, get, set, apply, data)
+                }),
             }
         };
-        if status == OK { Ok(()) } else { Err(SettingError::Refused(self.name)) }
-    }
-}
-
-/// Why the settings cannot be registered or loaded. The module then refuses to load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SettingError {
-    Unknown { given: String, known: Vec<&'static CStr> },
-    NoValue(&'static CStr),
-    BadValue { name: &'static CStr, given: String, expected: String },
-    Refused(&'static CStr),
-    NotLoaded,
-}
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { given, known } => {
-                write!(f, "unknown argument '{given}', expected one of")?;
-                known.iter().try_for_each(|name| write!(f, " {}", name.to_string_lossy()))
-            }
-            Self::NoValue(name) => {
-                write!(f, "argument '{}' lacks its value", name.to_string_lossy())
-            }
-            Self::BadValue { name, given, expected } => {
-                let name = name.to_string_lossy();
-                write!(f, "argument '{name}' is '{given}', expected {expected}")
-            }
-            Self::Refused(name) => {
-                write!(f, "the server does not take the setting '{}'", name.to_string_lossy())
-            }
-            Self::NotLoaded => f.write_str("the server could not load the configuration"),
+        match status {
+            None | Some(OK) => Ok(()),
+            Some(_) => Err(SettingError::Refused(lossy(self.name.to_bytes()))),
         }
     }
 }
 
-impl std::error::Error for SettingError {}
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
 
-/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. The name `list` is not a setting and
-/// may be given several times; its values are returned.
+/// Why the settings cannot be registered or loaded. The module then refuses to load.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    #[error("unknown argument '{given}', expected one of {known}")]
+    Unknown { given: String, known: String },
+    #[error("argument '{0}' lacks its value")]
+    NoValue(String),
+    #[error("argument '{name}' is '{given}', expected {expected}")]
+    BadValue { name: String, given: String, expected: String },
+    #[error("the server does not take the setting '{0}'")]
+    Refused(String),
+    #[error("the server could not load the configuration")]
+    NotLoaded,
+}
+
+/// Applies `NAME VALUE ...`, the arguments of `loadmodule`. `list` is a further name, which may be
+/// given several times; this returns its values.
 ///
 /// # Errors
 /// An unknown name, or a value that is missing or out of bounds.
@@ -239,26 +187,27 @@ pub fn apply<'a>(
     list: &'static CStr,
     args: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Vec<&'a [u8]>, SettingError> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut args = args.into_iter();
     let mut listed = Vec::new();
     while let Some(name) = args.next() {
-        if list.to_bytes().eq_ignore_ascii_case(name) {
-            listed.push(args.next().ok_or(SettingError::NoValue(list))?);
-            continue;
+        let is_given = |known: &CStr| known.to_bytes().eq_ignore_ascii_case(name);
+        let mut value_of =
+            |name: &CStr| args.next().ok_or_else(|| SettingError::NoValue(lossy(name.to_bytes())));
+        if is_given(list) {
+            listed.push(value_of(list)?);
+        } else if let Some(setting) = settings.iter().find(|setting| is_given(setting.name)) {
+            let value = value_of(setting.name)?;
+            let parsed = setting.parse(value).ok_or_else(|| SettingError::BadValue {
+                name: lossy(setting.name.to_bytes()),
+                given: lossy(value),
+                expected: setting.expected(),
+            })?;
+            setting.set(parsed);
+        } else {
+            let known = settings.iter().map(|setting| setting.name).chain([list]);
+            let known: Vec<_> = known.map(CStr::to_string_lossy).collect();
+            return Err(SettingError::Unknown { given: lossy(name), known: known.join(" ") });
         }
-        let setting = settings.iter().find(|setting| setting.has_name(name)).ok_or_else(|| {
-            SettingError::Unknown {
-                given: text(name),
-                known: settings.iter().map(|s| s.name).chain([list]).collect(),
-            }
-        })?;
-        let value = args.next().ok_or(SettingError::NoValue(setting.name))?;
-        let parsed = setting.parse(value).ok_or_else(|| {
-            let (name, expected) = (setting.name, setting.expected());
-            SettingError::BadValue { name, given: text(value), expected }
-        })?;
-        setting.set(parsed);
     }
     Ok(listed)
 }
@@ -279,44 +228,27 @@ pub fn register(settings: &[&'static Setting], ctx: &Context) -> Result<(), Sett
 }
 
 /// # Safety
-/// `privdata` is what [`Setting::register`] gave to the server.
-const unsafe fn setting<'a>(privdata: *mut c_void) -> &'a Setting {
+/// `data` is what [`Setting::register`] gave to the server.
+const unsafe fn setting<'a>(data: *mut c_void) -> &'a Setting {
     // SAFETY: the caller's promise; settings live forever.
-    unsafe { &*privdata.cast::<Setting>() }
+    unsafe { &*data.cast::<Setting>() }
 }
 
-unsafe extern "C" fn get_number(_name: *const c_char, privdata: *mut c_void) -> c_longlong {
-    // SAFETY: `register` gave this `privdata`.
-    guarded(0, || unsafe { setting(privdata) }.get())
+unsafe extern "C" fn get<T: TryFrom<i64> + Default>(_name: *const c_char, data: *mut c_void) -> T {
+    // SAFETY: `register` gave this `data`.
+    let value = guarded(0, || unsafe { setting(data) }.get());
+    T::try_from(value).unwrap_or_default()
 }
 
-unsafe extern "C" fn set_number(
+unsafe extern "C" fn set<T: Into<i64>>(
     _name: *const c_char,
-    value: c_longlong,
-    privdata: *mut c_void,
+    value: T,
+    data: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     guarded(ERROR, || {
-        // SAFETY: `register` gave this `privdata`.
-        unsafe { setting(privdata) }.set(value);
-        OK
-    })
-}
-
-unsafe extern "C" fn get_index(_name: *const c_char, privdata: *mut c_void) -> c_int {
-    // SAFETY: `register` gave this `privdata`.
-    guarded(0, || c_int::try_from(unsafe { setting(privdata) }.get()).unwrap_or(0))
-}
-
-unsafe extern "C" fn set_index(
-    _name: *const c_char,
-    value: c_int,
-    privdata: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    guarded(ERROR, || {
-        // SAFETY: `register` gave this `privdata`.
-        unsafe { setting(privdata) }.set(i64::from(value));
+        // SAFETY: `register` gave this `data`.
+        unsafe { setting(data) }.set(value.into());
         OK
     })
 }
@@ -325,13 +257,13 @@ unsafe extern "C" fn set_index(
 /// them and calls it again.
 unsafe extern "C" fn apply_change(
     ctx: *mut raw::RedisModuleCtx,
-    privdata: *mut c_void,
+    data: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     guarded(ERROR, || {
-        // SAFETY: `register` gave this `privdata`; the server executes `CONFIG SET`,
+        // SAFETY: `register` gave this `data`; the server executes `CONFIG SET`,
         // and the context is alive until we return.
-        let (setting, call) = unsafe { (setting(privdata), Call::new(ctx, Args::default())) };
+        let (setting, call) = unsafe { (setting(data), Call::new(ctx, Args::default())) };
         if let Some(changed) = setting.changed {
             changed(&call, setting.get());
         }

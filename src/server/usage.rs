@@ -29,16 +29,17 @@ pub(super) fn of(call: Args<'_>) -> Option<String> {
 
 fn usage(commands: &[&Command], name: &[u8], sub: Option<&[u8]>) -> Option<String> {
     let called = commands.iter().filter(|command| command.words().0.eq_ignore_ascii_case(name));
-    let is_sub = |own: &[u8]| sub.is_some_and(|sub| own.eq_ignore_ascii_case(sub));
-    if let Some(command) = called.clone().find(|command| command.words().1.is_some_and(is_sub)) {
-        return Some(format!("{} {}", upper(name), line(command)));
-    }
-    let subs: Vec<_> = called.clone().filter(|command| command.words().1.is_some()).collect();
+    let (subs, commands): (Vec<&Command>, Vec<_>) =
+        called.partition(|command| command.words().1.is_some());
     if subs.is_empty() {
-        return called.copied().next().map(line);
+        return commands.first().map(|command| line(command));
     }
-    let lines: Vec<_> = subs.into_iter().map(|command| line(command)).collect();
-    Some(format!("{} {}", upper(name), lines.join(" | ")))
+    let is_called = |own: &[u8]| sub.is_some_and(|sub| own.eq_ignore_ascii_case(sub));
+    let usage = match subs.iter().find(|command| command.words().1.is_some_and(is_called)) {
+        Some(command) => line(command),
+        None => subs.into_iter().map(line).collect::<Vec<_>>().join(" | "),
+    };
+    Some(format!("{} {usage}", upper(name)))
 }
 
 /// The name, without its parent's, and the arguments.

@@ -17,10 +17,10 @@ use std::ptr::NonNull;
 
 use redis_module::raw;
 
+use super::api::api;
 use super::args::Args;
 use super::call::{Call, CommandError};
-use super::callback::{guarded, reply_or_fail};
-use super::status::OK;
+use super::callback::{completes, guarded, reply_or_fail};
 
 /// What to do when a client's wait ends without an answer.
 pub trait WhileWaiting {
@@ -57,7 +57,6 @@ impl Drop for WaitingClient {
 }
 
 impl WaitingClient {
-    #[must_use]
     pub fn id(&self) -> ClientId {
         ClientId(self.handle.as_ptr() as usize)
     }
@@ -71,40 +70,30 @@ impl WaitingClient {
 
     fn unblock(&self, data: *mut c_void) {
         // SAFETY: the handle is valid until this call, which is made once.
-        unsafe {
-            if let Some(unblock) = raw::RedisModule_UnblockClient {
-                unblock(self.handle.as_ptr(), data);
-            }
-        }
+        unsafe { api(raw::RedisModule_UnblockClient)(self.handle.as_ptr(), data) };
     }
 }
 
 impl Call<'_> {
     /// True if the caller can wait. Transactions, scripts, functions and modules that call a
     /// command cannot.
-    #[must_use]
     pub fn may_wait(&self) -> bool {
-        const DENIED: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
+        const CANNOT_WAIT: u32 = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA
             | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
-        !self.has_flag(DENIED)
+        !self.has_flag(CANNOT_WAIT)
     }
 
     /// Blocks the client, which must be able to wait; `None` if the server cannot.
     pub fn let_wait<H: WhileWaiting>(&self) -> Option<WaitingClient> {
         // SAFETY: the context is that of a command whose client may be blocked.
         unsafe {
-            let set_on_gone = raw::RedisModule_SetDisconnectCallback?;
-            let blocked = raw::RedisModule_BlockClient?(
-                self.ctx(),
-                Some(answered),
-                Some(unblocked::<H>),
-                Some(free_answer),
-                0,
-            );
+            let block = api(raw::RedisModule_BlockClient);
+            let blocked =
+                block(self.ctx, Some(answered), Some(unblocked::<H>), Some(free_answer), 0);
             let handle = NonNull::new(blocked)?;
-            set_on_gone(blocked, Some(gone::<H>));
-            self.begin_reply();
+            api(raw::RedisModule_SetDisconnectCallback)(blocked, Some(gone::<H>));
+            self.replied.set(true);
             Some(WaitingClient { handle })
         }
     }
@@ -118,11 +107,9 @@ unsafe extern "C" fn unblocked<H: WhileWaiting>(
     // SAFETY: the server calls with the context of a blocked client and the arguments of its
     // command, which live until this returns.
     unsafe {
-        let call = Call::new(ctx, Args::new(argv, argc));
-        let handle = raw::RedisModule_GetBlockedClientHandle.map(|handle| handle(ctx));
-        let id = ClientId(handle.map_or(0, |handle| handle as usize));
+        let id = ClientId(api(raw::RedisModule_GetBlockedClientHandle)(ctx) as usize);
         let mut handled = false;
-        reply_or_fail(&call, |call| {
+        let status = reply_or_fail(ctx, Args::new(argv, argc), |call| {
             let outcome = H::unblocked(call, id);
             handled = true;
             outcome
@@ -130,8 +117,8 @@ unsafe extern "C" fn unblocked<H: WhileWaiting>(
         if !handled {
             let_go::<H>(id);
         }
+        status
     }
-    OK
 }
 
 /// Drops a client that the server is about to forget, because the function that should have dropped
@@ -149,13 +136,12 @@ unsafe extern "C" fn answered(
     // SAFETY: the server calls with the context of a client that is unblocked, the arguments of
     // its command, and the private data that unblocked it.
     unsafe {
-        let data = raw::RedisModule_GetBlockedClientPrivateData.map(|data| data(ctx));
-        let answer = data.and_then(|data| data.cast::<Answer>().as_ref());
-        reply_or_fail(&Call::new(ctx, Args::new(argv, argc)), |call| {
+        let data = api(raw::RedisModule_GetBlockedClientPrivateData)(ctx);
+        let answer = data.cast::<Answer>().as_ref();
+        reply_or_fail(ctx, Args::new(argv, argc), |call| {
             answer.map_or(Err(CommandError::Internal), |answer| answer(call))
-        });
+        })
     }
-    OK
 }
 
 unsafe extern "C" fn free_answer(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
@@ -172,11 +158,7 @@ unsafe extern "C" fn gone<H: WhileWaiting>(
     handle: *mut raw::RedisModuleBlockedClient,
 ) {
     let id = ClientId(handle as usize);
-    let handled = guarded(false, || {
-        H::gone(id);
-        true
-    });
-    if !handled {
+    if !completes(|| H::gone(id)) {
         let_go::<H>(id);
     }
 }

@@ -14,40 +14,31 @@
 use std::alloc::Layout;
 use std::ptr;
 
-/// The alignment of every allocation from a [`Source`].
-const SOURCE_ALIGN: usize = 8;
-
-/// An allocator.
-///
-/// # Safety
-/// An allocation is at least as large as requested, aligned to 8 bytes, and belongs to the
-/// caller until it is freed. A failure returns null.
-pub unsafe trait Source {
-    fn alloc(&self, size: usize) -> *mut u8;
-
-    /// # Safety
-    /// The allocation came from this source, was not freed, and is not used again.
-    unsafe fn free(&self, allocation: *mut u8);
-}
-
 const fn is_aligned_anyway(layout: Layout) -> bool {
-    layout.align() <= SOURCE_ALIGN
+    layout.align() <= 8
 }
 
 /// An allocation for a layout, or null.
+///
+/// # Safety
+/// `source` returns null or an allocation of at least the given size, aligned to 8 bytes.
 #[inline]
-pub fn alloc(source: &impl Source, layout: Layout) -> *mut u8 {
-    if is_aligned_anyway(layout) { source.alloc(layout.size()) } else { padded(source, layout) }
+pub unsafe fn alloc(source: impl Fn(usize) -> *mut u8, layout: Layout) -> *mut u8 {
+    if is_aligned_anyway(layout) {
+        return source(layout.size());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { padded(source, layout) }
 }
 
 /// Allocates with extra room for aligning and for the address of the start.
+///
+/// # Safety
+/// That of [`alloc`].
 #[cold]
-fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
+unsafe fn padded(source: impl Fn(usize) -> *mut u8, layout: Layout) -> *mut u8 {
     let room = layout.align().saturating_add(size_of::<*mut u8>());
-    let Some(size) = layout.size().checked_add(room) else {
-        return ptr::null_mut();
-    };
-    let start = source.alloc(size);
+    let start = layout.size().checked_add(room).map_or(ptr::null_mut(), source);
     if start.is_null() {
         return start;
     }
@@ -59,21 +50,17 @@ fn padded(source: &impl Source, layout: Layout) -> *mut u8 {
     allocation
 }
 
+/// Where the source's allocation starts, to be freed there.
+///
 /// # Safety
-/// The allocation came from [`alloc`] with this source and this layout, was not freed, and
-/// is not used again.
+/// The allocation came from [`alloc`] with this layout, and was not freed.
 #[inline]
-pub unsafe fn free(source: &impl Source, allocation: *mut u8, layout: Layout) {
-    // SAFETY: the caller's promise; `padded` stored the start before each allocation that needs
-    // more alignment than the source gives.
-    unsafe {
-        let start = if is_aligned_anyway(layout) {
-            allocation
-        } else {
-            allocation.cast::<*mut u8>().wrapping_sub(1).read_unaligned()
-        };
-        source.free(start);
+pub unsafe fn start(allocation: *mut u8, layout: Layout) -> *mut u8 {
+    if is_aligned_anyway(layout) {
+        return allocation;
     }
+    // SAFETY: the caller's promise; `padded` stored the start before the allocation.
+    unsafe { allocation.cast::<*mut u8>().wrapping_sub(1).read_unaligned() }
 }
 
 #[cfg(test)]
@@ -96,8 +83,7 @@ mod tests {
         Layout::from_size_align(SIZE + size, 16).unwrap()
     }
 
-    // SAFETY: the allocations are the system's, 8 bytes further on.
-    unsafe impl Source for SizeBefore {
+    impl SizeBefore {
         fn alloc(&self, size: usize) -> *mut u8 {
             // SAFETY: the layout's size is not 0; its first word is written.
             unsafe {
@@ -119,17 +105,18 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_aligned_where_the_allocator_promises_eight_bytes() {
+    fn allocations_are_aligned_where_the_allocator_promises_eight_bytes() {
         let source = SizeBefore::default();
         for align in [1, 2, 4, 8, 16, 32, 64, 4_096] {
             for size in [1, 8, 16, 24, 32, 48, 64, 100, 1_000, 4_096] {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                let allocation = alloc(&source, layout);
+                // SAFETY: the source aligns to 8 bytes.
+                let allocation = unsafe { alloc(|size| source.alloc(size), layout) };
                 assert_eq!(allocation.addr() % align, 0, "{size} bytes aligned to {align}");
                 // SAFETY: the allocation has `size` bytes.
                 unsafe {
                     allocation.write_bytes(7, size);
-                    free(&source, allocation, layout);
+                    source.free(start(allocation, layout));
                 }
             }
         }
@@ -139,14 +126,7 @@ mod tests {
     #[test]
     fn a_failure_of_the_allocator_returns_null() {
         let layout = Layout::from_size_align(isize::MAX as usize - 31, 32).unwrap();
-        struct NoMemory;
-        // SAFETY: it gives no allocation.
-        unsafe impl Source for NoMemory {
-            fn alloc(&self, _: usize) -> *mut u8 {
-                ptr::null_mut()
-            }
-            unsafe fn free(&self, _: *mut u8) {}
-        }
-        assert!(alloc(&NoMemory, layout).is_null());
+        // SAFETY: the source gives no allocation.
+        assert!(unsafe { alloc(|_| ptr::null_mut(), layout) }.is_null());
     }
 }

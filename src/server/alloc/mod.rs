@@ -16,13 +16,10 @@
 mod aligned;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use redis_module::raw;
-
-use self::aligned::Source;
 
 const UNDECIDED: u8 = 0;
 const SERVER: u8 = 1;
@@ -32,11 +29,12 @@ const SYSTEM: u8 = 2;
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 /// The server's allocator inside a server, the system's elsewhere.
-#[derive(Debug)]
 pub struct ServerAlloc;
 
+/// True if the module's memory is the server's, which counts it. False if something allocated before
+/// the server's pointers were fetched.
 #[inline]
-fn uses_server() -> bool {
+pub fn uses_server() -> bool {
     match SOURCE.load(Ordering::Relaxed) {
         SERVER => true,
         SYSTEM => false,
@@ -57,31 +55,14 @@ fn decide() -> bool {
     }
 }
 
-/// The server's allocator. `TryAlloc` (7.0) returns null if memory is short; `Alloc` then ends the
-/// server, as for the server's own allocations.
-struct Server;
-
-// SAFETY: `TryAlloc` and `Alloc` take any size and align to 8 bytes.
-unsafe impl Source for Server {
-    #[inline]
-    fn alloc(&self, size: usize) -> *mut u8 {
-        // SAFETY: see `decide`.
-        unsafe {
-            match raw::RedisModule_TryAlloc.or(raw::RedisModule_Alloc) {
-                Some(alloc) => alloc(size).cast(),
-                None => ptr::null_mut(),
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn free(&self, allocation: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if let Some(free) = raw::RedisModule_Free {
-                free(allocation.cast());
-            }
-        }
+/// An allocation of the server, aligned to 8 bytes. `TryAlloc` (7.0) returns null if memory is
+/// short; `Alloc` then ends the server, as for the server's own allocations.
+#[inline]
+fn server_alloc(size: usize) -> *mut u8 {
+    // SAFETY: see `decide`; both take any size.
+    unsafe {
+        let alloc = raw::RedisModule_TryAlloc.or(raw::RedisModule_Alloc);
+        alloc.map_or(ptr::null_mut(), |alloc| alloc(size).cast())
     }
 }
 
@@ -90,21 +71,22 @@ unsafe impl Source for Server {
 unsafe impl GlobalAlloc for ServerAlloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !uses_server() {
-            // SAFETY: the caller's promise.
-            return unsafe { System.alloc(layout) };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match uses_server() {
+                true => aligned::alloc(server_alloc, layout),
+                false => System.alloc(layout),
+            }
         }
-        aligned::alloc(&Server, layout)
     }
 
     #[inline]
     unsafe fn dealloc(&self, allocation: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise; the allocator that gave the allocation frees it.
         unsafe {
-            if uses_server() {
-                aligned::free(&Server, allocation, layout);
-            } else {
-                System.dealloc(allocation, layout);
+            match raw::RedisModule_Free {
+                Some(free) if uses_server() => free(aligned::start(allocation, layout).cast()),
+                _ => System.dealloc(allocation, layout),
             }
         }
     }
@@ -116,20 +98,12 @@ unsafe impl GlobalAlloc for ServerAlloc {
 /// # Safety
 /// `allocation` is live, was given out by [`ServerAlloc`], and its layout's
 /// alignment was at most 8.
-#[must_use]
 pub unsafe fn allocated(allocation: *const u8) -> Option<usize> {
     if allocation.is_null() || !uses_server() {
         return None;
     }
     // SAFETY: the allocation is the server's and not padded, so it starts here.
-    unsafe { raw::RedisModule_MallocSize.map(|size| size(allocation.cast_mut().cast::<c_void>())) }
-}
-
-/// True if the server counts the module's memory. False if something allocated before the server's
-/// pointers were fetched.
-#[must_use]
-pub fn counted_by_server() -> bool {
-    uses_server()
+    unsafe { raw::RedisModule_MallocSize.map(|size| size(allocation.cast_mut().cast())) }
 }
 
 #[cfg(test)]
