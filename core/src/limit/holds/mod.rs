@@ -30,8 +30,7 @@ pub mod request;
 mod track;
 
 pub use foreseen::Foreseen;
-use hold::Id;
-pub use hold::{Charge, Detail, Hold};
+pub use hold::{Charge, Detail, Hold, Id};
 pub use least::Position;
 pub use track::{Level, Track, TrackKind};
 
@@ -175,6 +174,12 @@ impl Holds {
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
         self.count(&hold);
+        for charge in hold.charges().iter().filter(|charge| charge.units > 0) {
+            let track = self.track_mut(charge.track).map(|track| &mut track.kind);
+            if let Some(TrackKind::Queue { last }) = track {
+                *last = Some(Id::new(hold.id()));
+            }
+        }
         // Grows by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
@@ -195,11 +200,6 @@ impl Holds {
             let Some(track) = self.track_mut(charge.track) else { continue };
             track.charges = track.charges.saturating_add(1);
             track.units = track.units.saturating_add(charge.units.into());
-            if let TrackKind::Queue { last } = &mut track.kind
-                && charge.units > 0
-            {
-                *last = Some(Id::new(hold.id()));
-            }
         }
     }
 
@@ -375,54 +375,14 @@ impl Holds {
         }
     }
 
-    /// Stores loaded holds in the order given, while there are none yet. Returns true if they are
-    /// ordered by id without duplicates, as they must be.
-    pub fn fill(&mut self, loaded: Vec<Hold>) -> bool {
-        let in_order = |pair: &[Hold]| match pair {
-            [one, next] => one.id() < next.id(),
-            _ => true,
-        };
-        let (Ok(len), true) = (Row::try_from(loaded.len()), loaded.windows(2).all(in_order)) else {
-            return false;
-        };
+    /// Stores loaded holds, which are ordered by id, while there are none yet.
+    pub fn fill(&mut self, loaded: Vec<Hold>) {
         loaded.iter().for_each(|hold| self.count(hold));
         self.rows = loaded;
-        self.by_id = (0..len).collect();
-        let mut by_end: Vec<Row> = (0..len).collect();
+        self.by_id = (0..).zip(&self.rows).map(|(row, _)| row).collect();
+        let mut by_end: Vec<Row> = self.by_id.iter().copied().collect();
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
-        true
-    }
-
-    /// Sets the least debt of a loaded hold, after those of older holds in the track. Returns true
-    /// if it fits: it may not be less than theirs.
-    pub fn set_least(&mut self, of: PlaceOfCharge, owed: u128) -> bool {
-        let charges = self.rows.get_mut(usize::from(of.row)).map(Hold::charges_mut);
-        let charge = charges.and_then(|charges| charges.get_mut(usize::from(of.index)));
-        let Some(charge) = charge.filter(|charge| charge.units > 0) else { return false };
-        match self.tracks.get_mut(usize::from(charge.track)).map(|track| &mut track.kind) {
-            Some(TrackKind::Bucket(leasts)) if leasts.youngest() <= owed => {
-                charge.detail = Detail::least(leasts.push(owed));
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Sets which holds queued last in the tracks' leaky buckets, after loading. Each hold was
-    /// charged there.
-    pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Row)]) {
-        for track in &mut self.tracks {
-            if let TrackKind::Queue { last } = &mut track.kind {
-                *last = None;
-            }
-        }
-        for &(number, row) in last_ones {
-            let id = self.hold(row).map(|hold| Id::new(hold.id()));
-            if let Some(Track { kind: TrackKind::Queue { last }, .. }) = self.track_mut(number) {
-                *last = id;
-            }
-        }
     }
 
     /// The least debt of a token bucket since the charge.
@@ -447,12 +407,4 @@ impl Holds {
             track.visit_heap(to);
         }
     }
-}
-
-/// The position of a charge of a loaded hold.
-#[derive(Clone, Copy, Debug)]
-pub struct PlaceOfCharge {
-    pub row: Row,
-    /// The index among the hold's charges.
-    pub index: u16,
 }

@@ -107,22 +107,18 @@ pub struct Meta<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every rule admitted it, or the key is exempt.
-    Allowed,
+    Allowed = 0,
     /// A rule denied it.
-    Limited,
+    Limited = 1,
     /// The key is blocked or banned, and no rule was evaluated.
-    Blocked,
+    Blocked = 2,
 }
 
 impl Verdict {
-    /// The code in replies: 0, 1 or 2.
+    /// The code in replies and in the saved form: 0, 1 or 2.
     #[must_use]
     pub const fn code(self) -> i64 {
-        match self {
-            Self::Allowed => 0,
-            Self::Limited => 1,
-            Self::Blocked => 2,
-        }
+        self as i64
     }
 }
 

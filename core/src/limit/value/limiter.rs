@@ -12,7 +12,6 @@
 use super::access::AccessEntry;
 use super::bans::BanCount;
 use super::check::Check;
-use super::codec::holds::save_holds;
 use super::deadline::Deadline;
 use super::history::History;
 use crate::limit::algorithm::reading::Moment;
@@ -36,7 +35,7 @@ enum Contents {
     Compound(Box<Compound>),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
@@ -46,20 +45,6 @@ pub(super) struct Compound {
     pub(super) history: Option<Box<History>>,
     /// Includes lapsed holds until the key's next change.
     pub holds: Option<Box<Holds>>,
-}
-
-impl Eq for Compound {}
-
-impl PartialEq for Compound {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { states, access, bans, history, holds } = self;
-        let saved = |holds: &Option<Box<Holds>>| holds.as_deref().map(save_holds);
-        *states == other.states
-            && *access == other.access
-            && *bans == other.bans
-            && *history == other.history
-            && saved(holds) == saved(&other.holds)
-    }
 }
 
 impl Limiter {
