@@ -16,7 +16,7 @@
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
 use super::request::Settlement;
-use super::{Charge, Detail, Hold, Holds, Level, Track, TrackKind};
+use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
@@ -26,9 +26,11 @@ use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
 impl Meter {
-    /// The level at `at_us`, which is not before the last time, drained at `limit`.
-    pub fn level(&self, limit: u32, at_us: u64) -> Level {
-        Level(match self {
+    /// What is consumed at `at_us`, which is not before the last time: the debt drained at `limit`,
+    /// in fractions of a unit, or the tokens taken. Other meters always take the full cost, so theirs
+    /// is 0.
+    pub fn level(&self, limit: u32, at_us: u64) -> u128 {
+        match self {
             Self::Debt(debt) => debt.owed_at(limit, at_us),
             Self::Interval(interval) => interval.used_at(at_us).into(),
             Self::Log(_)
@@ -36,7 +38,7 @@ impl Meter {
             | Self::Fixed(_)
             | Self::FixedWithPast(_)
             | Self::Slots(_) => 0,
-        })
+        }
     }
 
     /// Consumes what a settled hold cost beyond this charge, at `at_us >= last_us`, beyond any
@@ -67,9 +69,9 @@ impl Meter {
 impl State {
     /// The units that a check of `cost` took from level `before`: a shadow may take less than its
     /// cost.
-    fn taken(&self, rule: &Rule, cost: u32, before: Level) -> u32 {
+    fn taken(&self, rule: &Rule, cost: u32, before: u128) -> u32 {
         let after = self.meter().level(rule.limit(), self.meter().last_us());
-        let rise = after.0.saturating_sub(before.0);
+        let rise = after.saturating_sub(before);
         let taken = match self.meter() {
             Meter::Debt(debt) => floor_div(rise, debt.period_us()),
             Meter::Interval(_) => narrow(rise),
@@ -88,7 +90,7 @@ impl State {
         &self,
         holds: &mut Holds,
         place: usize,
-        (rule, before): (&Rule, Level),
+        (rule, before): (&Rule, u128),
         needs: Needs,
         cost: u32,
         stamp_us: u64,
@@ -101,7 +103,7 @@ impl State {
                 Detail::least(leasts.push(debt.owed()))
             }
             (Meter::Debt(_), TrackKind::Queue { .. }) => {
-                Detail::turn(millis_up(ceil_div(before.0, rule.limit().into())))
+                Detail::turn(millis_up(ceil_div(before, rule.limit().into())))
             }
             (_, TrackKind::Log) => Detail::window(needs.window_us),
             (_, TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }) => {

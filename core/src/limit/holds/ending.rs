@@ -64,9 +64,7 @@ impl Holds {
         let to = |row: Row| moved.get(usize::from(row)).copied().flatten();
         self.by_id = self.by_id.iter().filter_map(|&row| to(row)).collect();
         self.by_end = self.by_end.iter().filter_map(|&row| to(row)).collect();
-        self.rows.shrink_to_fit();
-        self.by_id.shrink_to_fit();
-        self.by_end.shrink_to_fit();
+        self.shrink_to_fit();
         removed
     }
 
@@ -82,7 +80,6 @@ impl Holds {
             if let Some(number) = place.and_then(|place| self.numbers.get_mut(place)) {
                 *number = NO_TRACK;
             }
-            self.unused = self.unused.saturating_add(1);
             self.pop_unused();
         }
     }
@@ -104,9 +101,13 @@ impl Holds {
     fn shrink(&mut self) {
         let half = self.rows.capacity() / 2;
         if self.rows.len() < half.saturating_sub(half / 8) {
-            self.rows.shrink_to_fit();
-            self.by_id.shrink_to_fit();
-            self.by_end.shrink_to_fit();
+            self.shrink_to_fit();
         }
+    }
+
+    fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+        self.by_end.shrink_to_fit();
     }
 }

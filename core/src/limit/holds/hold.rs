@@ -9,18 +9,21 @@ use super::request::{HoldRequest, Settlement};
 use crate::limit::heap::HeapVisitor;
 use crate::limit::series::needs::{Needs, PackedWindow};
 use crate::rule::Name;
-use std::cmp::Ordering;
 use std::slice;
 
 /// A hold of a key.
 #[derive(Clone, Debug)]
 pub struct Hold {
     id: Id,
-    end: End,
+    /// When it lapses, Unix microseconds; [`REFUND`] tells whether its charges are then given back.
+    end: u64,
     charges: Charges,
 }
 
 const _: () = assert!(size_of::<Hold>() == 56);
+
+/// The highest bit of a hold's end.
+const REFUND: u64 = 1 << 63;
 
 /// What a hold was charged on one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,19 +150,6 @@ impl Id {
     }
 }
 
-/// When a hold lapses; the highest bit tells whether its charges are then given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End(u64);
-
-impl End {
-    const REFUND: u64 = 1 << 63;
-
-    const fn new(end_us: u64, refund: bool) -> Self {
-        let end_us = end_us & !Self::REFUND;
-        Self(if refund { end_us | Self::REFUND } else { end_us })
-    }
-}
-
 impl Hold {
     /// A hold with its charges, and the names of the check's log rules.
     pub fn new(request: HoldRequest<'_>, charges: Vec<Charge>, log_names: Vec<Name>) -> Self {
@@ -171,7 +161,8 @@ impl Hold {
                 log_names: log_names.into_boxed_slice(),
             })),
         };
-        Self { id: Id::new(request.id), end: End::new(request.end_us, request.refund), charges }
+        let refund = if request.refund { REFUND } else { 0 };
+        Self { id: Id::new(request.id), end: request.end_us & !REFUND | refund, charges }
     }
 
     pub fn id(&self) -> &[u8] {
@@ -180,16 +171,16 @@ impl Hold {
 
     /// When it lapses, Unix microseconds.
     pub const fn end_us(&self) -> u64 {
-        self.end.0 & !End::REFUND
+        self.end & !REFUND
     }
 
     pub const fn set_end_us(&mut self, end_us: u64) {
-        self.end = End::new(end_us, self.refunds());
+        self.end = end_us & !REFUND | self.end & REFUND;
     }
 
     /// True if its charges are given back when it lapses.
     pub const fn refunds(&self) -> bool {
-        self.end.0 & End::REFUND != 0
+        self.end & REFUND != 0
     }
 
     /// True if it has not lapsed at `now_us`.
@@ -231,11 +222,6 @@ impl Hold {
     /// The largest charge on any state, in units.
     pub fn units(&self) -> u32 {
         self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)
-    }
-
-    /// Compares this hold with another's end and id: holds lapse by end, then by id.
-    pub fn lapse_order(&self, end_us: u64, id: &[u8]) -> Ordering {
-        self.end_us().cmp(&end_us).then_with(|| self.id().cmp(id))
     }
 
     /// Visits each heap allocation.

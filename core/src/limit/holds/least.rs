@@ -69,8 +69,8 @@ const fn lowest_bit(n: usize) -> usize {
 }
 
 impl Leasts {
-    pub const fn new() -> Self {
-        Self { nodes: Vec::new(), total: Sum([0; 3]) }
+    pub fn with_room(holds: usize) -> Self {
+        Self { nodes: Vec::with_capacity(holds), total: Sum::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -134,16 +134,6 @@ impl Leasts {
         let by = if last { fallen } else { given };
         self.total = Sum::new(self.youngest().saturating_sub(by));
         given
-    }
-
-    /// Keeps only the least debts at these sorted positions, and renumbers them from 0.
-    pub fn compact(&mut self, kept: &[Position]) {
-        let mut compacted = Self::default();
-        compacted.nodes.reserve_exact(kept.len());
-        for &position in kept {
-            compacted.push(self.get(position));
-        }
-        *self = compacted;
     }
 
     /// Cuts the youngest steps of a prefix until its sum, now `sum`, is at most `most`. Returns the

@@ -31,8 +31,8 @@ mod track;
 
 pub use foreseen::Foreseen;
 pub use hold::{Charge, Detail, Hold, Id};
-pub use least::Position;
-pub use track::{Level, Track, TrackKind};
+pub use least::{Leasts, Position};
+pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
@@ -58,8 +58,6 @@ pub struct Holds {
     tracks: Vec<Track>,
     /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
     numbers: Vec<u16>,
-    /// The number of tracks without a state.
-    unused: u16,
     /// The number of holds that give their charges back when they lapse.
     refunding: u32,
     /// The sum of the rules that each hold is on.
@@ -90,7 +88,7 @@ impl Holds {
     /// A hold's index in the lapse order, or where to insert it.
     fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
         self.by_end.binary_search_by(|&row| {
-            self.hold(row).map_or(std::cmp::Ordering::Less, |hold| hold.lapse_order(end_us, id))
+            self.hold(row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
         })
     }
 
@@ -235,8 +233,8 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a check consumed from the state at a place, whose level was `before`.
-    pub fn consumed(&mut self, place: usize, before: Level, queues: bool) {
+    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was `before`.
+    pub fn consumed(&mut self, place: usize, before: u128, queues: bool) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
             track.consumed(before, queues);
         }
@@ -269,8 +267,8 @@ impl Holds {
     /// again while holds on the old ones live. The charges on those tracks lose their state for
     /// good.
     pub fn drop_orphans(&mut self) {
-        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
-        if in_use <= self.numbers.len().saturating_add(MANY_ORPHANS) {
+        let orphans = self.tracks.iter().filter(|track| track.place.is_none() && track.charges > 0);
+        if orphans.count() <= MANY_ORPHANS {
             return;
         }
         let Self { rows, tracks, .. } = self;
@@ -279,20 +277,15 @@ impl Holds {
                 (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
             }
         }
-        for track in &mut self.tracks {
-            if track.is_in_use() && track.place.is_none() {
-                *track = Track::UNUSED;
-                self.unused = self.unused.saturating_add(1);
-            }
+        for track in tracks.iter_mut().filter(|track| track.place.is_none()) {
+            *track = Track::UNUSED;
         }
         self.pop_unused();
     }
 
     /// Drops unused tracks at the end.
     fn pop_unused(&mut self) {
-        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {
-            self.unused = self.unused.saturating_sub(1);
-        }
+        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {}
     }
 
     /// The track of the state at a place, created if missing. `None` if no number is left for it.
@@ -301,20 +294,14 @@ impl Holds {
     }
 
     fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
-        let free = match self.unused {
-            0 => None,
-            _ => self.tracks.iter().position(|track| !track.is_in_use()),
-        };
+        let free = self.tracks.iter().position(|track| !track.is_in_use());
         let track = Track::of(u16::try_from(place).ok()?, meter);
         let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
         if number == NO_TRACK {
             return None;
         }
         match self.tracks.get_mut(usize::from(number)) {
-            Some(free) => {
-                *free = track;
-                self.unused = self.unused.saturating_sub(1);
-            }
+            Some(free) => *free = track,
             None => {
                 // Grows by one at first, since most keys with holds have one track.
                 if self.tracks.len() == self.tracks.capacity() {
@@ -349,29 +336,22 @@ impl Holds {
     /// Drops the tracks' data of ended holds where that is most of their data. All charges of ended
     /// holds must have been released.
     pub fn compact_sparse(&mut self) {
-        for number in 0..u16::try_from(self.tracks.len()).unwrap_or(NO_TRACK) {
-            if self.track(number).is_some_and(Track::is_sparse) {
-                self.compact(number);
+        let Self { rows, tracks, .. } = self;
+        for (track, number) in tracks.iter_mut().zip(0..) {
+            let TrackKind::Bucket(leasts) = &mut track.kind else { continue };
+            if leasts.len() / 2 <= (track.charges as usize).saturating_add(16) {
+                continue;
             }
-        }
-    }
-
-    /// Drops a bucket track's data of ended holds.
-    fn compact(&mut self, number: u16) {
-        let Some(Track { kind: TrackKind::Bucket(leasts), .. }) =
-            self.tracks.get_mut(usize::from(number))
-        else {
-            return;
-        };
-        let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
-        let of_track = charges.filter(|charge| charge.track == number);
-        let mut kept: Vec<(Position, &mut Charge)> =
-            of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
-        kept.sort_unstable_by_key(|&(position, _)| position);
-        let positions: Vec<Position> = kept.iter().map(|&(position, _)| position).collect();
-        leasts.compact(&positions);
-        for ((_, charge), index) in kept.into_iter().zip(0..) {
-            charge.detail = Detail::least(Some(Position(index)));
+            let charges = rows.iter_mut().flat_map(Hold::charges_mut);
+            let of_track = charges.filter(|charge| charge.track == number);
+            let mut kept: Vec<(Position, &mut Charge)> =
+                of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
+            kept.sort_unstable_by_key(|&(position, _)| position);
+            let mut compacted = Leasts::with_room(kept.len());
+            for (position, charge) in kept {
+                charge.detail = Detail::least(compacted.push(leasts.get(position)));
+            }
+            *leasts = compacted;
         }
     }
 
@@ -379,7 +359,7 @@ impl Holds {
     pub fn fill(&mut self, loaded: Vec<Hold>) {
         loaded.iter().for_each(|hold| self.count(hold));
         self.rows = loaded;
-        self.by_id = (0..).zip(&self.rows).map(|(row, _)| row).collect();
+        self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
         let mut by_end: Vec<Row> = self.by_id.iter().copied().collect();
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();

@@ -36,31 +36,22 @@ enum Contents {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Compound {
+pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub access: Option<AccessEntry>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
-    pub(super) history: Option<Box<History>>,
+    pub history: Option<Box<History>>,
     /// Includes lapsed holds until the key's next change.
     pub holds: Option<Box<Holds>>,
 }
 
 impl Limiter {
-    /// A limiter from its saved parts.
-    pub(crate) fn from_parts(
-        states: Vec<State>,
-        access: Option<AccessEntry>,
-        bans: Option<BanCount>,
-        history: Option<History>,
-        holds: Option<Holds>,
-    ) -> Self {
+    /// A limiter with this content.
+    pub(crate) fn of(content: Compound) -> Self {
         let mut limiter = Self::default();
-        limiter.change(|compound| {
-            let (bans, history) = (bans.map(Box::new), history.map(Box::new));
-            *compound = Compound { states, access, bans, history, holds: holds.map(Box::new) }
-        });
+        limiter.change(|compound| *compound = content);
         limiter
     }
 

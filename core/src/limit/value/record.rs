@@ -5,7 +5,6 @@ use super::history::Entry;
 use super::limiter::Limiter;
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
-use crate::limit::holds::Level;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
@@ -32,7 +31,7 @@ impl Limiter {
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
         let hold = check.hold().filter(|_| change == Change::Admitted);
-        let mut levels = Vec::new();
+        let mut levels: Vec<(&Rule, u128)> = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         let takes_name = |rule: &&Rule| change == Change::Admitted || consumes(rule);
         for rule in check.rules.iter().filter(takes_name) {
@@ -53,7 +52,7 @@ impl Limiter {
         if let Some(rule) = log_rule {
             self.consume_log(rule, check, change == Change::Charged, hold.is_some());
             if hold.is_some() {
-                levels.push((rule, Level::default()));
+                levels.push((rule, 0));
             }
         }
         if let Some(hold) = hold {
@@ -63,7 +62,7 @@ impl Limiter {
     }
 
     /// Consumes for a rule other than a log rule. Returns the level before.
-    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> Level {
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> u128 {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);

@@ -35,7 +35,7 @@ use super::access::{Access, AccessEntry};
 use super::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 use super::check::Verdict;
 use super::history::{Entry, History};
-use super::limiter::Limiter;
+use super::limiter::{Compound, Limiter};
 use crate::rule::MAX_UNITS;
 use std::num::NonZeroU64;
 
@@ -83,8 +83,9 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         return Err(DecodeError::Idle);
     }
     let access = access.map(load_access).transpose()?;
-    let bans = bans.map(load_bans).transpose()?;
-    let limiter = Limiter::from_parts(states, access, bans, history, holds);
+    let bans = bans.map(load_bans).transpose()?.map(Box::new);
+    let (history, holds) = (history.map(Box::new), holds.map(Box::new));
+    let limiter = Limiter::of(Compound { states, access, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
