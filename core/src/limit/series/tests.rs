@@ -216,12 +216,9 @@ proptest! {
                     naive.retain(|&time| time > now - age);
                 }
                 Step::Take(units) => {
-                    let of_newest =
-                        naive.iter().rev().take_while(|&time| Some(time) == naive.last()).count();
-                    let taken = series.take_newest(units) as usize;
-                    prop_assert!(taken <= of_newest.min(units as usize));
-                    prop_assert!(taken > 0 || naive.is_empty());
-                    naive.truncate(naive.len() - taken);
+                    let (newest, units) = (naive.last().map_or(0, |&time| time), units.into());
+                    let taken = take_at(&mut naive, newest, units);
+                    prop_assert_eq!(series.take_at(newest, units), taken);
                 }
                 Step::TakeAt(of, units) => {
                     let time = naive.get(of.index(naive.len().max(1))).map_or(0, |&time| time);
