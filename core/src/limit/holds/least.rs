@@ -129,7 +129,7 @@ impl Leasts {
         let restored = fallen.saturating_sub(given);
         let last = n >= self.nodes.len();
         if !last {
-            self.raise(n.saturating_add(1), restored);
+            self.each_node_over(n.saturating_add(1), |sum| sum.saturating_add(restored));
         }
         let by = if last { fallen } else { given };
         self.total = Sum::new(self.youngest().saturating_sub(by));
@@ -146,7 +146,7 @@ impl Leasts {
             if cut == 0 {
                 break;
             }
-            self.lower(n, cut);
+            self.each_node_over(n, |sum| sum.saturating_sub(cut));
             sum = sum.saturating_sub(cut);
         }
         sum
@@ -182,14 +182,7 @@ impl Leasts {
         (n.saturating_add(1), before)
     }
 
-    fn lower(&mut self, n: usize, by: u128) {
-        self.each_node_over(n, |sum| sum.saturating_sub(by));
-    }
-
-    fn raise(&mut self, n: usize, by: u128) {
-        self.each_node_over(n, |sum| sum.saturating_add(by));
-    }
-
+    /// Changes each node that sums the `n`th step.
     fn each_node_over(&mut self, mut n: usize, change: impl Fn(u128) -> u128) {
         while let Some(node) = n.checked_sub(1).and_then(|index| self.nodes.get_mut(index)) {
             *node = Sum::new(change(node.get()));

@@ -358,11 +358,18 @@ impl Holds {
     /// Stores loaded holds, which are ordered by id, while there are none yet.
     pub fn fill(&mut self, loaded: Vec<Hold>) {
         loaded.iter().for_each(|hold| self.count(hold));
-        self.rows = loaded;
+        self.order(loaded);
+    }
+
+    /// Stores these holds, which are ordered by id and already counted, in place of all others.
+    fn order(&mut self, holds: Vec<Hold>) {
+        self.rows = holds;
         self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
         let mut by_end: Vec<Row> = self.by_id.iter().copied().collect();
+        // Stable, so holds of the same end stay ordered by id.
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
+        self.shrink_to_fit();
     }
 
     /// The least debt of a token bucket since the charge.

@@ -136,15 +136,3 @@ pub enum Change {
     /// Nothing was consumed, but the history got an entry.
     HistoryOnly(Verdict),
 }
-
-impl Change {
-    /// The verdict to show in the history.
-    pub(super) const fn verdict(self) -> Option<Verdict> {
-        match self {
-            Self::Nothing | Self::Renewed => None,
-            Self::Admitted => Some(Verdict::Allowed),
-            Self::Charged => Some(Verdict::Limited),
-            Self::HistoryOnly(verdict) => Some(verdict),
-        }
-    }
-}

@@ -40,11 +40,6 @@ impl Deadline {
         Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
     }
 
-    /// How late the key may expire: an eighth of the longest window, but at least a second.
-    fn tolerance_us(self) -> u64 {
-        (self.window_us / 8).max(SECOND_US)
-    }
-
     /// What to do with the expiry of a key with this deadline.
     ///
     /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
@@ -59,8 +54,10 @@ impl Deadline {
         };
         let replayed_us = server_us.saturating_sub(decided_us);
         let due_ms = millis_up(until_us.saturating_add(replayed_us));
-        // An eighth less than the tolerance, because a log's deadline may be rounded up.
-        let aimed_us = self.tolerance_us().saturating_sub(self.tolerance_us() / 8);
+        // The key may expire an eighth of the longest window late, but at least a second. Aims at an
+        // eighth less, because a log's deadline may be rounded up.
+        let late_us = (self.window_us / 8).max(SECOND_US);
+        let aimed_us = late_us.saturating_sub(late_us / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);
         match current_ms {
             Some(current) if (due_ms..=aimed_ms).contains(&current) => Expiry::Keep,

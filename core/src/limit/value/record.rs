@@ -15,18 +15,22 @@ impl Limiter {
         if change != Change::Nothing {
             self.drop_ended(check.now_us);
         }
-        match change {
-            Change::Admitted | Change::Charged => self.consume(check, change),
+        let verdict = match change {
+            Change::Nothing => return,
             Change::Renewed => {
                 if let Some(hold) = check.hold() {
                     self.renew(hold.id, hold.end_us, check.now_us);
                 }
+                return;
             }
-            Change::Nothing | Change::HistoryOnly(_) => {}
+            Change::Admitted => Verdict::Allowed,
+            Change::Charged => Verdict::Limited,
+            Change::HistoryOnly(verdict) => verdict,
+        };
+        if matches!(change, Change::Admitted | Change::Charged) {
+            self.consume(check, change);
         }
-        if let Some(verdict) = change.verdict() {
-            self.add_to_history(check, verdict);
-        }
+        self.add_to_history(check, verdict);
     }
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
