@@ -187,30 +187,21 @@ impl Series {
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
         let len = self.head().len;
         let Some(last) = len.checked_sub(1) else { return 0 };
-        let (mut low, mut high, mut step) = (0, len, 1u32);
-        let guess = guess.min(last);
-        if later(guess) {
-            high = guess;
-            while high > 0 {
-                let probe = high.saturating_sub(step);
-                if !later(probe) {
-                    low = probe.saturating_add(1);
-                    break;
-                }
+        let (mut low, mut high) = (0, len);
+        let (mut probe, mut step, mut gallops_down) = (guess.min(last), 1u32, None);
+        while low < high {
+            let is_later = later(probe);
+            if is_later {
                 high = probe;
-                step = step.saturating_mul(2);
-            }
-        } else {
-            low = guess.saturating_add(1);
-            while low < len {
-                let probe = low.saturating_add(step).min(last);
-                if later(probe) {
-                    high = probe;
-                    break;
-                }
+            } else {
                 low = probe.saturating_add(1);
-                step = step.saturating_mul(2);
             }
+            if *gallops_down.get_or_insert(is_later) != is_later {
+                break;
+            }
+            let next = if is_later { high.saturating_sub(step) } else { low.saturating_add(step) };
+            probe = next.min(last);
+            step = step.saturating_mul(2);
         }
         while low < high {
             let middle = low.midpoint(high);
