@@ -61,11 +61,11 @@ impl Detail {
 
     /// For a log: the longest window of the hold's log rules.
     pub fn window(us: u64) -> Self {
-        Self(PackedWindow::new(us).bits())
+        Self(PackedWindow::new(us).0)
     }
 
     pub fn window_us(self) -> u64 {
-        PackedWindow::of_bits(self.0).micros()
+        PackedWindow(self.0).micros()
     }
 
     /// For a leaky bucket: its turn, in milliseconds after its stamp.

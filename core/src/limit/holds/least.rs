@@ -32,12 +32,6 @@ use crate::limit::heap::HeapVisitor;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u32);
 
-impl Position {
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// The least debts of a bucket's holds, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Leasts {
@@ -84,7 +78,7 @@ impl Leasts {
 
     /// The least debt of a hold.
     pub fn get(&self, position: Position) -> u128 {
-        self.prefix(position.index().saturating_add(1))
+        self.prefix((position.0 as usize).saturating_add(1))
     }
 
     /// Adds a hold, after which `owed` is owed.
@@ -115,7 +109,7 @@ impl Leasts {
     /// Ends a hold that was charged `surplus` too much, while `owed` is owed. Returns how much it
     /// gives back.
     pub fn give_back(&mut self, position: Position, owed: u128, surplus: u128) -> u128 {
-        let n = position.index().saturating_add(1);
+        let n = (position.0 as usize).saturating_add(1);
         let own = self.prefix(n);
         let least = own.min(owed);
         let given = surplus.min(least);

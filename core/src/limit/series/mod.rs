@@ -321,35 +321,14 @@ impl Series {
     /// Moves to a new ring with room for `entries` entries of this width.
     fn resize(&mut self, entries: u32, width: Width) {
         let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
-        if width == self.width() {
-            let (front, wrapped) = self.runs();
-            let ring = other.ring.items_mut().iter_mut();
-            for (byte, old) in ring.zip(front.iter().chain(wrapped)) {
-                *byte = *old;
-            }
-        } else {
-            for index in 0..self.head().len {
-                let time_us = self.time(index);
-                let ring = other.ring.items_mut();
-                at_width!(width, W => {
-                    let start = position(ring.len(), 0, index, W);
-                    entries::write::<W>(ring, start, time_us);
-                });
-            }
-        }
+        at_width!(width, W => for index in 0..self.head().len {
+            let start = (index as usize).wrapping_mul(W);
+            entries::write::<W>(other.ring.items_mut(), start, self.time(index));
+        });
         let head = std::mem::take(self.head_mut());
         let newest = Newest::new(head.newest.us(), width);
         *other.head_mut() = Head { newest, front: 0, ..head };
         *self = other;
-    }
-
-    /// The bytes of the entries, oldest first, as the two runs that they form in the ring.
-    fn runs(&self) -> (&[u8], &[u8]) {
-        let used = self.head().len.saturating_mul(self.width().bytes()) as usize;
-        let start = self.head().front as usize;
-        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
-        let front = front.get(..used).unwrap_or(front);
-        (front, wrapped.get(..used.saturating_sub(front.len())).unwrap_or_default())
     }
 
     /// Each entry's time and weight, oldest first.

@@ -84,7 +84,7 @@ impl PackedNeeds {
 /// The length of a window in 4 bytes: exact to the millisecond up to 24 days, rounded up to a
 /// second beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PackedWindow(u32);
+pub struct PackedWindow(pub u32);
 
 impl PackedWindow {
     const SECONDS: u32 = 1 << 31;
@@ -95,14 +95,6 @@ impl PackedWindow {
             Ok(ms) if ms < Self::SECONDS => Self(ms),
             _ => Self(u32::try_from(us.div_ceil(1_000_000)).unwrap_or(0) | Self::SECONDS),
         }
-    }
-
-    pub const fn of_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    pub const fn bits(self) -> u32 {
-        self.0
     }
 
     pub fn micros(self) -> u64 {

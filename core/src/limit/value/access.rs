@@ -55,9 +55,7 @@ impl AccessEntry {
     /// Ends a ban at most its length from now. Returns true if its end moved.
     pub(crate) fn shorten(&mut self, now_us: u64) -> bool {
         let seen = self.ends_as_of(now_us);
-        let earlier = seen != self.until_us;
-        self.until_us = seen;
-        earlier
+        std::mem::replace(&mut self.until_us, seen) != seen
     }
 
     /// Milliseconds until it ends, rounded up; -1 if it has no end.

@@ -73,15 +73,33 @@ impl Limiter {
     }
 
     fn report_of(&self, place: usize, state: &State, now_us: u64) -> StateReport {
-        let report = state.report(now_us);
-        let slots = self.holds().and_then(|holds| Slots::at(place, holds, now_us));
-        match (state.meter(), slots) {
-            (Meter::Slots(_), Some(slots)) => {
-                let reset_ms = slots.clears().after(now_us).millis();
-                StateReport { consumed: slots.used(), reset_ms, ..report }
+        let meter = state.meter();
+        let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
+        let mut report = StateReport {
+            rule: last_rule(state),
+            consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
+            last_ms: meter.last_us() / MS_US,
+            reset_ms: meter.clears_for(None).after(now_us).millis(),
+            log: None,
+            window: None,
+            windows: None,
+        };
+        match meter {
+            Meter::Log(log) => report.log = Some(log.report(at_us)),
+            Meter::Window(window) => {
+                report.window = Some(at_us.map(|us| window.report(us)).unwrap_or_default());
             }
-            _ => report,
+            Meter::FixedWithPast(fixed) => report.windows = Some(windows_of(fixed)),
+            Meter::Slots(_) => {
+                if let Some(slots) = self.holds().and_then(|holds| Slots::at(place, holds, now_us))
+                {
+                    report.consumed = slots.used();
+                    report.reset_ms = slots.clears().after(now_us).millis();
+                }
+            }
+            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}
         }
+        report
     }
 
     /// The last checks, newest first, from the history or, without one, from the sliding log.
@@ -111,54 +129,29 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-impl State {
-    fn report(&self, now_us: u64) -> StateReport {
-        let meter = self.meter();
-        let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
-        let (mut log, mut window, mut windows) = (None, None, None);
-        match meter {
-            Meter::Log(state) => log = Some(state.report(at_us)),
-            Meter::Window(state) => {
-                window = Some(at_us.map_or_else(WindowReport::default, |us| state.report(us)));
-            }
-            Meter::FixedWithPast(state) => windows = Some(windows_of(state)),
-            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) | Meter::Slots(_) => {}
+/// The text of the rule that consumed last, as far as the state stores it.
+fn last_rule(state: &State) -> String {
+    let meter = state.meter();
+    let fixed = |fixed: &Fixed, keep| {
+        let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
+        (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
+    };
+    let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
+    let (algorithm, limit) = match meter {
+        Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
+        Meter::Window(window) => {
+            (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
         }
-        StateReport {
-            rule: self.last_rule(),
-            consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
-            last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_for(None).after(now_us).millis(),
-            log,
-            window,
-            windows,
+        Meter::Fixed(window) => fixed(window, 0),
+        Meter::FixedWithPast(kept) => fixed(&kept.fixed, kept.keep),
+        Meter::Debt(debt) if debt.is_leaky() => {
+            (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
         }
-    }
-
-    /// The text of the rule that consumed last, as far as the state stores it.
-    fn last_rule(&self) -> String {
-        let meter = self.meter();
-        let fixed = |fixed: &Fixed, keep| {
-            let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
-            (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
-        };
-        let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
-        let (algorithm, limit) = match meter {
-            Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
-            Meter::Window(window) => {
-                (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
-            }
-            Meter::Fixed(state) => fixed(state, 0),
-            Meter::FixedWithPast(state) => fixed(&state.fixed, state.keep),
-            Meter::Debt(debt) if debt.is_leaky() => {
-                (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
-            }
-            Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
-            Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
-            Meter::Slots(limit) => (Algorithm::Slots, *limit),
-        };
-        Rule::new(algorithm, limit, meter.period_us()).named(self.name()).to_string()
-    }
+        Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
+        Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
+        Meter::Slots(limit) => (Algorithm::Slots, *limit),
+    };
+    Rule::new(algorithm, limit, meter.period_us()).named(state.name()).to_string()
 }
 
 /// The counts of past windows, and the present one's.
