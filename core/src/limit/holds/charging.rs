@@ -134,16 +134,13 @@ impl State {
         now_us: u64,
         later: Option<&mut Vec<Take>>,
     ) {
-        let (last_us, mut window_us) = (self.meter().last_us(), self.meter().period_us());
-        if self.log().is_some() {
-            window_us = window_us.max(charge.detail.window_us());
-        }
-        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let own_name = self.name();
-        let names = match self.log() {
-            Some(_) => hold.log_names(),
-            None => own_name.as_slice(),
+        let (names, held_us) = match self.log() {
+            Some(_) => (hold.log_names(), charge.detail.window_us()),
+            None => (own_name.as_slice(), 0),
         };
+        let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us().max(held_us));
+        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let cost = charge.settled(settlement, names);
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);

@@ -52,23 +52,14 @@ impl Series {
     pub fn drop_until(&mut self, time_us: u64) {
         let entries = match self.age_at(time_us) {
             None => self.head().len,
-            Some(age) => at_width!(self.width(), W => self.count_of_age::<W>(age)),
+            Some(age) => at_width!(self.width(), W => {
+                let entries = self.entries::<W>();
+                // Mostly 0 or 1.
+                self.first_where(0, |index| entries.age(index) < age)
+            }),
         };
         if entries > 0 {
             self.drop_front(entries);
-        }
-    }
-
-    /// The number of entries of at least this age, which the newest has not reached: mostly 0 or 1.
-    #[inline(always)]
-    fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
-        let entries = self.entries::<W>();
-        if entries.age(0) < age {
-            0
-        } else if entries.age(1) < age {
-            1
-        } else {
-            self.first_where(2, |index| entries.age(index) < age)
         }
     }
 

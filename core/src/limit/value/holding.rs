@@ -34,14 +34,9 @@ impl Limiter {
         self.holds().map_or(0, |holds| holds.alive(now_us))
     }
 
-    /// True if the check repeats a live hold.
-    #[must_use]
-    pub fn repeats(&self, check: &Check<'_>) -> bool {
-        self.repeats_until(check).is_some()
-    }
-
     /// When the hold that the check repeats ends; `None` if it repeats no live hold.
-    pub(crate) fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
+    #[must_use]
+    pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
         Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
     }
 
@@ -52,16 +47,11 @@ impl Limiter {
     }
 
     /// A live hold's charge for a rule, if its state is still there.
-    fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
+    pub(crate) fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
         let (holds, place) =
             (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
         let track = holds.track_of(place)?;
         holds.find(id)?.charges().iter().find(|charge| charge.track == track)
-    }
-
-    /// The units a live hold was charged for a rule, if its state is still there.
-    pub(crate) fn held_units(&self, id: &[u8], rule: &Rule) -> Option<u32> {
-        self.charge_for(id, rule).map(|charge| charge.units)
     }
 
     /// The default cost that a live hold was charged; `None` if each of its rules had its own cost.
