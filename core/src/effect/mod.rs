@@ -173,7 +173,6 @@ pub const BAN_EVENT: &CStr = c"rl.ban";
 impl<'a> Action<'a> {
     /// The action of a check, if it changed states or history.
     #[inline]
-    #[must_use]
     pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
         let recorded = match (change, check.hold()) {
             (Change::Nothing, _) | (Change::Renewed, None) => return None,
@@ -190,7 +189,6 @@ impl<'a> Action<'a> {
 
     /// The action that gives a key this block, ban or exemption; with a ban, the key's count
     /// of bans.
-    #[must_use]
     pub fn set(access: &'a AccessEntry, count: Option<&BanCount>) -> Self {
         let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
         let count = count.copied();
@@ -223,7 +221,6 @@ impl<'a> Action<'a> {
 
     /// The texts that follow the head: the id of a hold, and a `META` or a reason.
     #[inline]
-    #[must_use]
     pub fn texts(&self) -> [Option<&'a [u8]>; 2] {
         match *self {
             Self::Check { recorded: Recorded::Held(hold), meta, .. } => {
@@ -240,7 +237,6 @@ impl<'a> Action<'a> {
     }
 
     /// The keyspace event, on a primary and on its replicas.
-    #[must_use]
     pub const fn event(&self) -> Option<&'static CStr> {
         match self.word() {
             Word::Ban => Some(BAN_EVENT),

@@ -17,18 +17,8 @@ use std::ops::RangeInclusive;
 const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
 /// When a block or a hold can end.
 const END_US: RangeInclusive<u64> = 0..=MAX_END_US;
-/// Whether the charges of a hold come back when it lapses.
-const REFUND: RangeInclusive<u64> = 0..=1;
-/// How many checks a history can keep.
-const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
-/// How long a ban can be.
-const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
-/// How many bans a key can have had.
-const BANS: RangeInclusive<u64> = 1..=u32::MAX as u64;
-/// When bans are forgotten.
-const FORGOTTEN_US: RangeInclusive<u64> = 0..=MAX_FORGOTTEN_US;
-/// The time from a ban until the key's bans are forgotten.
-const SPAN_US: RangeInclusive<u64> = 0..=MAX_SPAN_US;
+/// How many checks a history can keep, and how many bans a key can have had.
+const POSITIVE: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// What errors expect where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What errors expect in place of a superfluous field.
@@ -201,11 +191,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         let cost = self.integer("units", UNITS)?;
         if let Recorded::Held(hold) = &mut recorded {
             hold.end_us = self.integer("the end", END_US)?;
-            hold.refund = self.integer::<u64>("refund", REFUND)? == 1;
+            hold.refund = self.integer::<u64>("refund", 0..=1)? == 1;
         }
         let mut meta = None;
         if self.peek().is_some() {
-            meta = Some(Meta { keep: self.integer("keep", KEEP)?, text: b"" });
+            meta = Some(Meta { keep: self.integer("keep", POSITIVE)?, text: b"" });
         }
         Ok(Action::Check { recorded, cost, meta })
     }
@@ -217,12 +207,12 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             until_us = Some(self.integer("the end", END_US)?);
         }
         if let Some(ban) = &mut ban {
-            ban.length_us = self.integer("the length", LENGTH_US)?;
+            ban.length_us = self.integer("the length", 0..=MAX_PERIOD_US)?;
             if self.peek().is_some() {
                 ban.count = Some(BanCount {
-                    bans: self.integer("bans", BANS)?,
-                    forgotten_us: self.integer("the time of forgetting", FORGOTTEN_US)?,
-                    span_us: self.integer("the span", SPAN_US)?,
+                    bans: self.integer("bans", POSITIVE)?,
+                    forgotten_us: self.integer("the time of forgetting", 0..=MAX_FORGOTTEN_US)?,
+                    span_us: self.integer("the span", 0..=MAX_SPAN_US)?,
                 });
             }
         }

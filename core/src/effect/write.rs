@@ -21,7 +21,6 @@ impl Head {
     const ROOM: usize = 144;
 
     /// The head, which is the first argument of `RL.APPLY` after the key.
-    #[must_use]
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
         head.field(VERSION_FIELD);
@@ -62,7 +61,6 @@ impl Head {
     }
 
     /// At most 144 bytes, without a colon at the end.
-    #[must_use]
     pub fn text(&self) -> &[u8] {
         // Without the last colon.
         self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()

@@ -34,7 +34,7 @@ mod trim;
 mod weights;
 
 use self::entries::{Entries, Width, at_width, mask, position};
-pub use self::layout::{Extent, Series};
+pub use self::layout::Series;
 use self::layout::{Extras, Head, Newest, ring_for};
 use self::needs::PackedNeeds;
 pub use self::take::Take;
@@ -54,14 +54,15 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for exactly these entries; `None` if memory is short.
-    pub fn with_room(extent: Extent) -> Option<Self> {
-        let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
+    /// An empty series with room for this number of entries, of which the newest is `span_us` later
+    /// than the oldest; `None` if memory is short. `weighted` if some have other than one unit.
+    pub fn with_room(entries: u32, span_us: u64, weighted: bool) -> Option<Self> {
+        let width = Width::for_span(span_us);
         let head = Head { newest: Newest::new(0, width), ..Head::default() };
-        let bytes = ring_for(extent.entries, width);
+        let bytes = ring_for(entries, width);
         let mut series = Self { ring: HeaderSlice::try_new(head, 0, bytes)? };
-        if extent.weighted {
-            let weights = Weights::with_room(extent.entries).ok()?;
+        if weighted {
+            let weights = Weights::with_room(entries).ok()?;
             series.extras_or_new().weights = Some(weights);
         }
         Some(series)

@@ -11,7 +11,7 @@
 //! that stay.
 
 use super::entries::position;
-use super::layout::{Extent, Newest, Series};
+use super::layout::{Newest, Series};
 use std::ops::Range;
 
 /// Units to remove from the entries of one time.
@@ -43,9 +43,7 @@ impl Series {
     pub(super) fn without(&mut self, takes: &mut [Take]) -> Option<Self> {
         takes.sort_unstable();
         let entries = self.head().len;
-        let (oldest_us, newest_us) = (self.oldest_us()?, self.newest_us()?);
-        let weighted = self.weights().is_some();
-        let mut kept = Self::with_room(Extent { entries, oldest_us, newest_us, weighted })?;
+        let mut kept = Self::with_room(entries, self.age(0), self.weights().is_some())?;
         let mut next = 0;
         for of_time in takes.chunk_by(|one, other| one.time_us == other.time_us) {
             let Some(&Take { time_us, .. }) = of_time.first() else { continue };

@@ -46,8 +46,7 @@ fn a_series_with_room_for_its_entries_does_not_move() {
     for gap_us in [1, 24 * 60_000_000, 400 * 86_400_000_000, 1 << 47] {
         let (entries, oldest_us) = (1_000, 1_000);
         let newest_us = oldest_us + u64::from(entries - 1) * gap_us;
-        let extent = Extent { entries, oldest_us, newest_us, weighted: false };
-        let mut series = Series::with_room(extent).unwrap();
+        let mut series = Series::with_room(entries, newest_us - oldest_us, false).unwrap();
         let block = series.ring.start();
         for entry in 0..u64::from(entries) {
             series.push(oldest_us + entry * gap_us, 1);

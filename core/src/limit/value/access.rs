@@ -59,7 +59,6 @@ impl AccessEntry {
     }
 
     /// Milliseconds until it ends, rounded up; -1 if it has no end.
-    #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
         self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
     }

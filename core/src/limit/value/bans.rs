@@ -48,7 +48,6 @@ impl BanCount {
     }
 
     /// Milliseconds until it is forgotten, rounded up.
-    #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
         Moment::At(self.as_of(now_us).forgotten_us).after(now_us).millis()
     }

@@ -6,32 +6,26 @@ use super::limiter::Limiter;
 
 impl Limiter {
     /// The block or exemption, even if it has ended.
-    #[must_use]
     pub fn access(&self) -> Option<&AccessEntry> {
         self.compound()?.access.as_ref()
     }
 
     /// The block or exemption in effect at `now_us`.
-    #[must_use]
     pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
         self.access().filter(|access| access.in_effect(now_us))
     }
 
     /// Sets, replaces or lifts a block or an exemption.
     pub fn set_access(&mut self, access: Option<AccessEntry>) {
-        if access.is_some() || self.access().is_some() {
-            self.change(|compound| compound.access = access);
-        }
+        self.change(|compound| compound.access = access);
     }
 
     /// The count of bans, even if its time has passed.
-    #[must_use]
     pub fn bans(&self) -> Option<&BanCount> {
         self.compound()?.bans.as_deref()
     }
 
     /// The count of bans still remembered at `now_us`.
-    #[must_use]
     pub fn bans_at(&self, now_us: u64) -> Option<&BanCount> {
         self.bans().filter(|count| count.is_remembered(now_us))
     }
@@ -68,7 +62,6 @@ impl Limiter {
     }
 
     /// True if the key is blocked, or its bans are remembered, at `now_us`.
-    #[must_use]
     pub fn can_be_pardoned(&self, now_us: u64) -> bool {
         let blocks = |access: &AccessEntry| access.kind == Access::Block;
         self.access_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()

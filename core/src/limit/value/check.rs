@@ -31,7 +31,6 @@ pub struct CheckOptions<'a> {
 impl<'a> Check<'a> {
     /// A check without options. No two rules may have the same identity, and all log rules must
     /// cost the same.
-    #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
         Self { rules, cost, now_us, options: None }
     }
@@ -44,28 +43,24 @@ impl<'a> Check<'a> {
 
     /// The upper bound, if the cost is a range.
     #[inline(always)]
-    #[must_use]
     pub fn up_to(&self) -> Option<u32> {
         self.options?.up_to
     }
 
     /// The text for the history.
     #[inline(always)]
-    #[must_use]
     pub fn meta(&self) -> Option<Meta<'a>> {
         self.options?.meta
     }
 
     /// The hold to take if the check is allowed.
     #[inline(always)]
-    #[must_use]
     pub fn hold(&self) -> Option<HoldRequest<'a>> {
         self.options?.hold
     }
 
     /// What the check costs a rule.
     #[inline(always)]
-    #[must_use]
     pub const fn cost_of(&self, rule: &Rule) -> u32 {
         rule.cost().or(self.cost)
     }
@@ -78,7 +73,6 @@ impl<'a> Check<'a> {
 
     /// The granted cost in a reply, if the cost is a range. `cost` must be the cost that was
     /// decided.
-    #[must_use]
     pub fn granted(&self, verdict: Verdict) -> Option<u32> {
         self.up_to().map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
     }
@@ -116,7 +110,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// The code in replies and in the saved form: 0, 1 or 2.
-    #[must_use]
     pub const fn code(self) -> i64 {
         self as i64
     }

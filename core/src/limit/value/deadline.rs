@@ -44,7 +44,6 @@ impl Deadline {
     ///
     /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
     /// `AT`), and `current_ms` the key's present expiry.
-    #[must_use]
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {
             return match current_ms {

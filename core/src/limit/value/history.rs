@@ -11,8 +11,6 @@
 //! needs more than a second.
 
 use super::check::Verdict;
-use super::deadline::Deadline;
-use crate::limit::algorithm::reading::Moment;
 use crate::limit::heap::HeapVisitor;
 use crate::rule::{HOUR_US, Rule};
 use std::collections::VecDeque;
@@ -59,10 +57,6 @@ impl History {
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to_fit();
         }
-    }
-
-    pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::new(Moment::At(self.until_us), HOUR_US)
     }
 
     pub(crate) fn visit_heap(&mut self, to: &mut impl HeapVisitor) {

@@ -29,13 +29,11 @@ impl Limiter {
     }
 
     /// The number of live holds.
-    #[must_use]
     pub fn live_holds(&self, now_us: u64) -> usize {
         self.holds().map_or(0, |holds| holds.alive(now_us))
     }
 
     /// When the hold that the check repeats ends; `None` if it repeats no live hold.
-    #[must_use]
     pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
         Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
     }

@@ -18,7 +18,7 @@ use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::{HeapVisitor, address_of};
 use crate::limit::holds::Holds;
-use crate::rule::Rule;
+use crate::rule::{HOUR_US, Rule};
 
 /// The value of one key. `Default` is that of a key never checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,13 +56,11 @@ impl Limiter {
     }
 
     /// True if it holds nothing, so the key can be deleted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self.contents, Contents::Nothing)
     }
 
     /// The allocation that a check reads first, for a prefetch.
-    #[must_use]
     #[inline]
     pub fn first_allocation(&self) -> *const u8 {
         match &self.contents {
@@ -197,7 +195,6 @@ impl Limiter {
     }
 
     /// The last checks, if a check with `META` started a history.
-    #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.compound()?.history.as_deref()
     }
@@ -243,11 +240,11 @@ impl Limiter {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
             self.drop_ended(now_us);
+            self.change(|compound| {
+                compound.states.clear();
+                compound.holds = None;
+            });
         }
-        if self.holds().is_some() {
-            self.change(|compound| compound.holds = None);
-        }
-        self.retain(|_, _| false);
         any
     }
 
@@ -266,7 +263,6 @@ impl Limiter {
     }
 
     /// Until when the value matters.
-    #[must_use]
     pub fn deadline(&self) -> Deadline {
         match &self.contents {
             Contents::Nothing => Deadline::PASSED,
@@ -277,7 +273,7 @@ impl Limiter {
                 let others = [
                     access.as_ref().map(|access| end_of(access.ends())),
                     bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
-                    history.as_deref().map(History::deadline),
+                    history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
                     holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
                 ];
                 let of_states = states.iter().map(deadline_of);

@@ -83,19 +83,11 @@ const MOST_CHARGES: usize = 1_000;
 /// The largest debt, in fractions of a unit.
 const MOST_OWED: u128 = 1 << 80;
 
-/// A least debt, and the charge that it belongs to.
-struct Least {
-    track: u16,
-    older: u32,
-    owed: u128,
-    /// The index of the hold, and of the charge among its charges.
-    of: (usize, usize),
-}
-
 /// The holds, if any, and a track for each state that they were charged on. Takes time and memory
 /// in proportion to the bytes, except for sorting.
 pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
+    // The track, the rank and the least debt of a charge, and the indexes of its hold and of itself.
     let mut leasts = Vec::new();
     let mut row = 0_usize;
     let mut loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
@@ -105,13 +97,7 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         let mut index = 0_usize;
         let charges = load_items(charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
             let (charge, least) = load_charge(charge, id, states, &mut holds)?;
-            let of = (row, index);
-            leasts.extend(least.map(|(older, owed)| Least {
-                track: charge.track,
-                older,
-                owed,
-                of,
-            }));
+            leasts.extend(least.map(|(older, owed)| (charge.track, older, owed, row, index)));
             index = index.saturating_add(1);
             Ok(charge)
         })?;
@@ -121,8 +107,8 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
         Ok(Hold::new(HoldRequest { id, end_us, refund }, charges, log_names))
     })?;
     within(loaded.is_sorted_by(|one, next| one.id() < next.id()), ID)?;
-    leasts.sort_by_key(|least| (least.track, least.older));
-    for Least { track, owed, of: (row, index), .. } in leasts {
+    leasts.sort_by_key(|&(track, older, ..)| (track, older));
+    for (track, _, owed, row, index) in leasts {
         let charge = loaded.get_mut(row).and_then(|hold| hold.charges_mut().get_mut(index));
         if let (Some(charge), Some(Track { kind: TrackKind::Bucket(leasts), .. })) =
             (charge, holds.track_mut(track))

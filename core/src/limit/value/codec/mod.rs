@@ -49,7 +49,6 @@ type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
 type SavedBans = (u32, u64, u64);
 
 /// Encodes a limiter in its saved form.
-#[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let states = save_states(limiter.states());
     let access = limiter.access().map(save_access);

@@ -11,8 +11,8 @@ use crate::limit::algorithm::open_window::OpenWindow;
 use crate::limit::algorithm::state::State;
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::algorithm::window::Window;
+use crate::limit::series::Series;
 use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST, Needs, PastNeeds};
-use crate::limit::series::{Extent, Series};
 use crate::rule::{
     MAX_KEEP, MAX_PERIOD_US, MAX_RES, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, Name, SECOND_US,
 };
@@ -216,22 +216,21 @@ fn save_entries(entries: impl Iterator<Item = (u64, u32)>) -> Vec<u8> {
 
 /// A first pass counts the entries, so that a number too large for memory is refused.
 fn load_series(bytes: &[u8]) -> Result<Series, DecodeError> {
-    let mut extent = Extent::default();
-    let mut total = 0_u64;
+    let (mut entries, mut oldest_us, mut newest_us) = (0_u32, None, 0);
+    let (mut total, mut weighted) = (0_u64, false);
     each_entry(bytes, |time_us, units| {
         total = total.saturating_add(u64::from(units));
         check_time(time_us)?;
         within(units > 0 && total <= MAX_RETAINED_UNITS, "an entry's units")?;
-        if extent.entries == 0 {
-            extent.oldest_us = time_us;
-        }
-        extent.entries = extent.entries.saturating_add(1);
-        extent.newest_us = time_us;
-        extent.weighted |= units != 1;
+        entries = entries.saturating_add(1);
+        oldest_us.get_or_insert(time_us);
+        newest_us = time_us;
+        weighted |= units != 1;
         Ok(())
     })?;
-    let mut series =
-        Series::with_room(extent).ok_or(DecodeError::NoMemory(extent.entries as usize))?;
+    let span_us = newest_us.saturating_sub(oldest_us.unwrap_or(newest_us));
+    let mut series = Series::with_room(entries, span_us, weighted)
+        .ok_or(DecodeError::NoMemory(entries as usize))?;
     each_entry(bytes, |time_us, units| {
         series.push(time_us, units);
         Ok(())

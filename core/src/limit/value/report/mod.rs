@@ -52,7 +52,6 @@ pub struct HoldReport {
 
 impl Limiter {
     /// Up to `most` live holds, the next to lapse first.
-    #[must_use]
     pub fn next_holds(&self, now_us: u64, most: usize) -> Vec<HoldReport> {
         let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ends());
         let live = holds.filter(|hold| hold.lives(now_us)).take(most);
@@ -66,7 +65,6 @@ impl Limiter {
     }
 
     /// Each state at `now_us`, ordered by first consumption.
-    #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
         let states = self.states().iter().enumerate();
         states.map(|(place, state)| self.report_of(place, state, now_us)).collect()
