@@ -20,7 +20,7 @@ use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
-use crate::limit::exact::{ceil_div, floor_div, millis_up, narrow, product};
+use crate::limit::exact::{ceil_div, floor_div, millis_up, product};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
@@ -70,17 +70,17 @@ impl State {
     /// The units that a check of `cost` took from level `before`: a shadow may take less than its
     /// cost.
     fn taken(&self, rule: &Rule, cost: u32, before: u128) -> u32 {
-        let after = self.meter().level(rule.limit(), self.meter().last_us());
-        let rise = after.saturating_sub(before);
-        let taken = match self.meter() {
-            Meter::Debt(debt) => floor_div(rise, debt.period_us()),
-            Meter::Interval(_) => narrow(rise),
+        let whole = match self.meter() {
+            Meter::Debt(debt) => debt.period_us(),
+            Meter::Interval(_) => 1,
             Meter::Log(_)
             | Meter::Window(_)
             | Meter::Fixed(_)
             | Meter::FixedWithPast(_)
-            | Meter::Slots(_) => cost.into(),
+            | Meter::Slots(_) => return cost,
         };
+        let after = self.meter().level(rule.limit(), self.meter().last_us());
+        let taken = floor_div(after.saturating_sub(before), whole);
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 

@@ -1,7 +1,6 @@
 //! Blocks, exemptions and bans of a key.
 
-use super::access::{Access, AccessEntry};
-use super::bans::BanCount;
+use super::access::{Access, AccessEntry, BanCount};
 use super::limiter::Limiter;
 
 impl Limiter {

@@ -46,10 +46,7 @@ impl Deadline {
     /// `AT`), and `current_ms` the key's present expiry.
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {
-            return match current_ms {
-                None => Expiry::Keep,
-                Some(_) => Expiry::Never,
-            };
+            return current_ms.map_or(Expiry::Keep, |_| Expiry::Never);
         };
         let replayed_us = server_us.saturating_sub(decided_us);
         let due_ms = millis_up(until_us.saturating_add(replayed_us));

@@ -61,10 +61,8 @@ impl History {
 
     pub(crate) fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.ring(&mut self.entries);
-        for entry in &mut self.entries {
-            if let Some(meta) = &mut entry.meta {
-                to.slice(meta);
-            }
+        for meta in self.entries.iter_mut().filter_map(|entry| entry.meta.as_mut()) {
+            to.slice(meta);
         }
     }
 }

@@ -9,8 +9,7 @@
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::access::AccessEntry;
-use super::bans::BanCount;
+use super::access::{AccessEntry, BanCount};
 use super::check::Check;
 use super::deadline::Deadline;
 use super::history::History;

@@ -114,11 +114,8 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     let mut admitted = log.admitted().iter().rev().peekable();
     let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
     std::iter::from_fn(move || {
-        let later = match (admitted.peek(), charged.peek()) {
-            (Some(&(admitted_us, _)), Some(&(charged_us, _))) => admitted_us >= charged_us,
-            (admitted, _) => admitted.is_some(),
-        };
-        let (entry, verdict) = if later {
+        let time = |entry: Option<&(u64, u32)>| entry.map(|&(time_us, _)| time_us);
+        let (entry, verdict) = if time(admitted.peek()) >= time(charged.peek()) {
             (admitted.next(), Verdict::Allowed)
         } else {
             (charged.next(), Verdict::Limited)
