@@ -27,8 +27,8 @@ use crate::rule::{Kind, Rule};
 
 impl Meter {
     /// What is consumed at `at_us`, which is not before the last time: the debt drained at `limit`,
-    /// in fractions of a unit, or the tokens taken. Other meters always take the full cost, so theirs
-    /// is 0.
+    /// in fractions of a unit, or the tokens taken. Other meters always take the full cost, so
+    /// theirs is 0.
     pub fn level(&self, limit: u32, at_us: u64) -> u128 {
         match self {
             Self::Debt(debt) => debt.owed_at(limit, at_us),
@@ -154,7 +154,7 @@ impl State {
             let before = self.meter().level(charge.limit, at_us);
             let excess = cost.saturating_sub(charge.units);
             self.meter_mut().consume_excess(charge, at_us, excess);
-            track.consumed(before, true);
+            track.note_consumption(before, true);
         }
     }
 

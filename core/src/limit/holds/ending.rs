@@ -30,6 +30,9 @@ impl Holds {
     /// Ends the holds that have lapsed at `now_us`, in lapse order.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let lapsed = self.lapsed(now_us);
+        if lapsed == 0 {
+            return Vec::new();
+        }
         if lapsed.saturating_mul(MANY) < self.len() {
             let ids: Vec<Id> =
                 self.in_order_of_ends().take(lapsed).map(|hold| Id::new(hold.id())).collect();

@@ -34,7 +34,7 @@ pub struct Charge {
     /// The rule's limit, at which a debt drains; for a log, the largest limit of the log rules.
     pub limit: u32,
     pub detail: Detail,
-    /// The number of its state's track, see `tracks`.
+    /// The number of its state's track, see `track`.
     pub track: u16,
     /// True if it took the check's default cost.
     pub by_default: bool,
@@ -47,7 +47,8 @@ pub struct Charge {
 pub struct Detail(u32);
 
 impl Detail {
-    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed.
+    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed. Also
+    /// `None` for a charge without further data.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
             Some(position) => Self(position.0),
@@ -79,8 +80,8 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the hold's log rules need of the log. Whether they count denials is not stored:
-    /// assuming that they do not makes the log keep at least as much.
+    /// What the hold's log rules need of the log. The hold does not store whether they count
+    /// denials. This assumes that they do not, so the log keeps at least as much.
     pub fn needs(&self) -> Needs {
         Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
     }

@@ -16,7 +16,7 @@
 //! ```text
 //! a consumption before which d is owed     least = min(least, d): cuts steps at the young end
 //! a hold is taken, after which D is owed   a new step at the young end
-//! a hold that has l gives g back           older: least = min(least, l - g); younger: least -= g
+//! a hold whose least is l gives g back     older: least = min(least, l - g); younger: least -= g
 //! ```
 //!
 //! The steps are stored in a Fenwick tree (P. Fenwick, "A new data structure for cumulative

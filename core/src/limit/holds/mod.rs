@@ -16,7 +16,7 @@
 //! hold     a hold and its charges
 //! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
-//! least    the least debt of a token bucket since each of its holds
+//! least    the least debt of a token bucket since each of its holds was taken
 //! foreseen a state as it will be once holds have lapsed
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
@@ -162,7 +162,7 @@ impl Holds {
     }
 
     /// Adds a hold, whose id no other has, unless the key already has the most it can.
-    pub fn take(&mut self, hold: Hold) {
+    pub fn add(&mut self, hold: Hold) {
         let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
         else {
             return;
@@ -233,10 +233,11 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was `before`.
-    pub fn consumed(&mut self, place: usize, before: u128, queues: bool) {
+    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was
+    /// `before`.
+    pub fn note_consumption(&mut self, place: usize, before: u128, queues: bool) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
-            track.consumed(before, queues);
+            track.note_consumption(before, queues);
         }
     }
 

@@ -54,9 +54,9 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is false for
-    /// charged denials, which are promised no turn.
-    pub fn consumed(&mut self, before: u128, queues: bool) {
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is
+    /// false for charged denials, which are promised no turn.
+    pub fn note_consumption(&mut self, before: u128, queues: bool) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
             TrackKind::Bucket(leasts) => leasts.cut_to(before),

@@ -15,8 +15,8 @@
 //! search, and a short one if requests come evenly.
 //!
 //! An entry that makes the span too long widens all entries, which copies them. They narrow only
-//! when the ring is copied anyway, to grow or to shrink, so the entries added or dropped since the
-//! last copy pay for each one.
+//! when the ring is copied anyway, to grow or to shrink, and enough entries were added or dropped
+//! since the last copy to pay for it.
 //!
 //! Entries of one unit, nearly all there are, store no weight. The first entry of another weight
 //! adds a running total beside each entry, so a sum of weights is still one subtraction. A total
@@ -188,21 +188,20 @@ impl Series {
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
         let len = self.head().len;
         let Some(last) = len.checked_sub(1) else { return 0 };
-        let (mut low, mut high) = (0, len);
-        let (mut probe, mut step, mut gallops_down) = (guess.min(last), 1u32, None);
-        while low < high {
-            let is_later = later(probe);
-            if is_later {
-                high = probe;
-            } else {
-                low = probe.saturating_add(1);
+        let guess = guess.min(last);
+        let (mut low, mut high, mut step) = (guess.saturating_add(1), guess, 1u32);
+        if later(guess) {
+            while high > 0 && later(high.saturating_sub(step)) {
+                high = high.saturating_sub(step);
+                step = step.saturating_mul(2);
             }
-            if *gallops_down.get_or_insert(is_later) != is_later {
-                break;
+            low = high.saturating_sub(step).saturating_add(1).min(high);
+        } else {
+            while low < len && !later(low.saturating_add(step).min(last)) {
+                low = low.saturating_add(step).min(last).saturating_add(1);
+                step = step.saturating_mul(2);
             }
-            let next = if is_later { high.saturating_sub(step) } else { low.saturating_add(step) };
-            probe = next.min(last);
-            step = step.saturating_mul(2);
+            high = low.saturating_add(step).min(last);
         }
         while low < high {
             let middle = low.midpoint(high);

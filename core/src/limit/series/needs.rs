@@ -8,8 +8,8 @@
 //!
 //! A rule sees the newest units up to its limit, within its window. All log rules of a key share
 //! one log, so the log keeps the longest window and the largest limit of the checks that consume
-//! from it. It remembers a check's needs until the check's longest window has passed since it last
-//! consumed: by then, all requests that the check admitted have left its windows.
+//! from it. It remembers the needs of a check until the check's longest window has passed since it
+//! last consumed, because by then every request that it admitted has left its windows.
 //!
 //! Nearly every log serves one kind of caller, whose needs fit into eight bytes beside the entries.
 //! Only a log with several kinds has a list: the needs of earlier checks, at most [`MOST_PAST`],
@@ -152,8 +152,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
 }
 
 /// The most entries that a log may have beyond the units that its rules need, while holds may give
-/// units back. It limits the extra memory to about a megabyte, and evicts nothing that a rule
-/// needs, because a key has fewer holds.
+/// units back. A key has fewer holds, so this evicts nothing that a rule needs; it limits the extra
+/// memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
 /// The most units that a series retains. Another check's units still fit, so running totals never

@@ -55,7 +55,7 @@ impl Series {
             Some(age) => at_width!(self.width(), W => {
                 let entries = self.entries::<W>();
                 // Mostly 0 or 1.
-                self.first_where(0, |index| entries.age(index) < age)
+                self.first_where(1, |index| entries.age(index) < age)
             }),
         };
         if entries > 0 {

@@ -51,9 +51,9 @@ impl Weights {
         self.start = self.start.wrapping_add(units);
     }
 
-    /// Drops the weights of entries, and removes from the entry before them `part` units, fewer than
-    /// it has: `taken` units in total. Changes the totals of the entries before or after, whichever
-    /// are fewer.
+    /// Drops the weights of entries, and removes from the entry before them `part` units, fewer
+    /// than it has: `taken` units in total. Changes the totals of the entries before or after,
+    /// whichever are fewer.
     pub fn cut(&mut self, Range { start, end }: Range<u32>, part: u32, taken: u32) {
         let last = start.checked_sub(1).and_then(|last| self.ends.get_mut(last as usize));
         if let Some(total) = last {

@@ -57,8 +57,8 @@ impl AccessEntry {
         self.until_us.map_or(Moment::Never, Moment::At)
     }
 
-    /// When it ends, read at `now_us`. A ban ends at most its length later: if its stored end is
-    /// later still, the clock stepped back since the ban was set.
+    /// When it ends, read at `now_us`. A ban ends at most its length after that: if its stored end
+    /// is later, the clock stepped back since the ban was set.
     fn ends_as_of(&self, now_us: u64) -> Option<u64> {
         let latest_us = self.ban_us.map(|ban_us| now_us.saturating_add(ban_us.get()));
         self.until_us.map(|until_us| latest_us.map_or(until_us, |latest| until_us.min(latest)))
@@ -106,8 +106,8 @@ impl BanCount {
         self.forgotten_us > now_us
     }
 
-    /// The count, read at `now_us`. It is forgotten at most its span later: if the stored time is
-    /// later still, the clock stepped back since the last ban was set.
+    /// The count, read at `now_us`. It is forgotten at most its span after that: if the stored time
+    /// is later, the clock stepped back since the last ban was set.
     #[must_use]
     pub(crate) fn as_of(self, now_us: u64) -> Self {
         let latest_us = now_us.saturating_add(self.span_us);

@@ -39,8 +39,8 @@ impl Limiter {
         });
     }
 
-    /// If the clock stepped back since a ban was set, shortens it to its length from now: otherwise
-    /// it would last for the step as well. Returns true if it did.
+    /// Shortens a ban to its length from now if the clock stepped back since the ban was set,
+    /// because it would otherwise last longer by that step. Returns true if it did.
     pub fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));

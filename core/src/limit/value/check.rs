@@ -65,8 +65,8 @@ impl<'a> Check<'a> {
         rule.cost().or(self.cost)
     }
 
-    /// How far the clock may step back before `rule` ignores its state: the rule's window. The log
-    /// is one state for all log rules of a check: for it, their longest window.
+    /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
+    /// for the log, by the longest window of the check's log rules, which share it.
     pub(in crate::limit) fn window_us_of(&self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }

@@ -50,8 +50,8 @@ impl Deadline {
         };
         let replayed_us = server_us.saturating_sub(decided_us);
         let due_ms = millis_up(until_us.saturating_add(replayed_us));
-        // The key may expire an eighth of the longest window late, but at least a second. Aims at an
-        // eighth less, because a log's deadline may be rounded up.
+        // The key may expire an eighth of the longest window late, but at least a second. Aims at
+        // an eighth less, because a log's deadline may be rounded up.
         let late_us = (self.window_us / 8).max(SECOND_US);
         let aimed_us = late_us.saturating_sub(late_us / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);

@@ -156,12 +156,12 @@ impl Limiter {
             let charges = levels.iter().filter_map(charge).collect();
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
             let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
-            holds.take(Hold::new(request, charges, log_names));
+            holds.add(Hold::new(request, charges, log_names));
         });
     }
 
-    /// Ends a live hold, and corrects its charges as if the check had cost that much. Returns
-    /// false, and changes nothing, if there is no such hold.
+    /// Ends a live hold, and corrects its charges to the settlement's costs. Returns false, and
+    /// changes nothing, if there is no such hold.
     pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
         if self.live_hold(id, now_us).is_none() {
             return false;

@@ -109,7 +109,7 @@ impl Limiter {
         rules.iter().any(|rule| self.states().iter().any(|state| state.is_taken_over_by(rule)))
     }
 
-    /// The content of a limiter that holds more than one state.
+    /// The content of a limiter that holds anything besides one state.
     pub(super) fn compound(&self) -> Option<&Compound> {
         match &self.contents {
             Contents::Compound(compound) => Some(compound),

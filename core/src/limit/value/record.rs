@@ -49,8 +49,8 @@ impl Limiter {
                 }
             }
         }
-        // A hold is charged once for the log: by preference for a rule that decides, then for one
-        // that takes the default cost.
+        // A hold has one charge on the log. A rule that is no shadow comes before a shadow; of
+        // these, one that takes the default cost comes first.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
@@ -77,7 +77,7 @@ impl Limiter {
             let replaced = state.consume(rule, check.now_us, cost);
             match holds {
                 Some(holds) if replaced => holds.replace_state(index),
-                Some(holds) => holds.consumed(index, before, change == Change::Admitted),
+                Some(holds) => holds.note_consumption(index, before, change == Change::Admitted),
                 None => {}
             }
         }
@@ -130,8 +130,8 @@ impl Limiter {
 
     /// Drops states that have not mattered for two windows, so that a key does not grow when it is
     /// checked under new rules again and again. (Two, so that a clock that steps back by one window
-    /// still finds them.) Keeps the states of this check's rules, which may matter under another
-    /// limit than the one they were consumed under.
+    /// still finds them.) Keeps the states of this check's rules, which may still matter under this
+    /// check's limits.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

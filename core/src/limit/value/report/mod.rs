@@ -26,7 +26,8 @@ pub struct StateReport {
     pub consumed: u64,
     /// When it last consumed, Unix milliseconds.
     pub last_ms: u64,
-    /// Milliseconds until nothing is consumed, at the limit of the last consumption; -1: never.
+    /// Milliseconds until no unit counts any more, at the limit of the rule that consumed last; -1:
+    /// never.
     pub reset_ms: i64,
     /// The entries, for a log only.
     pub log: Option<LogReport>,
