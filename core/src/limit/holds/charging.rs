@@ -110,11 +110,10 @@ impl State {
                 Detail::least(None)
             }
         };
-        let is_log = rule.kind() == Kind::Log;
         Some(Charge {
             stamp_us,
             units,
-            limit: if is_log { needs.units } else { rule.limit() },
+            limit: if rule.kind() == Kind::Log { needs.units } else { rule.limit() },
             detail,
             track: number,
             by_default: rule.cost().own().is_none(),

@@ -7,7 +7,7 @@ use super::states::{MAX_END_US, check_time, check_units, check_window, load_name
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
 use crate::limit::holds::{
-    Charge, Detail, Hold, Holds, Id, MOST_HOLDS, NO_TRACK, Position, Track, TrackKind,
+    Charge, Detail, Hold, Holds, Id, MOST_HOLDS, NO_TRACK, Position, TrackKind,
 };
 use crate::rule::Name;
 use std::collections::BTreeMap;
@@ -110,9 +110,8 @@ pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, Decod
     leasts.sort_by_key(|&(track, older, ..)| (track, older));
     for (track, _, owed, row, index) in leasts {
         let charge = loaded.get_mut(row).and_then(|hold| hold.charges_mut().get_mut(index));
-        if let (Some(charge), Some(Track { kind: TrackKind::Bucket(leasts), .. })) =
-            (charge, holds.track_mut(track))
-        {
+        let kind = holds.track_mut(track).map(|track| &mut track.kind);
+        if let (Some(charge), Some(TrackKind::Bucket(leasts))) = (charge, kind) {
             // A hold's least debt is not less than those of older holds.
             within(charge.units > 0 && leasts.youngest() <= owed, "a debt")?;
             charge.detail = Detail::least(leasts.push(owed));
