@@ -36,8 +36,7 @@ pub use decide::outlook::Outlook;
 pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
-pub use value::access::{Access, AccessEntry};
-pub use value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
+pub use value::access::{Access, AccessEntry, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 pub use value::check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, fuzzing))]
 pub(crate) use value::codec::parts;

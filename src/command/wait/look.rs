@@ -61,7 +61,9 @@ pub fn look(
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
         let holds = limiter.as_ref().map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
+            _ if limiter.is_some_and(|limiter| limiter.repeats_until(&check).is_some()) => {
+                Look::Repeats
+            }
             (Verdict::Allowed, _) => Look::Passes { patience_ms },
             // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {

@@ -278,21 +278,19 @@ impl Log {
 
     /// Gives back up to `units` of entries later than `out_us`, newest first, and returns how many.
     pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
-        let mut left = units;
-        while left > 0 {
+        let mut given = 0;
+        while given < u64::from(units) {
             let admitted = self.admitted.newest_us();
-            let charged = self.charged().and_then(Series::newest_us);
-            let newest = admitted.max(charged);
-            if newest.is_none() || (out_us.is_some() && newest <= out_us) {
-                break;
-            }
+            let newest = admitted.max(self.charged().and_then(Series::newest_us));
+            let Some(newest_us) = newest.filter(|&us| Some(us) > out_us) else { break };
             let series =
                 if admitted == newest { Some(&mut self.admitted) } else { self.charged_mut() };
-            let taken = series.map_or(0, |series| series.take_newest(left));
-            left = left.saturating_sub(taken);
+            let left = u64::from(units).saturating_sub(given);
+            let taken = series.map_or(0, |series| series.take_at(newest_us, left));
+            given = taken.saturating_add(given);
         }
         self.admitted.tidy();
-        u64::from(units.saturating_sub(left))
+        given
     }
 
     /// Gives back up to `units` admitted at `stamp_us`, as far as the log still has them, and

@@ -4,7 +4,7 @@ use super::decision::{Decision, longer};
 use super::evaluation::Evaluation;
 use super::foresight::Foresight;
 use super::outcome::{Ban, NewBan};
-use crate::limit::value::bans::BanCount;
+use crate::limit::value::access::BanCount;
 use crate::limit::value::check::{Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Ladder, Rule};

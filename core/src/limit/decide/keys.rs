@@ -217,7 +217,7 @@ impl<'a> KeyCheck<'a> {
             Some((access, answer)) => Found::Access(access, answer),
             None => {
                 self.limiter.lapse_if_due(self.check.now_us);
-                self.repeats = self.limiter.repeats(&self.check);
+                self.repeats = self.limiter.repeats_until(&self.check).is_some();
                 let show = |decision| decisions.push(decision);
                 let mut evaluation =
                     Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);

@@ -8,7 +8,7 @@
 
 use super::refusal::Refusal;
 use crate::limit::value::check::{Change, Check, CheckOptions};
-use crate::limit::value::limiter::Limiter;
+use crate::limit::value::limiter::{Compound, Limiter};
 use crate::rule::Rule;
 impl Limiter {
     /// True if a check with this number of rules might exceed `max_states`.
@@ -30,8 +30,8 @@ impl Limiter {
             return Ok(());
         }
         let held = self.states().len();
-        let mut copy =
-            Self::from_parts(self.states().to_vec(), None, None, None, self.holds().cloned());
+        let (states, holds) = (self.states().to_vec(), self.holds().cloned().map(Box::new));
+        let mut copy = Self::of(Compound { states, holds, ..Compound::default() });
         let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
         copy.record(&check.with(&options), change);
         let states = copy.states().len();

@@ -1,8 +1,7 @@
 //! The answer to a check, and what the check did.
 
 use super::decision::Decision;
-use crate::limit::value::access::Access;
-use crate::limit::value::bans::BanCount;
+use crate::limit::value::access::{Access, BanCount};
 use crate::limit::value::check::{Change, Verdict};
 
 /// A block set by a rule's `ban=`.

@@ -109,7 +109,8 @@ impl Limiter {
     pub(crate) fn test_costs_of_repeat(&self, check: &Check<'_>) -> Result<(), Refusal> {
         let Some(request) = check.hold() else { return Ok(()) };
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
-            let (held, given) = (self.held_units(request.id, rule), check.cost_of(rule));
+            let held = self.charge_for(request.id, rule).map(|charge| charge.units);
+            let given = check.cost_of(rule);
             let agrees = |held: u32| match rule.cost().own() {
                 Some(cost) => held == cost,
                 None => check.accepts(held),

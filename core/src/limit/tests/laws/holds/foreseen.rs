@@ -99,7 +99,7 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
 /// decides.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
     let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
-    let repeated = keys.iter().find(|(limiter, _)| limiter.holds_id(id, now_us));
+    let repeated = keys.iter().find(|(limiter, _)| limiter.live_hold(id, now_us).is_some());
     let cost = repeated.and_then(|(limiter, _)| limiter.held_by_default(id)).unwrap_or(cost);
     let Some(denied) = asked(keys, cost, Some(hold), now_us) else { return Ok(()) };
     if denied.verdict != Verdict::Limited {

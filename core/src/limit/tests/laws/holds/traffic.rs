@@ -159,7 +159,7 @@ pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, V
 
 /// The ids of the live holds.
 pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static [u8]> {
-    IDS.into_iter().filter(move |id| limiter.holds_id(id, now_us))
+    IDS.into_iter().filter(move |id| limiter.live_hold(id, now_us).is_some())
 }
 
 impl Length {
