@@ -56,11 +56,6 @@ impl Seen<'_> {
     #[inline(always)]
     pub fn reply(self, call: &Call<'_>, request: &CheckRequest<'_>) {
         let Self { check, outcome, decisions, limiter } = self;
-        if request.full {
-            let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
-            answer::full_of_key(call, outcome.summary, &check, decisions, limiter.as_deref());
-        } else {
-            answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
-        }
+        answer::of_key(call, request.full, outcome.summary, &check, decisions, limiter);
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! A call within a call (from a module that reacts to a keyspace event) gets new ones.
 
-use super::bucket_cache::BucketCache;
-use crate::policy::UsedPolicies;
-use crate::server::{Call, PerServer};
+use super::effect_args::EffectArgs;
+use crate::policy::Resolver;
+use crate::server::{Call, PerServer, Texts};
+use ratelimit_core::direct_mapped::DirectMapped;
 use ratelimit_core::limit::Decision;
-use ratelimit_core::parse::{RuleArgError, RuleCache, RuleResolver};
-use ratelimit_core::rule::{NamedCost, Rule, RuleTextError};
+use ratelimit_core::parse::Bucket;
+use ratelimit_core::rule::{NamedCost, Rule};
+use std::cell::OnceCell;
 
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -15,29 +17,27 @@ pub struct Scratch {
     pub named_costs: Vec<NamedCost>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    pub buckets: BucketCache,
+    pub buckets: DirectMapped<Bucket, BucketRule>,
 }
 
-/// Resolves the arguments that are rules or names of policies.
-#[derive(Debug, Default)]
-pub struct Resolver {
-    /// The policies that the call named.
-    pub named: UsedPolicies,
-    cache: RuleCache,
+/// The bucket of an `RL.THROTTLE` as a rule.
+#[derive(Debug)]
+pub struct BucketRule {
+    pub rule: Rule,
+    /// The canonical text, built when it is first propagated: callers of `RL.THROTTLE` write none.
+    text: OnceCell<Texts>,
 }
 
-impl RuleResolver for Resolver {
-    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
-        self.named.find(name)
+impl From<Rule> for BucketRule {
+    fn from(rule: Rule) -> Self {
+        Self { rule, text: OnceCell::new() }
     }
+}
 
-    fn named_a_policy(&self) -> bool {
-        !self.named.is_empty()
-    }
-
-    #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        self.cache.rule(text, rules)
+impl BucketRule {
+    pub fn args(&self) -> EffectArgs<'_> {
+        let text = || Texts::new([self.rule.to_string()].iter());
+        EffectArgs::Borrowed(self.text.get_or_init(text).args())
     }
 }
 
@@ -48,7 +48,7 @@ static SCRATCH: PerServer<Scratch> = PerServer::empty();
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(call, |scratch| {
         let result = body(scratch);
-        scratch.resolver.named.clear();
+        scratch.resolver.clear();
         result
     })
 }
