@@ -51,10 +51,8 @@ pub struct Policy {
 }
 
 /// Counters of the checks that named a policy. They outlive a change of its rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counts {
-    /// The name of the field in `INFO`.
-    field: CString,
     allowed: Counter,
     limited: Counter,
 }
@@ -92,10 +90,8 @@ fn store() -> MutexGuard<'static, Store> {
 
 impl Policy {
     fn new(name: Name, rules: &[Rule]) -> Self {
-        let field = CString::new(format!("policy_{}", name.as_str())).unwrap_or_default();
-        let counts = Counts { field, allowed: Counter::new(), limited: Counter::new() };
         let texts = Texts::new(rules.iter().map(Rule::to_string));
-        Self { name, rules: rules.into(), texts, counts: Arc::new(counts) }
+        Self { name, rules: rules.into(), texts, counts: Arc::default() }
     }
 
     fn propagate(&self, ctx: &EventContext, to: ReplicateTo) {
@@ -334,8 +330,13 @@ pub fn write_info(info: &Info) {
         && let Some(fields) = info.section(Some(c"policies"))
     {
         for policy in all() {
-            let Counts { field, allowed, limited } = &*policy.counts;
-            fields.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+            let field = CString::new(format!("policy_{}", policy.name.as_str()));
+            let Counts { allowed, limited } = &*policy.counts;
+            fields.add_pair(
+                &field.unwrap_or_default(),
+                (c"allowed", allowed.get()),
+                (c"limited", limited.get()),
+            );
         }
     }
 }

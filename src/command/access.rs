@@ -4,6 +4,7 @@
 use super::effect_args::EffectArgs;
 use super::opened::Opened;
 use crate::config;
+use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Access, AccessEntry, Limiter};
@@ -34,7 +35,6 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
 fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
-    let name = call.key_name()?;
     let request = parse::access(call.after_key().bytes(), &config::limits())?;
     let now_us = clock::now_us();
     let until_us = match request.ends {
@@ -48,7 +48,8 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
         }
     };
     let access = AccessEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
-    let mut opened = Opened::new(call, name, now_us)?;
+    let key = call.open_write(call.key_name()?, &LIMITER)?;
+    let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
     opened.change(|limiter| limiter.set_access(Some(access.clone())))?;
     let action = Action::set(&access, None);
     opened.changed(action, EffectArgs::default);
@@ -65,7 +66,7 @@ fn lift(
     lift: impl FnOnce(&mut Limiter),
 ) -> Result<(), CommandError> {
     parse::no_arguments(call.after_key().bytes())?;
-    let mut opened = Opened::first(call)?;
+    let mut opened = Opened::first(call, None)?;
     let Some(limiter) = opened.key.value_mut().filter(|limiter| in_effect(limiter, opened.at_us))
     else {
         call.reply_integer(0);

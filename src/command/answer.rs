@@ -100,9 +100,15 @@ pub fn full(
             show_rule(to, key, rule, decision, outlook);
         });
     };
-    let block = longest_block(keys, now_us);
-    let block =
-        block.map(|(name, block)| move |to: &Writer<'_>| show_block(to, name, block, now_us));
+    let block = longest_block(keys, now_us).map(|(name, block)| {
+        move |to: &Writer<'_>| {
+            to.map([
+                name.map(|name: Arg<'_>| ("key", Text(name.bytes()))),
+                Some(("reason", Text(&block.reason))),
+                Some(("ttl_ms", Integer(block.left_ms(now_us)))),
+            ]);
+        }
+    });
     call.reply(|to| {
         to.map([
             Some(("verdict", Integer(summary.verdict.code()))),
@@ -137,14 +143,6 @@ fn show_rule(
         Some(("next_ms", Integer(outlook.next_ms))),
         Some(("reset_ms", Integer(decision.reset_ms))),
         Some(("shadow", Integer(rule.is_shadow().into()))),
-    ]);
-}
-
-fn show_block(to: &Writer<'_>, key: Option<Arg<'_>>, block: &AccessEntry, now_us: u64) {
-    to.map([
-        key.map(|key| ("key", Text(key.bytes()))),
-        Some(("reason", Text(&block.reason))),
-        Some(("ttl_ms", Integer(block.left_ms(now_us)))),
     ]);
 }
 

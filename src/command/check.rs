@@ -4,8 +4,9 @@ use super::answer;
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
 use crate::policy::Resolver;
-use crate::server::{Call, CommandError};
+use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
 use ratelimit_core::parse::{self, CheckRequest, ParseError};
@@ -29,13 +30,14 @@ pub fn decide<'a>(
     parse: impl FnOnce(&mut Resolver, &mut Vec<Rule>) -> Result<CheckRequest<'a>, ParseError>,
 ) -> Result<(), CommandError> {
     let Scratch { rules, decisions, resolver, .. } = scratch;
-    let opened = Opened::first(call);
+    let clock_us = clock::now_us();
+    let key = call.open_write(call.key_name()?, &LIMITER);
     // The prefetch of the key's value runs while the request is parsed.
     let request = parse(resolver, rules)?;
-    let mut opened = opened?.at(request.at_us);
-    let options = request.options_at(opened.at_us);
-    let mut check =
-        Check { rules, cost: request.cost, now_us: opened.at_us, options: options.as_ref() };
+    let now_us = request.at_us.unwrap_or(clock_us);
+    let mut opened = Opened { key: key?, at_us: now_us, clock_us };
+    let options = request.options_at(now_us);
+    let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
 
     let fast = opened.key.value_mut().and_then(|limiter| limiter.check_fast(&check, decisions));
     let outcome = match fast {
@@ -44,14 +46,15 @@ pub fn decide<'a>(
     };
 
     check.cost = outcome.cost;
-    metrics::checked(outcome.summary.verdict, opened.clock_us);
+    metrics::checked(outcome.summary.verdict, clock_us);
     resolver.count(outcome.summary.verdict);
     opened.checked(&check, decisions, &outcome, || {
         EffectArgs::of_check(call.args().last(request.rule_args), resolver, check.rules)
     });
+    let event = event(&outcome);
     let limiter = opened.key.value();
     answer::of_key(call, request.full, outcome.summary, &check, decisions, limiter);
-    opened.close(event(&outcome));
+    opened.close(event);
     Ok(())
 }
 

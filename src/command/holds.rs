@@ -13,7 +13,7 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     let args = call.after_key();
     let request = parse::settle(args.bytes(), &config::limits())?;
     let (id, settled) = (request.id, request.settled);
-    let mut opened = Opened::first(call)?.at(request.at_us);
+    let mut opened = Opened::first(call, request.at_us)?;
     let settlement = settled.with(&request.named);
     let ended =
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
@@ -40,7 +40,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         return Err(CommandError::WrongArity);
     }
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;
-    let mut opened = Opened::first(call)?.at(request.at_us);
+    let mut opened = Opened::first(call, request.at_us)?;
     let (id, end_us) = (request.id, request.hold_us.end_us(opened.at_us));
     let renewed =
         opened.key.value_mut().is_some_and(|limiter| limiter.renew(id, end_us, opened.at_us));

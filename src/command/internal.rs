@@ -3,6 +3,7 @@
 
 use super::opened::Opened;
 use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
 use crate::newer_data;
 use crate::server::{Call, CommandError};
 use ratelimit_core::effect::{self, EffectError};
@@ -11,18 +12,23 @@ use ratelimit_core::limit::{self, Limiter};
 /// `RL.APPLY key effect ...`, in the form that `effect/` describes
 pub fn apply(call: &Call<'_>) -> Result<(), CommandError> {
     require_obedience(call, "RL.APPLY")?;
-    scratch::with(call, |Scratch { rules, named_costs, .. }| {
+    scratch::with(call, |Scratch { rules, .. }| {
+        let mut named_costs = Vec::new();
         let name = call.key_name()?;
-        let effect = effect::read(call.after_key().bytes(), rules, named_costs).map_err(
-            |error| match error {
-                EffectError::Newer { .. } => newer_data::refuse(call, error.to_string()),
-                EffectError::Parse(error) => error.into(),
-                EffectError::UnknownWord { .. } => CommandError::Because(error.to_string().into()),
-            },
-        )?;
+        let effect =
+            effect::read(call.after_key().bytes(), rules, &mut named_costs).map_err(|error| {
+                match error {
+                    EffectError::Newer { .. } => newer_data::refuse(call, error.to_string()),
+                    EffectError::Parse(error) => error.into(),
+                    EffectError::UnknownWord { .. } => {
+                        CommandError::Because(error.to_string().into())
+                    }
+                }
+            })?;
         // No clock is read here.
-        let mut opened = Opened::new(call, name, effect.at_us)?;
-        opened.change(|limiter| effect.perform(rules, named_costs, limiter))?;
+        let key = call.open_write(name, &LIMITER)?;
+        let mut opened = Opened { key, at_us: effect.at_us, clock_us: effect.at_us };
+        opened.change(|limiter| effect.perform(rules, &named_costs, limiter))?;
         if opened.key.value().is_some_and(Limiter::is_empty) {
             opened.key.delete();
         }
@@ -44,7 +50,7 @@ pub fn load(call: &Call<'_>) -> Result<(), CommandError> {
     };
     let loaded =
         limit::decode(payload.bytes()).map_err(|error| newer_data::refuse_value(call, &error))?;
-    Opened::first(call)?.change(|limiter| *limiter = loaded)?;
+    Opened::first(call, None)?.change(|limiter| *limiter = loaded)?;
     call.replicate_verbatim();
     call.signal_modified(name);
     call.reply_ok();

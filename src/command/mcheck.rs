@@ -7,6 +7,7 @@ use super::answer::{self, Shown};
 use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, KeysRequest, KeyspaceEvent, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{self, Check, KeyCheck, Limiter, Outcome};
@@ -34,8 +35,10 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         };
 
         // Each key, with the value to store if it is missing.
-        let open =
-            |name| Ok((Opened::new(call, name, clock_us)?.at(Some(now_us)), Limiter::default()));
+        let open = |name| {
+            let key = call.open_write(name, &LIMITER)?;
+            Ok((Opened { key, at_us: now_us, clock_us }, Limiter::default()))
+        };
         let mut keys = names.iter().map(open).collect::<Result<Vec<_>, CommandError>>()?;
         keys.iter_mut().for_each(|(opened, _)| opened.lapse());
         let limiters = keys.iter_mut().map(|(opened, new)| opened.key.value_mut().unwrap_or(new));
@@ -69,7 +72,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
             let shown = keys.iter().zip(&done).enumerate().map(|(index, ((opened, new), done))| {
                 let limiter = Some(opened.key.value().unwrap_or(new));
                 let (check, decisions) = (check_of(index), done.1.clone());
-                Shown { name: Some(opened.name), check, decisions, limiter }
+                Shown { name: Some(opened.key.name()), check, decisions, limiter }
             });
             answer::full(call, summary, decisions, &shown.collect::<Vec<_>>(), decider);
         } else {

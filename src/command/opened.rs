@@ -20,8 +20,6 @@ const APPLY: &CStr = c"RL.APPLY";
 /// An open key, existing or missing.
 #[derive(Debug)]
 pub struct Opened<'c> {
-    call: &'c Call<'c>,
-    pub name: Arg<'c>,
     pub key: WriteKey<'c, Limiter>,
     /// The time of the change: what `AT` gave, otherwise the server's.
     pub at_us: u64,
@@ -30,29 +28,14 @@ pub struct Opened<'c> {
 }
 
 impl<'c> Opened<'c> {
-    /// Opens the first argument, and reads the clock.
+    /// Opens the first argument. `at_us` is what `AT` gave.
     ///
     /// # Errors
     /// [`CommandError::WrongArity`] and [`CommandError::WRONG_TYPE`]
-    #[inline(always)]
-    pub fn first(call: &'c Call<'c>) -> Result<Self, CommandError> {
-        Self::new(call, call.key_name()?, clock::now_us())
-    }
-
-    /// Opens a key, given what the clock shows.
-    ///
-    /// # Errors
-    /// [`CommandError::WRONG_TYPE`]
-    #[inline(always)]
-    pub fn new(call: &'c Call<'c>, name: Arg<'c>, clock_us: u64) -> Result<Self, CommandError> {
-        let key = call.open_write(name, &LIMITER)?;
-        Ok(Self { call, name, key, at_us: clock_us, clock_us })
-    }
-
-    /// Sets the time of the change, if the request gives one.
-    #[inline(always)]
-    pub fn at(self, at_us: Option<u64>) -> Self {
-        Self { at_us: at_us.unwrap_or(self.clock_us), ..self }
+    pub fn first(call: &'c Call<'c>, at_us: Option<u64>) -> Result<Self, CommandError> {
+        let clock_us = clock::now_us();
+        let key = call.open_write(call.key_name()?, &LIMITER)?;
+        Ok(Self { key, at_us: at_us.unwrap_or(clock_us), clock_us })
     }
 
     /// Passes the value to `change`. A missing key gets a new value, unless that stays empty.
@@ -95,7 +78,7 @@ impl<'c> Opened<'c> {
     pub fn changed<'e>(&mut self, action: Action<'e>, args: impl FnOnce() -> EffectArgs<'e>) {
         let expiry = self.move_expiry();
         self.propagate(expiry, || Some((action, args())));
-        self.call.signal_modified(self.name);
+        self.key.call().signal_modified(self.key.name());
     }
 
     /// Counts a check of this key, and applies the consequences of its change. `decisions` are
@@ -117,7 +100,7 @@ impl<'c> Opened<'c> {
             metrics::HOLDS_REPEATED.add(1);
         }
         if outcome.denied {
-            top::denied(self.call, self.name, self.clock_us);
+            top::denied(self.key.call(), self.key.name(), self.clock_us);
         }
         if !outcome.changed() {
             return;
@@ -136,7 +119,7 @@ impl<'c> Opened<'c> {
             let ban = Action::set(ban, limiter.bans());
             self.propagate(expiry, || Some((ban, EffectArgs::default())));
         }
-        self.call.signal_modified(self.name);
+        self.key.call().signal_modified(self.key.name());
     }
 
     /// Deletes the key if it is empty; otherwise moves its expiry if needed.
@@ -159,10 +142,11 @@ impl<'c> Opened<'c> {
         expiry: Expiry,
         effect: impl FnOnce() -> Option<(Action<'e>, EffectArgs<'e>)>,
     ) {
-        self.call.propagate(|| {
+        let call = self.key.call();
+        call.propagate(|| {
             let Some((action, args)) = effect() else { return };
             let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
-            self.call.replicate(APPLY, self.name, head.text(), action.texts(), args.args());
+            call.replicate(APPLY, self.key.name(), head.text(), action.texts(), args.args());
         });
     }
 
@@ -177,9 +161,10 @@ impl<'c> Opened<'c> {
 
     /// Closes the key, then publishes the keyspace event, because a module that reacts to the event
     /// may open the key.
+    #[inline]
     pub fn close(self, event: Option<&'static CStr>) {
-        let Self { call, name, key, .. } = self;
-        drop(key);
+        let (call, name) = (self.key.call(), self.key.name());
+        drop(self);
         if let Some(event) = event {
             call.notify(KeyspaceEvent::Own(event), name);
         }

@@ -13,7 +13,7 @@ use ratelimit_core::rule::Rule;
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         let request = parse::refund(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        let mut opened = Opened::first(call)?.at(request.at_us);
+        let mut opened = Opened::first(call, request.at_us)?;
         opened.lapse();
         let refunded = give_back(&mut opened, request.units, rules, || {
             EffectArgs::of_rules(call.args().last(request.rule_args), resolver)

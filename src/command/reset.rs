@@ -9,7 +9,7 @@ use ratelimit_core::parse;
 /// `RL.RESET key`
 pub fn reset(call: &Call<'_>) -> Result<(), CommandError> {
     parse::no_arguments(call.after_key().bytes())?;
-    let mut opened = Opened::first(call)?;
+    let mut opened = Opened::first(call, None)?;
     let reset = opened.key.value_mut().is_some_and(|limiter| limiter.reset(opened.at_us));
     if reset {
         opened.changed(Action::Reset, EffectArgs::default);

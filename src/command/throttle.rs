@@ -12,38 +12,48 @@
 //! Seconds are rounded up, so a client that waits for them does not come back too early. An exempt
 //! key looks like one that was never checked.
 
+use super::effect_args::EffectArgs;
 use super::opened::{Opened, event, refused};
 use super::refund::give_back;
-use super::scratch::{self, BucketRule, Scratch};
-use crate::server::{Call, CommandError};
+use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
+use crate::server::{Call, CommandError, Texts, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Access, Check, Limiter, Outcome, Verdict};
 use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
+use std::cell::OnceCell;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { decisions, buckets, .. }| {
-        let opened = Opened::first(call);
+        let now_us = clock::now_us();
+        let key = call.open_write(call.key_name()?, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
-        let rule = buckets.get_or_try_insert(bucket, || bucket.rule().map(BucketRule::from))?;
-        let rules = slice::from_ref(&rule.rule);
-        let mut opened = opened?;
+        let make = || bucket.rule().map(|rule| (rule, OnceCell::new()));
+        let (rule, text) = buckets.get_or_try_insert(bucket, make)?;
+        let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
+        let args = || EffectArgs::Borrowed(text());
+        let rules = slice::from_ref(rule);
+        let mut opened = Opened { key: key?, at_us: now_us, clock_us: now_us };
         opened.lapse();
         let outcome = match quantity {
             Quantity::Take(cost) => {
-                let check = Check::new(rules, cost, opened.at_us);
-                let decided = opened
-                    .change(|limiter| limiter.check_within(config::bounds(), &check, decisions))?;
-                let outcome = decided.map_err(|error| refused(call.args().from(1), &error))?;
-                metrics::checked(outcome.summary.verdict, opened.clock_us);
-                opened.checked(&check, decisions, &outcome, || rule.args());
+                let check = Check::new(rules, cost, now_us);
+                let mut new = Limiter::default();
+                let limiter = opened.key.value_mut().unwrap_or(&mut new);
+                let outcome = limiter
+                    .check_within(config::bounds(), &check, decisions)
+                    .map_err(|error| refused(call.args().from(1), &error))?;
+                opened.store(new)?;
+                metrics::checked(outcome.summary.verdict, now_us);
+                opened.checked(&check, decisions, &outcome, args);
                 outcome
             }
             Quantity::Refund(units) => {
-                give_back(&mut opened, units, rules, || rule.args());
-                let check = Check::new(rules, 0, opened.at_us);
+                give_back(&mut opened, units, rules, args);
+                let check = Check::new(rules, 0, now_us);
                 opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
             }
         };

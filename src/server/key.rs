@@ -224,7 +224,18 @@ impl<T: Value> ReadKey<'_, T> {
 #[derive(Debug)]
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: Value> WriteKey<'_, T> {
+impl<'c, T: Value> WriteKey<'c, T> {
+    /// The call that opened the key.
+    #[must_use]
+    pub const fn call(&self) -> &'c Call<'c> {
+        self.0.call
+    }
+
+    #[must_use]
+    pub const fn name(&self) -> Arg<'c> {
+        self.0.name
+    }
+
     /// The value, if the key exists.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
