@@ -9,21 +9,17 @@ use crate::server::{Args, JoinedArgs, Texts};
 use ratelimit_core::parse::RuleResolver;
 use ratelimit_core::rule::{Rule, WithCost};
 
-/// The arguments of an effect after its texts; none by default.
-#[derive(Debug)]
+/// The arguments of an effect after its texts.
+#[derive(Debug, Default)]
 pub enum EffectArgs<'a> {
+    #[default]
+    None,
     /// Consecutive arguments of the request, or the rules of one policy.
     Borrowed(Args<'a>),
     /// Arguments of the request and rules of policies, joined.
     Joined(JoinedArgs<'a>),
     /// Copies, some with a named cost.
     Copied(Texts),
-}
-
-impl Default for EffectArgs<'_> {
-    fn default() -> Self {
-        Self::Borrowed(Args::default())
-    }
 }
 
 impl<'a> EffectArgs<'a> {
@@ -65,6 +61,7 @@ impl<'a> EffectArgs<'a> {
 
     pub fn args(&self) -> Args<'_> {
         match self {
+            Self::None => Args::default(),
             Self::Borrowed(args) => *args,
             Self::Joined(joined) => joined.args(),
             Self::Copied(texts) => texts.args(),

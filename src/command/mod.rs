@@ -5,16 +5,22 @@
 //! numbers of a reply.
 //!
 //! ```text
-//! check, wait, peek, mcheck, throttle decide         answer       the reply of a check
-//! refund, reset, access               change a key   opened       the key, and what a change of it
-//! holds                               settle, renew               entails
-//! blocks, log, info, top, explain     show           effect_args  the rules of an effect
-//! policy                              rules under a name
-//! internal                            RL.APPLY and RL.LOAD: effects and values, replicated or saved
+//! check, wait, peek, mcheck, throttle     decide
+//! refund, reset, access                   change a key
+//! holds                                   RL.SETTLE and RL.RENEW
+//! blocks, log, info, top, explain         show
+//! policy                                  rules under a name
+//! internal                                RL.APPLY and RL.LOAD: effects and values that were
+//!                                         replicated or saved
+//!
+//! opened                                  an open key, and the consequences of a change
+//! effect_args                             the rules of an effect
+//! answer                                  the reply of a check
+//! scratch                                 buffers and caches
 //! ```
 //!
-//! Each file of the left column has the commands of its name; `access` has RL.BLOCK,
-//! RL.EXEMPT, RL.UNBLOCK and RL.UNEXEMPT.
+//! Other files have the commands of their names; `access` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
+//! RL.UNEXEMPT.
 
 mod access;
 mod answer;

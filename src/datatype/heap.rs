@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_visited_once() {
+    fn every_allocation_is_visited_once() {
         let mut limiter = value();
         let twin = limiter.clone();
         let mut visits = HashMap::new();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_unchanged_after_its_blocks_moved() {
+    fn a_value_is_unchanged_after_its_allocations_moved() {
         let mut limiter = value();
         let twin = limiter.clone();
         let moved = |old: *mut u8| {

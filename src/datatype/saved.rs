@@ -138,8 +138,8 @@ unsafe fn save_payload(rdb: *mut raw::RedisModuleIO, payload: impl FnOnce() -> O
     }
 }
 
-/// Reads a payload with this encoding, or logs why it cannot be read. `what` has two phrases for
-/// errors: what the payload holds, and what ends if it ends too early.
+/// Reads a payload with this encoding, or logs why it cannot be read. For errors, `what` names the
+/// contents, then says what ends where a file is cut short.
 ///
 /// # Safety
 /// `rdb` is what the server gave to the callback that is running.
