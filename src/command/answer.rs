@@ -2,8 +2,7 @@
 
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter, Outlook};
-use ratelimit_core::rule::Rule;
+use ratelimit_core::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter};
 use std::ops::Range;
 
 /// The reply to a check of one key.
@@ -97,7 +96,22 @@ pub fn full(
     let decider = decider.map_or(Null, |name| Text(name.bytes()));
     let show_rules = |to: &Writer<'_>| {
         to.list(&rules, |to, (key, rule, (decision, outlook))| {
-            show_rule(to, key, rule, decision, outlook);
+            let name = rule.name();
+            to.map([
+                key.name.map(|key| ("key", Text(key.bytes()))),
+                Some(("rule", Text(rule.to_string().as_bytes()))),
+                Some(("name", name.map_or(Null, |name| Text(name.as_str().as_bytes())))),
+                Some(("cost", Integer(key.check.cost_of(rule).into()))),
+                Some(("verdict", Integer(decision.verdict.code()))),
+                Some(("limit", Integer(decision.limit))),
+                Some(("quota", Integer(rule.limit().into()))),
+                Some(("period_ms", Integer(outlook.period_ms))),
+                Some(("remaining", Integer(decision.remaining))),
+                Some(("wait_ms", Integer(decision.wait_ms))),
+                Some(("next_ms", Integer(outlook.next_ms))),
+                Some(("reset_ms", Integer(decision.reset_ms))),
+                Some(("shadow", Integer(rule.is_shadow().into()))),
+            ]);
         });
     };
     let block = longest_block(keys, now_us).map(|(name, block)| {
@@ -121,31 +135,6 @@ pub fn full(
     });
 }
 
-fn show_rule(
-    to: &Writer<'_>,
-    key: &Shown<'_>,
-    rule: &Rule,
-    decision: &Decision,
-    outlook: &Outlook,
-) {
-    let name = rule.name();
-    to.map([
-        key.name.map(|key| ("key", Text(key.bytes()))),
-        Some(("rule", Text(rule.to_string().as_bytes()))),
-        Some(("name", name.map_or(Null, |name| Text(name.as_str().as_bytes())))),
-        Some(("cost", Integer(key.check.cost_of(rule).into()))),
-        Some(("verdict", Integer(decision.verdict.code()))),
-        Some(("limit", Integer(decision.limit))),
-        Some(("quota", Integer(rule.limit().into()))),
-        Some(("period_ms", Integer(outlook.period_ms))),
-        Some(("remaining", Integer(decision.remaining))),
-        Some(("wait_ms", Integer(decision.wait_ms))),
-        Some(("next_ms", Integer(outlook.next_ms))),
-        Some(("reset_ms", Integer(decision.reset_ms))),
-        Some(("shadow", Integer(rule.is_shadow().into()))),
-    ]);
-}
-
 /// The block in effect that ends last; the first of several equal ones.
 fn longest_block<'a>(
     keys: &[Shown<'a>],
@@ -155,8 +144,6 @@ fn longest_block<'a>(
         let access = key.limiter?.access_at(now_us)?;
         (access.kind == Access::Block).then_some((key.name, access))
     };
-    let ends = |block: &AccessEntry| block.until_us.unwrap_or(u64::MAX);
-    keys.iter()
-        .filter_map(block_of)
-        .reduce(|longest, block| if ends(block.1) > ends(longest.1) { block } else { longest })
+    let blocks = keys.iter().rev().filter_map(block_of);
+    blocks.max_by_key(|(_, block)| block.until_us.unwrap_or(u64::MAX))
 }

@@ -117,10 +117,8 @@ fn read_aux(payload: &[u8]) -> Result<(), String> {
 
 /// Splits the auxiliary payload into the version of effects and the policies.
 fn split_aux(payload: &[u8]) -> Option<(u64, &[u8])> {
-    let rest = payload.strip_prefix(EFFECTS)?;
-    let end = rest.iter().position(|&byte| byte == b'\n')?;
-    let (number, policies) = rest.split_at_checked(end)?;
-    Some((digits(number)?, policies.get(1..)?))
+    let mut parts = payload.strip_prefix(EFFECTS)?.splitn(2, |&byte| byte == b'\n');
+    Some((digits(parts.next()?)?, parts.next()?))
 }
 
 /// Saves a payload if there is one.

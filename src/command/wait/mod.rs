@@ -107,8 +107,13 @@ fn waits_or_is_denied(
     }
     let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
     let args = Arc::new(Texts::new(call.args().bytes()));
-    let waiter = Waiter { client, db: call.db(), args };
-    waiters().join(place, after(request.ms), look_us, bytes, waiter);
+    let (id, waiter) = (client.id(), Waiter { client, db: call.db(), args });
+    let mut waiters = waiters();
+    let ticket = waiters.queues.join(place, after(request.ms), look_us, bytes, waiter);
+    waiters.tickets.insert(id, ticket);
+    changes::listen(note);
+    waiters.counted();
+    drop(waiters);
     set_alarm();
     Ok(true)
 }
@@ -131,14 +136,6 @@ impl Waiters {
         if waiting == 0 {
             changes::stop_listening();
         }
-    }
-
-    fn join(&mut self, place: Place, deadline_us: u64, look_us: u64, bytes: usize, waiter: Waiter) {
-        let id = waiter.client.id();
-        let ticket = self.queues.join(place, deadline_us, look_us, bytes, waiter);
-        self.tickets.insert(id, ticket);
-        changes::listen(note);
-        self.counted();
     }
 
     fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
