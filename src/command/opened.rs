@@ -42,12 +42,10 @@ impl<'c> Opened<'c> {
     ///
     /// # Errors
     /// [`CommandError::Internal`] if the server refuses the value.
-    #[inline]
-    pub fn change<T>(&mut self, change: impl FnOnce(&mut Limiter) -> T) -> Result<T, CommandError> {
+    pub fn change(&mut self, change: impl FnOnce(&mut Limiter)) -> Result<(), CommandError> {
         let mut new = Limiter::default();
-        let changed = change(self.key.value_mut().unwrap_or(&mut new));
-        self.store(new)?;
-        Ok(changed)
+        change(self.key.value_mut().unwrap_or(&mut new));
+        self.store(new)
     }
 
     /// Stores the value that was made for a missing key, unless it is empty.
