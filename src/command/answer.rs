@@ -42,7 +42,7 @@ impl<'a> Shown<'a> {
         check: &'a Check<'a>,
         decisions: &'a [Decision],
         limiter: Option<&'a Limiter>,
-        foresight: &mut Foresight,
+        foresight: &Foresight,
     ) -> Self {
         let untouched = Limiter::default();
         let seen = limiter.unwrap_or(&untouched);
@@ -59,7 +59,7 @@ pub fn full_of_key(
     decisions: &mut [Decision],
     limiter: Option<&Limiter>,
 ) {
-    let foresight = &mut Foresight::of_command();
+    let foresight = &Foresight::of_command();
     if let Some(limiter) = limiter {
         limiter.fill_resets(check, decisions, foresight);
     }

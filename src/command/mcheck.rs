@@ -73,7 +73,7 @@ pub fn mcheck(call: &Call<'_>) -> Result<(), CommandError> {
         }
 
         if request.check.full {
-            let foresight = &mut Foresight::of_command();
+            let foresight = &Foresight::of_command();
             let limiters = keys.iter_mut().map(|(key, new)| &*key.value().unwrap_or(new));
             let limiters: Vec<_> = limiters.collect();
             let checks: Vec<_> = (0..limiters.len()).map(check_of).collect();

@@ -17,15 +17,14 @@
 //! `four log rules` 14 %, `blocked` 13 %, and `RL.PEEK bucket` 15 %.
 
 use super::decision::Decision;
-use super::evaluation::Evaluation;
 use super::outcome::Outcome;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
+use crate::limit::series::needs::Needs;
 use crate::limit::value::check::{Change, Check, Verdict};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{Kind, Rule};
-use std::slice;
 
 impl Limiter {
     /// Decides as [`Limiter::check_within`] does; `None`, and nothing changed but
@@ -100,8 +99,9 @@ impl Limiter {
                 Some(answer(meter, rule, check, at_us, Change::Nothing, decision))
             }
             _ => {
-                let (at_us, evaluation) = evaluate_log(state, check, decisions)?;
-                answer_of_log(state, check, at_us, Change::Nothing, &evaluation, decisions)
+                let (at_us, _) = decide_by_log(state, check, decisions)?;
+                let denied = check.is_denied(decisions);
+                answer_of_log(state, check, at_us, Change::Nothing, denied, decisions)
             }
         }
     }
@@ -150,8 +150,8 @@ fn check_log(
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Option<Outcome> {
-    let (at_us, evaluation) = evaluate_log(state, check, decisions)?;
-    let denied = evaluation.denies();
+    let (at_us, needs) = decide_by_log(state, check, decisions)?;
+    let denied = check.is_denied(decisions);
     if denied && check.rules.iter().any(Rule::denial_changes_key) {
         return None;
     }
@@ -159,12 +159,12 @@ fn check_log(
     let cost = check.rules.first().map_or(0, |rule| check.cost_of(rule));
     let change = change(cost, denied);
     if change == Change::Admitted {
-        state.log_mut()?.consume(evaluation.needs, at_us, cost, false, false);
+        state.log_mut()?.consume(needs, at_us, cost, false, false);
         for decision in decisions.iter_mut() {
             decision.take(cost);
         }
     }
-    answer_of_log(state, check, at_us, change, &evaluation, decisions)
+    answer_of_log(state, check, at_us, change, denied, decisions)
 }
 
 /// What a check of this cost does to a state. An admitted cost leaves something in it:
@@ -184,23 +184,29 @@ fn decide(meter: &Meter, rule: &Rule, check: &Check<'_>) -> Option<(u64, Decisio
     Some((at_us, Decision::of(rule, meter.read(rule, at_us, check.cost_of(rule)), check)))
 }
 
-/// What several log rules decide by the log, and the time they read it at. `None` if
-/// one of them is a shadow or no log rule, or if they see an untouched log because the
-/// clock stepped back. Without a rule, nothing says what the log has to keep.
+/// Lets several log rules decide by the log. Returns the time they read it at, and what they need
+/// of it together. `None` if one of them is a shadow or no log rule, or if they see an untouched log
+/// because the clock stepped back. Without a rule, nothing says what the log has to keep.
 #[inline(always)]
-fn evaluate_log(
+fn decide_by_log(
     state: &State,
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
-) -> Option<(u64, Evaluation)> {
+) -> Option<(u64, Needs)> {
     let reads_log = |rule: &Rule| rule.kind() == Kind::Log && !rule.is_shadow();
     if check.rules.is_empty() || !check.rules.iter().all(reads_log) {
         return None;
     }
+    let (log, needs) = (state.log()?, Needs::of(check.rules));
+    let at_us = effective_time(check.now_us, log.last_us(), needs.window_us)?;
     decisions.clear();
-    let show = |decision| decisions.push(decision);
-    let evaluation = Evaluation::of(slice::from_ref(state), None, check, show);
-    Some((evaluation.log_at_us?, evaluation))
+    decisions.extend(
+        check
+            .rules
+            .iter()
+            .map(|rule| Decision::of(rule, log.read(rule, at_us, check.cost_of(rule)), check)),
+    );
+    Some((at_us, needs))
 }
 
 /// The answer of the log rule that decides.
@@ -209,10 +215,10 @@ fn answer_of_log(
     check: &Check<'_>,
     at_us: u64,
     change: Change,
-    evaluation: &Evaluation,
+    denied: bool,
     decisions: &mut [Decision],
 ) -> Option<Outcome> {
-    let (rule, decision) = check.deciding_rule(evaluation, evaluation.denies(), decisions)?;
+    let (rule, decision) = check.deciding_rule(denied, decisions)?;
     Some(answer(state.meter(), rule, check, at_us, change, decision))
 }
 
@@ -227,6 +233,6 @@ fn answer(
     decision: Decision,
 ) -> Outcome {
     debug_assert!(change == Change::Nothing || !meter.is_empty(), "nothing was consumed");
-    let reset_ms = meter.clears(rule, at_us).after(check.now_us).millis();
+    let reset_ms = meter.clears(rule, at_us).ms_after(check.now_us);
     Outcome { change, ..Outcome::unchanged(Decision { reset_ms, ..decision }, check.cost, None) }
 }

@@ -50,7 +50,7 @@ impl BanCount {
     /// Milliseconds until it is forgotten, rounded up.
     #[must_use]
     pub fn left_ms(&self, now_us: u64) -> i64 {
-        Moment::At(self.as_of(now_us).forgotten_us).after(now_us).millis()
+        Moment::At(self.as_of(now_us).forgotten_us).ms_after(now_us)
     }
 }
 
