@@ -137,18 +137,6 @@ impl State {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
     }
 
-    /// The meter, if the rule reads this state as it is.
-    #[inline(always)]
-    pub fn fitting(&self, rule: &Rule) -> Option<&Meter> {
-        self.fits(rule).then(|| self.meter())
-    }
-
-    /// The meter to consume from, if the rule reads this state as it is.
-    #[inline(always)]
-    pub fn fitting_mut(&mut self, rule: &Rule) -> Option<&mut Meter> {
-        if self.fits(rule) { Some(self.meter_mut()) } else { None }
-    }
-
     /// True if the rule has this state's name but another algorithm or shape.
     pub fn is_taken_over_by(&self, rule: &Rule) -> bool {
         rule.name().is_some_and(|name| self.is_named(name)) && !self.meter().has_shape_of(rule)
@@ -212,20 +200,18 @@ impl State {
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
-        if let Some(rule) = rule
-            && !self.meter().has_shape_of(rule)
-        {
-            if !self.meter().is_of_kind(rule.kind()) {
-                return 0;
-            }
-            let mut reshaped = self.meter().reshaped(rule);
-            let given = reshaped.refund(Some(rule), window_us, at_us, units);
-            if given > 0 {
-                *self = Self::named(rule.name(), reshaped);
-            }
-            return given;
+        let Some(reshaping) = rule.filter(|rule| !self.meter().has_shape_of(rule)) else {
+            return self.meter_mut().refund(rule, window_us, at_us, units);
+        };
+        let mut reshaped = self.clone();
+        if !reshaped.take_over(reshaping) {
+            return 0;
         }
-        self.meter_mut().refund(rule, window_us, at_us, units)
+        let given = reshaped.meter_mut().refund(rule, window_us, at_us, units);
+        if given > 0 {
+            *self = reshaped;
+        }
+        given
     }
 
     /// Visits each heap allocation.
