@@ -31,7 +31,7 @@ impl Limiter {
         }
     }
 
-    /// Does what [`Self::check_within`] does, on the general path: for callers that have tried the
+    /// Does what [`Self::check_within`] does, on the general path, for callers that have tried the
     /// fast one.
     ///
     /// # Errors

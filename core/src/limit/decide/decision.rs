@@ -85,10 +85,16 @@ impl Decision {
         self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
     }
 
-    /// Whether it admits its cost fewer times than another decision admits the other's: compares
-    /// `remaining / cost`, as fractions. A cost of 0 can be admitted any number of times.
+    /// True if this decision, at its cost, precedes another as the answer: the longer denial, or
+    /// without a denial the one that admits its cost fewer times. That compares `remaining / cost`,
+    /// as fractions; a cost of 0 can be admitted any number of times.
     #[inline(always)]
-    pub(crate) fn has_less_left_than(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
+    pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
+        let denies = |decision: &Self| decision.verdict != Verdict::Allowed;
+        if denies(self) || denies(other) {
+            let longer = length(self.wait_ms) > length(other.wait_ms);
+            return denies(self) && (longer || !denies(other));
+        }
         match (cost, other_cost) {
             (cost, other_cost) if cost == other_cost => self.remaining < other.remaining,
             (0, _) => false,
@@ -116,25 +122,24 @@ impl<'a> Check<'a> {
         denied: bool,
         decisions: &mut [Decision],
     ) -> Option<(&'a Rule, Decision)> {
-        if denied {
-            for decision in decisions.iter_mut().filter(|one| one.verdict == Verdict::Allowed) {
+        let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
+        for (rule, decision) in self.rules.iter().zip(decisions) {
+            if denied && decision.verdict == Verdict::Allowed {
                 decision.wait_ms = 0;
             }
+            if rule.is_shadow() {
+                continue;
+            }
+            turn_ms = longer(turn_ms, decision.wait_ms);
+            let cost = self.cost_of(rule);
+            if deciding.is_none_or(|(of, one)| decision.precedes(cost, &one, self.cost_of(of))) {
+                deciding = Some((rule, *decision));
+            }
         }
-        let decides = self.rules.iter().zip(&*decisions).filter(|(rule, _)| !rule.is_shadow());
-        let denials = decides.clone().filter(|(_, decision)| decision.verdict == Verdict::Limited);
-        let longest = denials.reduce(|longest, other| {
-            if length(other.1.wait_ms) > length(longest.1.wait_ms) { other } else { longest }
-        });
-        if let Some((rule, denial)) = longest {
-            return Some((rule, *denial));
-        }
-        let turn_ms = decides.clone().fold(0, |turn_ms, (_, one)| longer(turn_ms, one.wait_ms));
-        let least = decides.reduce(|least, other| {
-            let (cost, least_cost) = (self.cost_of(other.0), self.cost_of(least.0));
-            if other.1.has_less_left_than(cost, least.1, least_cost) { other } else { least }
-        });
-        least.map(|(rule, least)| (rule, Decision { wait_ms: turn_ms, ..*least }))
+        deciding.map(|(rule, decision)| match decision.verdict {
+            Verdict::Allowed => (rule, Decision { wait_ms: turn_ms, ..decision }),
+            Verdict::Limited | Verdict::Blocked => (rule, decision),
+        })
     }
 }
 

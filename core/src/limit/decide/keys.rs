@@ -22,18 +22,19 @@
 //! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
 //! shadow never lowers the grant.
 
-use super::decision::{Decision, length, longer};
+use super::decision::{Decision, longer};
 use super::foresight::Foresight;
 use super::later_denials::until_all_admit;
-use super::outcome::{Ban, NewBan, Outcome};
+use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError, Refusal};
 use super::view::View;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::value::access::{Access, AccessEntry};
+use crate::limit::value::access::Access;
 use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
 use std::ops::{Deref, Range};
+use std::slice;
 
 /// One key of a check, or of a peek, which only borrows the limiter.
 #[derive(Debug)]
@@ -42,10 +43,9 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     check: Check<'a>,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
-    ban: Option<NewBan>,
     decisions: Range<usize>,
-    /// Its change is a plan at first, which nothing follows if one of the keys refuses. Its summary
-    /// is at first the answer of this key's block or exemption.
+    /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
+    /// summary is at first the answer of this key's block or exemption.
     outcome: Outcome,
 }
 
@@ -68,7 +68,10 @@ pub fn check_keys(
     for (index, key) in keys.iter_mut().enumerate() {
         key.limiter.lapse_if_due(key.check.now_us);
         key.evaluate(decisions, foresight);
-        key.test_repeat().map_err(|why| CheckError { key: index, why })?;
+        if key.repeats {
+            let tested = key.limiter.test_costs_of_repeat(&key.check);
+            tested.map_err(|why| CheckError { key: index, why })?;
+        }
     }
     let denied = keys.iter().any(|key| key.outcome.denied);
     grant(keys, denied, decisions, foresight);
@@ -89,19 +92,15 @@ pub fn check_keys(
 
 /// Decides for one key as [`check_keys`] does, but changes nothing.
 pub(crate) fn peek_key(
-    key: KeyCheck<'_, &Limiter>,
+    mut key: KeyCheck<'_, &Limiter>,
     decisions: &mut Vec<Decision>,
     foresight: &Foresight,
 ) -> Outcome {
     decisions.clear();
-    let keys = &mut [key];
-    for key in &mut *keys {
-        key.evaluate(decisions, foresight);
-    }
-    let denied = keys.iter().any(|key| key.outcome.denied);
+    key.evaluate(decisions, foresight);
+    let (denied, keys) = (key.outcome.denied, slice::from_mut(&mut key));
     grant(keys, denied, decisions, foresight);
     let (summary, _) = conclude(keys, denied, decisions, foresight);
-    let [key] = keys;
     Outcome::unchanged(summary, key.check.cost, key.outcome.access)
 }
 
@@ -139,12 +138,7 @@ fn conclude<'a, L: Deref<Target = Limiter>>(
     for (index, key) in keys.iter().enumerate() {
         let Some((own, own_cost)) = key.summary(denied, decisions, foresight) else { continue };
         turn_ms = longer(turn_ms, own.wait_ms);
-        let decides = match (denied, decider) {
-            (_, None) => true,
-            (true, Some(_)) => length(own.wait_ms) > length(summary.wait_ms),
-            (false, Some(_)) => own.has_less_left_than(own_cost, &summary, cost),
-        };
-        if decides {
+        if decider.is_none() || own.precedes(own_cost, &summary, cost) {
             (summary, cost, decider) = (own, own_cost, Some(index));
         }
     }
@@ -164,7 +158,6 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             limiter,
             check,
             repeats: false,
-            ban: None,
             decisions: 0..0,
             outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
         }
@@ -192,18 +185,17 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
 
     /// Lets a block, an exemption or the rules decide, before anything is consumed.
     fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &Foresight) {
-        let (start, cost) = (decisions.len(), self.check.cost);
+        let start = decisions.len();
+        self.decisions = start..start;
         if let Some((access, answer)) = self.limiter.access_answer(self.check.now_us) {
-            self.outcome = Outcome::unchanged(answer, cost, Some(access));
-        } else {
-            self.repeats = self.limiter.repeats(&self.check);
-            decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
+            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(access));
+            return;
         }
+        self.repeats = self.limiter.repeats(&self.check);
+        decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
         self.decisions = start..decisions.len();
-        if self.outcome.access.is_none() {
-            let own = self.decide(decisions, foresight);
-            self.outcome.denied = self.check.is_denied(own);
-        }
+        let own = self.decide(decisions, foresight);
+        self.outcome.denied = self.check.is_denied(own);
     }
 
     /// Lets the rules decide, and takes account of the key's holds.
@@ -250,8 +242,8 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         }
         let (rule, mut own) = self.check.deciding_rule(denied, self.own(decisions))?;
         own.reset_ms = self.view(foresight).reset_ms(rule);
-        if let Some(new) = self.ban {
-            let ban_ms = Moment::At(new.ban.until_us).ms_after(self.check.now_us);
+        if let Some(ban) = self.outcome.ban {
+            let ban_ms = Moment::At(ban.until_us).ms_after(self.check.now_us);
             own.wait_ms = longer(own.wait_ms, ban_ms);
             own.reset_ms = longer(own.reset_ms, ban_ms);
         }
@@ -270,7 +262,8 @@ impl KeyCheck<'_> {
         }
     }
 
-    /// What the check does to the states of this key, if any key denies it or none does.
+    /// What the check does to the states of this key. `denied` and `charges` say what it does to
+    /// all keys: that it is denied, and that the denial is charged to `count=all` rules.
     fn change_by(&self, denied: bool, charges: bool) -> Change {
         let change = match (denied, self.repeats) {
             _ if self.outcome.access.is_some() => return Change::Nothing,
@@ -285,12 +278,7 @@ impl KeyCheck<'_> {
         if consumes || renames() { change } else { Change::Nothing }
     }
 
-    /// Tests that a repeat costs what the hold was taken for.
-    fn test_repeat(&self) -> Result<(), Refusal> {
-        if self.repeats { self.limiter.test_costs_of_repeat(&self.check) } else { Ok(()) }
-    }
-
-    /// Tests how much the key would come to hold.
+    /// Tests how much the key would hold after the check.
     fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
         if self.check.hold().is_some() && self.outcome.change == Change::Admitted {
             self.limiter.test_max_holds(self.check.now_us, bounds.max_holds)?;
@@ -298,13 +286,14 @@ impl KeyCheck<'_> {
         self.limiter.test_max_states(&self.check, self.outcome.change, bounds.max_states)
     }
 
+    /// Consumes as planned, and blocks the key if a rule bans it.
     fn consume(&mut self, denied: bool, decisions: &mut [Decision], foresight: &Foresight) {
         let Self { check, outcome, .. } = self;
         let own = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
         if outcome.denied {
             // Before anything is charged: a rule that denies only because of the charge does not
             // ban.
-            self.ban = check.ban(own, self.limiter.bans_at(check.now_us));
+            outcome.ban = self.limiter.ban(check, own);
         }
         outcome.repeated = self.repeats && !denied;
         self.limiter.record(check, outcome.change);
@@ -320,8 +309,8 @@ impl KeyCheck<'_> {
         }
     }
 
-    /// Shortens a ban that a step of the clock made longer, blocks the key if a rule
-    /// bans it, and adds a check with `META` to the history even if it consumed nothing.
+    /// Shortens a ban that a step of the clock made longer, and adds a check with `META` to the
+    /// history even if it consumed nothing.
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);
@@ -331,12 +320,6 @@ impl KeyCheck<'_> {
         if outcome.change == Change::Nothing && self.check.meta().is_some() && !outcome.repeated {
             outcome.change = Change::HistoryOnly(summary.verdict);
             self.limiter.record(&self.check, outcome.change);
-        }
-        outcome.ban = self.ban.map(|new| new.ban);
-        if let Some(NewBan { ban: Ban { rule, until_us }, length_us, count }) = self.ban
-            && let Some(rule) = self.check.rules.get(rule)
-        {
-            self.limiter.set_ban(AccessEntry::ban(rule, until_us, length_us), count);
         }
     }
 }

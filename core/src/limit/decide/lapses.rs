@@ -1,6 +1,6 @@
-//! The honest wait, and the reset, of a key whose holds come back when they lapse.
+//! The honest wait, and the reset, of a key whose holds give back charges when they lapse.
 //!
-//! A denied rule admits after its wait if nothing else happens. But a hold with `REFUND`
+//! A rule that denies admits after its wait if nothing else happens. But a hold with `REFUND`
 //! gives back its charges when it lapses, which may be earlier:
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //! copy of the rule's state. The rule admits then, or between the lapse before and this one, as
 //! the copy says. Long steps come after short ones, since few lapses are enough for most denials.
 //!
-//! Slots read lapses anyway. A key without such holds pays nothing. With very many, a wait is only
-//! a lower bound: see `foresight`.
+//! A rule of `slots` knows when holds lapse without this search. A key without holds that give back
+//! charges skips it. With very many such holds, a wait is only a lower bound: see `foresight`.
 
 use super::decision::Decision;
 use super::view::View;
@@ -25,8 +25,8 @@ use crate::limit::value::check::{Check, Verdict};
 use crate::rule::{Kind, Rule};
 use std::slice;
 
-/// A reset and `next_ms` take account of lapses only while a key has no more holds than this:
-/// each allowed check asks for them.
+/// A reset and `next_ms` take account of lapses only while a key has at most this number of holds,
+/// because each allowed check computes its reset.
 const MOST_HOLDS_FORESEEN: usize = 16;
 
 /// By how much each step of the search is longer than the one before.
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
     /// a log rule admits it before the next lapse, and the lapse that they find is looked at again.
     ///
     /// # Errors
-    /// No earlier than which it is, if the command has spent its budget.
+    /// A lower bound of it, if the command has spent its budget.
     #[cold]
     fn look_ahead(self, rule: &Rule, cost: Option<u32>, latest: Moment) -> Result<Moment, Moment> {
         let Self { limiter, check, foresight } = self;
@@ -103,8 +103,8 @@ impl<'a> View<'a> {
             }
         };
         let to_guess = cost.filter(|_| rule.kind() == Kind::Log);
-        // The first lapse after which it holds at once is among these, or behind them. If all
-        // guesses are right, it is before `guessed`, or there.
+        // The first lapse after which it holds at once is one of `places`, or comes later. If all
+        // guesses are right, it is at `guessed` or before.
         let mut places = holds.lapses_between(now_us, latest);
         let (mut guessed, mut first, mut step) = (places.end, latest, 0);
         while !places.is_empty() {

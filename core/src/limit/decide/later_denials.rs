@@ -28,7 +28,7 @@ use crate::limit::value::limiter::Limiter;
 use crate::rule::MS_US;
 use std::borrow::Cow;
 
-/// A denial's start, and its wait from then on, in milliseconds; a wait of -1: for good.
+/// After how many milliseconds a denial starts, and its wait from then on; -1: never.
 type LaterDenial = (i64, i64);
 
 /// The least wait, at least `wait_ms`, after which every rule of these keys admits, including those

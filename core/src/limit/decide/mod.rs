@@ -4,7 +4,8 @@
 //! check          a check of one key, on the fast path if it can take it
 //! fast           the fast path: all rules read the key's one state
 //! keys           the general path: several rules and keys, one answer, all or nothing
-//! outcome        the answer to a check, what was done, and which rule bans
+//! ban            the ban of a key by a rule that denies
+//! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
 //! full           what only the reply to FULL shows
 //! later_denials  waits that end later because a rule will deny that does not deny now
@@ -21,6 +22,7 @@
 //! deny only later (in `later_denials`). One can shorten it: a hold that gives back its charges
 //! when it lapses (in `lapses`).
 
+pub mod ban;
 pub mod check;
 pub mod decision;
 mod fast;

@@ -19,6 +19,7 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// Lets each rule decide. The decisions are as many as the rules.
+    #[inline(always)]
     pub fn decide(self, decisions: &mut [Decision]) {
         let log_window_us = Needs::of(self.check.rules).window_us;
         for (rule, decision) in self.check.rules.iter().zip(decisions) {
@@ -34,6 +35,7 @@ impl<'a> View<'a> {
     }
 
     /// What a rule reads, unless the clock stepped back by more than `window_us`.
+    #[inline(always)]
     fn read_within(self, window_us: u64, rule: &Rule) -> Reading {
         let (now_us, cost) = (self.check.now_us, self.check.cost_of(rule));
         let reading = if rule.kind() == Kind::Slots {
