@@ -14,10 +14,11 @@ pub fn floor_div(n: u128, d: u64) -> u64 {
     }
 }
 
-/// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`.
+/// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`. The sum does not wrap: `n` is at
+/// most a product of two `u64`.
 #[inline(always)]
 pub fn ceil_div(n: u128, d: u64) -> u64 {
-    floor_div(n.saturating_add(d.saturating_sub(1).into()), d)
+    floor_div(n.wrapping_add(d.wrapping_sub(1).into()), d)
 }
 
 /// Out of line, since such large numbers are rare.

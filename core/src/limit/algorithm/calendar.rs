@@ -83,7 +83,7 @@ impl Anchor {
                 let local = start_us + self.ahead_us();
                 month_start_us(month_of(local) + 1) - self.ahead_us()
             }
-            None | Some(Calendar::Epoch | Calendar::Weeks) => start_us + signed(period_us),
+            None | Some(Calendar::Epoch | Calendar::Weeks) => start_us + period_us.cast_signed(),
         }
     }
 }

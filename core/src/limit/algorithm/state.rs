@@ -91,18 +91,12 @@ impl State {
     /// The log, if this state is the key's log.
     #[inline]
     pub fn log(&self) -> Option<&Log> {
-        match self.meter() {
-            Meter::Log(log) => Some(log),
-            _ => None,
-        }
+        if let Meter::Log(log) = self.meter() { Some(log) } else { None }
     }
 
     #[inline]
     pub fn log_mut(&mut self) -> Option<&mut Log> {
-        match self.meter_mut() {
-            Meter::Log(log) => Some(log),
-            _ => None,
-        }
+        if let Meter::Log(log) = self.meter_mut() { Some(log) } else { None }
     }
 
     fn is_named(&self, name: &Name) -> bool {

@@ -8,6 +8,7 @@ use super::refusal::{Bounds, CheckError};
 use crate::limit::value::access::Access;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
+use std::slice;
 
 impl Limiter {
     /// Decides, and consumes if the answer says so. `decisions` gets one decision a
@@ -43,9 +44,8 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Result<Outcome, CheckError> {
-        let mut keys = [KeyCheck::new(self, *check)];
-        check_keys(&mut keys, bounds, decisions)?;
-        let [key] = &keys;
+        let mut key = KeyCheck::new(self, *check);
+        check_keys(slice::from_mut(&mut key), bounds, decisions)?;
         Ok(*key.outcome())
     }
 

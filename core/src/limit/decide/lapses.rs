@@ -47,6 +47,7 @@ impl<'a> View<'a> {
     }
 
     /// Shortens the waits of the rules that deny to when they admit with what lapses give back.
+    #[inline(always)]
     pub fn foresee_waits(self, decisions: &mut [Decision]) {
         if self.refunding_holds().is_none() {
             return;
