@@ -186,8 +186,8 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Adds the units that a settled hold cost beyond its charge. They evict only by age. `needs`
-    /// are those of the hold's log rules; the excess is added to their limit because it goes beyond
+    /// Adds the units that a settled hold cost beyond its charge, and evicts only by age. `needs`
+    /// are those of the hold's log rules. Their limit is raised by the excess, which goes beyond
     /// it.
     pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);

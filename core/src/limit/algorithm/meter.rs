@@ -181,8 +181,8 @@ impl Meter {
         }
     }
 
-    /// When a rule of its shape has nothing consumed any more. The result is in the past if that is
-    /// so at `at_us`, which may be ahead of the clock.
+    /// When a rule of its shape has nothing consumed any more; 0 if it has nothing consumed at
+    /// `at_us`, which may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = self.clears_for(Some(rule));
@@ -241,10 +241,9 @@ impl Meter {
         }
     }
 
-    /// Gives back up to `units` consumed at `stamp_us`, as far as they still count at `at_us >=
-    /// last_us`, or are still in a log or kept for graphs.
-    /// Returns how many, and changes nothing if that is 0. `last_us` stays, unless a log loses its
-    /// newest entry.
+    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
+    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
+    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {

@@ -17,8 +17,8 @@ use std::borrow::Cow;
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape. Except a bucket marked as `RL.THROTTLE`'s: it is found by the name
-    /// `throttle`, without a second allocation for the name.
+    /// Found by its shape. Only a bucket marked as one of `RL.THROTTLE` is found by a name,
+    /// `throttle`; the mark saves a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }

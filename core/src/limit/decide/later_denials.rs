@@ -50,7 +50,7 @@ pub(crate) fn until_all_admit<'a>(keys: impl Iterator<Item = View<'a>>, mut wait
 impl<'a> View<'a> {
     fn add_later_denials(self, denials: &mut Vec<LaterDenial>) {
         let Some(end_us) = self.limiter.repeats_until(self.check) else {
-            return self.add_denials_of_passed_over(0, denials);
+            return self.add_denials_of_ignored_states(0, denials);
         };
         let Some((limiter, check, after_ms)) = self.later(end_us) else { return };
         let then = View { limiter: &limiter, check: &check, ..self };
@@ -58,12 +58,12 @@ impl<'a> View<'a> {
         if answer.verdict == Verdict::Limited {
             denials.push((after_ms, answer.wait_ms));
         }
-        then.add_denials_of_passed_over(after_ms, denials);
+        then.add_denials_of_ignored_states(after_ms, denials);
     }
 
     /// Adds the later denials of rules that ignore their state at the time of this check, which is
     /// made in `after_ms` milliseconds.
-    fn add_denials_of_passed_over(self, after_ms: i64, denials: &mut Vec<LaterDenial>) {
+    fn add_denials_of_ignored_states(self, after_ms: i64, denials: &mut Vec<LaterDenial>) {
         for rule in self.check.rules.iter().filter(|rule| !rule.is_shadow()) {
             let Some(state) = self.limiter.state_of(rule) else { continue };
             let back_us = state.meter().last_us().saturating_sub(self.check.window_us_of(rule));

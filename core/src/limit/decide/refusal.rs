@@ -11,9 +11,9 @@ use crate::limit::value::limiter::Limiter;
 use crate::rule::Excerpt;
 use thiserror::Error;
 
-/// The holds of a key may be on this number of rules for each of `max_holds`: a key can have
-/// `max_holds` holds on up to this number of rules each, but fewer holds on more. Ending, saving
-/// and loading a hold takes memory and time for each of its rules.
+/// The numbers of rules that the holds of a key are on may add up to this times `max_holds`. So a
+/// key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
+/// rules. Ending, saving and loading a hold takes memory and time for each of its rules.
 const RULES_A_HOLD: usize = 4;
 
 /// Limits on what a key may hold.
