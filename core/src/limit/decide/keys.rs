@@ -191,7 +191,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             self.outcome = Outcome::unchanged(answer, self.check.cost, Some(access));
             return;
         }
-        self.repeats = self.limiter.repeats(&self.check);
+        self.repeats = self.limiter.repeats_until(&self.check).is_some();
         decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
         self.decisions = start..decisions.len();
         let own = self.decide(decisions, foresight);
