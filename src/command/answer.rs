@@ -76,7 +76,7 @@ pub fn full(
 ) {
     let Some(first) = keys.first() else { return };
     let (now_us, granted) = (first.check.now_us, first.check.granted(summary.verdict));
-    let foresight = &mut Foresight::of_command();
+    let foresight = &Foresight::of_command();
     for key in keys {
         if let Some(limiter) = key.limiter {
             let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();

@@ -28,11 +28,12 @@ mod value;
 
 pub use algorithm::log::LogReport;
 pub use algorithm::window::WindowReport;
+pub use decide::ban::Ban;
 pub use decide::decision::Decision;
 pub use decide::foresight::Foresight;
+pub use decide::full::Outlook;
 pub use decide::keys::{KeyCheck, check_keys};
-pub use decide::outcome::{Ban, Outcome};
-pub use decide::outlook::Outlook;
+pub use decide::outcome::Outcome;
 pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};

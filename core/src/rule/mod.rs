@@ -425,6 +425,29 @@ impl Rule {
         *count_all || ban.is_some()
     }
 
+    /// The burst of a token bucket or the queue of a leaky one.
+    #[inline(always)]
+    pub(crate) const fn burst_or_queue(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
+            Algorithm::Leaky(LeakyParams { queue }) => queue,
+            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => 0,
+        }
+    }
+
+    /// The number of past windows that a fixed window keeps.
+    #[inline(always)]
+    pub(crate) const fn kept_windows(&self) -> u16 {
+        match self.algorithm {
+            Algorithm::Fixed(FixedParams { keep, .. }) => keep,
+            Algorithm::Log
+            | Algorithm::Window(_)
+            | Algorithm::Bucket(_)
+            | Algorithm::Leaky(_)
+            | Algorithm::Slots => 0,
+        }
+    }
+
     /// The most units the rule can ever let pass at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {

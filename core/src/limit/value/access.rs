@@ -72,7 +72,7 @@ impl AccessEntry {
 
     /// Milliseconds until it ends, rounded up; -1 if it has no end.
     pub fn left_ms(&self, now_us: u64) -> i64 {
-        self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).after(now_us).millis()
+        self.ends_as_of(now_us).map_or(Moment::Never, Moment::At).ms_after(now_us)
     }
 
     pub(crate) fn in_effect(&self, now_us: u64) -> bool {
@@ -116,7 +116,7 @@ impl BanCount {
 
     /// Milliseconds until it is forgotten, rounded up.
     pub fn left_ms(&self, now_us: u64) -> i64 {
-        Moment::At(self.as_of(now_us).forgotten_us).after(now_us).millis()
+        Moment::At(self.as_of(now_us).forgotten_us).ms_after(now_us)
     }
 }
 

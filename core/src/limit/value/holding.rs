@@ -66,7 +66,7 @@ impl Limiter {
         let charge = check.hold().and_then(|hold| self.charge_for(hold.id, rule));
         charge.map_or(0, |charge| {
             let turn_us = u64::from(charge.detail.turn_ms()).saturating_mul(MS_US);
-            Moment::At(charge.stamp_us.saturating_add(turn_us)).after(check.now_us).millis()
+            Moment::At(charge.stamp_us.saturating_add(turn_us)).ms_after(check.now_us)
         })
     }
 

@@ -58,7 +58,7 @@ impl Limiter {
         let live = holds.filter(|hold| hold.lives(now_us)).take(most);
         live.map(|hold| HoldReport {
             id: hold.id().into(),
-            ttl_ms: Moment::At(hold.end_us()).after(now_us).millis(),
+            ttl_ms: Moment::At(hold.end_us()).ms_after(now_us),
             units: hold.units().into(),
             refund: hold.refunds(),
         })
@@ -78,7 +78,7 @@ impl Limiter {
             rule: last_rule(state),
             consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
             last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_for(None).after(now_us).millis(),
+            reset_ms: meter.clears_for(None).ms_after(now_us),
             log: None,
             window: None,
             windows: None,
@@ -93,7 +93,7 @@ impl Limiter {
                 if let Some(slots) = self.holds().and_then(|holds| Slots::at(place, holds, now_us))
                 {
                     report.consumed = slots.used();
-                    report.reset_ms = slots.clears().after(now_us).millis();
+                    report.reset_ms = slots.clears().ms_after(now_us);
                 }
             }
             Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}

@@ -137,7 +137,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
         let mut waited_ms = 0;
         while let Some(at_us) = later(now_us, waited_ms) {
             let check = Check::new(rules, 1, at_us);
-            let foresight = &mut Foresight::of_charges(charges);
+            let foresight = &Foresight::of_charges(charges);
             let answer = key.peek_within(&check, &mut Vec::new(), foresight).summary;
             if answer.verdict == Verdict::Allowed {
                 prop_assert_eq!(waited_ms, honest.wait_ms);

@@ -153,7 +153,7 @@ impl Step<'_> {
 pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, Vec<Decision>)> {
     let mut decisions = Vec::new();
     let outcome = limiter.check_within(Bounds::ANY, check, &mut decisions).ok()?;
-    limiter.fill_resets(check, &mut decisions, &mut Foresight::of_command());
+    limiter.fill_resets(check, &mut decisions, &Foresight::of_command());
     Some((outcome, decisions))
 }
 
