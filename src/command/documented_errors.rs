@@ -5,7 +5,7 @@
 
 use ratelimit_core::limit::Refusal;
 use ratelimit_core::parse::{ParseError, RuleArgError};
-use ratelimit_core::rule::{Excerpt, Kind, Name, PeriodOf, RuleError, RuleOption, RuleTextError};
+use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
 use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");
@@ -85,7 +85,7 @@ const fn place_of_parse_error(error: &ParseError) -> u8 {
 #[test]
 fn each_error_of_arguments_is_documented() {
     let (option, expected) = ("COST", "an integer");
-    let period = RuleTextError::PeriodUnit { of: PeriodOf::Option("FOR"), given: text() };
+    let period = RuleError::PeriodUnit { of: "FOR", given: text(), units: "ms" };
     let examples = [
         ParseError::Unexpected { given: text(), expected },
         ParseError::Repeated { option },
@@ -96,7 +96,7 @@ fn each_error_of_arguments_is_documented() {
         ParseError::NoText { option },
         ParseError::NoPeriod { option },
         ParseError::Period(period),
-        ParseError::Period(RuleTextError::Period { of: PeriodOf::Option("FOR"), given: text() }),
+        ParseError::Period(RuleError::Period { of: "FOR", given: text() }),
         ParseError::LongText { option, bytes: 9, max: 5 },
         ParseError::AtRefused,
         ParseError::RepeatedCost { name: name() },
@@ -132,17 +132,25 @@ const fn place_of_rule_arg_error(error: &RuleArgError) -> u8 {
     }
 }
 
-const fn place_of_rule_text_error(error: &RuleTextError) -> u8 {
+const fn place_of_rule_error(error: &RuleError) -> u8 {
     match error {
-        RuleTextError::NoPeriod => 0,
-        RuleTextError::UnknownAlgorithm { .. } => 1,
-        RuleTextError::UnknownOption { .. } => 2,
-        RuleTextError::RepeatedOption(_) => 3,
-        RuleTextError::NoValue { .. } => 4,
-        RuleTextError::Value { .. } => 5,
-        RuleTextError::Period { .. } => 6,
-        RuleTextError::PeriodUnit { .. } => 7,
-        RuleTextError::Invalid(_) => 8,
+        RuleError::NoPeriod => 0,
+        RuleError::UnknownAlgorithm { .. } => 1,
+        RuleError::UnknownOption { .. } => 2,
+        RuleError::RepeatedOption(_) => 3,
+        RuleError::NoValue(_) => 4,
+        RuleError::Value { .. } => 5,
+        RuleError::Period { .. } => 6,
+        RuleError::PeriodUnit { .. } => 7,
+        RuleError::OutOfRange { .. } => 8,
+        RuleError::PeriodOutOfRange => 9,
+        RuleError::SlotsPeriod => 10,
+        RuleError::SlotsCountAll => 11,
+        RuleError::MonthNeedsFixed => 12,
+        RuleError::SeveralMonths => 13,
+        RuleError::MonthAlignFirst => 14,
+        RuleError::TimeZone => 15,
+        RuleError::ForeignOption { .. } => 16,
     }
 }
 
@@ -163,7 +171,7 @@ fn each_error_of_a_rule_is_documented() {
         RuleArgError::SameIdentity { other: other.clone(), by_name: true },
         RuleArgError::UnlikeCosts { cost: cost.clone(), other, other_cost: cost },
         RuleArgError::Unheld,
-        RuleArgError::Text(RuleTextError::NoPeriod),
+        RuleArgError::Text(RuleError::NoPeriod),
     ];
     for error in &examples {
         let is_of_text = matches!(error, RuleArgError::Text(_));
@@ -172,23 +180,31 @@ fn each_error_of_a_rule_is_documented() {
     let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
     assert_eq!(places, (0..7).collect(), "an example for each variant");
 
-    let (option, expected) = (RuleOption::Burst, "an integer");
+    let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
     let of_texts = [
-        RuleTextError::NoPeriod,
-        RuleTextError::UnknownAlgorithm { given: text() },
-        RuleTextError::UnknownOption { given: text(), kind: Kind::Log },
-        RuleTextError::RepeatedOption(option),
-        RuleTextError::NoValue { option, expected },
-        RuleTextError::Value { what: "limit", given: text(), expected },
-        RuleTextError::Period { of: PeriodOf::Rule, given: text() },
-        RuleTextError::PeriodUnit { of: PeriodOf::Rule, given: text() },
-        RuleTextError::Invalid(RuleError::Period),
+        RuleError::NoPeriod,
+        RuleError::UnknownAlgorithm { given: text() },
+        RuleError::UnknownOption { given: text(), kind },
+        RuleError::RepeatedOption(option),
+        RuleError::NoValue(option),
+        RuleError::Value { what: "limit", given: text(), expected: "an integer" },
+        RuleError::Period { of, given: text() },
+        RuleError::PeriodUnit { of, given: text(), units: "ms" },
+        RuleError::OutOfRange { what: "limit", given: 9, min: 0, max: 5 },
+        RuleError::PeriodOutOfRange,
+        RuleError::SlotsPeriod,
+        RuleError::SlotsCountAll,
+        RuleError::MonthNeedsFixed,
+        RuleError::SeveralMonths,
+        RuleError::MonthAlignFirst,
+        RuleError::TimeZone,
+        RuleError::ForeignOption { option, owner: Kind::Bucket, kind },
     ];
-    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_text_error(&shown.0), 9);
+    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_error(&shown.0), 17);
 }
 
 /// A fault in a rule's text, as the reply shows it.
-struct Shown(RuleTextError);
+struct Shown(RuleError);
 
 impl std::fmt::Display for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -7,7 +7,7 @@ use crate::policy::UsedPolicies;
 use crate::server::{Call, PerServer};
 use ratelimit_core::limit::Decision;
 use ratelimit_core::parse::{RuleArgError, RuleCache, RuleResolver};
-use ratelimit_core::rule::{NamedCost, Rule, RuleTextError};
+use ratelimit_core::rule::{NamedCost, Rule, RuleError};
 
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -36,7 +36,7 @@ impl RuleResolver for Resolver {
     }
 
     #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         self.cache.rule(text, rules)
     }
 }

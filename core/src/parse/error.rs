@@ -2,7 +2,7 @@
 //! one printable line.
 
 use crate::limit::MAX_ID;
-use crate::rule::{Excerpt, Name, Rule, RuleTextError};
+use crate::rule::{Excerpt, Name, Rule, RuleError};
 use std::fmt;
 
 /// Why arguments are not a request. The text follows `ERR ` in the reply.
@@ -69,7 +69,7 @@ pub enum ParseError {
         option: &'static str,
     },
     /// The period of an option cannot be read.
-    Period(RuleTextError),
+    Period(RuleError),
     /// The text of an option is longer than the settings allow.
     LongText {
         /// Its name.
@@ -177,7 +177,7 @@ pub enum RuleArgError {
     /// Slots in a check that takes no hold.
     Unheld,
     /// The text is no valid rule.
-    Text(RuleTextError),
+    Text(RuleError),
 }
 
 impl RuleArgError {
@@ -190,8 +190,8 @@ impl RuleArgError {
     }
 }
 
-impl From<RuleTextError> for RuleArgError {
-    fn from(error: RuleTextError) -> Self {
+impl From<RuleError> for RuleArgError {
+    fn from(error: RuleError) -> Self {
         Self::Text(error)
     }
 }

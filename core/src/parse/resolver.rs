@@ -2,7 +2,7 @@
 
 use super::error::RuleArgError;
 use crate::direct_mapped::{DirectMapped, SlotKey};
-use crate::rule::{Rule, RuleTextError, looks_like_rule};
+use crate::rule::{Rule, RuleError, looks_like_rule};
 use std::slice;
 
 /// Turns the arguments of a request into rules.
@@ -22,7 +22,7 @@ pub trait RuleResolver {
     ///
     /// # Errors
     /// Why the text is no rule.
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         let is_rule = looks_like_rule(text);
         if is_rule {
             rules.push(Rule::from_text(text)?);
@@ -54,7 +54,7 @@ impl RuleCache {
     /// # Errors
     /// Why the text is no rule.
     #[inline(always)]
-    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         let Some(key) = ShortText::new(text) else { return NoPolicies.rule(text, rules) };
         let read = || match looks_like_rule(text) {
             true => Rule::from_text(text).map_err(Some),

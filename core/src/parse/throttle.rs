@@ -13,9 +13,7 @@ use super::cursor::Cursor;
 use super::error::ParseError;
 use super::options::UNITS;
 use crate::direct_mapped::SlotKey;
-use crate::rule::{
-    Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
-};
+use crate::rule::{Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit, digits};
 use std::ops::RangeInclusive;
 
 /// The capacity minus one.
@@ -84,7 +82,7 @@ impl Bucket {
             ..RuleSpec::new(Kind::Bucket, self.count.into(), period)
         };
         let rule = spec.validate();
-        rule.map_err(|error| ParseError::rule(THROTTLE.as_bytes(), RuleTextError::Invalid(error)))
+        rule.map_err(|error| ParseError::rule(THROTTLE.as_bytes(), error))
     }
 }
 

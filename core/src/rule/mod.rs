@@ -21,7 +21,7 @@ mod spec;
 mod text;
 
 pub use cost::Cost;
-pub use error::{Excerpt, PeriodOf, RuleTextError};
+pub use error::{Excerpt, RuleError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
@@ -30,7 +30,7 @@ pub use lengths::MAX_PERIOD_US;
 pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
 pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
-pub use spec::{RuleError, RuleSpec};
+pub use spec::RuleSpec;
 use std::fmt;
 pub(crate) use text::DisplayPeriod;
 pub use text::{WithCost, digits, looks_like_rule, span_us};
@@ -48,31 +48,28 @@ pub const MAX_KEEP: u16 = 366;
 /// The furthest time zones from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
 
-/// The unit a period was written in. Only `fixed` cares: its weeks start on
-/// Monday and its months follow the calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// `ms`.
-    Millisecond,
-    /// `s`.
-    Second,
-    /// `m`.
-    Minute,
-    /// `h`.
-    Hour,
-    /// `d`: 24 hours.
-    Day,
-    /// `w`: 7 days.
-    Week,
-    /// `month`: only `fixed` takes it.
-    Month,
+named! {
+    /// The unit a period was written in, longest first. Only `fixed` cares: its weeks start on
+    /// Monday and its months follow the calendar.
+    pub enum Unit {
+        /// Only `fixed` takes it.
+        Month = "month",
+        /// 7 days.
+        Week = "w",
+        /// 24 hours.
+        Day = "d",
+        /// 60 minutes.
+        Hour = "h",
+        /// 60 seconds.
+        Minute = "m",
+        /// 1000 milliseconds.
+        Second = "s",
+        /// The shortest unit.
+        Millisecond = "ms",
+    }
 }
 
 impl Unit {
-    /// Every unit of a fixed length, longest first.
-    const PLAIN: [Self; 6] =
-        [Self::Week, Self::Day, Self::Hour, Self::Minute, Self::Second, Self::Millisecond];
-
     /// The unit's length in microseconds; a month counts as 31 days.
     #[must_use]
     pub const fn micros(self) -> u64 {
@@ -97,20 +94,6 @@ impl Unit {
             Self::Month => Calendar::Months,
         }
     }
-
-    /// The unit as written in a rule.
-    #[must_use]
-    pub const fn symbol(self) -> &'static str {
-        match self {
-            Self::Millisecond => "ms",
-            Self::Second => "s",
-            Self::Minute => "m",
-            Self::Hour => "h",
-            Self::Day => "d",
-            Self::Week => "w",
-            Self::Month => "month",
-        }
-    }
 }
 
 /// `n` units of time, such as the `1m` of `20/1m`.
@@ -130,10 +113,16 @@ impl Period {
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
 
-    /// The length in microseconds, if it is in bounds and not in months.
-    #[must_use]
-    pub fn plain_micros(self) -> Option<u64> {
-        if self.unit == Unit::Month { None } else { self.micros() }
+    /// A length of time in the longest unit that divides it, but not in months, and in weeks only
+    /// if `weeks`; `None` if no unit divides it.
+    fn of_micros(us: u64, weeks: bool) -> Option<Self> {
+        let fits = |unit: &Unit| match unit {
+            Unit::Month => false,
+            Unit::Week if !weeks => false,
+            unit => us.is_multiple_of(unit.micros()),
+        };
+        let unit = Unit::ALL.into_iter().find(fits)?;
+        Some(Self { count: us.checked_div(unit.micros())?, unit })
     }
 }
 
@@ -148,13 +137,14 @@ pub(crate) enum Calendar {
     Months,
 }
 
-/// When a window of `fixed` opens: the value of `align=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// By the calendar.
-    Epoch,
-    /// At the first request.
-    First,
+named! {
+    /// When a window of `fixed` opens: the value of `align=`.
+    pub enum Align {
+        /// By the calendar.
+        Epoch = "epoch",
+        /// At the first request.
+        First = "first",
+    }
 }
 
 /// How a token bucket gets its tokens back.

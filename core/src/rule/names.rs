@@ -32,7 +32,9 @@ pub(crate) use named;
 
 named! {
     /// The algorithms, without their options.
+    #[derive(Default)]
     pub enum Kind {
+        #[default]
         /// Keeps the times of what was admitted in the last period.
         Log = "log",
         /// A sliding window counter.
@@ -104,21 +106,21 @@ impl RuleOption {
         self.owner().is_none_or(|owner| owner == kind) && !counts_slots
     }
 
-    /// The value that errors name as expected; `None`: the option takes no value.
-    pub(super) const fn value(self) -> Option<&'static str> {
+    /// The value that errors name as expected.
+    pub(super) const fn value(self) -> &'static str {
         match self {
-            Self::Res => Some("an integer 1..60"),
-            Self::Align => Some("epoch or first"),
-            Self::Tz => Some("+HH:MM or -HH:MM"),
-            Self::Keep => Some("an integer 0..366"),
-            Self::Burst => Some("an integer 1..1000000000"),
-            Self::Refill => Some("interval"),
-            Self::Queue => Some("an integer 0..1000000000"),
-            Self::Name => Some("1 to 32 of A-Z a-z 0-9 _ . -"),
-            Self::Count => Some("all or allowed"),
-            Self::Cost => Some("an integer 0..1000000000"),
-            Self::Ban => Some("1 to 8 periods such as 10m or 1m:10m:1h"),
-            Self::Shadow => None,
+            Self::Res => "an integer 1..60",
+            Self::Align => "epoch or first",
+            Self::Tz => "+HH:MM or -HH:MM",
+            Self::Keep => "an integer 0..366",
+            Self::Burst => "an integer 1..1000000000",
+            Self::Refill => "interval",
+            Self::Queue => "an integer 0..1000000000",
+            Self::Name => "1 to 32 of A-Z a-z 0-9 _ . -",
+            Self::Count => "all or allowed",
+            Self::Cost => "an integer 0..1000000000",
+            Self::Ban => "1 to 8 periods such as 10m or 1m:10m:1h",
+            Self::Shadow => "no value",
         }
     }
 }
@@ -148,7 +150,8 @@ mod tests {
             let (name, owner) = (option.name(), option.owner());
             let owner = owner.map_or("all".into(), |kind| format!("`{}`", kind.name()));
             assert!(DESIGN.contains(&format!("\n| `{name}` | {owner} | ")), "{name}");
-            let text = option.value().map_or(format!("`{name}`"), |_| format!("{name}="));
+            let takes_value = option != RuleOption::Shadow;
+            let text = if takes_value { format!("{name}=") } else { format!("`{name}`") };
             assert!(ALGORITHMS.contains(&text), "{text}");
         }
     }

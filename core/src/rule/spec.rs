@@ -2,12 +2,12 @@
 
 use super::{
     Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,
-    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
+    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleError, RuleOption, Unit,
+    WindowParams,
 };
-use std::fmt;
 
 /// A rule as it was written, before validation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSpec {
     /// The algorithm; options of any other are errors.
     pub kind: Kind,
@@ -44,31 +44,14 @@ pub struct RuleSpec {
 impl RuleSpec {
     /// A rule without options.
     #[must_use]
-    pub const fn new(kind: Kind, limit: u64, period: Period) -> Self {
-        Self {
-            kind,
-            limit,
-            period: Some(period),
-            res: None,
-            align: None,
-            tz_min: None,
-            keep: None,
-            burst: None,
-            refill: None,
-            queue: None,
-            name: None,
-            count_all: false,
-            cost: None,
-            ban: None,
-            shadow: false,
-        }
+    pub fn new(kind: Kind, limit: u64, period: Period) -> Self {
+        Self { kind, limit, period: Some(period), ..Self::default() }
     }
 
     /// Slots without options.
     #[must_use]
-    pub const fn slots(limit: u64) -> Self {
-        let period = Period { count: 1, unit: Unit::Millisecond };
-        Self { period: None, ..Self::new(Kind::Slots, limit, period) }
+    pub fn slots(limit: u64) -> Self {
+        Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
     /// Checks every bound and that each option belongs to the algorithm.
@@ -140,8 +123,10 @@ impl RuleSpec {
         match (self.kind == Kind::Slots, self.period) {
             (true, None) => Ok((Period { count: 0, unit: Unit::Millisecond }, 0)),
             (true, Some(_)) => Err(RuleError::SlotsPeriod),
-            (false, Some(period)) => Ok((period, period.micros().ok_or(RuleError::Period)?)),
-            (false, None) => Err(RuleError::Period),
+            (false, Some(period)) => {
+                Ok((period, period.micros().ok_or(RuleError::PeriodOutOfRange)?))
+            }
+            (false, None) => Err(RuleError::PeriodOutOfRange),
         }
     }
 
@@ -190,71 +175,3 @@ fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
     }
     T::try_from(given).map_err(|_| RuleError::OutOfRange { what, given, min, max: max_units })
 }
-
-/// What can be wrong with a rule whose text is well formed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleError {
-    /// A number is out of bounds.
-    OutOfRange {
-        /// The limit or an option, as messages name it.
-        what: &'static str,
-        /// The number.
-        given: u64,
-        /// The least number allowed.
-        min: u32,
-        /// The greatest number allowed.
-        max: u64,
-    },
-    /// The period is missing, or not in 1 ms ..= 366 d.
-    Period,
-    /// A period for slots, which end with their holds.
-    SlotsPeriod,
-    /// `count=all` for slots, which a denied request cannot hold.
-    SlotsCountAll,
-    /// A month as the period of an algorithm other than `fixed`.
-    MonthNeedsFixed,
-    /// A period of any number of months but one.
-    SeveralMonths,
-    /// A month with `align=first`: only the calendar has months.
-    MonthAlignFirst,
-    /// `tz=` is further than [`MAX_TZ_MIN`] from UTC.
-    TimeZone,
-    /// An option of another algorithm.
-    ForeignOption {
-        /// The refused option.
-        option: RuleOption,
-        /// The only algorithm that takes it.
-        owner: Kind,
-        /// The rule's algorithm.
-        kind: Kind,
-    },
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { what, given, min, max } => {
-                write!(f, "{what} is {given}, expected {min}..{max}")
-            }
-            Self::Period => f.write_str("the period is out of range, expected 1ms..366d"),
-            Self::SlotsPeriod => f.write_str("slots have no period, expected slots:limit"),
-            Self::SlotsCountAll => f.write_str(
-                "slots with count=all, expected count=allowed: denied requests hold none",
-            ),
-            Self::MonthNeedsFixed => {
-                f.write_str("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")
-            }
-            Self::SeveralMonths => f.write_str("a period of several months, expected 'month'"),
-            Self::MonthAlignFirst => {
-                f.write_str("'month' with align=first, expected align=epoch or a period in days")
-            }
-            Self::TimeZone => f.write_str("tz is out of range, expected -14:00..+14:00"),
-            Self::ForeignOption { option, owner, kind } => {
-                let (option, owner, kind) = (option.name(), owner.name(), kind.name());
-                write!(f, "option '{option}' belongs to {owner}, not to {kind}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RuleError {}
