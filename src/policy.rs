@@ -39,7 +39,7 @@ use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, ParseError, RuleArgError};
+use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError};
 use ratelimit_core::rule::Name;
 use ratelimit_core::rule::Rule;
 
@@ -139,7 +139,7 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
     let limits = config::limits();
     let mut rules = Vec::new();
     for text in texts {
-        let name = parse::written_policy(text, Some(&limits), &mut rules).map_err(|error| {
+        let name = parse::written_policy(text, &limits, &mut rules).map_err(|error| {
             format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
         })?;
         set(name, &rules);
@@ -311,7 +311,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     // Each line ends with a line feed, so nothing follows the last one.
     for line in saved.strip_suffix(b"\n").unwrap_or(saved).split(|&byte| byte == b'\n') {
         if !saved.is_empty() {
-            let name = parse::written_policy(line, None, &mut rules)?;
+            let name = parse::written_policy(line, &Limits::ANY, &mut rules)?;
             loaded.push(Arc::new(Policy::new(name, &rules)));
         }
     }

@@ -6,7 +6,7 @@ use crate::server::{Args, Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Access, Limiter};
-use ratelimit_core::parse;
+use ratelimit_core::parse::{self, hold_end_us};
 
 /// The command, the key, the id and the time.
 const LEAST_ARGUMENTS: usize = 5;
@@ -20,7 +20,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;
     let clock_us = clock::now_us();
     let at_us = request.at_us.unwrap_or(clock_us);
-    let (id, end_us) = (request.id, request.hold_us.end_us(at_us));
+    let (id, end_us) = (request.id, hold_end_us(request.hold_us, at_us));
 
     let mut key = call.open_write(name, &LIMITER)?;
     let renewed = key.value().is_some_and(|limiter| limiter.renew(id, end_us, at_us));

@@ -21,7 +21,7 @@ use crate::server::{Arg, Call, CommandError, KeyspaceEvent, WriteKey, clock};
 use crate::{config, metrics};
 use ratelimit_core::effect::{Action, BAN_EVENT};
 use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
-use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
+use ratelimit_core::parse::{self, ParseError, Quantity, ThrottleRequest};
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
@@ -32,7 +32,8 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let key = call.open_write(name, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
-        let rule = buckets.get_or_try_insert(bucket, || bucket.rule().map(CachedRule::new))?;
+        let make = || Ok::<_, ParseError>((bucket, CachedRule::new(bucket.rule()?)));
+        let rule = buckets.get_or_try_insert(bucket.numbers(), |cached| *cached == bucket, make)?;
         let limit = bucket.limit.into();
         let mut bucket = Opened { call, name, key: key?, now_us, rule, decisions };
         let changed = Changed { call, name, at_us: now_us, clock_us: now_us };

@@ -3,11 +3,11 @@
 use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict};
 use crate::parse::cursor::Cursor;
-use crate::parse::hold::{MAX_END_US, id};
+use crate::parse::hold::MAX_END_US;
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{NoPolicies, ParseError, RuleArgError, Settled};
+use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -98,16 +98,16 @@ pub fn read<'a>(
     match &mut effect.action {
         Action::Check { meta, .. } => rest_of_check(&mut args, meta, rules)?,
         Action::Hold { hold, meta, .. } => {
-            hold.id = id(&mut args)?;
+            hold.id = args.id()?;
             rest_of_check(&mut args, meta, rules)?;
         }
         Action::Settle { id: hold, settled: how } => {
-            *hold = id(&mut args)?;
+            *hold = args.id()?;
             (*how, *named) = settled(&mut args)?;
         }
-        Action::Renew { id: hold, .. } => *hold = id(&mut args)?,
+        Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            distinct_rules(&mut args, rules)?;
+            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
         }
         Action::Block { reason, .. }
         | Action::Exempt { reason, .. }
@@ -127,26 +127,8 @@ fn rest_of_check<'a, I: Iterator<Item = &'a [u8]>>(
     if let Some(meta) = meta {
         meta.text = args.required()?;
     }
-    distinct_rules(args, rules)?;
+    take_rules(args, &Limits::ANY, &mut NoPolicies, rules)?;
     if args.peek().is_some() { Ok(()) } else { require_rule(rules) }
-}
-
-/// Reads rules, and refuses two of one identity. No primary sends these: both would charge one
-/// state, and a hold with two charges on one state could be saved, but not loaded.
-fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
-    take_rules(args, None, &mut NoPolicies, rules)?;
-    let mut others = rules.as_slice();
-    while let Some((rule, before)) = others.split_last() {
-        if let Some(other) = before.iter().find(|other| other.same_identity(rule)) {
-            let error = RuleArgError::same_identity(other);
-            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
-        }
-        others = before;
-    }
-    Ok(())
 }
 
 /// Reads a head. The texts of the action come later.
@@ -154,8 +136,7 @@ fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
     let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
     let effect = fields_of_head(&mut fields).map_err(|error| match error {
         EffectError::Parse(ParseError::Arity) => {
-            let given = Excerpt::new(given);
-            EffectError::Parse(ParseError::Word { what: "effect", given, expected: FIELDS })
+            EffectError::Parse(ParseError::value("effect", given, FIELDS))
         }
         error => error,
     })?;
@@ -180,11 +161,11 @@ fn test_version<'a, I: Iterator<Item = &'a [u8]>>(
     match given.strip_prefix(b"v").and_then(digits) {
         Some(VERSION) => Ok(()),
         Some(version) if version > VERSION => Err(EffectError::Newer { version }),
-        _ => Err(EffectError::Parse(ParseError::Word {
-            what: "the version of an effect",
-            given: Excerpt::new(given),
-            expected: VERSION_FIELD,
-        })),
+        _ => Err(EffectError::Parse(ParseError::value(
+            "the version of an effect",
+            given,
+            VERSION_FIELD,
+        ))),
     }
 }
 

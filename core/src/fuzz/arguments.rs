@@ -80,8 +80,8 @@ pub fn run(data: &[u8]) {
             test_time(request.at_us, limits);
         }
         let explained = explain(args(), limits, policies, &mut rules);
-        let set = policy(args(), Some(limits), &mut rules);
-        let written = written_policy(data, Some(limits), &mut rules);
+        let set = policy(args(), limits, &mut rules);
+        let written = written_policy(data, limits, &mut rules);
         let errors = [
             checked.err(),
             peeked.err(),

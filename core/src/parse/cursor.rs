@@ -2,7 +2,7 @@
 //! takes it if it can read it.
 
 use super::error::ParseError;
-use crate::rule::{Excerpt, digits};
+use crate::rule::digits;
 use std::ops::RangeInclusive;
 
 /// The arguments not yet taken.
@@ -17,7 +17,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// The next argument, without taking it.
-    #[must_use]
     pub fn peek(&self) -> Option<&'a [u8]> {
         self.next
     }
@@ -52,7 +51,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Takes an integer that the command requires.
     ///
     /// # Errors
-    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Number`] if it
+    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Value`] if it
     /// is no integer within bounds.
     #[inline]
     pub fn integer<T: TryFrom<u64>>(
@@ -66,7 +65,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Takes the integer that follows an option's name.
     ///
     /// # Errors
-    /// [`ParseError::NoValue`] if no argument is left, [`ParseError::Number`] if
+    /// [`ParseError::Missing`] if no argument is left, [`ParseError::Value`] if
     /// it is no integer within bounds.
     pub fn value<T: TryFrom<u64>>(
         &mut self,
@@ -75,7 +74,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     ) -> Result<T, ParseError> {
         match self.take() {
             Some(arg) => integer(arg, option, bounds),
-            None => Err(ParseError::NoValue { option, min: *bounds.start(), max: *bounds.end() }),
+            None => {
+                Err(ParseError::missing(option, format!("value, expected {}", an_integer(&bounds))))
+            }
         }
     }
 
@@ -84,10 +85,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// # Errors
     /// [`ParseError::Unexpected`], with the argument and what was expected.
     pub fn finish(self, expected: &'static str) -> Result<(), ParseError> {
-        match self.next {
-            None => Ok(()),
-            Some(arg) => Err(ParseError::Unexpected { given: Excerpt::new(arg), expected }),
-        }
+        self.next.map_or(Ok(()), |arg| Err(ParseError::unexpected(arg, expected)))
     }
 }
 
@@ -105,13 +103,12 @@ fn integer<T: TryFrom<u64>>(
     digits(arg)
         .filter(|number| bounds.contains(number))
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| out_of_bounds(arg, what, &bounds))
+        .ok_or_else(|| ParseError::value(what, arg, an_integer(&bounds)))
 }
 
 #[cold]
-fn out_of_bounds(arg: &[u8], what: &'static str, bounds: &RangeInclusive<u64>) -> ParseError {
-    let given = Excerpt::new(arg);
-    ParseError::Number { what, given, min: *bounds.start(), max: *bounds.end() }
+fn an_integer(bounds: &RangeInclusive<u64>) -> String {
+    format!("an integer {}..{}", bounds.start(), bounds.end())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub fn explain<'a>(
     rules: &mut Vec<Rule>,
 ) -> Result<(), ParseError> {
     let mut args = Cursor::new(args);
-    take_rules(&mut args, Some(limits), resolver, rules)?;
+    take_rules(&mut args, limits, resolver, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }

@@ -16,8 +16,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Everything that the parsers can read.
-    #[cfg(any(test, fuzzing))]
+    /// Everything that the parsers can read. For what the primary has tested against its settings,
+    /// and for what was saved under earlier settings.
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: crate::rule::MAX_UNITS as u64,

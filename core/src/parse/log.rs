@@ -6,15 +6,13 @@
 
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::options::{COUNT, DEFAULT_COUNT, once};
+use super::options::{COUNT, DEFAULT_COUNT};
 
 /// How many entries of the history an `RL.LOG` shows.
 pub fn log<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<usize, ParseError> {
     let mut args = Cursor::new(args);
     let mut count = None;
-    while args.keyword("COUNT") {
-        once(&mut count, "COUNT", || args.value("COUNT", COUNT))?;
-    }
+    while args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))? {}
     args.finish("COUNT")?;
     Ok(count.unwrap_or(DEFAULT_COUNT))
 }

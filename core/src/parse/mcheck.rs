@@ -9,7 +9,7 @@
 //! One group of rules for all keys, or one group per key, in the order of the keys.
 
 use super::check::{CheckRequest, expected, options};
-use super::costs::test_costs;
+use super::costs::{give_costs, test_costs};
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
@@ -63,7 +63,7 @@ pub fn mcheck<'a>(
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = take_rules_of_next_key(&mut args, Some(limits), resolver, rules)?;
+        let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;
@@ -79,7 +79,7 @@ pub fn mcheck<'a>(
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
     }
-    named_costs.give_to(rules, resolver.named_a_policy())?;
+    give_costs(&named_costs, rules, resolver.named_a_policy())?;
     for group in &groups {
         let rules = rules.get(group.rules.clone()).unwrap_or_default();
         test_costs(rules, check.default_cost(), check.holds())?;

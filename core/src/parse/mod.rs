@@ -42,7 +42,7 @@ pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
 pub use error::{ParseError, RuleArgError};
 pub use explain::explain;
-pub use hold::{HoldOption, HoldTime};
+pub use hold::{HoldOption, hold_end_us};
 pub use limits::Limits;
 pub use log::log;
 pub use mcheck::{Group, MCheckRequest, mcheck};

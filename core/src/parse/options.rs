@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::error::ParseError;
 use super::limits::Limits;
-use crate::rule::{MAX_TIME_US, MAX_UNITS};
+use crate::rule::{MAX_TIME_US, MAX_UNITS, digits};
 use std::ops::RangeInclusive;
 
 pub(crate) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
@@ -25,33 +25,49 @@ pub(super) fn once<T>(
     Ok(())
 }
 
-/// The time that follows an `AT`.
-pub(super) fn at<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    limits: &Limits,
-) -> Result<u64, ParseError> {
-    if !limits.allow_at {
-        return Err(ParseError::AtRefused);
+/// A number of units, in [`UNITS`].
+pub(super) fn units(text: &[u8]) -> Option<u32> {
+    let units = digits(text).filter(|units| UNITS.contains(units))?;
+    u32::try_from(units).ok()
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    /// Reads an option that may be given once; `false` if its name does not come next.
+    pub(super) fn option<T>(
+        &mut self,
+        name: &'static str,
+        value: &mut Option<T>,
+        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
+    ) -> Result<bool, ParseError> {
+        let found = self.keyword(name);
+        if found {
+            once(value, name, || read(self))?;
+        }
+        Ok(found)
     }
-    args.value("AT", TIME_US)
-}
 
-/// The number that follows an option's name, in microseconds: at least 1 of its unit.
-pub(super) fn micros<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-    unit_us: u64,
-    most_us: u64,
-) -> Result<u64, ParseError> {
-    let most = most_us.checked_div(unit_us).unwrap_or(0);
-    let units: u64 = args.value(option, 1..=most)?;
-    Ok(units.saturating_mul(unit_us))
-}
+    /// The time that follows an `AT`.
+    pub(super) fn at(&mut self, limits: &Limits) -> Result<u64, ParseError> {
+        if !limits.allow_at {
+            return Err(ParseError::AtRefused);
+        }
+        self.value("AT", TIME_US)
+    }
 
-/// The text that follows an option's name.
-pub(super) fn text<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-) -> Result<&'a [u8], ParseError> {
-    args.take().ok_or(ParseError::NoText { option })
+    /// The number that follows an option's name, in microseconds: at least 1 of its unit.
+    pub(super) fn micros(
+        &mut self,
+        option: &'static str,
+        unit_us: u64,
+        most_us: u64,
+    ) -> Result<u64, ParseError> {
+        let most = most_us.checked_div(unit_us).unwrap_or(0);
+        let units: u64 = self.value(option, 1..=most)?;
+        Ok(units.saturating_mul(unit_us))
+    }
+
+    /// The text that follows an option's name.
+    pub(super) fn text(&mut self, option: &'static str) -> Result<&'a [u8], ParseError> {
+        self.take().ok_or_else(|| ParseError::missing(option, "text"))
+    }
 }

@@ -4,12 +4,10 @@
 //! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
 //! ```
 
-use super::costs::{Costs, Ranges};
+use super::costs::Costs;
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::hold::id;
 use super::limits::Limits;
-use super::options::{at, once};
 use crate::limit::Settlement;
 use crate::rule::NamedCost;
 use std::ops::Range;
@@ -63,12 +61,11 @@ pub fn settle<'a>(
     limits: &Limits,
 ) -> Result<SettleRequest<'a>, ParseError> {
     let mut args = Cursor::new(args);
-    let id = id(&mut args)?;
+    let id = args.id()?;
     let mut options = Options::default();
     let before = options.take(&mut args, limits.max_rules)?;
     let (mut at_us, mut after) = (None, 0);
-    while args.keyword("AT") {
-        once(&mut at_us, "AT", || at(&mut args, limits))?;
+    while args.option("AT", &mut at_us, |args| args.at(limits))? {
         after = options.take(&mut args, limits.max_rules)?;
     }
     args.finish(options.expected())?;
@@ -104,11 +101,9 @@ impl Options {
     ) -> Result<usize, ParseError> {
         let mut taken: usize = 0;
         loop {
-            if args.keyword("REFUND") {
-                once(&mut self.refund, "REFUND", || Ok(()))?;
+            if args.option("REFUND", &mut self.refund, |_| Ok(()))? {
                 taken = taken.saturating_add(1);
-            } else if args.keyword("COST") {
-                self.costs.read(args, max_names, Ranges::Refused)?;
+            } else if self.costs.take(args, max_names, false)? {
                 taken = taken.saturating_add(2);
             } else {
                 return Ok(taken);
@@ -121,14 +116,12 @@ impl Options {
 
     /// How the hold is settled, with the costs by name.
     fn settled(self) -> (Settled, Vec<NamedCost>) {
-        if self.refund.is_some() {
-            return (Settled::Refund, Vec::new());
-        }
-        if self.costs.is_empty() {
-            return (Settled::AsCharged, Vec::new());
-        }
-        let (default, named) = self.costs.into_parts();
-        (Settled::Costs { default }, named)
+        let settled = match (self.refund, self.costs.is_empty()) {
+            (Some(()), _) => Settled::Refund,
+            (None, true) => Settled::AsCharged,
+            (None, false) => Settled::Costs { default: self.costs.default },
+        };
+        (settled, self.costs.named)
     }
 
     /// What an error expects in place of an argument that follows these options.

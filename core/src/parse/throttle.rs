@@ -11,9 +11,8 @@
 
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::options::UNITS;
-use crate::direct_mapped::SlotKey;
-use crate::rule::{Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit, digits};
+use super::options::{UNITS, units};
+use crate::rule::{Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
 /// The capacity minus one.
@@ -62,14 +61,13 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequ
     Ok(ThrottleRequest { bucket, quantity })
 }
 
-impl SlotKey for Bucket {
-    #[inline]
-    fn numbers(self) -> impl IntoIterator<Item = u64> {
+impl Bucket {
+    /// The numbers that distinguish it.
+    #[must_use]
+    pub fn numbers(self) -> [u64; 3] {
         [self.limit, self.count, self.period_s].map(u64::from)
     }
-}
 
-impl Bucket {
     /// The bucket as a rule.
     ///
     /// # Errors
@@ -81,16 +79,11 @@ impl Bucket {
             name: Name::new(THROTTLE.as_bytes()),
             ..RuleSpec::new(Kind::Bucket, self.count.into(), period)
         };
-        let rule = spec.validate();
-        rule.map_err(|error| ParseError::rule(THROTTLE.as_bytes(), error))
+        spec.validate().map_err(|error| ParseError::rule(THROTTLE.as_bytes(), error))
     }
 }
 
 fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
-    let units = |text| {
-        let units = digits(text).filter(|units| UNITS.contains(units))?;
-        u32::try_from(units).ok()
-    };
     let quantity = match arg.strip_prefix(b"-") {
         None => units(arg).map(Quantity::Take),
         Some(text) => match units(text) {
@@ -98,11 +91,8 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
             units => units.map(Quantity::Refund),
         },
     };
-    quantity.ok_or_else(|| ParseError::Word {
-        what: "quantity",
-        given: Excerpt::new(arg),
-        expected: "an integer -1000000000..1000000000",
-    })
+    let expected = "an integer -1000000000..1000000000";
+    quantity.ok_or_else(|| ParseError::value("quantity", arg, expected))
 }
 
 #[cfg(test)]
@@ -144,7 +134,9 @@ mod tests {
         let mut rules = DirectMapped::<Bucket, Rule>::default();
         for n in 0..2_000_u32 {
             let bucket = Bucket { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
-            let cached = rules.get_or_try_insert(bucket, || bucket.rule()).copied();
+            let make = || bucket.rule().map(|rule| (bucket, rule));
+            let cached = rules.get_or_try_insert(bucket.numbers(), |key| *key == bucket, make);
+            let cached = cached.copied();
             assert_eq!(cached, bucket.rule(), "{bucket:?}");
         }
         assert_eq!(rules.entries(), SLOTS, "some slots stay empty");

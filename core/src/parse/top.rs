@@ -6,7 +6,7 @@
 
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::options::{COUNT, DEFAULT_COUNT, once};
+use super::options::{COUNT, DEFAULT_COUNT};
 
 /// An `RL.TOP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,9 @@ pub struct TopRequest {
 pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<TopRequest, ParseError> {
     let mut args = Cursor::new(args);
     let (mut count, mut reset) = (None, None);
-    loop {
-        if args.keyword("COUNT") {
-            once(&mut count, "COUNT", || args.value("COUNT", COUNT))?;
-        } else if args.keyword("RESET") {
-            once(&mut reset, "RESET", || Ok(()))?;
-        } else {
-            break;
-        }
-    }
+    while args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))?
+        || args.option("RESET", &mut reset, |_| Ok(()))?
+    {}
     args.finish("COUNT or RESET")?;
     Ok(TopRequest { count: count.unwrap_or(DEFAULT_COUNT), reset: reset.is_some() })
 }

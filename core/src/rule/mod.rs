@@ -32,7 +32,7 @@ pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
 pub use spec::RuleSpec;
 use std::fmt;
-pub(crate) use text::DisplayPeriod;
+pub(crate) use text::{DisplayPeriod, split};
 pub use text::{WithCost, digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.

@@ -9,16 +9,15 @@
 //! Options stand before the rules, in any order. No option can be taken for a
 //! rule, since a rule has a `/` or a `:`, or starts with `@` or a digit.
 
-use super::costs::{Costs, DefaultCost, NamedCosts, Ranges, test_costs};
+use super::costs::{Costs, DefaultCost, give_costs, test_costs};
 use super::cursor::Cursor;
 use super::error::ParseError;
-use super::hold::{HoldOption, hold};
+use super::hold::HoldOption;
 use super::limits::Limits;
-use super::options::{at, once, text};
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
 use crate::limit::{CheckOptions, Meta};
-use crate::rule::Rule;
+use crate::rule::{NamedCost, Rule};
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +111,7 @@ fn options_then_rules<'a>(
     if args.peek().is_some_and(may_be_option) {
         return some_options_then_rules(args, limits, resolver, rules, may_change);
     }
-    then_rules(args, limits, resolver, rules, may_change, CheckRequest::plain(), None)
+    then_rules(args, limits, resolver, rules, may_change, CheckRequest::plain(), &[])
 }
 
 #[inline(never)]
@@ -124,7 +123,7 @@ fn some_options_then_rules<'a, I: Iterator<Item = &'a [u8]>>(
     may_change: bool,
 ) -> Result<CheckRequest<'a>, ParseError> {
     let (request, named_costs) = some_options(&mut args, limits, may_change)?;
-    then_rules(args, limits, resolver, rules, may_change, request, Some(&named_costs))
+    then_rules(args, limits, resolver, rules, may_change, request, &named_costs)
 }
 
 /// Reads the rules of a request after its options.
@@ -136,14 +135,12 @@ fn then_rules<'a, I: Iterator<Item = &'a [u8]>>(
     rules: &mut Vec<Rule>,
     may_change: bool,
     request: CheckRequest<'a>,
-    named_costs: Option<&NamedCosts>,
+    named_costs: &[NamedCost],
 ) -> Result<CheckRequest<'a>, ParseError> {
-    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
+    let rule_args = take_rules(&mut args, limits, resolver, rules)?;
     args.finish(expected(rules, may_change))?;
     require_rule(rules)?;
-    if let Some(costs) = named_costs {
-        costs.give_to(rules, resolver.named_a_policy())?;
-    }
+    give_costs(named_costs, rules, resolver.named_a_policy())?;
     // A peek can ask about slots without a hold.
     test_costs(rules, request.default_cost(), request.holds() || !may_change)?;
     Ok(CheckRequest { rule_args, ..request })
@@ -159,11 +156,11 @@ fn may_be_option(text: &[u8]) -> bool {
 pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
-) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
+) -> Result<(CheckRequest<'a>, Vec<NamedCost>), ParseError> {
     if args.peek().is_some_and(may_be_option) {
         some_options(args, limits, true)
     } else {
-        Ok((CheckRequest::plain(), NamedCosts::default()))
+        Ok((CheckRequest::plain(), Vec::new()))
     }
 }
 
@@ -171,34 +168,25 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
-) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
+) -> Result<(CheckRequest<'a>, Vec<NamedCost>), ParseError> {
     let mut costs = Costs::default();
-    let (mut at_us, mut full, mut meta, mut held) = (None, None, None, None);
-    loop {
-        if args.keyword("COST") {
-            costs.read(args, limits.max_rules, Ranges::Read)?;
-        } else if args.keyword("AT") {
-            once(&mut at_us, "AT", || at(args, limits))?;
-        } else if args.keyword("FULL") {
-            once(&mut full, "FULL", || Ok(()))?;
-        } else if may_change && args.keyword("META") {
-            once(&mut meta, "META", || Ok(cut(text(args, "META")?, limits.max_meta)))?;
-        } else if args.keyword("HOLD") {
-            if !may_change {
-                return Err(ParseError::HoldInPeek);
-            }
-            once(&mut held, "HOLD", || hold(args))?;
-        } else {
-            break;
-        }
-    }
+    let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
+    while costs.take(args, limits.max_rules, true)?
+        || args.option("AT", &mut at_us, |args| args.at(limits))?
+        || args.option("FULL", &mut full, |_| Ok(()))?
+        || may_change && args.option("META", &mut meta, |args| args.text("META"))?
+        || args.option("HOLD", &mut hold, |args| {
+            if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
+        })?
+    {}
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
-    let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
-    let (cost, up_to) = (costs.default_cost(), costs.up_to());
-    let given = RequestOptions { up_to, meta, hold: held };
+    let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
+    let given =
+        RequestOptions { up_to: costs.up_to, meta: text.map(|text| Meta { text, keep }), hold };
     let options = (given != RequestOptions::default()).then(|| Box::new(given));
+    let cost = costs.default.unwrap_or(1);
     let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
-    Ok((request, costs.into_named()))
+    Ok((request, costs.named))
 }
 
 /// What an error expects in place of an argument that follows these rules.
