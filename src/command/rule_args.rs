@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::policy::UsedPolicies;
 use crate::server::{Args, JoinedArgs, Texts};
-use ratelimit_core::rule::{Rule, WithCost};
+use ratelimit_core::rule::Rule;
 
 /// The rules, one argument each.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<'a> RuleArgs<'a> {
     fn with_costs(written: Args<'a>, named: &'a UsedPolicies, rules: &[Rule]) -> Self {
         let args = Self::of(written, named);
         let texts = args.args().iter().zip(rules).map(|(arg, rule)| match rule.cost().is_named() {
-            true => Cow::Owned(WithCost(rule).to_string().into_bytes()),
+            true => Cow::Owned(format!("{rule:#}").into_bytes()),
             false => Cow::Borrowed(arg.bytes()),
         });
         Self::Copied(Texts::new(texts))

@@ -83,7 +83,6 @@ impl Excerpt {
 
     /// Takes bytes of any length and content.
     #[cold]
-    #[must_use]
     pub fn new(given: &[u8]) -> Self {
         let mut shown = String::from("'");
         for byte in given {

@@ -33,7 +33,7 @@ pub use names::{Kind, RuleOption};
 pub use spec::RuleSpec;
 use std::fmt;
 pub(crate) use text::{DisplayPeriod, split};
-pub use text::{WithCost, digits, looks_like_rule, span_us};
+pub use text::{digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -71,7 +71,6 @@ named! {
 
 impl Unit {
     /// The unit's length in microseconds; a month counts as 31 days.
-    #[must_use]
     pub const fn micros(self) -> u64 {
         match self {
             Self::Millisecond => MS_US,
@@ -107,7 +106,6 @@ pub struct Period {
 
 impl Period {
     /// The length in microseconds, if it lies in 1 ms ..= 366 d.
-    #[must_use]
     pub fn micros(self) -> Option<u64> {
         let us = self.count.checked_mul(self.unit.micros())?;
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
@@ -211,7 +209,6 @@ pub(crate) enum Shape {
 
 impl Algorithm {
     #[inline]
-    #[must_use]
     pub(crate) const fn shape(self) -> Shape {
         match self {
             Self::Log => Shape::Log,
@@ -245,7 +242,6 @@ pub struct Name {
 
 impl Name {
     /// The name, if these bytes make one.
-    #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
         if text.is_empty() || !text.iter().all(allowed) {
@@ -257,13 +253,11 @@ impl Name {
     }
 
     /// 1 ..= [`MAX_NAME`] bytes.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// 1 ..= [`MAX_NAME`] ASCII characters.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
@@ -280,7 +274,6 @@ impl Name {
     }
 
     /// Whether this is the name that `RL.THROTTLE` gives its buckets.
-    #[must_use]
     pub fn is_throttle(&self) -> bool {
         self.as_bytes() == THROTTLE.as_bytes()
     }
@@ -331,13 +324,11 @@ impl Rule {
         Self { name, ..self }
     }
 
-    #[must_use]
     pub(crate) const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
     /// The algorithm without its options.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         match self.algorithm {
             Algorithm::Log => Kind::Log,
@@ -350,31 +341,26 @@ impl Rule {
     }
 
     /// Units a period, 0 ..= [`MAX_UNITS`].
-    #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The period in microseconds; a calendar month counts as 31 days, and slots have 0.
-    #[must_use]
     pub const fn period_us(&self) -> u64 {
         self.period_us
     }
 
     /// The value of `name=`.
-    #[must_use]
     pub const fn name(&self) -> Option<&Name> {
         self.name.as_ref()
     }
 
     /// Whether denied requests are charged too.
-    #[must_use]
     pub const fn counts_all(&self) -> bool {
         self.count_all
     }
 
     /// What a check costs the rule.
-    #[must_use]
     pub const fn cost(&self) -> Cost {
         self.cost
     }
@@ -385,13 +371,11 @@ impl Rule {
     }
 
     /// How long denials by this rule block the key.
-    #[must_use]
     pub const fn ban(&self) -> Option<&Ladder> {
         self.ban.as_ref()
     }
 
     /// Whether the rule is a shadow, which is reported but never denies.
-    #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
     }
@@ -416,21 +400,18 @@ impl Rule {
     }
 
     /// The most units the rule can ever let pass at once.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         u64::from(self.capacity)
     }
 
     /// Whether a cost fits an untouched state. A cost of 0 always fits; a cost that does
     /// not fit never passes.
-    #[must_use]
     pub fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 
     /// Whether two rules read one state, or one window of the log. One check cannot have
     /// both.
-    #[must_use]
     pub fn same_identity(&self, other: &Self) -> bool {
         match (&self.name, &other.name) {
             (Some(a), Some(b)) => a == b,

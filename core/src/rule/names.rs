@@ -15,13 +15,11 @@ macro_rules! named {
             $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
             /// The name as written in the text.
-            #[must_use]
             $vis const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name),+ }
             }
 
             /// The value with this name.
-            #[must_use]
             $vis fn of_name(name: &[u8]) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name().as_bytes() == name)
             }
@@ -88,7 +86,6 @@ impl Kind {
 
 impl RuleOption {
     /// The only algorithm that takes the option; `None`: no single one.
-    #[must_use]
     pub const fn owner(self) -> Option<Kind> {
         match self {
             Self::Res => Some(Kind::Window),
@@ -100,7 +97,6 @@ impl RuleOption {
     }
 
     /// Whether rules of this algorithm can have the option.
-    #[must_use]
     pub fn suits(self, kind: Kind) -> bool {
         let counts_slots = self == Self::Count && kind == Kind::Slots;
         self.owner().is_none_or(|owner| owner == kind) && !counts_slots

@@ -43,13 +43,11 @@ pub struct RuleSpec {
 
 impl RuleSpec {
     /// A rule without options.
-    #[must_use]
     pub fn new(kind: Kind, limit: u64, period: Period) -> Self {
         Self { kind, limit, period: Some(period), ..Self::default() }
     }
 
     /// Slots without options.
-    #[must_use]
     pub fn slots(limit: u64) -> Self {
         Self { kind: Kind::Slots, limit, ..Self::default() }
     }
@@ -60,19 +58,27 @@ impl RuleSpec {
     /// [`RuleError`], which says what was wrong and what was expected.
     pub fn validate(&self) -> Result<Rule, RuleError> {
         self.refuse_foreign_options()?;
+        let tz_min = self.tz_min.unwrap_or(0);
+        if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min) {
+            return Err(RuleError::TimeZone);
+        }
         let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
-        let (period, period_us) = self.period_and_micros()?;
-        if period.unit == Unit::Month {
+        let period_us = self.period_us()?;
+        if let Some(Period { count, unit: Unit::Month }) = self.period {
             if self.kind != Kind::Fixed {
                 return Err(RuleError::MonthNeedsFixed);
             }
-            if period.count != 1 {
+            if count != 1 {
                 return Err(RuleError::SeveralMonths);
             }
             if self.align == Some(Align::First) {
                 return Err(RuleError::MonthAlignFirst);
             }
         }
+        let or_limit = |what, given: Option<u64>, min| match given {
+            Some(given) => bounded(what, given, min, MAX_UNITS),
+            None => Ok(limit),
+        };
         let algorithm = match self.kind {
             Kind::Log => Algorithm::Log,
             Kind::Window => Algorithm::Window(WindowParams {
@@ -80,25 +86,19 @@ impl RuleSpec {
             }),
             Kind::Fixed => Algorithm::Fixed(FixedParams {
                 calendar: match self.align.unwrap_or(Align::Epoch) {
-                    Align::Epoch => Some(period.unit.calendar()),
+                    Align::Epoch => self.period.map(|period| period.unit.calendar()),
                     Align::First => None,
                 },
-                tz_min: self.tz_min.unwrap_or(0),
+                tz_min,
                 keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
             }),
             Kind::Bucket => Algorithm::Bucket(BucketParams {
-                burst: match self.burst {
-                    Some(burst) => bounded("burst", burst, 1, MAX_UNITS)?,
-                    None => limit,
-                },
+                burst: or_limit("burst", self.burst, 1)?,
                 refill: self.refill.unwrap_or(Refill::Even),
             }),
-            Kind::Leaky => Algorithm::Leaky(LeakyParams {
-                queue: match self.queue {
-                    Some(queue) => bounded("queue", queue, 0, MAX_UNITS)?,
-                    None => limit,
-                },
-            }),
+            Kind::Leaky => {
+                Algorithm::Leaky(LeakyParams { queue: or_limit("queue", self.queue, 0)? })
+            }
             Kind::Slots => Algorithm::Slots,
         };
         if self.kind == Kind::Slots && self.count_all {
@@ -106,30 +106,25 @@ impl RuleSpec {
         }
         let cost = self.cost.map(|cost| bounded("cost", cost, 0, MAX_UNITS)).transpose()?;
         Ok(Rule {
-            algorithm,
-            limit,
-            capacity: algorithm.capacity(limit),
-            period_us,
             name: self.name,
             count_all: self.count_all,
             cost: Cost::new(cost),
             ban: self.ban,
             shadow: self.shadow,
+            ..Rule::new(algorithm, limit, period_us)
         })
     }
 
-    /// The period, and its length in microseconds; that of slots is 0.
-    fn period_and_micros(&self) -> Result<(Period, u64), RuleError> {
+    /// The length of the period in microseconds; that of slots is 0.
+    fn period_us(&self) -> Result<u64, RuleError> {
         match (self.kind == Kind::Slots, self.period) {
-            (true, None) => Ok((Period { count: 0, unit: Unit::Millisecond }, 0)),
+            (true, None) => Ok(0),
             (true, Some(_)) => Err(RuleError::SlotsPeriod),
-            (false, Some(period)) => {
-                Ok((period, period.micros().ok_or(RuleError::PeriodOutOfRange)?))
-            }
-            (false, None) => Err(RuleError::PeriodOutOfRange),
+            (false, period) => period.and_then(Period::micros).ok_or(RuleError::PeriodOutOfRange),
         }
     }
 
+    /// Whether an option is given that only one algorithm takes.
     const fn has(&self, option: RuleOption) -> bool {
         match option {
             RuleOption::Res => self.res.is_some(),
@@ -139,39 +134,33 @@ impl RuleSpec {
             RuleOption::Burst => self.burst.is_some(),
             RuleOption::Refill => self.refill.is_some(),
             RuleOption::Queue => self.queue.is_some(),
-            RuleOption::Name => self.name.is_some(),
-            RuleOption::Count => self.count_all,
-            RuleOption::Cost => self.cost.is_some(),
-            RuleOption::Ban => self.ban.is_some(),
-            RuleOption::Shadow => self.shadow,
+            RuleOption::Name
+            | RuleOption::Count
+            | RuleOption::Cost
+            | RuleOption::Ban
+            | RuleOption::Shadow => false,
         }
     }
 
     fn refuse_foreign_options(&self) -> Result<(), RuleError> {
+        let kind = self.kind;
         for option in RuleOption::ALL {
-            match option.owner() {
-                Some(owner) if owner != self.kind && self.has(option) => {
-                    return Err(RuleError::ForeignOption { option, owner, kind: self.kind });
-                }
-                _ => {}
+            let foreign = |owner: &Kind| *owner != kind && self.has(option);
+            if let Some(owner) = option.owner().filter(foreign) {
+                return Err(RuleError::ForeignOption { option, owner, kind });
             }
         }
-        match self.tz_min {
-            Some(tz) if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz) => Err(RuleError::TimeZone),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
-fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
+fn bounded<T: TryFrom<u64> + Into<u64>>(
     what: &'static str,
     given: u64,
     min: u32,
     max: T,
 ) -> Result<T, RuleError> {
-    let max_units: u64 = max.into();
-    if given < u64::from(min) || given > max_units {
-        return Err(RuleError::OutOfRange { what, given, min, max: max_units });
-    }
-    T::try_from(given).map_err(|_| RuleError::OutOfRange { what, given, min, max: max_units })
+    let max = max.into();
+    let within = (u64::from(min)..=max).contains(&given).then(|| T::try_from(given).ok());
+    within.flatten().ok_or(RuleError::OutOfRange { what, given, min, max })
 }

@@ -32,12 +32,11 @@
 
 use super::text::TimeZone;
 use super::{
-    Algorithm, BucketParams, Calendar, FixedParams, LeakyParams, MS_US, Period, Refill, Rule,
+    Algorithm, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MS_US, Period, Refill, Rule,
     RuleOption, Unit, WEEK_US, WindowParams, memory,
 };
 
 /// What a rule means, its worst burst and its memory, in a few sentences.
-#[must_use]
 pub fn explain(rule: &Rule) -> String {
     let sentences = if rule.limit() == 0 {
         "the limit 0 denies every request, only a cost of 0 passes. Worst burst: none. \
@@ -111,10 +110,7 @@ fn worst_of_window(limit: u64, period_us: u64, res: u8) -> u64 {
 }
 
 fn gcd(a: u128, b: u128) -> u128 {
-    match a.checked_rem(b) {
-        None => a,
-        Some(rest) => gcd(b, rest),
-    }
+    a.checked_rem(b).map_or(a, |rest| gcd(b, rest))
 }
 
 /// The worst burst in words. If more than the capacity can pass in one period, `burst`
@@ -199,14 +195,13 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
             requests(worst)
         )
     });
-    let kept = u64::from(keep).saturating_mul(memory::PAST_WINDOW);
-    let memory = match keep {
+    let memory = match u64::from(keep) {
         0 => constant(),
-        _ => format!(
+        keep => format!(
             "{} bytes, and up to {} for {} kept for graphs",
             memory::KEY,
-            amount(kept, "byte"),
-            amount(keep.into(), "past window")
+            amount(keep.saturating_mul(memory::PAST_WINDOW), "byte"),
+            amount(keep, "past window")
         ),
     };
     format!(
@@ -216,29 +211,25 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
 }
 
 fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
-    let (burst, period) = (u64::from(burst), per(rule.period_us()));
-    let (back, worst) = match refill {
-        Refill::Even => (
-            format!(
-                "they come back evenly, one in {}",
-                share(rule.period_us().into(), rule.limit().into())
-            ),
-            at_worst(rule, |worst| {
-                format!("{} at once, and up to {worst} in one {period}", requests(burst))
-            }),
-        ),
-        Refill::Interval => (
-            format!("all come back at once, {} after the first was taken", time(rule.period_us())),
-            at_worst(rule, |worst| {
-                format!(
-                    "{} within a moment, {} just before the tokens come back and {burst} just \
-                     after",
-                    requests(worst),
-                    worst.saturating_sub(burst)
-                )
-            }),
-        ),
+    let (burst, us) = (u64::from(burst), rule.period_us());
+    let back = match refill {
+        Refill::Even => {
+            format!("they come back evenly, one in {}", share(us.into(), rule.limit().into()))
+        }
+        Refill::Interval => {
+            format!("all come back at once, {} after the first was taken", time(us))
+        }
     };
+    let worst = at_worst(rule, |worst| match refill {
+        Refill::Even => {
+            format!("{} at once, and up to {worst} in one {}", requests(burst), per(us))
+        }
+        Refill::Interval => format!(
+            "{} within a moment, {} just before the tokens come back and {burst} just after",
+            requests(worst),
+            worst.saturating_sub(burst)
+        ),
+    });
     format!(
         "a bucket of {}, full at first; a request takes one, and {back} (token bucket). \
          Worst burst: {worst}. Memory: {}.",
@@ -249,22 +240,18 @@ fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
 
 fn leaky(rule: &Rule, queue: u32) -> String {
     let every = share(rule.period_us().into(), rule.limit().into());
-    let (turns, burst) = if queue == 0 {
-        (
-            "nobody waits, and one that comes sooner is denied".into(),
-            format!("1 request at once, the next {every} later"),
-        )
-    } else {
-        (
-            format!(
-                "{queue} more can wait for their turn, which an allowed request reads from its \
-                 wait_ms"
-            ),
-            format!(
-                "{} admitted at once, but they proceed {every} apart if they wait their turn",
-                requests(rule.capacity())
-            ),
-        )
+    let turns = match queue {
+        0 => "nobody waits, and one that comes sooner is denied".into(),
+        _ => format!(
+            "{queue} more can wait for their turn, which an allowed request reads from its wait_ms"
+        ),
+    };
+    let burst = match queue {
+        0 => format!("1 request at once, the next {every} later"),
+        _ => format!(
+            "{} admitted at once, but they proceed {every} apart if they wait their turn",
+            requests(rule.capacity())
+        ),
     };
     format!(
         "requests proceed one by one, one in {every}; {turns} (leaky bucket). \
@@ -291,26 +278,24 @@ fn constant() -> String {
 
 /// The rule's identity, and what may change without the rule losing its state.
 fn identity(rule: &Rule) -> String {
-    let (shape, free) = match (rule.algorithm(), rule.name()) {
-        (Algorithm::Log, Some(name)) => {
-            return format!(
-                " The name '{}' labels it; all log rules read the key's one log.",
-                name.as_str()
-            );
-        }
-        (_, Some(name)) => {
-            return format!(
-                " Identity: the name '{}', so limit, period and options may change and what \
-                 was consumed is kept.",
-                name.as_str()
-            );
-        }
-        (Algorithm::Log, None) => return String::new(),
-        (Algorithm::Window(_), None) => ("algorithm, period and res", "limit"),
-        (Algorithm::Fixed(_), None) => ("algorithm, period, align and tz", "limit and keep"),
-        (Algorithm::Bucket(_), None) => ("algorithm, period and refill", "limit and burst"),
-        (Algorithm::Leaky(_), None) => ("algorithm and period", "limit and queue"),
-        (Algorithm::Slots, None) => ("algorithm", "limit"),
+    if let Some(name) = rule.name() {
+        let name = name.as_str();
+        return if rule.kind() == Kind::Log {
+            format!(" The name '{name}' labels it; all log rules read the key's one log.")
+        } else {
+            format!(
+                " Identity: the name '{name}', so limit, period and options may change and what \
+                 was consumed is kept."
+            )
+        };
+    }
+    let (shape, free) = match rule.kind() {
+        Kind::Log => return String::new(),
+        Kind::Window => ("algorithm, period and res", "limit"),
+        Kind::Fixed => ("algorithm, period, align and tz", "limit and keep"),
+        Kind::Bucket => ("algorithm, period and refill", "limit and burst"),
+        Kind::Leaky => ("algorithm and period", "limit and queue"),
+        Kind::Slots => ("algorithm", "limit"),
     };
     format!(" Identity: the {shape}, so the {free} may change and what was consumed is kept.")
 }

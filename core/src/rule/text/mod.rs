@@ -37,7 +37,6 @@ impl Rule {
 /// Whether a text is meant as a rule: it has a slash, or it begins with a digit or with an
 /// algorithm's name and a colon. So `10` and `bucket:10` get the error that the period is
 /// missing.
-#[must_use]
 pub fn looks_like_rule(text: &[u8]) -> bool {
     let begins_with_limit = || text.first().is_some_and(u8::is_ascii_digit);
     let kind = || split(text, b':').and_then(|(name, _)| Kind::of_name(name));
@@ -57,7 +56,6 @@ pub fn span_us(option: &'static str, text: &[u8]) -> Result<u64, RuleError> {
 
 /// The number of these decimal digits; `None` for a sign, a blank or an overflow.
 #[inline]
-#[must_use]
 pub fn digits(text: &[u8]) -> Option<u64> {
     /// A number of this many digits fits `u64`.
     const ALWAYS_FIT: usize = 19;
@@ -238,88 +236,52 @@ fn time_zone(text: &[u8]) -> Option<i16> {
     }
 }
 
+/// The canonical text; `{:#}` shows the cost in this request, whether `cost=` or `COST name=n` gives
+/// it.
 impl Display for Rule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.write(f, self.cost.written())
-    }
-}
-
-/// A rule's canonical text with its cost in this request, whether `cost=` or `COST name=n`
-/// gives it.
-#[derive(Clone, Copy, Debug)]
-pub struct WithCost<'a>(pub &'a Rule);
-
-impl Display for WithCost<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.0.write(f, self.0.cost.own())
-    }
-}
-
-impl Rule {
-    /// Writes the canonical text with this cost.
-    fn write(&self, f: &mut Formatter<'_>, cost: Option<u32>) -> fmt::Result {
-        let Self {
-            algorithm,
-            limit,
-            period_us,
-            name,
-            count_all,
-            ref ban,
-            shadow,
-            capacity: _,
-            cost: _,
-        } = *self;
+        let Self { algorithm, limit, .. } = *self;
+        let cost = if f.alternate() { self.cost.own() } else { self.cost.written() };
         f.write_str(self.kind().name())?;
         f.write_str(":")?;
         Number(limit).fmt(f)?;
-        if algorithm != Algorithm::Slots {
+        let write_period = |f: &mut Formatter<'_>, weeks| {
             f.write_str("/")?;
-        }
+            write_period(f, self.period_us, weeks)
+        };
         match algorithm {
             Algorithm::Slots => {}
-            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Months), .. }) => {
-                f.write_str("1month")?;
-            }
-            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Epoch) | None, .. }) => {
-                write_period(f, period_us, false)?;
-            }
-            Algorithm::Fixed(FixedParams { calendar: Some(Calendar::Weeks), .. })
-            | Algorithm::Log
-            | Algorithm::Window(_)
-            | Algorithm::Bucket(_)
-            | Algorithm::Leaky(_) => write_period(f, period_us, true)?,
-        }
-        match algorithm {
-            Algorithm::Log | Algorithm::Slots => {}
+            Algorithm::Log => write_period(f, true)?,
             Algorithm::Window(WindowParams { res }) => {
-                write_unless(f, RuleOption::Res, res == 1, Number(res.into()))?;
+                write_period(f, true)?;
+                write_option(f, RuleOption::Res, (res != 1).then_some(Number(res.into())))?;
             }
             Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
-                write_unless(f, RuleOption::Align, calendar.is_some(), "first")?;
-                write_unless(f, RuleOption::Tz, tz_min == 0, TimeZone(tz_min))?;
-                write_unless(f, RuleOption::Keep, keep == 0, Number(keep.into()))?;
+                match calendar {
+                    Some(Calendar::Months) => f.write_str("/1month")?,
+                    Some(Calendar::Weeks) => write_period(f, true)?,
+                    Some(Calendar::Epoch) | None => write_period(f, false)?,
+                }
+                write_option(f, RuleOption::Align, calendar.is_none().then_some("first"))?;
+                write_option(f, RuleOption::Tz, (tz_min != 0).then_some(TimeZone(tz_min)))?;
+                write_option(f, RuleOption::Keep, (keep != 0).then_some(Number(keep.into())))?;
             }
             Algorithm::Bucket(BucketParams { burst, refill }) => {
-                write_unless(f, RuleOption::Burst, burst == limit, Number(burst))?;
-                write_unless(f, RuleOption::Refill, refill == Refill::Even, "interval")?;
+                let interval = (refill == Refill::Interval).then_some("interval");
+                write_period(f, true)?;
+                write_option(f, RuleOption::Burst, (burst != limit).then_some(Number(burst)))?;
+                write_option(f, RuleOption::Refill, interval)?;
             }
             Algorithm::Leaky(LeakyParams { queue }) => {
-                write_unless(f, RuleOption::Queue, queue == limit, Number(queue))?;
+                write_period(f, true)?;
+                write_option(f, RuleOption::Queue, (queue != limit).then_some(Number(queue)))?;
             }
         }
-        if let Some(name) = name {
-            write_option(f, RuleOption::Name, name.as_str())?;
-        }
-        if count_all {
-            write_option(f, RuleOption::Count, "all")?;
-        }
-        if let Some(cost) = cost {
-            write_option(f, RuleOption::Cost, Number(cost))?;
-        }
-        if let Some(ladder) = ban {
-            write_option(f, RuleOption::Ban, ladder)?;
-        }
-        if shadow {
+        write_option(f, RuleOption::Name, self.name().map(Name::as_str))?;
+        write_option(f, RuleOption::Count, self.count_all.then_some("all"))?;
+        write_option(f, RuleOption::Cost, cost.map(Number))?;
+        write_option(f, RuleOption::Ban, self.ban())?;
+        if self.shadow {
             f.write_str(",")?;
             f.write_str(RuleOption::Shadow.name())?;
         }
@@ -327,21 +289,17 @@ impl Rule {
     }
 }
 
-fn write_option(f: &mut Formatter<'_>, option: RuleOption, value: impl Display) -> fmt::Result {
+/// Writes an option, unless it has no value: it is then at its default.
+fn write_option(
+    f: &mut Formatter<'_>,
+    option: RuleOption,
+    value: Option<impl Display>,
+) -> fmt::Result {
+    let Some(value) = value else { return Ok(()) };
     f.write_str(",")?;
     f.write_str(option.name())?;
     f.write_str("=")?;
     value.fmt(f)
-}
-
-/// Writes an option that differs from its default.
-fn write_unless(
-    f: &mut Formatter<'_>,
-    option: RuleOption,
-    is_default: bool,
-    value: impl Display,
-) -> fmt::Result {
-    if is_default { Ok(()) } else { write_option(f, option, value) }
 }
 
 /// A number of units, printed by `itoa`: every effect of `RL.THROTTLE` prints its rule,

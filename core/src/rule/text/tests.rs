@@ -286,7 +286,7 @@ fn a_cost_by_name_is_no_part_of_the_canonical_text() {
             rule.set_named_cost(cost);
         }
         assert_eq!(rule.to_string(), canonical);
-        assert_eq!(WithCost(&rule).to_string(), with_cost);
+        assert_eq!(format!("{rule:#}"), with_cost);
     }
 }
 
