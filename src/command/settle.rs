@@ -23,9 +23,9 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
         let mut written = JoinedArgs::default();
         let changed = Changed { call, name, at_us, clock_us };
         changed.finish(&mut key, || {
-            for range in request.written {
-                written.extend(args.from(range.start).first(range.len()));
-            }
+            written.extend(args.from(1).first(request.before_at));
+            // Skips the id, `AT` and the time.
+            written.extend(args.from(request.before_at.saturating_add(3)));
             (Action::Settle { id, settled }, written.args())
         });
         metrics::HOLDS_SETTLED.add(1);

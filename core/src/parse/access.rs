@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::options::once;
 use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
@@ -34,7 +34,7 @@ pub struct AccessRequest<'a> {
 pub fn access<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Result<AccessRequest<'a>, ParseError> {
+) -> Parsed<AccessRequest<'a>> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
     loop {
@@ -46,7 +46,9 @@ pub fn access<'a>(
                 let text = args.take().ok_or_else(no_period)?;
                 span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
             })?;
-        } else if !args.option("REASON", &mut reason, |args| args.short_text("REASON", limits))? {
+        } else if !args
+            .option("REASON", &mut reason, |args| reason_within(args.text("REASON")?, limits))?
+        {
             break;
         }
     }
@@ -57,25 +59,20 @@ pub fn access<'a>(
 /// What errors call the options of which one may be given.
 const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
+type ToEnd = fn(u64) -> Ends;
+
 /// The options that take a number, each with its unit and with what the number says.
-const NUMBERS: [(&str, u64, fn(u64) -> Ends); 4] = [
+const NUMBERS: [(&str, u64, ToEnd); 4] = [
     ("EX", SECOND_US, Ends::In),
     ("PX", MS_US, Ends::In),
     ("EXAT", SECOND_US, Ends::At),
     ("PXAT", MS_US, Ends::At),
 ];
 
-impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
-    /// The text that follows an option's name, of at most `max-meta` bytes.
-    fn short_text(
-        &mut self,
-        option: &'static str,
-        limits: &Limits,
-    ) -> Result<&'a [u8], ParseError> {
-        let text = self.text(option)?;
-        let (bytes, max) = (text.len(), limits.max_meta);
-        if bytes > max { Err(ParseError::LongText { option, bytes, max }) } else { Ok(text) }
-    }
+/// The text of a `REASON`, of at most `max-meta` bytes.
+fn reason_within<'a>(text: &'a [u8], limits: &Limits) -> Parsed<&'a [u8]> {
+    let (option, bytes, max) = ("REASON", text.len(), limits.max_meta);
+    if bytes > max { Err(ParseError::LongText { option, bytes, max }) } else { Ok(text) }
 }
 
 #[cfg(test)]

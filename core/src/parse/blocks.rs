@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::options::COUNT;
 
 /// The most keys that one call examines, which takes the server a few
@@ -25,7 +25,7 @@ pub struct BlocksRequest<'a> {
 }
 
 /// The request of an `RL.BLOCKS`.
-pub fn blocks<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<BlocksRequest<'a>, ParseError> {
+pub fn blocks<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<BlocksRequest<'a>> {
     let mut args = Cursor::new(args);
     let cursor = args.integer("cursor", 0..=u64::MAX)?;
     let (mut pattern, mut count) = (None, None);

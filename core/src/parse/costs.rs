@@ -10,7 +10,7 @@
 //! parser gives each rule the cost that names it, so later layers see no costs by name.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
+use super::error::{ParseError, Parsed, RuleArgError};
 use super::options::units;
 use crate::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
@@ -42,7 +42,7 @@ impl Costs {
         args: &mut Cursor<'a, I>,
         max_names: usize,
         may_be_range: bool,
-    ) -> Result<bool, ParseError> {
+    ) -> Parsed<bool> {
         if !args.keyword("COST") {
             return Ok(false);
         }
@@ -68,7 +68,7 @@ impl Costs {
         Ok(true)
     }
 
-    fn add(&mut self, cost: NamedCost, max_names: usize) -> Result<(), ParseError> {
+    fn add(&mut self, cost: NamedCost, max_names: usize) -> Parsed<()> {
         let name = cost.name;
         if self.named.iter().any(|other| other.name == name) {
             return Err(ParseError::RepeatedCost { name });
@@ -96,7 +96,7 @@ pub(super) fn give_costs(
     costs: &[NamedCost],
     rules: &mut [Rule],
     names_policy: bool,
-) -> Result<(), ParseError> {
+) -> Parsed<()> {
     for &NamedCost { name, cost } in costs {
         let mut found = false;
         for rule in rules.iter_mut().filter(|rule| rule.name() == Some(&name)) {
@@ -130,49 +130,37 @@ impl DefaultCost {
             (least, most) => format!("{least}..{most}"),
         }
     }
-}
 
-/// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
-/// `may_have_slots`.
-#[inline(always)]
-pub(super) fn test_costs(
-    rules: &[Rule],
-    default: DefaultCost,
-    may_have_slots: bool,
-) -> Result<(), ParseError> {
-    let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
-    if rules.iter().all(is_plain) {
-        Ok(())
-    } else {
-        test_costs_of_any(rules, default, may_have_slots)
+    /// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
+    /// `may_have_slots`.
+    #[inline(always)]
+    pub(super) fn test(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
+        let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
+        if rules.iter().all(is_plain) { Ok(()) } else { self.test_any(rules, may_have_slots) }
     }
-}
 
-#[inline(never)]
-fn test_costs_of_any(
-    rules: &[Rule],
-    default: DefaultCost,
-    may_have_slots: bool,
-) -> Result<(), ParseError> {
-    if !may_have_slots && let Some(rule) = rules.iter().find(|rule| rule.kind() == Kind::Slots) {
-        return Err(ParseError::of_rule(rule, RuleArgError::Unheld));
+    #[inline(never)]
+    fn test_any(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
+        let mut slots = rules.iter().filter(|rule| rule.kind() == Kind::Slots);
+        if !may_have_slots && let Some(rule) = slots.next() {
+            return Err(ParseError::of_rule(rule, RuleArgError::Unheld));
+        }
+        // Log rules share one log, in which a check is one entry.
+        let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
+        let Some(first) = logs.next() else { return Ok(()) };
+        let unlike = |rule: &&Rule| self.range_of(rule) != self.range_of(first);
+        logs.find(unlike).map_or(Ok(()), |rule| Err(self.unlike_costs(rule, first)))
     }
-    // Log rules share one log, in which a check is one entry.
-    let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
-    let Some(first) = logs.next() else { return Ok(()) };
-    let range = default.range_of(first);
-    logs.find(|rule| default.range_of(rule) != range)
-        .map_or(Ok(()), |rule| Err(unlike_costs(rule, first, default)))
-}
 
-#[cold]
-fn unlike_costs(rule: &Rule, other: &Rule, default: DefaultCost) -> ParseError {
-    let error = RuleArgError::UnlikeCosts {
-        cost: default.text_of(rule),
-        other: Excerpt::new(other.to_string().as_bytes()),
-        other_cost: default.text_of(other),
-    };
-    ParseError::of_rule(rule, error)
+    #[cold]
+    fn unlike_costs(self, rule: &Rule, other: &Rule) -> ParseError {
+        let error = RuleArgError::UnlikeCosts {
+            cost: self.text_of(rule),
+            other: Excerpt::new(other.to_string().as_bytes()),
+            other_cost: self.text_of(other),
+        };
+        ParseError::of_rule(rule, error)
+    }
 }
 
 #[cfg(test)]

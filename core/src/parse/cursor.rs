@@ -1,7 +1,7 @@
 //! A cursor over a command's arguments: a parser sees the next argument, and
 //! takes it if it can read it.
 
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use crate::rule::digits;
 use std::ops::RangeInclusive;
 
@@ -43,7 +43,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     ///
     /// # Errors
     /// [`ParseError::Arity`] if no argument is left.
-    pub fn required(&mut self) -> Result<&'a [u8], ParseError> {
+    pub fn required(&mut self) -> Parsed<&'a [u8]> {
         let Some(arg) = self.take() else { return Err(ParseError::Arity) };
         Ok(arg)
     }
@@ -58,7 +58,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         &mut self,
         what: &'static str,
         bounds: RangeInclusive<u64>,
-    ) -> Result<T, ParseError> {
+    ) -> Parsed<T> {
         integer(self.required()?, what, bounds)
     }
 
@@ -71,26 +71,26 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         &mut self,
         option: &'static str,
         bounds: RangeInclusive<u64>,
-    ) -> Result<T, ParseError> {
-        match self.take() {
-            Some(arg) => integer(arg, option, bounds),
-            None => {
-                Err(ParseError::missing(option, format!("value, expected {}", an_integer(&bounds))))
-            }
-        }
+    ) -> Parsed<T> {
+        let no_value =
+            || ParseError::missing(option, format!("value, expected {}", an_integer(&bounds)));
+        integer(self.take().ok_or_else(no_value)?, option, bounds)
     }
 
     /// Tests that no argument is left.
     ///
     /// # Errors
     /// [`ParseError::Unexpected`], with the argument and what was expected.
-    pub fn finish(self, expected: &'static str) -> Result<(), ParseError> {
-        self.next.map_or(Ok(()), |arg| Err(ParseError::unexpected(arg, expected)))
+    pub fn finish(self, expected: &'static str) -> Parsed<()> {
+        match self.next {
+            None => Ok(()),
+            Some(arg) => Err(ParseError::unexpected(arg, expected)),
+        }
     }
 }
 
 /// Tests that a command without arguments was given none.
-pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Result<(), ParseError> {
+pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Parsed<()> {
     if args.next().is_some() { Err(ParseError::Arity) } else { Ok(()) }
 }
 
@@ -99,14 +99,18 @@ fn integer<T: TryFrom<u64>>(
     arg: &[u8],
     what: &'static str,
     bounds: RangeInclusive<u64>,
-) -> Result<T, ParseError> {
+) -> Parsed<T> {
     digits(arg)
         .filter(|number| bounds.contains(number))
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| ParseError::value(what, arg, an_integer(&bounds)))
+        .ok_or_else(|| out_of_bounds(arg, what, &bounds))
 }
 
 #[cold]
+fn out_of_bounds(arg: &[u8], what: &'static str, bounds: &RangeInclusive<u64>) -> ParseError {
+    ParseError::value(what, arg, an_integer(bounds))
+}
+
 fn an_integer(bounds: &RangeInclusive<u64>) -> String {
     format!("an integer {}..{}", bounds.start(), bounds.end())
 }

@@ -6,6 +6,9 @@ use crate::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
 use thiserror::Error;
 
+/// A request, or a part of it, or why the arguments are not one.
+pub type Parsed<T> = Result<T, ParseError>;
+
 /// Why arguments are not a request. The text follows `ERR ` in the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs, reason = "the messages show what the fields are")]
@@ -115,7 +118,6 @@ pub enum RuleArgError {
 impl RuleArgError {
     /// The error that a rule has the identity of another one.
     #[cold]
-    #[must_use]
     pub fn same_identity(other: &Rule) -> Self {
         let name = if other.name().is_some() { "another name=" } else { "name=" };
         Self::SameIdentity { other: Excerpt::new(other.to_string().as_bytes()), name }
@@ -147,7 +149,6 @@ impl ParseError {
 
     /// An error of the rule with this text.
     #[cold]
-    #[must_use]
     pub fn rule(text: &[u8], error: impl Into<RuleArgError>) -> Self {
         Self::Rule { rule: Excerpt::new(text), error: error.into() }
     }

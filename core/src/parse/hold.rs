@@ -8,7 +8,7 @@
 //! The id is always the next argument, so no id can be taken for an option.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use crate::limit::{HoldRequest, MAX_ID};
 use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
 
@@ -28,14 +28,12 @@ pub struct HoldOption<'a> {
 
 impl<'a> HoldOption<'a> {
     /// The hold that a check at this time asks for.
-    #[must_use]
     pub const fn at(self, now_us: u64) -> HoldRequest<'a> {
         HoldRequest { id: self.id, end_us: hold_end_us(self.hold_us, now_us), refund: self.refund }
     }
 }
 
 /// The end of a hold that is taken or renewed at this time.
-#[must_use]
 pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
     let end_us = now_us.saturating_add(hold_us);
     if end_us < MAX_END_US { end_us } else { MAX_END_US }
@@ -43,7 +41,7 @@ pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Reads what follows the word `HOLD`.
-    pub(super) fn hold(&mut self) -> Result<HoldOption<'a>, ParseError> {
+    pub(super) fn hold(&mut self) -> Parsed<HoldOption<'a>> {
         if self.peek().is_none() {
             let an_id = format!("id, expected one of 1..{MAX_ID} bytes");
             return Err(ParseError::missing("HOLD", an_id));
@@ -53,7 +51,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// Takes the id of a hold, which the command requires.
-    pub(crate) fn id(&mut self) -> Result<&'a [u8], ParseError> {
+    pub(crate) fn id(&mut self) -> Parsed<&'a [u8]> {
         let id = self.required()?;
         match id.len() {
             1..=MAX_ID => Ok(id),
@@ -62,12 +60,13 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// Reads how long the hold lasts.
-    pub(super) fn hold_us(&mut self) -> Result<u64, ParseError> {
+    pub(super) fn hold_us(&mut self) -> Parsed<u64> {
         const EXPECTED: &str = "EX seconds or PX milliseconds";
-        for (name, unit_us) in [("EX", SECOND_US), ("PX", MS_US)] {
-            if self.keyword(name) {
-                return self.micros(name, unit_us, MAX_PERIOD_US);
-            }
+        if self.keyword("EX") {
+            return self.micros("EX", SECOND_US, MAX_PERIOD_US);
+        }
+        if self.keyword("PX") {
+            return self.micros("PX", MS_US, MAX_PERIOD_US);
         }
         Err(match self.peek() {
             Some(given) => ParseError::unexpected(given, EXPECTED),

@@ -40,7 +40,7 @@ pub use access::{AccessRequest, Ends, access};
 pub use blocks::{BlocksRequest, blocks};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
-pub use error::{ParseError, RuleArgError};
+pub use error::{ParseError, Parsed, RuleArgError};
 pub use explain::explain;
 pub use hold::{HoldOption, hold_end_us};
 pub use limits::Limits;

@@ -1,7 +1,7 @@
 //! Options that several commands have.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use crate::rule::{MAX_TIME_US, MAX_UNITS, digits};
 use std::ops::RangeInclusive;
@@ -16,8 +16,8 @@ pub(super) const DEFAULT_COUNT: usize = 10;
 pub(super) fn once<T>(
     value: &mut Option<T>,
     option: &'static str,
-    read: impl FnOnce() -> Result<T, ParseError>,
-) -> Result<(), ParseError> {
+    read: impl FnOnce() -> Parsed<T>,
+) -> Parsed<()> {
     if value.is_some() {
         return Err(ParseError::Repeated { option });
     }
@@ -37,8 +37,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         &mut self,
         name: &'static str,
         value: &mut Option<T>,
-        read: impl FnOnce(&mut Self) -> Result<T, ParseError>,
-    ) -> Result<bool, ParseError> {
+        read: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> Parsed<bool> {
         let found = self.keyword(name);
         if found {
             once(value, name, || read(self))?;
@@ -47,7 +47,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// The time that follows an `AT`.
-    pub(super) fn at(&mut self, limits: &Limits) -> Result<u64, ParseError> {
+    pub(super) fn at(&mut self, limits: &Limits) -> Parsed<u64> {
         if !limits.allow_at {
             return Err(ParseError::AtRefused);
         }
@@ -60,14 +60,14 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         option: &'static str,
         unit_us: u64,
         most_us: u64,
-    ) -> Result<u64, ParseError> {
+    ) -> Parsed<u64> {
         let most = most_us.checked_div(unit_us).unwrap_or(0);
         let units: u64 = self.value(option, 1..=most)?;
         Ok(units.saturating_mul(unit_us))
     }
 
     /// The text that follows an option's name.
-    pub(super) fn text(&mut self, option: &'static str) -> Result<&'a [u8], ParseError> {
+    pub(super) fn text(&mut self, option: &'static str) -> Parsed<&'a [u8]> {
         self.take().ok_or_else(|| ParseError::missing(option, "text"))
     }
 }

@@ -14,7 +14,7 @@
 //! which are looked up, not parsed.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
+use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
@@ -53,7 +53,7 @@ pub fn policy<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
     rules: &mut Vec<Rule>,
-) -> Result<PolicyRequest, ParseError> {
+) -> Parsed<PolicyRequest> {
     let mut args = Cursor::new(args);
     let subcommand = args.required()?;
     let request = match subcommand.to_ascii_uppercase().as_slice() {
@@ -73,18 +73,11 @@ pub fn policy<'a>(
             return Err(ParseError::value("subcommand", subcommand, expected));
         }
     };
-    match args.peek() {
-        None => Ok(request),
-        Some(_) => Err(ParseError::Arity),
-    }
+    if args.peek().is_some() { Err(ParseError::Arity) } else { Ok(request) }
 }
 
 /// The policy that one argument writes, `name=rule[;rule ...]`.
-pub fn written_policy(
-    text: &[u8],
-    limits: &Limits,
-    rules: &mut Vec<Rule>,
-) -> Result<Name, ParseError> {
+pub fn written_policy(text: &[u8], limits: &Limits, rules: &mut Vec<Rule>) -> Parsed<Name> {
     let (name_text, list) = split(text, b'=').unwrap_or((text, b""));
     let name = name(name_text)?;
     let texts = list.split(|&byte| byte == b';');
@@ -99,7 +92,7 @@ pub fn written_policy(
     Ok(name)
 }
 
-fn name(text: &[u8]) -> Result<Name, ParseError> {
+fn name(text: &[u8]) -> Parsed<Name> {
     let expected = "1 to 32 of A-Z a-z 0-9 _ . -";
     Name::new(text).ok_or_else(|| ParseError::value("the policy's name", text, expected))
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::limits::Limits;
 use super::options::UNITS;
 use super::resolver::RuleResolver;
@@ -30,7 +30,7 @@ pub fn refund<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<RefundRequest, ParseError> {
+) -> Parsed<RefundRequest> {
     let mut args = Cursor::new(args);
     let units = args.integer("units", UNITS)?;
     let mut at_us = None;
@@ -43,7 +43,7 @@ pub fn refund<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{NoPolicies, test_lines::*};
+    use crate::parse::{NoPolicies, ParseError, test_lines::*};
 
     fn read(line: &str, rules: &mut Vec<Rule>) -> Result<RefundRequest, ParseError> {
         refund(args(line), &LIMITS, &mut NoPolicies, rules)

@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::limits::Limits;
 
 /// An `RL.RENEW`.
@@ -25,7 +25,7 @@ pub struct RenewRequest<'a> {
 pub fn renew<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Result<RenewRequest<'a>, ParseError> {
+) -> Parsed<RenewRequest<'a>> {
     let mut args = Cursor::new(args);
     let (id, hold_us) = (args.id()?, args.hold_us()?);
     let mut at_us = None;
@@ -37,7 +37,7 @@ pub fn renew<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::test_lines::*;
+    use crate::parse::{ParseError, test_lines::*};
 
     #[test]
     fn renewals_are_read() {

@@ -2,7 +2,7 @@
 //! and each other.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
+use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use crate::rule::{Kind, Rule};
@@ -18,7 +18,7 @@ pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<usize, ParseError> {
+) -> Parsed<usize> {
     rules.clear();
     take_rules_of_next_key(args, limits, resolver, rules)
 }
@@ -31,7 +31,7 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<usize, ParseError> {
+) -> Parsed<usize> {
     let start = rules.len();
     let mut taken: usize = 0;
     while let Some(text) = args.peek() {
@@ -52,12 +52,7 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
 
 /// Tests the rules of one argument against the settings and the rules before them.
 #[inline(always)]
-fn test_bounds(
-    text: &[u8],
-    found: &[Rule],
-    limits: &Limits,
-    before: &[Rule],
-) -> Result<(), ParseError> {
+fn test_bounds(text: &[u8], found: &[Rule], limits: &Limits, before: &[Rule]) -> Parsed<()> {
     if before.len().saturating_add(found.len()) > limits.max_rules {
         return Err(ParseError::rule(text, RuleArgError::TooMany { max: limits.max_rules }));
     }
@@ -88,6 +83,6 @@ fn out_of_bounds(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> 
     ParseError::rule(text, error)
 }
 
-pub(crate) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
+pub(crate) fn require_rule(rules: &[Rule]) -> Parsed<()> {
     if rules.is_empty() { Err(ParseError::Arity) } else { Ok(()) }
 }

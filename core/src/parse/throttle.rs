@@ -10,7 +10,7 @@
 //! one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::options::{UNITS, units};
 use crate::rule::{Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
@@ -48,7 +48,7 @@ pub struct Bucket {
 }
 
 /// Parses an `RL.THROTTLE` or `CL.THROTTLE`.
-pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
+pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<ThrottleRequest> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
     let count: u32 = args.integer("count_per_period", UNITS)?;
@@ -63,7 +63,7 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequ
 
 impl Bucket {
     /// The numbers that distinguish it.
-    #[must_use]
+    #[inline]
     pub fn numbers(self) -> [u64; 3] {
         [self.limit, self.count, self.period_s].map(u64::from)
     }
@@ -72,7 +72,7 @@ impl Bucket {
     ///
     /// # Errors
     /// [`ParseError::Rule`] if the numbers make no rule.
-    pub fn rule(self) -> Result<Rule, ParseError> {
+    pub fn rule(self) -> Parsed<Rule> {
         let period = Period { count: self.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
             burst: Some(self.limit.into()),
@@ -83,7 +83,7 @@ impl Bucket {
     }
 }
 
-fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
+fn quantity(arg: &[u8]) -> Parsed<Quantity> {
     let quantity = match arg.strip_prefix(b"-") {
         None => units(arg).map(Quantity::Take),
         Some(text) => match units(text) {

@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::options::{COUNT, DEFAULT_COUNT};
 
 /// An `RL.TOP`.
@@ -18,7 +18,7 @@ pub struct TopRequest {
 }
 
 /// The request of an `RL.TOP`.
-pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<TopRequest, ParseError> {
+pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<TopRequest> {
     let mut args = Cursor::new(args);
     let (mut count, mut reset) = (None, None);
     while args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))?
