@@ -16,10 +16,10 @@ pub enum ParseError {
     /// Too few or too many arguments; the reply adds the command's usage.
     #[error("wrong number of arguments")]
     Arity,
-    /// An argument stands where none or another one may.
+    /// An argument that may not stand there.
     #[error("unexpected {given}, expected {expected}")]
     Unexpected { given: Excerpt, expected: &'static str },
-    /// An option, or one of a group of options, that may be given once is given twice.
+    /// An option is given twice, or two options of which one may be given.
     #[error("{option} is given twice, expected once")]
     Repeated { option: &'static str },
     /// The arguments end where something must follow an option or an id.
@@ -98,7 +98,7 @@ pub enum RuleArgError {
          or bucket instead"
     )]
     LongLog { limit: u32, max: u64 },
-    /// An earlier rule of the request reads the same state. `name` is what one of them needs.
+    /// An earlier rule of the request reads the same state. The message asks for a `name`.
     #[error("same identity as rule {other}, both count in the same state; give one of them {name}")]
     SameIdentity { other: Excerpt, name: &'static str },
     /// Log rules of one key with different costs, each a number or a range.

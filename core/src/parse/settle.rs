@@ -119,7 +119,7 @@ impl Options {
         (settled, self.costs.named)
     }
 
-    /// What an error expects in place of an argument that follows these options.
+    /// What errors expect after these options.
     const fn expected(&self) -> &'static str {
         match (self.refund, self.costs.is_empty()) {
             (Some(()), _) => "AT",

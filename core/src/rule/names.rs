@@ -85,7 +85,7 @@ impl Kind {
 }
 
 impl RuleOption {
-    /// The only algorithm that takes the option; `None`: no single one.
+    /// The only algorithm that takes the option; `None`: several take it.
     pub const fn owner(self) -> Option<Kind> {
         match self {
             Self::Res => Some(Kind::Window),

@@ -124,8 +124,8 @@ impl RuleSpec {
         }
     }
 
-    /// Whether an option is given that only one algorithm takes.
-    const fn has(&self, option: RuleOption) -> bool {
+    /// Whether this option is given, if it is one that only one algorithm takes.
+    const fn has_owned(&self, option: RuleOption) -> bool {
         match option {
             RuleOption::Res => self.res.is_some(),
             RuleOption::Align => self.align.is_some(),
@@ -145,7 +145,7 @@ impl RuleSpec {
     fn refuse_foreign_options(&self) -> Result<(), RuleError> {
         let kind = self.kind;
         for option in RuleOption::ALL {
-            let foreign = |owner: &Kind| *owner != kind && self.has(option);
+            let foreign = |owner: &Kind| *owner != kind && self.has_owned(option);
             if let Some(owner) = option.owner().filter(foreign) {
                 return Err(RuleError::ForeignOption { option, owner, kind });
             }

@@ -72,9 +72,9 @@
 //!   fraction of a denial by which `f` may exceed `floor(f)`.
 //! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
 //!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
-//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. A counter
-//!   is therefore free only if no denial of any key is missed, and the key that takes it has no
-//!   error.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. While a
+//!   counter is free, no key without one has a whole denial left, so the key that takes it has
+//!   no error.
 //!
 //! Resizing replaces the cells by new ones, which start from `missed`, the most denials that
 //! any key without a counter may have had. With fewer counters the smallest are dropped, and

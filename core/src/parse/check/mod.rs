@@ -189,7 +189,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What an error expects in place of an argument that follows these rules.
+/// What errors expect after these rules.
 pub(super) const fn expected(rules: &[Rule], may_change: bool) -> &'static str {
     match (rules.is_empty(), may_change) {
         (true, true) => "COST, META, HOLD, AT, FULL or a rule such as 20/1m",
