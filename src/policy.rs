@@ -39,8 +39,8 @@ use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, ParseError, RuleArgError, RuleCache, RuleResolver};
-use ratelimit_core::rule::{Name, Rule, RuleTextError};
+use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
+use ratelimit_core::rule::{Name, Rule, RuleError};
 
 /// A policy: rules under a name.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
     let limits = config::limits();
     let mut rules = Vec::new();
     for text in texts {
-        let name = parse::written_policy(text, Some(&limits), &mut rules).map_err(|error| {
+        let name = parse::written_policy(text, &limits, &mut rules).map_err(|error| {
             format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
         })?;
         let policy = set(name, &rules);
@@ -202,7 +202,7 @@ impl RuleResolver for Resolver {
     }
 
     #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         self.rules.rule(text, rules)
     }
 }
@@ -263,7 +263,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     // Each line ends with a line feed.
     for line in saved.split_inclusive(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let name = parse::written_policy(line, None, &mut rules)?;
+        let name = parse::written_policy(line, &Limits::ANY, &mut rules)?;
         loaded.insert(name.as_bytes().into(), Arc::new(Policy::new(name, &rules)));
     }
     let Store { in_effect, staged, .. } = &mut *store_to_change();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::policy::Resolver;
 use crate::server::{Arg, Args, Texts};
 use ratelimit_core::parse::RuleResolver;
-use ratelimit_core::rule::{Rule, WithCost};
+use ratelimit_core::rule::Rule;
 
 /// The arguments of an effect after its texts.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl<'a> EffectArgs<'a> {
     #[cold]
     fn with_costs(self, rules: &[Rule]) -> Self {
         let texts = self.args().iter().zip(rules).map(|(arg, rule)| match rule.cost().is_named() {
-            true => Cow::Owned(WithCost(rule).to_string().into_bytes()),
+            true => Cow::Owned(format!("{rule:#}").into_bytes()),
             false => Cow::Borrowed(arg.bytes()),
         });
         Self::Copied(Texts::new(texts))

@@ -6,7 +6,7 @@ use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::Access;
-use ratelimit_core::parse;
+use ratelimit_core::parse::{self, hold_end_us};
 
 /// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
 pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
@@ -19,12 +19,10 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
         opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
     if ended {
         opened.changed(Action::Settle { id, settled }, || {
-            let written = request.written.into_iter();
-            EffectArgs::Joined(
-                written
-                    .flat_map(|range| args.from(range.start).first(range.len()).iter())
-                    .collect(),
-            )
+            // Without the id, `AT` and the time.
+            let before = args.from(1).first(request.before_at);
+            let after = args.from(request.before_at.saturating_add(3));
+            EffectArgs::Joined(before.iter().chain(after.iter()).collect())
         });
         metrics::HOLDS_SETTLED.add(1);
     }
@@ -42,7 +40,7 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
     }
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;
     let mut opened = Opened::first(call, request.at_us)?;
-    let (id, end_us) = (request.id, request.hold_us.end_us(opened.at_us));
+    let (id, end_us) = (request.id, hold_end_us(request.hold_us, opened.at_us));
     let renewed =
         opened.key.value_mut().is_some_and(|limiter| limiter.renew(id, end_us, opened.at_us));
     if renewed {

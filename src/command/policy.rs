@@ -5,7 +5,7 @@ use crate::config;
 use crate::newer_data;
 use crate::policy;
 use crate::server::{Call, CommandError, Writer};
-use ratelimit_core::parse::{self, PolicyRequest};
+use ratelimit_core::parse::{self, Limits, PolicyRequest};
 
 /// In the form of the `HELP` subcommands of the server.
 const HELP: [&str; 11] = [
@@ -27,8 +27,8 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
         // The primary, or this server before a restart, checked the limits when the policy was set.
         let obeyed = call.must_be_obeyed();
-        let limits = (!obeyed).then(config::limits);
-        let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
+        let limits = if obeyed { Limits::ANY } else { config::limits() };
+        let request = parse::policy(call.args().from(1).bytes(), &limits, rules);
         let request = request.map_err(|error| {
             if obeyed && !is_help(call) {
                 newer_data::refuse_policy(call, &error)

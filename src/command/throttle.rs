@@ -20,7 +20,7 @@ use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, Texts, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Access, Check, Limiter, Outcome, Verdict};
-use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
+use ratelimit_core::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
 
@@ -31,8 +31,9 @@ pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
         let key = call.open_write(call.key_name()?, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
-        let make = || bucket.rule().map(|rule| (rule, OnceCell::new()));
-        let (rule, text) = buckets.get_or_try_insert(bucket, make)?;
+        let make = || Ok::<_, ParseError>((bucket, (bucket.rule()?, OnceCell::new())));
+        let is_cached = |cached: &Bucket| *cached == bucket;
+        let (rule, text) = buckets.get_or_try_insert(bucket.numbers(), is_cached, make)?;
         let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
         let args = || EffectArgs::Borrowed(text());
         let rules = slice::from_ref(rule);

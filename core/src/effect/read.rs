@@ -5,11 +5,11 @@ use crate::limit::{
     Access, BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict,
 };
 use crate::parse::cursor::Cursor;
-use crate::parse::hold::{MAX_END_US, id};
+use crate::parse::hold::MAX_END_US;
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{NoPolicies, ParseError, RuleArgError, Settled};
+use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
 use std::ops::RangeInclusive;
 
@@ -70,22 +70,24 @@ pub fn read<'a>(
     match &mut effect.action {
         Action::Check { recorded, meta, .. } => {
             if let Recorded::Held(hold) = recorded {
-                hold.id = id(&mut args)?;
+                hold.id = args.id()?;
             }
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            distinct_rules(&mut args, rules)?;
+            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
         }
         Action::Settle { id: hold, settled: how } => {
-            *hold = id(&mut args)?;
+            *hold = args.id()?;
             (*how, *named) = settled(&mut args)?;
         }
-        Action::Renew { id: hold, .. } => *hold = id(&mut args)?,
-        Action::Refund { .. } => distinct_rules(&mut args, rules)?,
+        Action::Renew { id: hold, .. } => *hold = args.id()?,
+        Action::Refund { .. } => {
+            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+        }
         Action::Set { reason, .. } => *reason = args.required()?,
         Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}
     }
@@ -93,31 +95,12 @@ pub fn read<'a>(
     Ok(effect)
 }
 
-/// Reads rules, and refuses two of one identity. No primary sends these: both would charge one
-/// state, and a hold with two charges on one state could be saved, but not loaded.
-fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
-    take_rules(args, None, &mut NoPolicies, rules)?;
-    let mut others = rules.as_slice();
-    while let Some((rule, before)) = others.split_last() {
-        if let Some(other) = before.iter().find(|other| other.same_identity(rule)) {
-            let error = RuleArgError::same_identity(other);
-            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
-        }
-        others = before;
-    }
-    Ok(())
-}
-
 /// Reads a head. The texts of the action come later.
 fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
     let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
     let effect = fields.effect().map_err(|error| match error {
         EffectError::Parse(ParseError::Arity) => {
-            let given = Excerpt::new(given);
-            EffectError::Parse(ParseError::Word { what: "effect", given, expected: FIELDS })
+            EffectError::Parse(ParseError::value("effect", given, FIELDS))
         }
         error => error,
     })?;
@@ -140,11 +123,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
         match given.strip_prefix(b"v").and_then(digits) {
             Some(VERSION) => Ok(()),
             Some(version) if version > VERSION => Err(EffectError::Newer { version }),
-            _ => Err(EffectError::Parse(ParseError::Word {
-                what: "the version of an effect",
-                given: Excerpt::new(given),
-                expected: VERSION_FIELD,
-            })),
+            _ => Err(EffectError::Parse(ParseError::value(
+                "the version of an effect",
+                given,
+                VERSION_FIELD,
+            ))),
         }
     }
 

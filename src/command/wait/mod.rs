@@ -54,7 +54,7 @@ struct Waiters {
 }
 
 static WAITERS: Mutex<Waiters> =
-    Mutex::new(Waiters { queues: Queues::new(), tickets: BTreeMap::new() });
+    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new() });
 
 /// The command that decides for a waiter. It cannot wait, because the module calls it.
 const WAIT: &CStr = c"RL.WAIT";
@@ -131,7 +131,7 @@ fn waiters() -> MutexGuard<'static, Waiters> {
 impl Waiters {
     /// Publishes the number of waiters and their memory after a change.
     fn counted(&self) {
-        let waiting = self.queues.len();
+        let waiting = self.queues.waiting();
         metrics::clients_wait(waiting, self.queues.bytes());
         if waiting == 0 {
             changes::stop_listening();
