@@ -3,9 +3,9 @@
 
 use super::{assert_printable, words};
 use crate::parse::{
-    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, access, blocks, check,
-    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, throttle, top, wait,
-    written_policy,
+    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, blocks, check,
+    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, standing, throttle,
+    top, wait, written_policy,
 };
 use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
@@ -93,7 +93,7 @@ pub fn run(data: &[u8]) {
             written.err(),
             settle(args(), limits).err(),
             renew(args(), limits).err(),
-            access(args(), limits).err(),
+            standing(args(), limits).err(),
         ];
         test_errors(&errors);
     }

@@ -15,7 +15,6 @@
 //! what was given and what was expected. Parsing opens no key and knows no server:
 //! [`crate::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
-mod access;
 mod blocks;
 mod check;
 mod costs;
@@ -33,11 +32,11 @@ mod renew;
 mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
+mod standing;
 mod throttle;
 mod top;
 mod wait;
 
-pub use access::{AccessRequest, Ends, access};
 pub use blocks::{BlocksRequest, blocks};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
@@ -52,6 +51,7 @@ pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
 pub use resolver::{NoPolicies, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, Settled, settle};
+pub use standing::{Ends, StandingRequest, standing};
 pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
