@@ -75,7 +75,7 @@ pub fn read<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
@@ -86,7 +86,7 @@ pub fn read<'a>(
         }
         Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, .. } => *reason = args.required()?,
         Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}

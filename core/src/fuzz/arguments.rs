@@ -13,6 +13,7 @@ use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 const DEFAULT: Limits = Limits {
     max_rules: 32,
     max_log_entries: 100_000,
+    same_identity: false,
     allow_at: false,
     max_meta: 256,
     log_entries: 128,

@@ -60,7 +60,8 @@ pub use wait::{WaitRequest, wait};
 #[cfg(any(test, fuzzing))]
 pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     let mut rules = Vec::new();
-    explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut NoPolicies, &mut rules).unwrap();
+    explain(line.split(' ').map(str::as_bytes), &Limits::ANY_CHECK, &mut NoPolicies, &mut rules)
+        .unwrap();
     rules
 }
 
@@ -73,6 +74,7 @@ mod test_lines {
     pub const LIMITS: Limits = Limits {
         max_rules: 3,
         max_log_entries: 1000,
+        same_identity: false,
         allow_at: true,
         max_meta: 8,
         log_entries: 128,

@@ -79,7 +79,7 @@ fn reason_within<'a>(text: &'a [u8], limits: &Limits) -> Parsed<&'a [u8]> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY };
+    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY_CHECK };
 
     fn parsed(args: &str) -> Result<StandingRequest<'_>, String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
