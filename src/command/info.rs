@@ -35,7 +35,7 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     call.reply(|to| {
         to.map([
             Some(("states", Nested(&states))),
-            Some(("standing", Nested(&|to| show_standing(to, limiter, now_us)))),
+            Some(("access", Nested(&|to| show_standing(to, limiter, now_us)))),
             Some(("bans", Count(bans.map_or(0, |count| count.bans.into())))),
             Some(("forgiven_ms", Integer(bans.map_or(0, |count| count.left_ms(now_us))))),
             Some(("holds", Count(holds as u64))),
