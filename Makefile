@@ -191,13 +191,13 @@ soak: build fetch ## minutes of load on all servers at once: full speed, saves, 
 	$(CARGO) test --profile checked --test integration -- --nocapture soak::
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
-fuzz: ## fuzz each target of core/src/fuzz, or one (TARGET=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
+fuzz: ## fuzz each target of core/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
 	@scripts/fetch.py cargo fuzz
-	@scripts/fuzz run $(TARGET)
+	@scripts/fuzz run $(INPUT)
 
-fuzz-keep: ## add to fuzz/corpus the fewest inputs that reach all code that `make fuzz` reached (TARGET=)
+fuzz-keep: ## add to fuzz/corpus the fewest inputs that reach all code that `make fuzz` reached (INPUT=)
 	@scripts/fetch.py cargo fuzz
-	@scripts/fuzz keep $(TARGET)
+	@scripts/fuzz keep $(INPUT)
 
 ## Measure
 
