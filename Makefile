@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top quick test test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
@@ -111,6 +111,15 @@ integration: export RUST_TEST_THREADS ?= 4
 integration: build faulty fetch ## tests against Redis 6.2, 7.0, 8.2 and Valkey 8.1, 9.1
 	@scripts/fetch.py chromium
 	$(CARGO) test --profile checked --test integration
+
+# Root may make network namespaces. Any other user gets a user namespace, where it may, if the system allows one.
+AS_ROOT = $(if $(filter-out 0,$(shell id -u)),unshare --map-root-user)
+test-partitions: export RUST_TEST_THREADS ?= 1
+test-partitions: build ## cut and delay the links between primary, replica and clients on all servers (needs root or user namespaces, iproute2)
+	@scripts/fetch.py servers
+	$(CARGO) test --profile checked --test integration --no-run
+	@$(AS_ROOT) unshare --net true || { echo "no network namespace can be made here: run this as root, or allow user namespaces" >&2; exit 1; }
+	$(AS_ROOT) $(CARGO) test --profile checked --test integration -- --ignored --nocapture partition::
 
 test-clients: test-clients-rust test-clients-node test-clients-python ## tests of the adapters in clients/, on all servers
 

@@ -48,6 +48,11 @@ impl Limit {
     pub fn check(&self, units: i64) -> Cmd {
         cmd("RL.CHECK").arg(&self.key).arg("COST").arg(units).arg(&self.rules).to_owned()
     }
+
+    /// A question for what a check would be told, which changes nothing.
+    pub fn peek(&self) -> Cmd {
+        cmd("RL.PEEK").arg(&self.key).arg(&self.rules).to_owned()
+    }
 }
 
 /// Units that passed, or may have passed because the connection ended before the reply.
