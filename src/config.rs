@@ -67,10 +67,10 @@ pub fn load<'a>(ctx: &Context, args: &'a [RedisString]) -> Result<Vec<&'a [u8]>,
 #[must_use]
 pub fn limits() -> Limits {
     Limits {
-        max_rules: number(&MAX_RULES).unwrap_or(usize::MAX),
+        max_rules: size(&MAX_RULES),
         max_log_entries: MAX_LOG_ENTRIES.get().cast_unsigned(),
         allow_at: ALLOW_AT.is_on(),
-        max_meta: number(&MAX_META).unwrap_or(usize::MAX),
+        max_meta: size(&MAX_META),
         log_entries: LOG_ENTRIES.get().cast_unsigned(),
     }
 }
@@ -85,19 +85,13 @@ pub fn throttle_alias() -> bool {
 #[inline]
 #[must_use]
 pub fn bounds() -> Bounds {
-    Bounds {
-        max_states: number(&MAX_STATES).unwrap_or(usize::MAX),
-        max_holds: number(&MAX_HOLDS).unwrap_or(usize::MAX),
-    }
+    Bounds { max_states: size(&MAX_STATES), max_holds: size(&MAX_HOLDS) }
 }
 
 /// How many clients may wait.
 #[must_use]
 pub fn room_for_waiters() -> Room {
-    Room {
-        waiters: number(&MAX_WAITERS).unwrap_or(usize::MAX),
-        bytes: number(&MAX_WAITER_BYTES).unwrap_or(usize::MAX),
-    }
+    Room { waiters: size(&MAX_WAITERS), bytes: size(&MAX_WAITER_BYTES) }
 }
 
 /// Whether configured policies replace saved ones of the same name.
@@ -110,10 +104,10 @@ pub fn configured_policies_win() -> bool {
 #[inline]
 #[must_use]
 pub fn top_size() -> usize {
-    number(&TOP_SIZE).unwrap_or(0)
+    size(&TOP_SIZE)
 }
 
 /// The value of a number. No number can be negative.
-fn number<T: TryFrom<u64>>(setting: &Setting) -> Option<T> {
-    T::try_from(setting.get().cast_unsigned()).ok()
+fn size(setting: &Setting) -> usize {
+    usize::try_from(setting.get().cast_unsigned()).unwrap_or(usize::MAX)
 }

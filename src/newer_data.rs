@@ -41,21 +41,22 @@ pub fn refuse(call: &Call<'_>, why: String) -> CommandError {
     CommandError::Because(why.into())
 }
 
-/// True if a value cannot be read because its version is newer. Versions start at 1, and this
-/// module reads all of them up to its own.
-const fn is_newer(error: &DecodeError) -> bool {
-    matches!(error, DecodeError::Version(1..))
-}
-
-/// Why a value cannot be read, and what to do about it if its version is newer.
+/// Why a value cannot be read, and what to do about it if its version is newer: versions start at
+/// 1, and this module reads all of them up to its own.
 pub fn explain(error: &DecodeError) -> String {
-    if is_newer(error) { of_newer(error) } else { error.to_string() }
+    match error {
+        DecodeError::Version(1..) => of_newer(error),
+        error => error.to_string(),
+    }
 }
 
 /// Refuses a replicated or saved value that cannot be read.
 pub fn refuse_value(call: &Call<'_>, error: &DecodeError) -> CommandError {
     let why = explain(error);
-    if is_newer(error) { refuse(call, why) } else { CommandError::Because(why.into()) }
+    match error {
+        DecodeError::Version(1..) => refuse(call, why),
+        _ => CommandError::Because(why.into()),
+    }
 }
 
 /// Refuses a replicated or saved policy that cannot be read.
@@ -63,7 +64,7 @@ pub fn refuse_policy(call: &Call<'_>, error: &ParseError) -> CommandError {
     refuse(call, of_newer(error))
 }
 
-/// Explains an error in data that must be of a newer version, because this module reads all others.
+/// Explains an error in data of a newer version: this module can read all other data.
 fn of_newer(error: &impl Display) -> String {
     format!("{error}; it was written by a newer version of the module; upgrade this server first")
 }

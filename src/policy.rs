@@ -23,8 +23,8 @@
 //! first limiter. If there is no limiter, the server appends them to the AOF once the rewrite
 //! has started.
 //!
-//! The lock is held briefly, and never during a call of the server (except to allocate memory),
-//! so a command within a command finds it free.
+//! The lock is held briefly, and never during a call of the server, except to allocate or free
+//! memory, so a command within a command finds it free.
 
 use foldhash::fast::RandomState;
 use lazy_static::lazy_static;
@@ -39,29 +39,27 @@ use crate::server::changes::{self, Changes};
 use crate::server::info::Info;
 use crate::server::{EventContext, ReplicateTo, ServerEvent, Texts};
 use ratelimit_core::limit::Verdict;
-use ratelimit_core::parse::{self, ParseError, RuleArgError};
-use ratelimit_core::rule::Name;
-use ratelimit_core::rule::Rule;
+use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleCache, RuleResolver};
+use ratelimit_core::rule::{Name, Rule, RuleError};
 
 /// A policy: rules under a name.
 #[derive(Debug)]
 pub struct Policy {
-    name: Name,
-    rules: Box<[Rule]>,
+    pub name: Name,
+    pub rules: Box<[Rule]>,
     /// The rules in canonical text.
-    texts: Texts,
+    pub texts: Texts,
     counts: Arc<Counts>,
 }
 
 /// Counters of the checks that named a policy. They outlive a change of its rules.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Counts {
-    /// The name of the field in `INFO`.
-    field: CString,
     allowed: Counter,
     limited: Counter,
 }
 
+/// Policies by name.
 type Policies = HashMap<Box<[u8]>, Arc<Policy>, RandomState>;
 
 #[derive(Debug, Default)]
@@ -95,82 +93,45 @@ fn store() -> MutexGuard<'static, Store> {
 
 impl Policy {
     fn new(name: Name, rules: &[Rule]) -> Self {
-        let field = CString::new(format!("policy_{}", name.as_str())).unwrap_or_default();
-        let counts = Counts { field, allowed: Counter::new(), limited: Counter::new() };
         let texts = Texts::new(rules.iter().map(Rule::to_string));
-        Self { name, rules: rules.into(), texts, counts: Arc::new(counts) }
+        Self { name, rules: rules.into(), texts, counts: Arc::default() }
     }
 
-    /// The rules in canonical text.
-    #[must_use]
-    pub const fn texts(&self) -> &Texts {
-        &self.texts
-    }
-
-    #[must_use]
-    pub const fn name(&self) -> &Name {
-        &self.name
-    }
-
-    #[must_use]
-    pub const fn rules(&self) -> &[Rule] {
-        &self.rules
+    fn propagate(&self, ctx: &EventContext, to: ReplicateTo) {
+        let name = self.name.as_bytes();
+        ctx.replicate_only(to, c"RL.POLICY", c"SET", name, self.texts.args());
     }
 }
 
 /// Sets or replaces a policy.
-pub fn set(name: Name, rules: &[Rule]) {
+pub fn set(name: Name, rules: &[Rule]) -> Arc<Policy> {
     let mut policy = Policy::new(name, rules);
-    let replaced = {
-        let mut store = store_to_change();
-        if let Some(before) = store.in_effect.get(name.as_bytes()) {
-            policy.counts = Arc::clone(&before.counts);
-        }
-        store.in_effect.insert(name.as_bytes().into(), Arc::new(policy))
-    };
-    drop(replaced);
+    let mut store = store_to_change();
+    if let Some(before) = store.in_effect.get(name.as_bytes()) {
+        policy.counts = Arc::clone(&before.counts);
+    }
+    let policy = Arc::new(policy);
+    store.in_effect.insert(name.as_bytes().into(), Arc::clone(&policy));
+    drop(store);
     changes::report(|| Changes::Everything);
+    policy
 }
 
 /// Sets the policies of the arguments of `loadmodule`, each `name=rule[;rule ...]`.
 ///
+/// # Errors
 /// The first argument that is not a policy, and why.
 pub fn configure(texts: &[&[u8]]) -> Result<(), String> {
     let limits = config::limits();
     let mut rules = Vec::new();
     for text in texts {
-        let name = parse::written_policy(text, Some(&limits), &mut rules).map_err(|error| {
+        let name = parse::written_policy(text, &limits, &mut rules).map_err(|error| {
             format!("argument 'policy {}': {error}", String::from_utf8_lossy(text))
         })?;
-        set(name, &rules);
-        if let Some(policy) = get(name.as_bytes()) {
-            let replaced = store().configured.insert(name.as_bytes().into(), policy);
-            drop(replaced);
-        }
+        let policy = set(name, &rules);
+        store().configured.insert(name.as_bytes().into(), policy);
     }
     Ok(())
-}
-
-/// Sets the configured policies again, in case loading replaced them by saved ones.
-fn restore_configured() {
-    let configured: Vec<_> = store().configured.values().cloned().collect();
-    for policy in configured {
-        set(policy.name, &policy.rules);
-    }
-}
-
-/// Propagates the configured policies to replicas. A full synchronization contains them, but a
-/// replica of a restarted primary may continue with a partial one.
-fn propagate_to_replicas(ctx: &EventContext) {
-    let names: Vec<_> = store().configured.keys().cloned().collect();
-    for policy in names.iter().filter_map(|name| get(name)) {
-        propagate(ctx, ReplicateTo::Replicas, &policy);
-    }
-}
-
-fn propagate(ctx: &EventContext, to: ReplicateTo, policy: &Policy) {
-    let name = policy.name.as_bytes();
-    ctx.replicate_only(to, c"RL.POLICY", c"SET", name, policy.texts.args());
 }
 
 /// The policy of this name, if there is one.
@@ -200,83 +161,79 @@ pub fn all() -> Vec<Arc<Policy>> {
     all
 }
 
-/// The policies that a request names, and a cache of them for later requests, which usually
-/// name the same ones. Any change of a policy empties the cache.
+/// Resolves the arguments of a request: names of policies, and rules.
+///
+/// Both are cached for later requests, which usually have the same ones. Any change of a policy
+/// empties the cache of policies.
 #[derive(Debug, Default)]
-pub struct UsedPolicies {
+pub struct Resolver {
     /// The policies that the request names come first.
-    cache: Vec<Arc<Policy>>,
+    policies: Vec<Arc<Policy>>,
     /// How many the request names.
-    used: usize,
+    named: usize,
     /// The `GENERATION` of the cached policies.
     generation: u64,
+    rules: RuleCache,
 }
 
-impl UsedPolicies {
+impl RuleResolver for Resolver {
+    /// Finds the rules of a policy, and marks it as named by the request.
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
+        let generation = GENERATION.load(Ordering::Relaxed);
+        if self.named == 0 && self.generation != generation {
+            self.policies.clear();
+            self.generation = generation;
+        }
+        let cached = self.policies.iter().position(|policy| policy.name.as_bytes() == name);
+        let mut index = cached.unwrap_or(self.policies.len());
+        if cached.is_none() {
+            self.policies.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
+        }
+        if index >= self.named {
+            self.policies.swap(self.named, index);
+            index = self.named;
+            self.named = index.saturating_add(1);
+        }
+        Ok(self.policies.get(index).map_or(&[], |policy| &policy.rules))
+    }
+
+    fn named_a_policy(&self) -> bool {
+        self.named > 0
+    }
+
+    #[inline(always)]
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        self.rules.rule(text, rules)
+    }
+}
+
+impl Resolver {
     /// The most policies that the cache keeps for the next request: enough for what an
     /// application uses regularly, few enough for a linear search.
     const CACHED: usize = 8;
 
-    /// Finds the rules of a policy, and marks it as named by the request.
-    ///
-    /// # Errors
-    /// [`RuleArgError::UnknownPolicy`]
-    pub fn find(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
-        let generation = GENERATION.load(Ordering::Relaxed);
-        if self.used == 0 && self.generation != generation {
-            self.cache.clear();
-            self.generation = generation;
-        }
-        let index = match self.cache.iter().position(|policy| policy.name.as_bytes() == name) {
-            Some(index) => index,
-            None => {
-                self.cache.push(get(name).ok_or(RuleArgError::UnknownPolicy)?);
-                self.cache.len().saturating_sub(1)
-            }
-        };
-        let index = self.mark_used(index);
-        Ok(self.cache.get(index).map_or(&[], |policy| policy.rules()))
-    }
-
-    /// Moves a cached policy to those that the request names, and returns its new index.
-    fn mark_used(&mut self, index: usize) -> usize {
-        if index < self.used {
-            return index;
-        }
-        let last = self.used;
-        self.cache.swap(last, index);
-        self.used = last.saturating_add(1);
-        last
-    }
-
-    /// Whether the request names no policy.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.used == 0
-    }
-
     /// Prepares for the next request.
     #[inline]
     pub fn clear(&mut self) {
-        if self.used > 0 {
-            self.used = 0;
-            self.cache.truncate(Self::CACHED);
+        if self.named > 0 {
+            self.named = 0;
+            self.policies.truncate(Self::CACHED);
         }
     }
 
-    fn all(&self) -> &[Arc<Policy>] {
-        self.cache.get(..self.used).unwrap_or_default()
+    fn all_named(&self) -> &[Arc<Policy>] {
+        self.policies.get(..self.named).unwrap_or_default()
     }
 
     /// A policy that the request names.
     #[must_use]
-    pub fn get(&self, name: &[u8]) -> Option<&Policy> {
-        self.all().iter().find(|policy| policy.name.as_bytes() == name).map(|policy| &**policy)
+    pub fn named(&self, name: &[u8]) -> Option<&Arc<Policy>> {
+        self.all_named().iter().find(|policy| policy.name.as_bytes() == name)
     }
 
     /// Counts a check for each policy that it named.
     pub fn count(&self, verdict: Verdict) {
-        for policy in self.all() {
+        for policy in self.all_named() {
             match verdict {
                 Verdict::Allowed => policy.counts.allowed.add(1),
                 Verdict::Limited => policy.counts.limited.add(1),
@@ -288,17 +245,12 @@ impl UsedPolicies {
 
 /// The saved form of all policies: a line each, `name=rule[;rule ...]`.
 #[must_use]
-pub fn save() -> Vec<u8> {
-    let mut lines = Vec::new();
-    for policy in all() {
-        lines.extend_from_slice(policy.name.as_bytes());
-        for (index, rule) in policy.rules.iter().enumerate() {
-            lines.push(if index == 0 { b'=' } else { b';' });
-            lines.extend_from_slice(rule.to_string().as_bytes());
-        }
-        lines.push(b'\n');
-    }
-    lines
+pub fn save() -> String {
+    let line = |policy: Arc<Policy>| {
+        let rules: Vec<_> = policy.rules.iter().map(Rule::to_string).collect();
+        format!("{}={}\n", policy.name.as_str(), rules.join(";"))
+    };
+    all().into_iter().map(line).collect()
 }
 
 /// Loads saved policies: all of them, or none if there is an error.
@@ -306,58 +258,66 @@ pub fn save() -> Vec<u8> {
 /// # Errors
 /// Why the first invalid line is not a policy.
 pub fn load(saved: &[u8]) -> Result<(), ParseError> {
-    let mut loaded = Vec::new();
+    let mut loaded = Policies::default();
     let mut rules = Vec::new();
-    // Each line ends with a line feed, so nothing follows the last one.
-    for line in saved.strip_suffix(b"\n").unwrap_or(saved).split(|&byte| byte == b'\n') {
-        if !saved.is_empty() {
-            let name = parse::written_policy(line, None, &mut rules)?;
-            loaded.push(Arc::new(Policy::new(name, &rules)));
-        }
+    // Each line ends with a line feed.
+    for line in saved.split_inclusive(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let name = parse::written_policy(line, &Limits::ANY, &mut rules)?;
+        loaded.insert(name.as_bytes().into(), Arc::new(Policy::new(name, &rules)));
     }
-    let mut replaced = Vec::new();
-    let mut store = store_to_change();
-    let Store { in_effect, staged, .. } = &mut *store;
-    let policies = staged.as_mut().unwrap_or(in_effect);
-    for policy in loaded {
-        replaced.extend(policies.insert(policy.name.as_bytes().into(), policy));
-    }
-    drop(store);
-    drop(replaced);
+    let Store { in_effect, staged, .. } = &mut *store_to_change();
+    staged.as_mut().unwrap_or(in_effect).extend(loaded);
     Ok(())
 }
 
 /// Makes the policies follow the server's data.
 pub fn on_server_event(ctx: &EventContext, event: ServerEvent) {
     match event {
-        ServerEvent::LoadingFromPrimary => drop_unless_staging(),
-        ServerEvent::StagingStarted => drop(replace_staged(Some(Policies::default()))),
-        ServerEvent::StagingAborted => drop(replace_staged(None)),
+        ServerEvent::LoadingFromPrimary => {
+            // The policies of the primary replace all, at once unless they are staged.
+            let mut store = store_to_change();
+            if store.staged.is_none() {
+                store.in_effect.clear();
+            }
+        }
+        ServerEvent::StagingStarted => store().staged = Some(Policies::default()),
+        ServerEvent::StagingAborted => store().staged = None,
         ServerEvent::StagingCompleted => {
-            if let Some(staged) = replace_staged(None) {
-                let replaced = std::mem::replace(&mut store_to_change().in_effect, staged);
-                drop(replaced);
+            let mut store = store_to_change();
+            if let Some(staged) = store.staged.take() {
+                store.in_effect = staged;
             }
         }
         ServerEvent::LoadingEnded => {
+            // Loading may have replaced configured policies by saved ones.
             if ctx.is_primary() && config::configured_policies_win() {
-                restore_configured();
+                for policy in configured() {
+                    set(policy.name, &policy.rules);
+                }
             }
         }
         ServerEvent::Ready => {
+            // A full synchronization contains the configured policies, but a replica of a
+            // restarted primary may continue with a partial one.
             if ctx.is_primary() {
-                propagate_to_replicas(ctx);
+                for policy in configured().iter().filter_map(|policy| get(policy.name.as_bytes())) {
+                    policy.propagate(ctx, ReplicateTo::Replicas);
+                }
             }
         }
         ServerEvent::AofWriteStarted => DUE_IN_AOF.store(true, Ordering::Relaxed),
         ServerEvent::WriteEnded => DUE_IN_AOF.store(false, Ordering::Relaxed),
         ServerEvent::AofRewriteStarted => {
-            for policy in all() {
-                propagate(ctx, ReplicateTo::Aof, &policy);
-            }
+            all().iter().for_each(|policy| policy.propagate(ctx, ReplicateTo::Aof));
         }
         ServerEvent::LoadingFailed | ServerEvent::Promoted | ServerEvent::Alarm => {}
     }
+}
+
+/// The policies of the arguments of `loadmodule`.
+fn configured() -> Vec<Arc<Policy>> {
+    store().configured.values().cloned().collect()
 }
 
 /// Whether this process writes an AOF and has not yet written the policies to it.
@@ -369,26 +329,14 @@ pub fn take_due_in_aof() -> Vec<Arc<Policy>> {
     if DUE_IN_AOF.swap(false, Ordering::Relaxed) { all() } else { Vec::new() }
 }
 
-fn replace_staged(staged: Option<Policies>) -> Option<Policies> {
-    std::mem::replace(&mut store().staged, staged)
-}
-
-/// Drops the policies before those of a primary are loaded, unless these are staged.
-fn drop_unless_staging() {
-    let mut store = store_to_change();
-    if store.staged.is_none() {
-        let dropped = std::mem::take(&mut store.in_effect);
-        drop(store);
-        drop(dropped);
-    }
-}
-
 /// Writes the `INFO` section of the policies, a line each.
 pub fn write_info(info: &Info) {
     if any() && info.section(Some(c"policies")) {
         for policy in all() {
-            let Counts { field, allowed, limited } = &*policy.counts;
-            info.add_pair(field, (c"allowed", allowed.get()), (c"limited", limited.get()));
+            let field = CString::new(format!("policy_{}", policy.name.as_str()));
+            let Counts { allowed, limited } = &*policy.counts;
+            let field = field.unwrap_or_default();
+            info.add_pair(&field, (c"allowed", allowed.get()), (c"limited", limited.get()));
         }
     }
 }
@@ -403,42 +351,42 @@ mod tests {
 
     #[test]
     fn cached_policies_follow_changes_between_requests_only() {
-        let mut used = UsedPolicies::default();
+        let mut resolver = Resolver::default();
         let name = |text: &str| Name::new(text.as_bytes()).unwrap();
         for text in ["cached", "other"] {
-            assert_eq!(used.find(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
+            assert_eq!(resolver.policy(text.as_bytes()), Err(RuleArgError::UnknownPolicy));
             set(name(text), &rules("20/m"));
         }
         for line in ["20/m 800/d", "30/m", "30/m"] {
             set(name("cached"), &rules(line));
-            assert_eq!(used.find(b"other"), Ok(&rules("20/m")[..]));
-            assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
+            assert_eq!(resolver.policy(b"other"), Ok(&rules("20/m")[..]));
+            assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
             // A request sees one policy under a name, even if it changes meanwhile.
             set(name("cached"), &rules("1/s"));
-            assert_eq!(used.find(b"cached"), Ok(&rules(line)[..]));
-            assert!(used.get(b"cached").is_some_and(|policy| policy.rules() == rules(line)));
-            used.clear();
-            assert!(used.is_empty() && used.get(b"cached").is_none());
-            assert_eq!(used.find(b"cached"), Ok(&rules("1/s")[..]));
-            assert!(used.get(b"other").is_none(), "the request before named it");
-            used.clear();
+            assert_eq!(resolver.policy(b"cached"), Ok(&rules(line)[..]));
+            assert!(resolver.named(b"cached").is_some_and(|policy| *policy.rules == rules(line)));
+            resolver.clear();
+            assert!(!resolver.named_a_policy() && resolver.named(b"cached").is_none());
+            assert_eq!(resolver.policy(b"cached"), Ok(&rules("1/s")[..]));
+            assert!(resolver.named(b"other").is_none(), "the request before named it");
+            resolver.clear();
         }
         delete(&name("cached"));
-        assert_eq!(used.find(b"cached"), Err(RuleArgError::UnknownPolicy));
+        assert_eq!(resolver.policy(b"cached"), Err(RuleArgError::UnknownPolicy));
     }
 
     #[test]
     fn the_cache_is_bounded() {
-        let mut used = UsedPolicies::default();
-        for n in 0..3 * UsedPolicies::CACHED {
+        let mut resolver = Resolver::default();
+        for n in 0..3 * Resolver::CACHED {
             let text = format!("few{n}");
             set(Name::new(text.as_bytes()).unwrap(), &rules(&format!("{n}/m")));
         }
-        for n in 0..3 * UsedPolicies::CACHED {
-            let found = used.find(format!("few{n}").as_bytes());
+        for n in 0..3 * Resolver::CACHED {
+            let found = resolver.policy(format!("few{n}").as_bytes());
             assert_eq!(found, Ok(&rules(&format!("{n}/m"))[..]));
         }
-        used.clear();
-        assert_eq!(used.cache.len(), UsedPolicies::CACHED);
+        resolver.clear();
+        assert_eq!(resolver.policies.len(), Resolver::CACHED);
     }
 }

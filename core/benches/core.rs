@@ -142,7 +142,8 @@ fn follow_denials(bencher: Bencher<'_, '_>, keys: &str) {
         _ => 0,
     };
     let denied: Vec<_> = (0..MANY).map(|_| format!("user:{:08}", number())).collect();
-    let mut top = Top::new(TOP_SIZE);
+    let mut top = Top::default();
+    top.resize(TOP_SIZE);
     let mut next = denied.iter().cycle();
     bencher.bench_local(|| {
         top.count(black_box(next.next().expect("a key")).as_bytes(), START_US);

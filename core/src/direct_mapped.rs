@@ -3,12 +3,6 @@
 /// How many entries a cache holds.
 pub const SLOTS: usize = 32;
 
-/// The key of an entry. A cache may store it in another form.
-pub trait SlotKey: Copy {
-    /// Numbers that differ between most keys; they choose the slot.
-    fn numbers(self) -> impl IntoIterator<Item = u64>;
-}
-
 type Slots<K, V> = [Option<(K, V)>; SLOTS];
 
 /// A cache in which each key has one slot: a new entry evicts its slot's old one.
@@ -25,29 +19,27 @@ impl<K, V> Default for DirectMapped<K, V> {
 }
 
 impl<K, V> DirectMapped<K, V> {
-    /// The value of a key: the cached one, or the one that `make` returns, which
-    /// is cached.
+    /// The value of the key that `is_key` recognizes: the cached one, or the one that `make`
+    /// returns with its key, which is cached. `numbers` differ between most keys; they choose the
+    /// slot.
     ///
     /// # Errors
     /// The error of `make`, which changes nothing.
     #[inline(always)]
-    pub fn get_or_try_insert<Q, E>(
+    pub fn get_or_try_insert<E>(
         &mut self,
-        key: Q,
-        make: impl FnOnce() -> Result<V, E>,
-    ) -> Result<&V, E>
-    where
-        Q: SlotKey,
-        K: PartialEq<Q> + From<Q>,
-    {
+        numbers: impl IntoIterator<Item = u64>,
+        is_key: impl FnOnce(&K) -> bool,
+        make: impl FnOnce() -> Result<(K, V), E>,
+    ) -> Result<&V, E> {
         let slots = self.slots.get_or_insert_with(empty);
         #[expect(clippy::indexing_slicing, reason = "`slot_of` is less than SLOTS")]
-        let slot = &mut slots[slot_of(key)];
-        let is_cached = slot.as_ref().is_some_and(|(cached, _)| *cached == key);
+        let slot = &mut slots[slot_of(numbers)];
+        let is_cached = slot.as_ref().is_some_and(|(cached, _)| is_key(cached));
         if is_cached && let Some((_, ref value)) = *slot {
             return Ok(value);
         }
-        insert(slot, key, make)
+        insert(slot, make)
     }
 
     /// How many entries there are.
@@ -62,21 +54,20 @@ fn empty<K, V>() -> Box<Slots<K, V>> {
 }
 
 #[cold]
-fn insert<K: From<Q>, Q, V, E>(
+fn insert<K, V, E>(
     slot: &mut Option<(K, V)>,
-    key: Q,
-    make: impl FnOnce() -> Result<V, E>,
+    make: impl FnOnce() -> Result<(K, V), E>,
 ) -> Result<&V, E> {
-    let (_, value) = slot.insert((key.into(), make()?));
+    let (_, value) = slot.insert(make()?);
     Ok(value)
 }
 
 #[inline]
-fn slot_of(key: impl SlotKey) -> usize {
+fn slot_of(numbers: impl IntoIterator<Item = u64>) -> usize {
     /// 2^64 by the golden ratio, as in Fibonacci hashing (Knuth, TAOCP 6.4).
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |hash: u64, number: u64| (hash.rotate_left(5) ^ number).wrapping_mul(ODD);
-    let hash = key.numbers().into_iter().fold(0, mix) >> 32;
+    let hash = numbers.into_iter().fold(0, mix) >> 32;
     usize::try_from(hash).unwrap_or(0) % SLOTS
 }
 
@@ -85,10 +76,12 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    impl SlotKey for u64 {
-        fn numbers(self) -> impl IntoIterator<Item = u64> {
-            [self]
-        }
+    fn get<V, E>(
+        cache: &mut DirectMapped<u64, V>,
+        key: u64,
+        make: impl FnOnce() -> Result<V, E>,
+    ) -> Result<&V, E> {
+        cache.get_or_try_insert([key], |cached| *cached == key, || Ok((key, make()?)))
     }
 
     #[test]
@@ -96,8 +89,8 @@ mod tests {
         let mut cache = DirectMapped::<u64, _>::default();
         let made = Cell::new(0);
         let make = || Ok::<_, ()>(made.replace(made.get() + 1));
-        assert_eq!(cache.get_or_try_insert(7, make), Ok(&0));
-        assert_eq!(cache.get_or_try_insert(7, make), Ok(&0));
+        assert_eq!(get(&mut cache, 7, make), Ok(&0));
+        assert_eq!(get(&mut cache, 7, make), Ok(&0));
         assert_eq!(made.get(), 1);
     }
 
@@ -105,7 +98,7 @@ mod tests {
     fn a_key_never_gets_the_value_of_another_key() {
         let mut cache = DirectMapped::<u64, _>::default();
         for key in (0..1_000).chain(0..1_000) {
-            assert_eq!(cache.get_or_try_insert(key, || Ok::<_, ()>(key * 3)), Ok(&(key * 3)));
+            assert_eq!(get(&mut cache, key, || Ok::<_, ()>(key * 3)), Ok(&(key * 3)));
         }
         assert_eq!(cache.entries(), SLOTS, "some slots stay empty");
     }
@@ -113,9 +106,9 @@ mod tests {
     #[test]
     fn an_error_changes_nothing() {
         let mut cache = DirectMapped::<u64, _>::default();
-        cache.get_or_try_insert(7, || Ok::<_, ()>('a')).unwrap();
-        let same_slot = (8..).find(|&key| slot_of(key) == slot_of(7_u64)).unwrap();
-        assert_eq!(cache.get_or_try_insert(same_slot, || Err(())), Err(()));
-        assert_eq!(cache.get_or_try_insert(7, || Err(())), Ok(&'a'));
+        get(&mut cache, 7, || Ok::<_, ()>('a')).unwrap();
+        let same_slot = (8..).find(|&key| slot_of([key]) == slot_of([7])).unwrap();
+        assert_eq!(get(&mut cache, same_slot, || Err(())), Err(()));
+        assert_eq!(get(&mut cache, 7, || Err(())), Ok(&'a'));
     }
 }

@@ -100,17 +100,12 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
         unsafe { (*self.memory.as_ptr()).count }
     }
 
-    #[inline]
-    fn len(&self) -> usize {
-        self.count().into() as usize
-    }
-
     /// All items, in order.
     #[inline]
     pub fn items(&self) -> &[T] {
         // SAFETY: the allocation has that many items, all of them written, and is borrowed as
         // long as `self`.
-        unsafe { slice::from_raw_parts(self.items_start(), self.len()) }
+        unsafe { slice::from_raw_parts(self.items_start(), self.count().into() as usize) }
     }
 
     /// All items, to be changed in place.
@@ -118,7 +113,7 @@ impl<H, T: Copy, N: Count> HeaderSlice<H, T, N> {
     pub fn items_mut(&mut self) -> &mut [T] {
         // SAFETY: the allocation has that many items, all of them written, and `self` is its
         // only borrow.
-        unsafe { slice::from_raw_parts_mut(self.items_start(), self.len()) }
+        unsafe { slice::from_raw_parts_mut(self.items_start(), self.count().into() as usize) }
     }
 
     fn items_start(&self) -> *mut T {

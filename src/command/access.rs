@@ -1,10 +1,11 @@
 //! `RL.BLOCK`, `RL.EXEMPT`, `RL.UNBLOCK` and `RL.UNEXEMPT`: blocks and exemptions,
 //! which override all rules of a key.
 
-use super::changed::{self, Changed};
+use super::effect_args::EffectArgs;
+use super::opened::Opened;
 use crate::config;
-use crate::datatype::{self, LIMITER};
-use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
+use crate::datatype::LIMITER;
+use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Access, AccessEntry, Limiter};
 use ratelimit_core::parse::{self, Ends};
@@ -34,7 +35,6 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
 fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
-    let name = call.key_name()?;
     let request = parse::access(call.after_key().bytes(), &config::limits())?;
     let now_us = clock::now_us();
     let until_us = match request.ends {
@@ -48,12 +48,13 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
         }
     };
     let access = AccessEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
-
-    let mut key = call.open_write(name, &LIMITER)?;
-    let mut new = Limiter::default();
-    key.value().unwrap_or(&mut new).set_access(Some(access.clone()));
-    datatype::store(&mut key, new)?;
-    finish(call, key, name, now_us, Action::set(&access, None), || call.reply_ok());
+    let key = call.open_write(call.key_name()?, &LIMITER)?;
+    let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
+    opened.change(|limiter| limiter.set_access(Some(access.clone())))?;
+    let action = Action::set(&access, None);
+    opened.changed(action, EffectArgs::default);
+    call.reply_ok();
+    opened.close(action.event());
     Ok(())
 }
 
@@ -61,36 +62,21 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
 fn lift(
     call: &Call<'_>,
     action: Action<'_>,
-    in_force: impl Fn(&Limiter, u64) -> bool,
+    in_effect: impl Fn(&Limiter, u64) -> bool,
     lift: impl FnOnce(&mut Limiter),
 ) -> Result<(), CommandError> {
-    let name = call.key_name()?;
     parse::no_arguments(call.after_key().bytes())?;
-    let now_us = clock::now_us();
-
-    let mut key = call.open_write(name, &LIMITER)?;
-    let Some(limiter) = key.value().filter(|limiter| in_force(limiter, now_us)) else {
+    let mut opened = Opened::first(call, None)?;
+    let Some(limiter) = opened.key.value_mut().filter(|limiter| in_effect(limiter, opened.at_us))
+    else {
         call.reply_integer(0);
         return Ok(());
     };
     lift(limiter);
-    finish(call, key, name, now_us, action, || call.reply_integer(1));
+    opened.changed(action, EffectArgs::default);
+    call.reply_integer(1);
+    opened.close(action.event());
     Ok(())
-}
-
-/// Applies the consequences of the change, replies, closes the key, and publishes the event.
-fn finish(
-    call: &Call<'_>,
-    mut key: WriteKey<'_, Limiter>,
-    name: Arg<'_>,
-    now_us: u64,
-    action: Action<'_>,
-    reply: impl FnOnce(),
-) {
-    let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
-    changed.finish(&mut key, || (action, Args::default()));
-    reply();
-    changed::close(call, key, name, action.event());
 }
 
 /// The name of a block or an exemption in replies.

@@ -1,12 +1,12 @@
 //! `RL.CHECK`: may this request pass?
 
 use super::answer;
-use super::changed::{self, Changed};
-use super::checked::{Checked, event, refused};
-use super::rule_args::RuleArgs;
-use super::scratch::{self, Resolver, Scratch};
-use crate::datatype::{self, LIMITER};
-use crate::server::{Call, CommandError, WriteKey, clock};
+use super::effect_args::EffectArgs;
+use super::opened::{Opened, event, refused};
+use super::scratch::{self, Scratch};
+use crate::datatype::LIMITER;
+use crate::policy::Resolver;
+use crate::server::{Call, CommandError, clock};
 use crate::{config, metrics};
 use ratelimit_core::limit::{Check, Decision, Limiter, Outcome};
 use ratelimit_core::parse::{self, CheckRequest, ParseError};
@@ -30,44 +30,31 @@ pub fn decide<'a>(
     parse: impl FnOnce(&mut Resolver, &mut Vec<Rule>) -> Result<CheckRequest<'a>, ParseError>,
 ) -> Result<(), CommandError> {
     let Scratch { rules, decisions, resolver, .. } = scratch;
-    let name = call.key_name()?;
     let clock_us = clock::now_us();
-    let key = call.open_write(name, &LIMITER);
+    let key = call.open_write(call.key_name()?, &LIMITER);
     // The prefetch of the key's value runs while the request is parsed.
     let request = parse(resolver, rules)?;
-    let mut key = key?;
     let now_us = request.at_us.unwrap_or(clock_us);
+    let mut opened = Opened { key: key?, at_us: now_us, clock_us };
     let options = request.options_at(now_us);
     let mut check = Check { rules, cost: request.cost, now_us, options: options.as_ref() };
 
-    let fast = key.value().and_then(|limiter| limiter.check_fast(&check, decisions));
+    let fast = opened.key.value_mut().and_then(|limiter| limiter.check_fast(&check, decisions));
     let outcome = match fast {
         Some(outcome) => outcome,
-        None => {
-            let changed = Changed { call, name, at_us: now_us, clock_us };
-            check_any(changed, &mut key, &check, decisions)?
-        }
+        None => check_any(call, &mut opened, &check, decisions)?,
     };
 
     check.cost = outcome.cost;
     metrics::checked(outcome.summary.verdict, clock_us);
-    resolver.named.count(outcome.summary.verdict);
-    let checked = Checked { check, decisions, outcome: &outcome };
-    let mut rule_args = None;
-    checked.finish(call, &mut key, name, clock_us, || {
-        let written = call.args().last(request.rule_args);
-        rule_args.insert(RuleArgs::of_check(written, &resolver.named, check.rules)).args()
+    resolver.count(outcome.summary.verdict);
+    opened.checked(&check, decisions, &outcome, || {
+        EffectArgs::of_check(call.args().last(request.rule_args), resolver, check.rules)
     });
     let event = event(&outcome);
-
-    if request.full {
-        let limiter = key.value().map(|limiter| &*limiter);
-        answer::full_of_key(call, outcome.summary, &check, decisions, limiter);
-    } else {
-        answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
-    }
-
-    changed::close(call, key, name, event);
+    let limiter = opened.key.value();
+    answer::of_key(call, request.full, outcome.summary, &check, decisions, limiter);
+    opened.close(event);
     Ok(())
 }
 
@@ -75,19 +62,19 @@ pub fn decide<'a>(
 /// fast path has no holds.
 #[inline(never)]
 fn check_any(
-    changed: Changed<'_>,
-    key: &mut WriteKey<'_, Limiter>,
+    call: &Call<'_>,
+    opened: &mut Opened<'_>,
     check: &Check<'_>,
     decisions: &mut Vec<Decision>,
 ) -> Result<Outcome, CommandError> {
-    changed.lapse(key);
+    opened.lapse();
     let mut new = Limiter::default();
-    let decided = match key.value() {
+    let decided = match opened.key.value_mut() {
         // The fast path has declined.
         Some(limiter) => limiter.check_general(config::bounds(), check, decisions),
         None => new.check_within(config::bounds(), check, decisions),
     };
-    let outcome = decided.map_err(|error| refused(changed.call.args().from(1), &error))?;
-    datatype::store(key, new)?;
+    let outcome = decided.map_err(|error| refused(call.args().from(1), &error))?;
+    opened.store(new)?;
     Ok(outcome)
 }

@@ -5,7 +5,7 @@
 
 use ratelimit_core::limit::Refusal;
 use ratelimit_core::parse::{ParseError, RuleArgError};
-use ratelimit_core::rule::{Excerpt, Kind, Name, PeriodOf, RuleError, RuleOption, RuleTextError};
+use ratelimit_core::rule::{Excerpt, Kind, Name, RuleError, RuleOption};
 use std::collections::BTreeSet;
 
 const ERRORS: &str = include_str!("../../docs/errors.md");
@@ -57,58 +57,49 @@ const fn place_of_parse_error(error: &ParseError) -> u8 {
         ParseError::Arity => 0,
         ParseError::Unexpected { .. } => 1,
         ParseError::Repeated { .. } => 2,
-        ParseError::NoValue { .. } => 3,
-        ParseError::Number { .. } => 4,
-        ParseError::Word { .. } => 5,
-        ParseError::Missing { .. } => 6,
-        ParseError::NoText { .. } => 7,
-        ParseError::NoPeriod { .. } => 8,
-        ParseError::Period(_) => 9,
-        ParseError::LongText { .. } => 10,
-        ParseError::AtRefused => 11,
-        ParseError::RepeatedCost { .. } => 12,
-        ParseError::UnknownCost { .. } => 13,
-        ParseError::TooManyCosts { .. } => 14,
-        ParseError::NoHoldId => 15,
-        ParseError::HoldId { .. } => 16,
-        ParseError::NoHoldTime { .. } => 17,
-        ParseError::HoldInPeek => 18,
-        ParseError::AtInWait => 19,
-        ParseError::RefundWithCost => 20,
-        ParseError::TooManyRules { .. } => 21,
-        ParseError::SameKey { .. } => 22,
-        ParseError::Groups { .. } => 23,
-        ParseError::Rule { .. } => 24,
+        ParseError::Missing { .. } => 3,
+        ParseError::Value { .. } => 4,
+        ParseError::Period(_) => 5,
+        ParseError::LongText { .. } => 6,
+        ParseError::AtRefused => 7,
+        ParseError::RepeatedCost { .. } => 8,
+        ParseError::UnknownCost { .. } => 9,
+        ParseError::TooManyCosts { .. } => 10,
+        ParseError::HoldId { .. } => 11,
+        ParseError::HoldInPeek => 12,
+        ParseError::AtInWait => 13,
+        ParseError::RefundWithCost => 14,
+        ParseError::SameKey { .. } => 15,
+        ParseError::Groups { .. } => 16,
+        ParseError::Rule { .. } => 17,
     }
 }
 
 #[test]
 fn each_error_of_arguments_is_documented() {
     let (option, expected) = ("COST", "an integer");
-    let period = RuleTextError::PeriodUnit { of: PeriodOf::Option("FOR"), given: text() };
+    let missing = |after, what: &'static str| ParseError::Missing { after, what: what.into() };
+    let (of, units) = ("FOR", "ms");
     let examples = [
         ParseError::Unexpected { given: text(), expected },
         ParseError::Repeated { option },
-        ParseError::NoValue { option, min: 0, max: 9 },
-        ParseError::Number { what: option, given: text(), min: 0, max: 9 },
-        ParseError::Word { what: option, given: text(), expected },
-        ParseError::Missing { option, expected },
-        ParseError::NoText { option },
-        ParseError::NoPeriod { option },
-        ParseError::Period(period),
-        ParseError::Period(RuleTextError::Period { of: PeriodOf::Option("FOR"), given: text() }),
+        missing(option, "value, expected an integer 0..9"),
+        missing("META", "text"),
+        missing("FOR", "period, expected one such as 1h"),
+        missing("HOLD", "id, expected one of 1..64 bytes"),
+        missing("the hold", "time, expected EX seconds or PX milliseconds"),
+        ParseError::Value { what: option, given: text(), expected: expected.into() },
+        ParseError::Period(RuleError::PeriodUnit { of, given: text(), units }),
+        ParseError::Period(RuleError::Period { of, given: text() }),
         ParseError::LongText { option, bytes: 9, max: 5 },
         ParseError::AtRefused,
         ParseError::RepeatedCost { name: name() },
         ParseError::UnknownCost { name: name() },
         ParseError::TooManyCosts { name: name(), max: 5 },
-        ParseError::NoHoldId,
         ParseError::HoldId { bytes: 65 },
-        ParseError::NoHoldTime { expected },
         ParseError::HoldInPeek,
         ParseError::AtInWait,
         ParseError::RefundWithCost,
-        ParseError::TooManyRules { given: text(), max: 5 },
         ParseError::SameKey { key: text() },
         ParseError::Groups { groups: 2, keys: 3 },
         ParseError::rule(b"5/m", RuleArgError::Unheld),
@@ -116,7 +107,7 @@ fn each_error_of_arguments_is_documented() {
     // The reply adds the usage to the first.
     assert_documented(&format!("{}, usage: RL.RESET key", ParseError::Arity));
     let places: BTreeSet<u8> = examples.iter().map(place_of_parse_error).collect();
-    assert_eq!(places, (1..25).collect(), "an example for each variant");
+    assert_eq!(places, (1..18).collect(), "an example for each variant");
     examples.iter().for_each(assert_documented);
 }
 
@@ -124,25 +115,34 @@ const fn place_of_rule_arg_error(error: &RuleArgError) -> u8 {
     match error {
         RuleArgError::UnknownPolicy => 0,
         RuleArgError::PolicyInPolicy => 1,
-        RuleArgError::LongLog { .. } => 2,
-        RuleArgError::SameIdentity { .. } => 3,
-        RuleArgError::UnlikeCosts { .. } => 4,
-        RuleArgError::Unheld => 5,
-        RuleArgError::Text(_) => 6,
+        RuleArgError::TooMany { .. } => 2,
+        RuleArgError::LongLog { .. } => 3,
+        RuleArgError::SameIdentity { .. } => 4,
+        RuleArgError::UnlikeCosts { .. } => 5,
+        RuleArgError::Unheld => 6,
+        RuleArgError::Text(_) => 7,
     }
 }
 
-const fn place_of_rule_text_error(error: &RuleTextError) -> u8 {
+const fn place_of_rule_error(error: &RuleError) -> u8 {
     match error {
-        RuleTextError::NoPeriod => 0,
-        RuleTextError::UnknownAlgorithm { .. } => 1,
-        RuleTextError::UnknownOption { .. } => 2,
-        RuleTextError::RepeatedOption(_) => 3,
-        RuleTextError::NoValue { .. } => 4,
-        RuleTextError::Value { .. } => 5,
-        RuleTextError::Period { .. } => 6,
-        RuleTextError::PeriodUnit { .. } => 7,
-        RuleTextError::Invalid(_) => 8,
+        RuleError::NoPeriod => 0,
+        RuleError::UnknownAlgorithm { .. } => 1,
+        RuleError::UnknownOption { .. } => 2,
+        RuleError::RepeatedOption(_) => 3,
+        RuleError::NoValue(_) => 4,
+        RuleError::Value { .. } => 5,
+        RuleError::Period { .. } => 6,
+        RuleError::PeriodUnit { .. } => 7,
+        RuleError::OutOfRange { .. } => 8,
+        RuleError::PeriodOutOfRange => 9,
+        RuleError::SlotsPeriod => 10,
+        RuleError::SlotsCountAll => 11,
+        RuleError::MonthNeedsFixed => 12,
+        RuleError::SeveralMonths => 13,
+        RuleError::MonthAlignFirst => 14,
+        RuleError::TimeZone => 15,
+        RuleError::ForeignOption { .. } => 16,
     }
 }
 
@@ -159,36 +159,45 @@ fn each_error_of_a_rule_is_documented() {
     let examples = [
         RuleArgError::UnknownPolicy,
         RuleArgError::PolicyInPolicy,
+        RuleArgError::TooMany { max: 5 },
         RuleArgError::LongLog { limit: 9, max: 5 },
-        RuleArgError::SameIdentity { other: other.clone(), by_name: true },
+        RuleArgError::SameIdentity { other: other.clone(), name: "name=" },
         RuleArgError::UnlikeCosts { cost: cost.clone(), other, other_cost: cost },
         RuleArgError::Unheld,
-        RuleArgError::Text(RuleTextError::NoPeriod),
+        RuleArgError::Text(RuleError::NoPeriod),
     ];
     for error in &examples {
         let is_of_text = matches!(error, RuleArgError::Text(_));
         assert!(is_of_text || has_its_own_row(error), "{error}");
     }
     let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
-    assert_eq!(places, (0..7).collect(), "an example for each variant");
+    assert_eq!(places, (0..8).collect(), "an example for each variant");
 
-    let (option, expected) = (RuleOption::Burst, "an integer");
+    let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
     let of_texts = [
-        RuleTextError::NoPeriod,
-        RuleTextError::UnknownAlgorithm { given: text() },
-        RuleTextError::UnknownOption { given: text(), kind: Kind::Log },
-        RuleTextError::RepeatedOption(option),
-        RuleTextError::NoValue { option, expected },
-        RuleTextError::Value { what: "limit", given: text(), expected },
-        RuleTextError::Period { of: PeriodOf::Rule, given: text() },
-        RuleTextError::PeriodUnit { of: PeriodOf::Rule, given: text() },
-        RuleTextError::Invalid(RuleError::Period),
+        RuleError::NoPeriod,
+        RuleError::UnknownAlgorithm { given: text() },
+        RuleError::UnknownOption { given: text(), kind },
+        RuleError::RepeatedOption(option),
+        RuleError::NoValue(option),
+        RuleError::Value { what: "limit", given: text(), expected: "an integer" },
+        RuleError::Period { of, given: text() },
+        RuleError::PeriodUnit { of, given: text(), units: "ms" },
+        RuleError::OutOfRange { what: "limit", given: 9, min: 0, max: 5 },
+        RuleError::PeriodOutOfRange,
+        RuleError::SlotsPeriod,
+        RuleError::SlotsCountAll,
+        RuleError::MonthNeedsFixed,
+        RuleError::SeveralMonths,
+        RuleError::MonthAlignFirst,
+        RuleError::TimeZone,
+        RuleError::ForeignOption { option, owner: Kind::Bucket, kind },
     ];
-    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_text_error(&shown.0), 9);
+    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_error(&shown.0), 17);
 }
 
 /// A fault in a rule's text, as the reply shows it.
-struct Shown(RuleTextError);
+struct Shown(RuleError);
 
 impl std::fmt::Display for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

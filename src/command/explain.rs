@@ -3,19 +3,13 @@
 use super::scratch::{self, Scratch};
 use crate::config;
 use crate::server::{Call, CommandError};
-use ratelimit_core::parse;
-use ratelimit_core::rule;
+use ratelimit_core::{parse, rule};
 
 /// `RL.EXPLAIN rule [rule ...]`
 pub fn explain(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         parse::explain(call.args().from(1).bytes(), &config::limits(), resolver, rules)?;
-        call.reply(|to| {
-            to.array(rules.len());
-            for rule in rules.iter() {
-                to.text(rule::explain(rule));
-            }
-        });
+        call.reply(|to| to.list(&*rules, |to, rule| to.text(rule::explain(rule))));
         Ok(())
     })
 }

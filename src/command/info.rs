@@ -27,17 +27,11 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     let ttl_ms = key.expires_at_ms().map(|at_ms| at_ms.saturating_sub(now_us / 1_000));
     let states = limiter.as_of(now_us).report(now_us);
     let history = limiter.history().map_or(0, |history| history.entries.len());
-    let states = |to: &Writer<'_>| {
-        to.array(states.len());
-        states.iter().for_each(|state| show_state(to, state));
-    };
+    let states = |to: &Writer<'_>| to.list(&states, show_state);
     let bans = limiter.bans_at(now_us);
     let holds = limiter.live_holds(now_us);
     let next_holds = limiter.next_holds(now_us, NEXT_HOLDS);
-    let next_holds = |to: &Writer<'_>| {
-        to.array(next_holds.len());
-        next_holds.iter().for_each(|hold| show_hold(to, hold));
-    };
+    let next_holds = |to: &Writer<'_>| to.list(&next_holds, show_hold);
     call.reply(|to| {
         to.map([
             Some(("states", Nested(&states))),
@@ -57,14 +51,11 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
 fn show_state(to: &Writer<'_>, state: &StateReport) {
     let StateReport { rule, consumed, last_ms, reset_ms, log, window, windows } = state;
     let (log, window) = (log.as_ref(), window.as_ref());
-    let windows = windows.as_ref().map(|windows| {
-        move |to: &Writer<'_>| {
-            to.array(windows.len());
-            for &(start_ms, count) in windows {
-                to.row(&[Integer(start_ms), Count(count)]);
-            }
-        }
-    });
+    let show_window = |to: &Writer<'_>, &(start_ms, count): &(i64, u64)| {
+        to.row(&[Integer(start_ms), Count(count)]);
+    };
+    let windows = windows.as_ref();
+    let windows = windows.map(|windows| move |to: &Writer<'_>| to.list(windows, show_window));
     to.map([
         Some(("rule", Text(rule.as_bytes()))),
         Some(("consumed", Count(*consumed))),

@@ -18,15 +18,14 @@ pub fn log(call: &Call<'_>) -> Result<(), CommandError> {
     let last_checks = limiter.as_deref().into_iter().flat_map(Limiter::last_checks);
     let entries: Vec<Entry> = last_checks.take(count).collect();
     call.reply(|to| {
-        to.array(entries.len());
-        for entry in &entries {
+        to.list(&entries, |to, entry| {
             to.row(&[
                 Count(entry.time_us / 1_000),
                 Count(entry.cost.into()),
                 Integer(entry.verdict.code()),
                 entry.meta.as_deref().map_or(Null, Text),
             ]);
-        }
+        });
     });
     Ok(())
 }

@@ -5,40 +5,42 @@
 //! numbers of a reply.
 //!
 //! ```text
-//! check, wait, peek, mcheck, throttle decide         answer    the reply of a check
-//! refund, reset, access               change a key   checked   what follows a decision
-//! settle, renew                       end a hold, or move its end
-//! blocks, log, info, top, explain     show           changed   what follows a change
-//! policy                              rules under a name
-//! apply, load                         internal: effects and values, replicated or saved
+//! check, wait, peek, mcheck, throttle     decide
+//! refund, reset, access                   change a key
+//! holds                                   RL.SETTLE and RL.RENEW
+//! blocks, log, info, top, explain         show
+//! policy                                  rules under a name
+//! internal                                RL.APPLY and RL.LOAD: effects and values that were
+//!                                         replicated or saved
+//!
+//! opened                                  an open key, and the consequences of a change
+//! effect_args                             the rules of an effect
+//! answer                                  the reply of a check
+//! scratch                                 buffers and caches
 //! ```
 //!
-//! Each file of the left column has the commands of its name; `access` has RL.BLOCK,
-//! RL.EXEMPT, RL.UNBLOCK and RL.UNEXEMPT.
+//! Other files have the commands of their names; `access` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
+//! RL.UNEXEMPT.
 
 mod access;
 mod answer;
-mod apply;
 mod blocks;
-mod bucket_cache;
-mod changed;
 mod check;
-mod checked;
 #[cfg(test)]
 mod documented_errors;
+mod effect_args;
 mod explain;
+mod holds;
 mod info;
-mod load;
+mod internal;
 mod log;
 mod mcheck;
+mod opened;
 mod peek;
 mod policy;
 mod refund;
-mod renew;
 mod reset;
-mod rule_args;
 mod scratch;
-mod settle;
 mod throttle;
 mod top;
 mod wait;
@@ -230,7 +232,7 @@ static TABLE: [Command; 27] = [
     },
     Command {
         name: c"rl.settle",
-        handler: on_command(settle::settle),
+        handler: on_command(holds::settle),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Delete),
@@ -241,7 +243,7 @@ static TABLE: [Command; 27] = [
     },
     Command {
         name: c"rl.renew",
-        handler: on_command(renew::renew),
+        handler: on_command(holds::renew),
         flags: c"write fast",
         audience: Audience::Client,
         keys: Keys::First(KeyUse::Update),
@@ -391,7 +393,7 @@ static TABLE: [Command; 27] = [
     },
     Command {
         name: c"rl.apply",
-        handler: on_command(apply::apply),
+        handler: on_command(internal::apply),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Update),
@@ -406,7 +408,7 @@ static TABLE: [Command; 27] = [
     },
     Command {
         name: c"rl.load",
-        handler: on_command(load::load),
+        handler: on_command(internal::load),
         flags: c"write admin",
         audience: Audience::Internal,
         keys: Keys::First(KeyUse::Overwrite),

@@ -14,22 +14,16 @@ pub fn peek(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |scratch| {
         let Scratch { rules, resolver, .. } = scratch;
         let request = parse::peek(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        look(call, &request, scratch, |seen| seen.reply(call, &request))?;
+        look(call, &request, scratch, |outcome, check, decisions, limiter| {
+            answer::of_key(call, request.full, outcome.summary, check, decisions, limiter);
+        })?;
         metrics::PEEKS.add(1);
         Ok(())
     })
 }
 
-/// The reply that a request would get now, and the key it is about.
-#[derive(Debug)]
-pub struct Seen<'a> {
-    pub check: Check<'a>,
-    pub outcome: Outcome,
-    decisions: &'a mut [Decision],
-    pub limiter: Option<&'a Limiter>,
-}
-
-/// Decides by a request's rules, which are in the buffers, and changes nothing.
+/// Decides by a request's rules, which are in the buffers, and changes nothing. `body` gets the
+/// outcome, the check with the cost that was decided, the decisions, and the value if there is one.
 ///
 /// # Errors
 /// [`CommandError::WRONG_TYPE`]
@@ -38,7 +32,7 @@ pub fn look<T>(
     call: &Call<'_>,
     request: &CheckRequest<'_>,
     scratch: &mut Scratch,
-    body: impl FnOnce(Seen<'_>) -> T,
+    body: impl FnOnce(Outcome, &Check<'_>, &mut [Decision], Option<&Limiter>) -> T,
 ) -> Result<T, CommandError> {
     let Scratch { rules, decisions, .. } = scratch;
     let now_us = request.at_us.unwrap_or_else(clock::now_us);
@@ -49,18 +43,5 @@ pub fn look<T>(
     let limiter = key.as_ref().and_then(ReadKey::value);
     let outcome = limiter.unwrap_or(&Limiter::default()).peek(&check, decisions);
     let check = Check { cost: outcome.cost, ..check };
-    Ok(body(Seen { check, outcome, decisions, limiter }))
-}
-
-impl Seen<'_> {
-    #[inline(always)]
-    pub fn reply(self, call: &Call<'_>, request: &CheckRequest<'_>) {
-        let Self { check, outcome, decisions, limiter } = self;
-        if request.full {
-            let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
-            answer::full_of_key(call, outcome.summary, &check, decisions, limiter.as_deref());
-        } else {
-            answer::short(call, outcome.summary, check.granted(outcome.summary.verdict));
-        }
-    }
+    Ok(body(outcome, &check, decisions, limiter))
 }

@@ -4,8 +4,8 @@ use super::scratch::{self, Scratch};
 use crate::config;
 use crate::newer_data;
 use crate::policy;
-use crate::server::{Call, CommandError};
-use ratelimit_core::parse::{self, PolicyRequest};
+use crate::server::{Call, CommandError, Writer};
+use ratelimit_core::parse::{self, Limits, PolicyRequest};
 
 /// In the form of the `HELP` subcommands of the server.
 const HELP: [&str; 11] = [
@@ -27,8 +27,8 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, .. }| {
         // The primary, or this server before a restart, checked the limits when the policy was set.
         let obeyed = call.must_be_obeyed();
-        let limits = (!obeyed).then(config::limits);
-        let request = parse::policy(call.args().from(1).bytes(), limits.as_ref(), rules);
+        let limits = if obeyed { Limits::ANY } else { config::limits() };
+        let request = parse::policy(call.args().from(1).bytes(), &limits, rules);
         let request = request.map_err(|error| {
             if obeyed && !is_help(call) {
                 newer_data::refuse_policy(call, &error)
@@ -49,20 +49,18 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
                 }
                 call.reply_integer(i64::from(deleted));
             }
-            PolicyRequest::Get(name) => show(call, policy::get(name.as_bytes()).as_deref()),
-            PolicyRequest::List => {
-                let all = policy::all();
-                call.reply(|to| {
-                    to.array(all.len());
-                    for policy in &all {
-                        to.text(policy.name().as_bytes());
-                    }
+            PolicyRequest::Get(name) => {
+                let policy = policy::get(name.as_bytes());
+                call.reply(|to| match policy {
+                    Some(policy) => to.list(&policy.rules, |to, rule| to.text(rule.to_string())),
+                    None => to.null(),
                 });
             }
-            PolicyRequest::Help => call.reply(|to| {
-                to.array(HELP.len());
-                HELP.iter().for_each(|line| to.status(line));
-            }),
+            PolicyRequest::List => {
+                let all = policy::all();
+                call.reply(|to| to.list(&all, |to, policy| to.text(policy.name.as_str())));
+            }
+            PolicyRequest::Help => call.reply(|to| to.list(HELP, Writer::status)),
         }
         Ok(())
     })
@@ -71,17 +69,4 @@ pub fn policy(call: &Call<'_>) -> Result<(), CommandError> {
 /// True for `RL.POLICY HELP`, which clients may send while the server loads.
 fn is_help(call: &Call<'_>) -> bool {
     call.args().get(1).is_some_and(|word| word.bytes().eq_ignore_ascii_case(b"HELP"))
-}
-
-/// Replies with the rules of a policy, or null.
-fn show(call: &Call<'_>, policy: Option<&policy::Policy>) {
-    call.reply(|to| match policy {
-        Some(policy) => {
-            to.array(policy.rules().len());
-            for rule in policy.rules() {
-                to.text(rule.to_string());
-            }
-        }
-        None => to.null(),
-    });
 }

@@ -1,33 +1,41 @@
 //! `RL.REFUND`: gives units back.
 
-use super::changed::Changed;
-use super::rule_args::RuleArgs;
+use super::effect_args::EffectArgs;
+use super::opened::Opened;
 use super::scratch::{self, Scratch};
-use crate::datatype::LIMITER;
-use crate::server::{Call, CommandError, clock};
+use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
 use ratelimit_core::parse;
+use ratelimit_core::rule::Rule;
 
 /// `RL.REFUND key units [AT unix-us] [rule [rule ...]]`
 pub fn refund(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { rules, resolver, .. }| {
-        let name = call.key_name()?;
         let request = parse::refund(call.after_key().bytes(), &config::limits(), resolver, rules)?;
-        let clock_us = clock::now_us();
-        let at_us = request.at_us.unwrap_or(clock_us);
-        let units = request.units;
-
-        let mut key = call.open_write(name, &LIMITER)?;
-        let changed = Changed { call, name, at_us, clock_us };
-        changed.lapse(&mut key);
-        let refunded = key.value().map_or(0, |limiter| limiter.refund(units, at_us, rules));
-        if refunded > 0 {
-            let rule_args = RuleArgs::of(call.args().last(request.rule_args), &resolver.named);
-            changed.finish(&mut key, || (Action::Refund { units }, rule_args.args()));
-            metrics::refunded(refunded);
-        }
+        let mut opened = Opened::first(call, request.at_us)?;
+        opened.lapse();
+        let refunded = give_back(&mut opened, request.units, rules, || {
+            EffectArgs::of_rules(call.args().last(request.rule_args), resolver)
+        });
         call.reply_integer(i64::try_from(refunded).unwrap_or(i64::MAX));
         Ok(())
     })
+}
+
+/// Gives units back to the states of the rules, or to all states if there are no rules. Returns how
+/// many units came back.
+pub fn give_back<'e>(
+    opened: &mut Opened<'_>,
+    units: u32,
+    rules: &[Rule],
+    args: impl FnOnce() -> EffectArgs<'e>,
+) -> u64 {
+    let refunded =
+        opened.key.value_mut().map_or(0, |limiter| limiter.refund(units, opened.at_us, rules));
+    if refunded > 0 {
+        opened.changed(Action::Refund { units }, args);
+        metrics::refunded(refunded);
+    }
+    refunded
 }

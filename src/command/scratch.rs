@@ -2,43 +2,22 @@
 //!
 //! A call within a call (from a module that reacts to a keyspace event) gets new ones.
 
-use super::bucket_cache::BucketCache;
-use crate::policy::UsedPolicies;
-use crate::server::{Call, PerServer};
+use crate::policy::Resolver;
+use crate::server::{Call, PerServer, Texts};
+use ratelimit_core::direct_mapped::DirectMapped;
 use ratelimit_core::limit::Decision;
-use ratelimit_core::parse::{RuleArgError, RuleCache, RuleResolver};
-use ratelimit_core::rule::{NamedCost, Rule, RuleTextError};
+use ratelimit_core::parse::Bucket;
+use ratelimit_core::rule::Rule;
+use std::cell::OnceCell;
 
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub rules: Vec<Rule>,
-    pub named_costs: Vec<NamedCost>,
     pub decisions: Vec<Decision>,
     pub resolver: Resolver,
-    pub buckets: BucketCache,
-}
-
-/// Resolves the arguments that are rules or names of policies.
-#[derive(Debug, Default)]
-pub struct Resolver {
-    /// The policies that the call named.
-    pub named: UsedPolicies,
-    cache: RuleCache,
-}
-
-impl RuleResolver for Resolver {
-    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
-        self.named.find(name)
-    }
-
-    fn named_a_policy(&self) -> bool {
-        !self.named.is_empty()
-    }
-
-    #[inline(always)]
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        self.cache.rule(text, rules)
-    }
+    /// The bucket of an `RL.THROTTLE` as a rule, and the rule's text. The caller wrote none, so the
+    /// text is built when it is first propagated.
+    pub buckets: DirectMapped<Bucket, (Rule, OnceCell<Texts>)>,
 }
 
 static SCRATCH: PerServer<Scratch> = PerServer::empty();
@@ -48,7 +27,7 @@ static SCRATCH: PerServer<Scratch> = PerServer::empty();
 pub fn with<T>(call: &Call<'_>, body: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with(call, |scratch| {
         let result = body(scratch);
-        scratch.resolver.named.clear();
+        scratch.resolver.clear();
         result
     })
 }

@@ -12,84 +12,56 @@
 //! Seconds are rounded up, so a client that waits for them does not come back too early. An exempt
 //! key looks like one that was never checked.
 
-use super::bucket_cache::CachedRule;
-use super::changed::Changed;
-use super::checked::{Checked, refused};
+use super::effect_args::EffectArgs;
+use super::opened::{Opened, event, refused};
+use super::refund::give_back;
 use super::scratch::{self, Scratch};
-use crate::datatype::{self, LIMITER};
-use crate::server::{Arg, Call, CommandError, WriteKey, clock};
+use crate::datatype::LIMITER;
+use crate::server::{Call, CommandError, Texts, clock};
 use crate::{config, metrics};
-use ratelimit_core::effect::{Action, BAN_EVENT};
-use ratelimit_core::limit::{Access, Check, Decision, Limiter, Outcome, Verdict};
-use ratelimit_core::parse::{self, Quantity, ThrottleRequest};
+use ratelimit_core::limit::{Access, Check, Limiter, Outcome, Verdict};
+use ratelimit_core::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
+use std::cell::OnceCell;
 use std::slice;
 
 /// `RL.THROTTLE key max_burst count_per_period period_s [quantity]`
 pub fn throttle(call: &Call<'_>) -> Result<(), CommandError> {
     scratch::with(call, |Scratch { decisions, buckets, .. }| {
-        let name = call.key_name()?;
         let now_us = clock::now_us();
-        let key = call.open_write(name, &LIMITER);
+        let key = call.open_write(call.key_name()?, &LIMITER);
         // The prefetch of the key's value runs while the request is parsed.
         let ThrottleRequest { bucket, quantity } = parse::throttle(call.after_key().bytes())?;
-        let rule = buckets.get_or_try_insert(bucket, || bucket.rule().map(CachedRule::new))?;
-        let limit = bucket.limit.into();
-        let mut bucket = Opened { call, name, key: key?, now_us, rule, decisions };
-        let changed = Changed { call, name, at_us: now_us, clock_us: now_us };
-        changed.lapse(&mut bucket.key);
+        let make = || Ok::<_, ParseError>((bucket, (bucket.rule()?, OnceCell::new())));
+        let is_cached = |cached: &Bucket| *cached == bucket;
+        let (rule, text) = buckets.get_or_try_insert(bucket.numbers(), is_cached, make)?;
+        let text = || text.get_or_init(|| Texts::new([rule.to_string()].iter())).args();
+        let args = || EffectArgs::Borrowed(text());
+        let rules = slice::from_ref(rule);
+        let mut opened = Opened { key: key?, at_us: now_us, clock_us: now_us };
+        opened.lapse();
         let outcome = match quantity {
-            Quantity::Take(cost) => bucket.take(cost)?,
-            Quantity::Refund(units) => bucket.refund(units),
+            Quantity::Take(cost) => {
+                let check = Check::new(rules, cost, now_us);
+                let mut new = Limiter::default();
+                let limiter = opened.key.value_mut().unwrap_or(&mut new);
+                let outcome = limiter
+                    .check_within(config::bounds(), &check, decisions)
+                    .map_err(|error| refused(call.args().from(1), &error))?;
+                opened.store(new)?;
+                metrics::checked(outcome.summary.verdict, now_us);
+                opened.checked(&check, decisions, &outcome, args);
+                outcome
+            }
+            Quantity::Refund(units) => {
+                give_back(&mut opened, units, rules, args);
+                let check = Check::new(rules, 0, now_us);
+                opened.key.value().unwrap_or(&Limiter::default()).peek(&check, decisions)
+            }
         };
-        call.reply_integers(&reply(limit, &outcome));
-        drop(bucket);
-        if outcome.ban_shortened {
-            call.notify(BAN_EVENT, name);
-        }
+        call.reply_integers(&reply(bucket.limit.into(), &outcome));
+        opened.close(event(&outcome));
         Ok(())
     })
-}
-
-/// The open key of a call, and the bucket rule to check it under.
-struct Opened<'c, 's> {
-    call: &'c Call<'c>,
-    name: Arg<'c>,
-    key: WriteKey<'c, Limiter>,
-    now_us: u64,
-    rule: &'s CachedRule,
-    decisions: &'s mut Vec<Decision>,
-}
-
-impl Opened<'_, '_> {
-    /// Decides, and consumes if the request is allowed.
-    fn take(&mut self, cost: u32) -> Result<Outcome, CommandError> {
-        let Self { call, name, key, now_us, rule, decisions } = self;
-        let check = Check::new(slice::from_ref(&rule.rule), cost, *now_us);
-        let mut new = Limiter::default();
-        let limiter = key.value().unwrap_or(&mut new);
-        let outcome = limiter
-            .check_within(config::bounds(), &check, decisions)
-            .map_err(|error| refused(call.args().from(1), &error))?;
-        datatype::store(key, new)?;
-        metrics::checked(outcome.summary.verdict, *now_us);
-        let checked = Checked { check, decisions, outcome: &outcome };
-        checked.finish(call, key, *name, *now_us, || rule.args());
-        Ok(outcome)
-    }
-
-    /// Gives units back, then decides for a quantity of 0.
-    fn refund(&mut self, units: u32) -> Outcome {
-        let Self { call, name, key, now_us, rule, decisions } = self;
-        let rules = slice::from_ref(&rule.rule);
-        let refunded = key.value().map_or(0, |limiter| limiter.refund(units, *now_us, rules));
-        if refunded > 0 {
-            let changed = Changed { call, name: *name, at_us: *now_us, clock_us: *now_us };
-            changed.finish(key, || (Action::Refund { units }, rule.args()));
-            metrics::refunded(refunded);
-        }
-        let check = Check::new(rules, 0, *now_us);
-        key.value().unwrap_or(&mut Limiter::default()).peek(&check, decisions)
-    }
 }
 
 /// The wait of a request that can never pass: the largest number that every client can store.

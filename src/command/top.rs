@@ -21,10 +21,9 @@ pub fn top(call: &Call<'_>) -> Result<(), CommandError> {
     top::with(call, config::top_size(), |top| {
         let rows = top.largest(clock::now_us(), request.count);
         call.reply(|to| {
-            to.array(rows.len());
-            for row in rows {
+            to.list(rows, |to, row| {
                 to.row(&[Text(&row.shown()), Count(row.count), Count(row.since_us / 1_000)]);
-            }
+            });
         });
         if request.reset {
             top.clear();

@@ -1,8 +1,10 @@
 //! Visits the heap allocations of a value, to count, measure or move them.
 
+use std::ffi::c_void;
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 
+use super::value::{from_raw, into_raw};
 use ratelimit_core::header_slice::{Count, HeaderSlice};
 use ratelimit_core::limit::{HeapVisitor, Limiter};
 
@@ -11,9 +13,25 @@ const MAX_ALIGN: usize = 8;
 
 const _: () = assert!(align_of::<Limiter>() <= MAX_ALIGN);
 
+/// Calls a function with the start of each allocation of a value that the server owns, and updates
+/// the server's pointer.
+///
+/// # Safety
+/// The value is null or came from [`into_raw`], and nothing else uses it until this returns. The
+/// function keeps the promises of [`EachAllocation::new`].
+pub(super) unsafe fn visit(value: &mut *mut c_void, function: impl FnMut(*mut u8) -> *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // The value stays the server's: it must not be dropped here, not even by a panic.
+        let Some(mut limiter) = from_raw(*value).map(ManuallyDrop::new) else { return };
+        EachAllocation::new(function).of_value(&mut limiter);
+        *value = into_raw(ManuallyDrop::into_inner(limiter));
+    }
+}
+
 /// Calls a function with the start of each allocation. The function returns the allocation's new
 /// start.
-pub(super) struct EachAllocation<F> {
+struct EachAllocation<F> {
     visit: F,
 }
 
@@ -21,12 +39,12 @@ impl<F: FnMut(*mut u8) -> *mut u8> EachAllocation<F> {
     /// # Safety
     /// The function returns the start of the same allocation, or of one of the same size and
     /// content that replaces it. It does not unwind.
-    pub(super) const unsafe fn new(visit: F) -> Self {
+    const unsafe fn new(visit: F) -> Self {
         Self { visit }
     }
 
     /// Visits the value's own allocation, then those it owns.
-    pub(super) fn of_value(&mut self, value: &mut Box<Limiter>) {
+    fn of_value(&mut self, value: &mut Box<Limiter>) {
         self.boxed(value);
         value.visit_heap(self);
     }
@@ -111,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_visited_once() {
+    fn every_allocation_is_visited_once() {
         let mut limiter = value();
         let twin = limiter.clone();
         let mut visits = HashMap::new();
@@ -129,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_unchanged_after_its_blocks_moved() {
+    fn a_value_is_unchanged_after_its_allocations_moved() {
         let mut limiter = value();
         let twin = limiter.clone();
         let moved = |old: *mut u8| {

@@ -1,11 +1,11 @@
 //! The server's callbacks for a value in memory.
 
-use std::ffi::c_void;
-use std::mem::ManuallyDrop;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 
 use redis_module::raw;
 
-use super::heap::EachAllocation;
+use super::heap;
 use super::value::{NULL, borrow, from_raw, new_value};
 use crate::metrics;
 use crate::server::args::key_name;
@@ -13,6 +13,9 @@ use crate::server::callback::guarded;
 use crate::server::changes::{self, Changes};
 use crate::server::{alloc, io};
 use ratelimit_core::limit::{self, Limiter};
+
+/// What `defrag` returns when nothing is left to do.
+const NOTHING_LEFT: c_int = 0;
 
 pub(super) unsafe extern "C" fn free(value: *mut c_void) {
     guarded((), || {
@@ -27,15 +30,12 @@ pub(super) unsafe extern "C" fn free(value: *mut c_void) {
 /// # Safety
 /// The server gave the value, and nothing else uses it until this returns.
 unsafe fn each_allocation(value: *const c_void, mut at: impl FnMut(*mut u8)) {
-    // SAFETY: the caller's promise; the value stays the server's, and no allocation moves.
-    unsafe {
-        let Some(mut limiter) = from_raw(value.cast_mut()).map(ManuallyDrop::new) else { return };
-        EachAllocation::new(|start| {
-            at(start);
-            start
-        })
-        .of_value(&mut limiter);
-    }
+    let visit = |start| {
+        at(start);
+        start
+    };
+    // SAFETY: the caller's promise; no allocation moves.
+    unsafe { heap::visit(&mut value.cast_mut(), visit) };
 }
 
 /// For `MEMORY USAGE`: the bytes that the allocator reserved for all allocations. If it does not
@@ -101,4 +101,29 @@ pub(super) unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, valu
             }
         }
     });
+}
+
+/// Active defragmentation: the server decides whether to move each allocation, and where to. Moves
+/// all in one call: there are few, and the server's allocator does not move large ones such as that
+/// of a long log.
+pub(super) unsafe extern "C" fn defrag(
+    ctx: *mut raw::RedisModuleDefragCtx,
+    _key: *mut raw::RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    guarded((), || {
+        // SAFETY: the server gave `ctx` and the pointer where it keeps a value of this
+        // type, which is the server's again when this returns.
+        unsafe {
+            if let (Some(value), Some(reallocate)) = (value.as_mut(), raw::RedisModule_DefragAlloc)
+                && alloc::uses_server()
+            {
+                heap::visit(value, |start| {
+                    let moved = NonNull::new(reallocate(ctx, start.cast()).cast());
+                    moved.map_or(start, NonNull::as_ptr)
+                });
+            }
+        }
+    });
+    NOTHING_LEFT
 }

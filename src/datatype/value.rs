@@ -1,13 +1,9 @@
-//! A value as the server keeps it: in memory, a pointer from [`into_raw`]; in an RDB file, a
-//! payload.
+//! A value as the server keeps it in memory: a pointer from [`into_raw`].
 
 use std::ffi::c_void;
 use std::ptr;
 
-use redis_module::raw;
-
 use crate::metrics;
-use crate::server::io;
 use ratelimit_core::limit::Limiter;
 
 /// The encoding version of values in an RDB file. 1 means one payload.
@@ -43,27 +39,4 @@ pub(super) unsafe fn from_raw(value: *mut c_void) -> Option<Box<Limiter>> {
 pub(super) const unsafe fn borrow<'a>(value: *const c_void) -> Option<&'a Limiter> {
     // SAFETY: the caller's promise.
     unsafe { value.cast::<Limiter>().as_ref() }
-}
-
-/// Reads a payload with this encoding, or logs why it cannot be read. `what` has two phrases for
-/// errors: what the payload holds, and what ends if it ends too early.
-///
-/// # Safety
-/// `rdb` is what the server gave to the callback that is running.
-pub(super) unsafe fn load_payload<T>(
-    rdb: *mut raw::RedisModuleIO,
-    encoding: i32,
-    what: [&str; 2],
-    read: impl FnOnce(&[u8]) -> Result<T, String>,
-) -> Option<T> {
-    let [of, ends] = what;
-    let loaded = match raw::load_string_buffer(rdb) {
-        _ if encoding != ENCODING => {
-            Err(format!("encoding {encoding} of {of}, expected {ENCODING}"))
-        }
-        Err(_) => Err(format!("{ends} too early")),
-        Ok(payload) => read(payload.as_ref()),
-    };
-    // SAFETY: the caller's promise.
-    loaded.inspect_err(|why| unsafe { io::log_error(rdb, why) }).ok()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  open_read  -> None | ReadKey  .value()
-//!  open_write -> WriteKey        .value() None: missing   .set() .delete() .expire_at()
+//!  open_write -> WriteKey        .value() None: missing   .value_mut() .set() .delete() .expire_at()
 //! ```
 //!
 //! Opening compares the key's type with ours by address, not by the number of a built-in type,
@@ -200,9 +200,29 @@ impl<T: KeyValue> ReadKey<'_, T> {
 /// An existing or missing key, open for writing.
 pub struct WriteKey<'c, T>(OpenKey<'c, T>);
 
-impl<T: KeyValue> WriteKey<'_, T> {
+impl<'c, T: KeyValue> WriteKey<'c, T> {
+    /// The call that opened the key.
+    #[must_use]
+    pub const fn call(&self) -> &'c Call<'c> {
+        self.0.call
+    }
+
+    #[must_use]
+    pub const fn name(&self) -> Arg<'c> {
+        self.0.name
+    }
+
     /// The value, if the key exists.
-    pub fn value(&mut self) -> Option<&mut T> {
+    #[must_use]
+    pub fn value(&self) -> Option<&T> {
+        // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
+        // only one, and it is borrowed.
+        unsafe { self.0.value.as_ref() }
+    }
+
+    /// The value to change, if the key exists.
+    #[must_use]
+    pub fn value_mut(&mut self) -> Option<&mut T> {
         // SAFETY: a box of T by `NativeType::new`'s contract; this handle is the
         // only one, and it is borrowed.
         unsafe { self.0.value.as_mut() }

@@ -73,6 +73,17 @@ impl Writer<'_> {
         unsafe { api(raw::RedisModule_ReplyWithArray)(self.call.ctx, announced(len)) };
     }
 
+    /// An array with an element for each item, which `write` writes.
+    pub fn list<T>(
+        &self,
+        items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = T>>,
+        write: impl Fn(&Self, T),
+    ) {
+        let items = items.into_iter();
+        self.array(items.len());
+        items.for_each(|item| write(self, item));
+    }
+
     /// An array of these values.
     pub fn row(&self, values: &[Value<'_>]) {
         self.array(values.len());

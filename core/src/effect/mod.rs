@@ -74,19 +74,10 @@ pub struct Effect<'a> {
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// A check without `HOLD`; its rules come with the effect.
+    /// A check; its rules come with the effect.
     Check {
         /// Whether states changed, or only the history.
-        recorded: Recorded,
-        /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS).
-        cost: u32,
-        /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
-        meta: Option<Meta<'a>>,
-    },
-    /// A check that was admitted and took a hold.
-    Hold {
-        /// The id, the end and whether a lapse refunds.
-        hold: HoldRequest<'a>,
+        recorded: Recorded<'a>,
         /// The cost of rules without `cost=`, 0 ..= [`MAX_UNITS`](crate::rule::MAX_UNITS).
         cost: u32,
         /// How many checks the history keeps, and the text of `META`; `None` if it keeps none.
@@ -115,29 +106,15 @@ pub enum Action<'a> {
     },
     /// `RL.RESET` dropped every state and every hold.
     Reset,
-    /// `until_us: None` is a block for good.
-    Block {
-        /// In Unix microseconds.
+    /// A block, a ban or an exemption was set.
+    Set {
+        /// A ban is a block.
+        kind: Access,
+        /// When it ends, in Unix microseconds; `None`: never.
         until_us: Option<u64>,
-        /// Empty if none was given.
-        reason: &'a [u8],
-    },
-    /// `until_us: None` is an exemption for good.
-    Exempt {
-        /// In Unix microseconds.
-        until_us: Option<u64>,
-        /// Empty if none was given.
-        reason: &'a [u8],
-    },
-    /// A block by a rule's `ban=`.
-    Ban {
-        /// In Unix microseconds.
-        until_us: Option<u64>,
-        /// How long the ban was set for, in microseconds.
-        length_us: u64,
-        /// The key's count of bans; `None`: it is unchanged.
-        count: Option<BanCount>,
-        /// `rule`, and the name or the text of the rule that banned the key.
+        /// For a ban by a rule.
+        ban: Option<BanTerms>,
+        /// Empty if none was given; for a ban, `rule` and the rule's name or text.
         reason: &'a [u8],
     },
     /// The block and the count of bans were removed.
@@ -146,25 +123,26 @@ pub enum Action<'a> {
     Unexempt,
 }
 
-/// What a check without `HOLD` did.
+/// What a check did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum Recorded<'a> {
     /// Every rule admitted it and was charged.
     Admitted,
+    /// Every rule admitted it and was charged, and it took this hold.
+    Held(HoldRequest<'a>),
     /// It was denied, and its `count=all` rules were charged.
     Charged,
     /// The history got an entry with this verdict, and no state changed.
     HistoryOnly(Verdict),
 }
 
-impl Recorded {
-    const fn change(self) -> Change {
-        match self {
-            Self::Admitted => Change::Admitted,
-            Self::Charged => Change::Charged,
-            Self::HistoryOnly(verdict) => Change::HistoryOnly(verdict),
-        }
-    }
+/// What a ban has besides its end and its reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BanTerms {
+    /// How long the ban was set for, in microseconds.
+    pub length_us: u64,
+    /// The key's count of bans; `None`: it is unchanged.
+    pub count: Option<BanCount>,
 }
 
 named! {
@@ -195,54 +173,47 @@ pub const BAN_EVENT: &CStr = c"rl.ban";
 impl<'a> Action<'a> {
     /// The action of a check, if it changed states or history.
     #[inline]
-    #[must_use]
     pub fn of_check(check: &Check<'a>, change: Change) -> Option<Self> {
-        let (cost, meta) = (check.cost, check.meta());
         let recorded = match (change, check.hold()) {
             (Change::Nothing, _) | (Change::Renewed, None) => return None,
-            (Change::Admitted, Some(hold)) => return Some(Self::Hold { hold, cost, meta }),
             (Change::Renewed, Some(HoldRequest { id, end_us, .. })) => {
                 return Some(Self::Renew { id, end_us });
             }
             (Change::Admitted, None) => Recorded::Admitted,
+            (Change::Admitted, Some(hold)) => Recorded::Held(hold),
             (Change::Charged, _) => Recorded::Charged,
             (Change::HistoryOnly(verdict), _) => Recorded::HistoryOnly(verdict),
         };
-        Some(Self::Check { recorded, cost, meta })
+        Some(Self::Check { recorded, cost: check.cost, meta: check.meta() })
     }
 
     /// The action that gives a key this block, ban or exemption; with a ban, the key's count
     /// of bans.
-    #[must_use]
     pub fn set(access: &'a AccessEntry, count: Option<&BanCount>) -> Self {
         let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
-        match (kind, ban_us.map(NonZeroU64::get)) {
-            (Access::Block, None) => Self::Block { until_us, reason },
-            (Access::Block, Some(length_us)) => {
-                Self::Ban { until_us, length_us, count: count.copied(), reason }
-            }
-            (Access::Exempt, _) => Self::Exempt { until_us, reason },
-        }
+        let count = count.copied();
+        let ban = ban_us.map(|length_us| BanTerms { length_us: length_us.get(), count });
+        Self::Set { kind, until_us, ban, reason }
     }
 
     const fn word(&self) -> Word {
         match self {
             Self::Check { recorded, .. } => match recorded {
                 Recorded::Admitted => Word::Admit,
+                Recorded::Held(_) => Word::Hold,
                 Recorded::Charged => Word::Charge,
                 Recorded::HistoryOnly(Verdict::Allowed) => Word::Pass,
                 Recorded::HistoryOnly(Verdict::Limited) => Word::Deny,
                 Recorded::HistoryOnly(Verdict::Blocked) => Word::Refuse,
             },
-            Self::Hold { .. } => Word::Hold,
             Self::Settle { .. } => Word::Settle,
             Self::Renew { .. } => Word::Renew,
             Self::Refund { .. } => Word::Refund,
             Self::Lapse => Word::Lapse,
             Self::Reset => Word::Reset,
-            Self::Block { .. } => Word::Block,
-            Self::Exempt { .. } => Word::Exempt,
-            Self::Ban { .. } => Word::Ban,
+            Self::Set { kind: Access::Block, ban: None, .. } => Word::Block,
+            Self::Set { kind: Access::Block, ban: Some(_), .. } => Word::Ban,
+            Self::Set { kind: Access::Exempt, .. } => Word::Exempt,
             Self::Unblock => Word::Unblock,
             Self::Unexempt => Word::Unexempt,
         }
@@ -250,42 +221,33 @@ impl<'a> Action<'a> {
 
     /// The texts that follow the head: the id of a hold, and a `META` or a reason.
     #[inline]
-    #[must_use]
-    pub const fn texts(&self) -> [Option<&'a [u8]>; 2] {
-        match self {
-            Self::Check { meta: Some(meta), .. } => [Some(meta.text), None],
-            Self::Hold { hold, meta: Some(meta), .. } => [Some(hold.id), Some(meta.text)],
-            Self::Hold { hold: HoldRequest { id, .. }, meta: None, .. }
-            | Self::Settle { id, .. }
-            | Self::Renew { id, .. } => [Some(id), None],
-            Self::Block { reason, .. } | Self::Exempt { reason, .. } | Self::Ban { reason, .. } => {
-                [Some(reason), None]
+    pub fn texts(&self) -> [Option<&'a [u8]>; 2] {
+        match *self {
+            Self::Check { recorded: Recorded::Held(hold), meta, .. } => {
+                [Some(hold.id), meta.map(|meta| meta.text)]
             }
-            Self::Check { meta: None, .. }
-            | Self::Refund { .. }
-            | Self::Lapse
-            | Self::Reset
-            | Self::Unblock
-            | Self::Unexempt => [None, None],
+            Self::Check { meta, .. } => [meta.map(|meta| meta.text), None],
+            Self::Settle { id: text, .. }
+            | Self::Renew { id: text, .. }
+            | Self::Set { reason: text, .. } => [Some(text), None],
+            Self::Refund { .. } | Self::Lapse | Self::Reset | Self::Unblock | Self::Unexempt => {
+                [None, None]
+            }
         }
     }
 
     /// The keyspace event, on a primary and on its replicas.
-    #[must_use]
     pub const fn event(&self) -> Option<&'static CStr> {
-        match self {
-            Self::Ban { .. } => Some(BAN_EVENT),
-            Self::Block { .. } => Some(c"rl.block"),
-            Self::Exempt { .. } => Some(c"rl.exempt"),
-            Self::Unblock => Some(c"rl.unblock"),
-            Self::Unexempt => Some(c"rl.unexempt"),
-            Self::Check { .. }
-            | Self::Hold { .. }
-            | Self::Settle { .. }
-            | Self::Renew { .. }
-            | Self::Refund { .. }
-            | Self::Lapse
-            | Self::Reset => None,
+        match self.word() {
+            Word::Ban => Some(BAN_EVENT),
+            Word::Block => Some(c"rl.block"),
+            Word::Exempt => Some(c"rl.exempt"),
+            Word::Unblock => Some(c"rl.unblock"),
+            Word::Unexempt => Some(c"rl.unexempt"),
+            Word::Admit | Word::Charge | Word::Pass | Word::Deny | Word::Refuse | Word::Hold => {
+                None
+            }
+            Word::Settle | Word::Renew | Word::Refund | Word::Lapse | Word::Reset => None,
         }
     }
 }
@@ -294,20 +256,16 @@ impl Effect<'_> {
     /// Does to a limiter what the primary did to its limiter. The rules and the costs are those
     /// that came with the effect.
     pub fn perform(&self, rules: &[Rule], named: &[NamedCost], limiter: &mut Limiter) {
-        let access = |kind, until_us, ban_us: Option<u64>, reason: &[u8]| {
-            let ban_us = ban_us.and_then(NonZeroU64::new);
-            AccessEntry { kind, until_us, ban_us, reason: reason.into() }
-        };
         match self.action {
             Action::Check { recorded, cost, meta } => {
-                let options = CheckOptions { meta, ..CheckOptions::default() };
-                let check = Check::new(rules, cost, self.at_us).with(&options);
-                limiter.record(&check, recorded.change());
-            }
-            Action::Hold { hold, cost, meta } => {
-                let options = CheckOptions { meta, hold: Some(hold), up_to: None };
-                let check = Check::new(rules, cost, self.at_us).with(&options);
-                limiter.record(&check, Change::Admitted);
+                let (change, hold) = match recorded {
+                    Recorded::Admitted => (Change::Admitted, None),
+                    Recorded::Held(hold) => (Change::Admitted, Some(hold)),
+                    Recorded::Charged => (Change::Charged, None),
+                    Recorded::HistoryOnly(verdict) => (Change::HistoryOnly(verdict), None),
+                };
+                let options = CheckOptions { meta, hold, up_to: None };
+                limiter.record(&Check::new(rules, cost, self.at_us).with(&options), change);
             }
             Action::Settle { id, settled } => {
                 limiter.settle(id, settled.with(named), self.at_us);
@@ -322,14 +280,10 @@ impl Effect<'_> {
             Action::Reset => {
                 limiter.reset(self.at_us);
             }
-            Action::Block { until_us, reason } => {
-                limiter.set_access(Some(access(Access::Block, until_us, None, reason)));
-            }
-            Action::Exempt { until_us, reason } => {
-                limiter.set_access(Some(access(Access::Exempt, until_us, None, reason)));
-            }
-            Action::Ban { until_us, length_us, count, reason } => {
-                limiter.set_ban(access(Access::Block, until_us, Some(length_us), reason), count);
+            Action::Set { kind, until_us, ban, reason } => {
+                let BanTerms { length_us, count } = ban.unwrap_or_default();
+                let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
+                limiter.set_ban(AccessEntry { kind, until_us, ban_us, reason }, count);
             }
             Action::Unblock => limiter.pardon(),
             Action::Unexempt => limiter.set_access(None),

@@ -1,84 +1,56 @@
 //! Reading an effect; `mod.rs` describes them.
 
-use super::{Action, Effect, Recorded, VERSION, VERSION_FIELD, Word};
-use crate::limit::{BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict};
+use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
+use crate::limit::{
+    Access, BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict,
+};
 use crate::parse::cursor::Cursor;
-use crate::parse::hold::{MAX_END_US, id};
+use crate::parse::hold::MAX_END_US;
 use crate::parse::options::{TIME_US, UNITS};
 use crate::parse::rules::{A_RULE, require_rule, take_rules};
 use crate::parse::settle::settled;
-use crate::parse::{NoPolicies, ParseError, RuleArgError, Settled};
+use crate::parse::{Limits, NoPolicies, ParseError, Settled};
 use crate::rule::{Excerpt, MAX_PERIOD_US, NamedCost, Rule, digits};
-use std::fmt;
 use std::ops::RangeInclusive;
 
 /// The absolute expiry that Redis can take, in milliseconds.
 const EXPIRY_MS: RangeInclusive<u64> = 0..=i64::MAX.unsigned_abs();
 /// When a block or a hold can end.
 const END_US: RangeInclusive<u64> = 0..=MAX_END_US;
-/// Whether the charges of a hold come back when it lapses.
-const REFUND: RangeInclusive<u64> = 0..=1;
-/// How many checks a history can keep.
-const KEEP: RangeInclusive<u64> = 1..=u32::MAX as u64;
-/// How long a ban can be.
-const LENGTH_US: RangeInclusive<u64> = 0..=MAX_PERIOD_US;
-/// How many bans a key can have had.
-const BANS: RangeInclusive<u64> = 1..=u32::MAX as u64;
-/// When bans are forgotten.
-const FORGOTTEN_US: RangeInclusive<u64> = 0..=MAX_FORGOTTEN_US;
-/// The time from a ban until the key's bans are forgotten.
-const SPAN_US: RangeInclusive<u64> = 0..=MAX_SPAN_US;
+/// How many checks a history can keep, and how many bans a key can have had.
+const POSITIVE: RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// What errors expect where an effect ends too early.
 const FIELDS: &str = "time:expiry:word and the word's numbers";
 /// What errors expect in place of a superfluous field.
 const NO_FIELD: &str = "the effect to end before it";
 
 /// Why an effect cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EffectError {
     /// It has a version newer than [`VERSION`].
+    #[error(
+        "an effect of version {version} was written by a newer version of the module, \
+         expected version {VERSION} or older; upgrade this server first"
+    )]
     Newer {
         /// The version that was given.
         version: u64,
     },
     /// The head's word names no action.
+    #[error("effect is {given}, expected {}", words())]
     UnknownWord {
         /// That word.
         given: Excerpt,
     },
     /// The word is known, but a number or an argument that belongs to it is wrong.
-    Parse(ParseError),
+    #[error(transparent)]
+    Parse(#[from] ParseError),
 }
 
-impl From<ParseError> for EffectError {
-    fn from(error: ParseError) -> Self {
-        Self::Parse(error)
-    }
+fn words() -> String {
+    let [others @ .., last] = Word::ALL.map(Word::name);
+    format!("{} or {last}", others.join(", "))
 }
-
-impl fmt::Display for EffectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Newer { version } => write!(
-                f,
-                "an effect of version {version} was written by a newer version of the module, \
-                 expected version {VERSION} or older; upgrade this server first"
-            ),
-            Self::UnknownWord { given } => {
-                write!(f, "effect is {given}, expected ")?;
-                let [first, middle @ .., last] = Word::ALL.map(Word::name);
-                f.write_str(first)?;
-                for word in middle {
-                    write!(f, ", {word}")?;
-                }
-                write!(f, " or {last}")
-            }
-            Self::Parse(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for EffectError {}
 
 /// Reads the arguments of an `RL.APPLY` after its key. Puts the rules of a check, at least one,
 /// or of a refund into `rules`, and a settlement's costs by name into `named`. Tests only the
@@ -96,66 +68,39 @@ pub fn read<'a>(
     named.clear();
     let mut effect = head(args.required()?)?;
     match &mut effect.action {
-        Action::Check { meta, .. } => rest_of_check(&mut args, meta, rules)?,
-        Action::Hold { hold, meta, .. } => {
-            hold.id = id(&mut args)?;
-            rest_of_check(&mut args, meta, rules)?;
+        Action::Check { recorded, meta, .. } => {
+            if let Recorded::Held(hold) = recorded {
+                hold.id = args.id()?;
+            }
+            if let Some(meta) = meta {
+                meta.text = args.required()?;
+            }
+            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+            if args.peek().is_none() {
+                require_rule(rules)?;
+            }
         }
         Action::Settle { id: hold, settled: how } => {
-            *hold = id(&mut args)?;
+            *hold = args.id()?;
             (*how, *named) = settled(&mut args)?;
         }
-        Action::Renew { id: hold, .. } => *hold = id(&mut args)?,
+        Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            distinct_rules(&mut args, rules)?;
+            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
         }
-        Action::Block { reason, .. }
-        | Action::Exempt { reason, .. }
-        | Action::Ban { reason, .. } => *reason = args.required()?,
+        Action::Set { reason, .. } => *reason = args.required()?,
         Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
 }
 
-/// Reads what follows the head of a check.
-fn rest_of_check<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    meta: &mut Option<Meta<'a>>,
-    rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
-    if let Some(meta) = meta {
-        meta.text = args.required()?;
-    }
-    distinct_rules(args, rules)?;
-    if args.peek().is_some() { Ok(()) } else { require_rule(rules) }
-}
-
-/// Reads rules, and refuses two of one identity. No primary sends these: both would charge one
-/// state, and a hold with two charges on one state could be saved, but not loaded.
-fn distinct_rules<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
-    take_rules(args, None, &mut NoPolicies, rules)?;
-    let mut others = rules.as_slice();
-    while let Some((rule, before)) = others.split_last() {
-        if let Some(other) = before.iter().find(|other| other.same_identity(rule)) {
-            let error = RuleArgError::same_identity(other);
-            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
-        }
-        others = before;
-    }
-    Ok(())
-}
-
 /// Reads a head. The texts of the action come later.
 fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
     let mut fields = Cursor::new(given.split(|&byte| byte == b':'));
-    let effect = fields_of_head(&mut fields).map_err(|error| match error {
+    let effect = fields.effect().map_err(|error| match error {
         EffectError::Parse(ParseError::Arity) => {
-            let given = Excerpt::new(given);
-            EffectError::Parse(ParseError::Word { what: "effect", given, expected: FIELDS })
+            EffectError::Parse(ParseError::value("effect", given, FIELDS))
         }
         error => error,
     })?;
@@ -163,113 +108,97 @@ fn head(given: &[u8]) -> Result<Effect<'_>, EffectError> {
     Ok(effect)
 }
 
-fn fields_of_head<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<Effect<'a>, EffectError> {
-    test_version(fields)?;
-    let at_us = fields.integer("time", TIME_US)?;
-    let expiry = expiry(fields)?;
-    Ok(Effect { at_us, expiry, action: action(fields)? })
-}
-
-/// Refuses a head of another version.
-fn test_version<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<(), EffectError> {
-    let given = fields.required()?;
-    match given.strip_prefix(b"v").and_then(digits) {
-        Some(VERSION) => Ok(()),
-        Some(version) if version > VERSION => Err(EffectError::Newer { version }),
-        _ => Err(EffectError::Parse(ParseError::Word {
-            what: "the version of an effect",
-            given: Excerpt::new(given),
-            expected: VERSION_FIELD,
-        })),
+/// The fields of a head.
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    fn effect(&mut self) -> Result<Effect<'a>, EffectError> {
+        self.version()?;
+        let at_us = self.integer("time", TIME_US)?;
+        let expiry = self.expiry()?;
+        Ok(Effect { at_us, expiry, action: self.action()? })
     }
-}
 
-/// Reads the word and its numbers.
-fn action<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<Action<'a>, EffectError> {
-    let given = fields.required()?;
-    let word = Word::of_name(given)
-        .ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
-    let reason = &b""[..];
-    Ok(match word {
-        Word::Admit => check(fields, Recorded::Admitted)?,
-        Word::Charge => check(fields, Recorded::Charged)?,
-        Word::Pass => check(fields, Recorded::HistoryOnly(Verdict::Allowed))?,
-        Word::Deny => check(fields, Recorded::HistoryOnly(Verdict::Limited))?,
-        Word::Refuse => check(fields, Recorded::HistoryOnly(Verdict::Blocked))?,
-        Word::Hold => {
-            let cost = fields.integer("units", UNITS)?;
-            let end_us = fields.integer("the end", END_US)?;
-            let refund = fields.integer::<u64>("refund", REFUND)? == 1;
-            let hold = HoldRequest { id: b"", end_us, refund };
-            Action::Hold { hold, cost, meta: meta(fields)? }
+    /// Refuses another version.
+    fn version(&mut self) -> Result<(), EffectError> {
+        let given = self.required()?;
+        match given.strip_prefix(b"v").and_then(digits) {
+            Some(VERSION) => Ok(()),
+            Some(version) if version > VERSION => Err(EffectError::Newer { version }),
+            _ => Err(EffectError::Parse(ParseError::value(
+                "the version of an effect",
+                given,
+                VERSION_FIELD,
+            ))),
         }
-        Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
-        Word::Renew => Action::Renew { id: b"", end_us: fields.integer("the end", END_US)? },
-        Word::Refund => Action::Refund { units: fields.integer("units", UNITS)? },
-        Word::Lapse => Action::Lapse,
-        Word::Reset => Action::Reset,
-        Word::Block => Action::Block { until_us: end(fields)?, reason },
-        Word::Exempt => Action::Exempt { until_us: end(fields)?, reason },
-        Word::Ban => {
-            let until_us = end(fields)?;
-            let length_us = fields.integer("the length", LENGTH_US)?;
-            let count = fields.peek().is_some().then(|| ban_count(fields)).transpose()?;
-            Action::Ban { until_us, length_us, count, reason }
+    }
+
+    fn expiry(&mut self) -> Result<Expiry, ParseError> {
+        if self.keyword("-1") {
+            return Ok(Expiry::Never);
         }
-        Word::Unblock => Action::Unblock,
-        Word::Unexempt => Action::Unexempt,
-    })
-}
-
-/// Reads the numbers of a check.
-fn check<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-    recorded: Recorded,
-) -> Result<Action<'a>, ParseError> {
-    let cost = fields.integer("units", UNITS)?;
-    Ok(Action::Check { recorded, cost, meta: meta(fields)? })
-}
-
-fn ban_count<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<BanCount, ParseError> {
-    Ok(BanCount {
-        bans: fields.integer("bans", BANS)?,
-        forgotten_us: fields.integer("the time of forgetting", FORGOTTEN_US)?,
-        span_us: fields.integer("the span", SPAN_US)?,
-    })
-}
-
-/// Reads how many checks the history keeps. Only a check with `META` says so.
-fn meta<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<Option<Meta<'a>>, ParseError> {
-    if fields.peek().is_none() {
-        return Ok(None);
+        Ok(match self.integer("expiry", EXPIRY_MS)? {
+            0 => Expiry::Keep,
+            unix_ms => Expiry::At(unix_ms),
+        })
     }
-    Ok(Some(Meta { keep: fields.integer("keep", KEEP)?, text: b"" }))
-}
 
-fn expiry<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<Expiry, ParseError> {
-    if fields.keyword("-1") {
-        return Ok(Expiry::Never);
+    /// Reads the word and its numbers.
+    fn action(&mut self) -> Result<Action<'a>, EffectError> {
+        let given = self.required()?;
+        let word = Word::of_name(given)
+            .ok_or_else(|| EffectError::UnknownWord { given: Excerpt::new(given) })?;
+        Ok(match word {
+            Word::Admit => self.check(Recorded::Admitted)?,
+            Word::Charge => self.check(Recorded::Charged)?,
+            Word::Pass => self.check(Recorded::HistoryOnly(Verdict::Allowed))?,
+            Word::Deny => self.check(Recorded::HistoryOnly(Verdict::Limited))?,
+            Word::Refuse => self.check(Recorded::HistoryOnly(Verdict::Blocked))?,
+            Word::Hold => {
+                self.check(Recorded::Held(HoldRequest { id: b"", end_us: 0, refund: false }))?
+            }
+            Word::Settle => Action::Settle { id: b"", settled: Settled::AsCharged },
+            Word::Renew => Action::Renew { id: b"", end_us: self.integer("the end", END_US)? },
+            Word::Refund => Action::Refund { units: self.integer("units", UNITS)? },
+            Word::Lapse => Action::Lapse,
+            Word::Reset => Action::Reset,
+            Word::Block => self.set(Access::Block, None)?,
+            Word::Exempt => self.set(Access::Exempt, None)?,
+            Word::Ban => self.set(Access::Block, Some(BanTerms::default()))?,
+            Word::Unblock => Action::Unblock,
+            Word::Unexempt => Action::Unexempt,
+        })
     }
-    Ok(match fields.integer("expiry", EXPIRY_MS)? {
-        0 => Expiry::Keep,
-        unix_ms => Expiry::At(unix_ms),
-    })
-}
 
-fn end<'a, I: Iterator<Item = &'a [u8]>>(
-    fields: &mut Cursor<'a, I>,
-) -> Result<Option<u64>, ParseError> {
-    if fields.keyword("-1") { Ok(None) } else { fields.integer("the end", END_US).map(Some) }
+    /// Reads the numbers of a check, and of its hold. Only a check with `META` says how many checks
+    /// the history keeps.
+    fn check(&mut self, mut recorded: Recorded<'a>) -> Result<Action<'a>, ParseError> {
+        let cost = self.integer("units", UNITS)?;
+        if let Recorded::Held(hold) = &mut recorded {
+            hold.end_us = self.integer("the end", END_US)?;
+            hold.refund = self.integer::<u64>("refund", 0..=1)? == 1;
+        }
+        let mut meta = None;
+        if self.peek().is_some() {
+            meta = Some(Meta { keep: self.integer("keep", POSITIVE)?, text: b"" });
+        }
+        Ok(Action::Check { recorded, cost, meta })
+    }
+
+    /// Reads the numbers of a block, an exemption or a ban.
+    fn set(&mut self, kind: Access, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
+        let mut until_us = None;
+        if !self.keyword("-1") {
+            until_us = Some(self.integer("the end", END_US)?);
+        }
+        if let Some(ban) = &mut ban {
+            ban.length_us = self.integer("the length", 0..=MAX_PERIOD_US)?;
+            if self.peek().is_some() {
+                ban.count = Some(BanCount {
+                    bans: self.integer("bans", POSITIVE)?,
+                    forgotten_us: self.integer("the time of forgetting", 0..=MAX_FORGOTTEN_US)?,
+                    span_us: self.integer("the span", 0..=MAX_SPAN_US)?,
+                });
+            }
+        }
+        Ok(Action::Set { kind, until_us, ban, reason: b"" })
+    }
 }

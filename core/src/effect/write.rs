@@ -5,7 +5,7 @@
 //! v1:1700000000000000:1700000060000:admit:1
 //! ```
 
-use super::{Action, Effect, VERSION_FIELD};
+use super::{Action, BanTerms, Effect, Recorded, VERSION_FIELD};
 use crate::limit::{BanCount, Expiry};
 
 /// A head's text, stored inline.
@@ -21,7 +21,6 @@ impl Head {
     const ROOM: usize = 144;
 
     /// The head, which is the first argument of `RL.APPLY` after the key.
-    #[must_use]
     pub fn of(effect: &Effect<'_>) -> Self {
         let mut head = Self { text: [0; Self::ROOM], len: 0 };
         head.field(VERSION_FIELD);
@@ -29,30 +28,27 @@ impl Head {
         head.number(expiry_ms(effect.expiry));
         head.field(effect.action.word().name());
         match effect.action {
-            Action::Check { cost, meta, .. } => {
+            Action::Check { recorded, cost, meta } => {
                 head.number(cost);
-                if let Some(meta) = meta {
-                    head.number(meta.keep);
+                if let Recorded::Held(hold) = recorded {
+                    head.number(hold.end_us);
+                    head.number(u8::from(hold.refund));
                 }
-            }
-            Action::Hold { hold, cost, meta } => {
-                head.number(cost);
-                head.number(hold.end_us);
-                head.number(u8::from(hold.refund));
                 if let Some(meta) = meta {
                     head.number(meta.keep);
                 }
             }
             Action::Renew { end_us, .. } => head.number(end_us),
             Action::Refund { units } => head.number(units),
-            Action::Block { until_us, .. } | Action::Exempt { until_us, .. } => head.end(until_us),
-            Action::Ban { until_us, length_us, count, .. } => {
+            Action::Set { until_us, ban, .. } => {
                 head.end(until_us);
-                head.number(length_us);
-                if let Some(BanCount { bans, forgotten_us, span_us }) = count {
-                    head.number(bans);
-                    head.number(forgotten_us);
-                    head.number(span_us);
+                if let Some(BanTerms { length_us, count }) = ban {
+                    head.number(length_us);
+                    if let Some(BanCount { bans, forgotten_us, span_us }) = count {
+                        head.number(bans);
+                        head.number(forgotten_us);
+                        head.number(span_us);
+                    }
                 }
             }
             Action::Settle { .. }
@@ -65,7 +61,6 @@ impl Head {
     }
 
     /// At most 144 bytes, without a colon at the end.
-    #[must_use]
     pub fn text(&self) -> &[u8] {
         // Without the last colon.
         self.text.get(..self.len.saturating_sub(1)).unwrap_or_default()

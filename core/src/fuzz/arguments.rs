@@ -7,7 +7,7 @@ use crate::parse::{
     explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, throttle, top, wait,
     written_policy,
 };
-use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleTextError};
+use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
 /// The settings of a new server, with times allowed or not.
 const DEFAULT: Limits = Limits {
@@ -39,7 +39,7 @@ impl RuleResolver for Policies {
         if name == b"p" { Ok(&self.rules) } else { Err(RuleArgError::UnknownPolicy) }
     }
 
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         self.cache.rule(text, rules)
     }
 }
@@ -80,8 +80,8 @@ pub fn run(data: &[u8]) {
             test_time(request.at_us, limits);
         }
         let explained = explain(args(), limits, policies, &mut rules);
-        let set = policy(args(), Some(limits), &mut rules);
-        let written = written_policy(data, Some(limits), &mut rules);
+        let set = policy(args(), limits, &mut rules);
+        let written = written_policy(data, limits, &mut rules);
         let errors = [
             checked.err(),
             peeked.err(),

@@ -22,6 +22,6 @@ pub fn test(limiter: &Limiter, rules: &[Rule], now_us: u64) {
     for cost in [0, 1] {
         let (mut decisions, check) = (Vec::new(), Check::new(rules, cost, now_us));
         seen.peek(&check, &mut decisions);
-        seen.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
+        seen.fill_resets(&check, &mut decisions, &Foresight::of_command());
     }
 }

@@ -28,16 +28,16 @@ mod value;
 
 pub use algorithm::log::LogReport;
 pub use algorithm::window::WindowReport;
+pub use decide::ban::Ban;
 pub use decide::decision::Decision;
 pub use decide::foresight::Foresight;
+pub use decide::full::Outlook;
 pub use decide::keys::{KeyCheck, check_keys};
-pub use decide::outcome::{Ban, Outcome};
-pub use decide::outlook::Outlook;
+pub use decide::outcome::Outcome;
 pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
-pub use value::access::{Access, AccessEntry};
-pub use value::bans::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
+pub use value::access::{Access, AccessEntry, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 pub use value::check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, fuzzing))]
 pub(crate) use value::codec::parts;

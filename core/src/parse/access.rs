@@ -5,9 +5,9 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use super::options::{micros, once, text};
+use super::options::once;
 use crate::rule::{MAX_TIME_US, MS_US, SECOND_US, span_us};
 
 /// When a block or an exemption ends.
@@ -34,26 +34,21 @@ pub struct AccessRequest<'a> {
 pub fn access<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Result<AccessRequest<'a>, ParseError> {
+) -> Parsed<AccessRequest<'a>> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
     loop {
-        if args.keyword("EX") {
-            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "EX", SECOND_US)?)))?;
-        } else if args.keyword("PX") {
-            once(&mut ends, ENDS, || Ok(Ends::In(time(&mut args, "PX", MS_US)?)))?;
-        } else if args.keyword("EXAT") {
-            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "EXAT", SECOND_US)?)))?;
-        } else if args.keyword("PXAT") {
-            once(&mut ends, ENDS, || Ok(Ends::At(time(&mut args, "PXAT", MS_US)?)))?;
+        if let Some((name, unit_us, end)) = NUMBERS.iter().find(|(name, ..)| args.keyword(name)) {
+            once(&mut ends, ENDS, || Ok(end(args.micros(name, *unit_us, MAX_TIME_US)?)))?;
         } else if args.keyword("FOR") {
             once(&mut ends, ENDS, || {
-                let text = args.take().ok_or(ParseError::NoPeriod { option: "FOR" })?;
+                let no_period = || ParseError::missing("FOR", "period, expected one such as 1h");
+                let text = args.take().ok_or_else(no_period)?;
                 span_us("FOR", text).map(Ends::In).map_err(ParseError::Period)
             })?;
-        } else if args.keyword("REASON") {
-            once(&mut reason, "REASON", || short_text(&mut args, "REASON", limits))?;
-        } else {
+        } else if !args
+            .option("REASON", &mut reason, |args| reason_within(args.text("REASON")?, limits))?
+        {
             break;
         }
     }
@@ -64,26 +59,20 @@ pub fn access<'a>(
 /// What errors call the options of which one may be given.
 const ENDS: &str = "the end (EX, PX, EXAT, PXAT or FOR)";
 
-/// The text that follows an option's name, of at most `max-meta` bytes.
-fn short_text<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-    limits: &Limits,
-) -> Result<&'a [u8], ParseError> {
-    let text = text(args, option)?;
-    if text.len() > limits.max_meta {
-        return Err(ParseError::LongText { option, bytes: text.len(), max: limits.max_meta });
-    }
-    Ok(text)
-}
+type ToEnd = fn(u64) -> Ends;
 
-/// The time that follows an option's name, at least 1 of its unit, in microseconds.
-fn time<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-    unit_us: u64,
-) -> Result<u64, ParseError> {
-    micros(args, option, unit_us, MAX_TIME_US)
+/// The options that take a number, each with its unit and with what the number says.
+const NUMBERS: [(&str, u64, ToEnd); 4] = [
+    ("EX", SECOND_US, Ends::In),
+    ("PX", MS_US, Ends::In),
+    ("EXAT", SECOND_US, Ends::At),
+    ("PXAT", MS_US, Ends::At),
+];
+
+/// The text of a `REASON`, of at most `max-meta` bytes.
+fn reason_within<'a>(text: &'a [u8], limits: &Limits) -> Parsed<&'a [u8]> {
+    let (option, bytes, max) = ("REASON", text.len(), limits.max_meta);
+    if bytes > max { Err(ParseError::LongText { option, bytes, max }) } else { Ok(text) }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::options::{COUNT, once, text};
+use super::error::Parsed;
+use super::options::COUNT;
 
 /// The most keys that one call examines, which takes the server a few
 /// milliseconds. It is also the default, so that one call sees all of a small
@@ -25,19 +25,13 @@ pub struct BlocksRequest<'a> {
 }
 
 /// The request of an `RL.BLOCKS`.
-pub fn blocks<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<BlocksRequest<'a>, ParseError> {
+pub fn blocks<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<BlocksRequest<'a>> {
     let mut args = Cursor::new(args);
     let cursor = args.integer("cursor", 0..=u64::MAX)?;
     let (mut pattern, mut count) = (None, None);
-    loop {
-        if args.keyword("MATCH") {
-            once(&mut pattern, "MATCH", || text(&mut args, "MATCH"))?;
-        } else if args.keyword("COUNT") {
-            once(&mut count, "COUNT", || args.value("COUNT", COUNT))?;
-        } else {
-            break;
-        }
-    }
+    while args.option("MATCH", &mut pattern, |args| args.text("MATCH"))?
+        || args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))?
+    {}
     args.finish("MATCH or COUNT")?;
     let count = count.map_or(MAX_EXAMINED, |count: u64| count.min(MAX_EXAMINED));
     Ok(BlocksRequest { cursor, pattern, count })

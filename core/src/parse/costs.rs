@@ -10,142 +10,104 @@
 //! parser gives each rule the cost that names it, so later layers see no costs by name.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
-use super::options::UNITS;
-use crate::rule::{Excerpt, Kind, Name, NamedCost, Rule, digits};
+use super::error::{ParseError, Parsed, RuleArgError};
+use super::options::units;
+use crate::rule::{Excerpt, Kind, Name, NamedCost, Rule, split};
 
-/// Whether the default cost may be a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ranges {
-    Read,
-    Refused,
-}
-
-impl Ranges {
-    /// What an error expects as the value of a `COST`.
-    const fn expected(self) -> &'static str {
-        match self {
-            Self::Read => "an integer 0..1000000000, a range such as 1..100 or name=integer",
-            Self::Refused => "an integer 0..1000000000 or name=integer",
-        }
-    }
-}
-
-/// What an error expects of a range of costs.
+/// What errors expect as the value of a `COST` that may be a range.
+const COST_OR_RANGE: &str = "an integer 0..1000000000, a range such as 1..100 or name=integer";
+/// What errors expect as the value of another `COST`.
+const COST: &str = "an integer 0..1000000000 or name=integer";
+/// What errors expect of a range of costs.
 const A_RANGE: &str = "a range a..b with 1 <= a <= b <= 1000000000";
 
 /// The `COST`s of a request while they are read.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    default: Option<u32>,
+    pub default: Option<u32>,
     /// The most to grant, if the default cost is a range.
-    up_to: Option<u32>,
-    named: NamedCosts,
+    pub up_to: Option<u32>,
+    pub named: Vec<NamedCost>,
 }
 
-/// The costs that a request gives by name.
-#[derive(Debug, Default)]
-pub(super) struct NamedCosts(Vec<NamedCost>);
-
 impl Costs {
-    /// The default cost, 1 if none was read.
-    pub(super) fn default_cost(&self) -> u32 {
-        self.default.unwrap_or(1)
-    }
-
-    /// The most to grant, if the default cost is a range.
-    pub(super) const fn up_to(&self) -> Option<u32> {
-        self.up_to
-    }
-
     /// Whether no `COST` was read.
     pub(super) const fn is_empty(&self) -> bool {
-        self.default.is_none() && self.named.0.is_empty()
+        self.default.is_none() && self.named.is_empty()
     }
 
-    /// The default cost, if one was read, and the costs by name.
-    pub(super) fn into_parts(self) -> (Option<u32>, Vec<NamedCost>) {
-        (self.default, self.named.0)
-    }
-
-    /// The costs by name.
-    pub(super) fn into_named(self) -> NamedCosts {
-        self.named
-    }
-
-    /// Reads what follows a `COST`. Refuses more than `max_names` costs by name.
-    pub(super) fn read<'a, I: Iterator<Item = &'a [u8]>>(
+    /// Reads a `COST`; `false` if none comes next. Refuses more than `max_names` costs by name.
+    pub(super) fn take<'a, I: Iterator<Item = &'a [u8]>>(
         &mut self,
         args: &mut Cursor<'a, I>,
         max_names: usize,
-        ranges: Ranges,
-    ) -> Result<(), ParseError> {
-        let expected = ranges.expected();
+        may_be_range: bool,
+    ) -> Parsed<bool> {
+        if !args.keyword("COST") {
+            return Ok(false);
+        }
+        let expected = if may_be_range { COST_OR_RANGE } else { COST };
         let Some(text) = args.take() else {
-            return Err(ParseError::Missing { option: "COST", expected });
+            return Err(ParseError::missing("COST", format!("value, expected {expected}")));
         };
-        let wrong = || ParseError::Word { what: "COST", given: Excerpt::new(text), expected };
-        let Some(middle) = text.iter().position(|&byte| byte == b'=') else {
-            if self.default.is_some() {
-                return Err(ParseError::Repeated { option: "COST" });
+        let wrong = || ParseError::value("COST", text, expected);
+        if let Some((name, cost)) = split(text, b'=') {
+            let (name, cost) = Name::new(name).zip(units(cost)).ok_or_else(wrong)?;
+            self.add(NamedCost { name, cost }, max_names)?;
+        } else if self.default.is_some() {
+            return Err(ParseError::Repeated { option: "COST" });
+        } else if let Some(cost) = units(text) {
+            self.default = Some(cost);
+        } else {
+            let (least, most) = range(text).filter(|_| may_be_range).ok_or_else(wrong)?;
+            if !(1..=most).contains(&least) {
+                return Err(ParseError::value("COST", text, A_RANGE));
             }
-            match (units(text), ranges) {
-                (Some(cost), _) => self.default = Some(cost),
-                (None, Ranges::Read) => self.add_range(text).ok_or_else(wrong)??,
-                (None, Ranges::Refused) => return Err(wrong()),
-            }
-            return Ok(());
-        };
-        let (name, cost) = text.split_at_checked(middle).unwrap_or_default();
-        let cost = units(cost.get(1..).unwrap_or_default());
-        let (name, cost) = Name::new(name).zip(cost).ok_or_else(wrong)?;
-        self.named.add(NamedCost { name, cost }, max_names)
+            (self.default, self.up_to) = (Some(least), Some(most));
+        }
+        Ok(true)
     }
 
-    /// Reads `a..b`; `None` if the text is not a valid range.
-    #[cold]
-    fn add_range(&mut self, text: &[u8]) -> Option<Result<(), ParseError>> {
-        let middle = text.windows(2).position(|two| two == b"..")?;
-        let (least, most) = (text.get(..middle)?, text.get(middle.saturating_add(2)..)?);
-        let (least, most) = (units(least)?, units(most)?);
-        if !(1..=most).contains(&least) {
-            let (given, expected) = (Excerpt::new(text), A_RANGE);
-            return Some(Err(ParseError::Word { what: "COST", given, expected }));
+    fn add(&mut self, cost: NamedCost, max_names: usize) -> Parsed<()> {
+        let name = cost.name;
+        if self.named.iter().any(|other| other.name == name) {
+            return Err(ParseError::RepeatedCost { name });
         }
-        (self.default, self.up_to) = (Some(least), Some(most));
-        Some(Ok(()))
+        if self.named.len() >= max_names {
+            return Err(ParseError::TooManyCosts { name, max: max_names });
+        }
+        self.named.push(cost);
+        Ok(())
     }
 }
 
-impl NamedCosts {
-    fn add(&mut self, cost: NamedCost, max_names: usize) -> Result<(), ParseError> {
-        let name = cost.name;
-        if self.0.iter().any(|other| other.name == name) {
-            return Err(ParseError::RepeatedCost { name });
-        }
-        if self.0.len() >= max_names {
-            return Err(ParseError::TooManyCosts { name, max: max_names });
-        }
-        self.0.push(cost);
-        Ok(())
-    }
+/// Reads `a..b`.
+#[cold]
+fn range(text: &[u8]) -> Option<(u32, u32)> {
+    let middle = text.windows(2).position(|two| two == b"..")?;
+    let (least, most) = (text.get(..middle)?, text.get(middle.saturating_add(2)..)?);
+    Some((units(least)?, units(most)?))
+}
 
-    /// Gives the rules of all keys the costs that name them. A name without a rule is an error,
-    /// unless the request names a policy: a policy can lose a rule while its callers still name
-    /// it.
-    pub(super) fn give_to(&self, rules: &mut [Rule], names_policy: bool) -> Result<(), ParseError> {
-        for &NamedCost { name, cost } in &self.0 {
-            let mut found = false;
-            for rule in rules.iter_mut().filter(|rule| rule.name() == Some(&name)) {
-                rule.set_named_cost(cost);
-                found = true;
-            }
-            if !found && !names_policy {
-                return Err(ParseError::UnknownCost { name });
-            }
+/// Gives the rules of all keys the costs that name them. A name without a rule is an error,
+/// unless the request names a policy: a policy can lose a rule while its callers still name
+/// it.
+pub(super) fn give_costs(
+    costs: &[NamedCost],
+    rules: &mut [Rule],
+    names_policy: bool,
+) -> Parsed<()> {
+    for &NamedCost { name, cost } in costs {
+        let mut found = false;
+        for rule in rules.iter_mut().filter(|rule| rule.name() == Some(&name)) {
+            rule.set_named_cost(cost);
+            found = true;
         }
-        Ok(())
+        if !found && !names_policy {
+            return Err(ParseError::UnknownCost { name });
+        }
     }
+    Ok(())
 }
 
 /// The default cost: one number, or a range to grant from.
@@ -168,67 +130,37 @@ impl DefaultCost {
             (least, most) => format!("{least}..{most}"),
         }
     }
-}
 
-/// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
-/// `may_have_slots`.
-#[inline(always)]
-pub(super) fn test_costs(
-    rules: &[Rule],
-    default: DefaultCost,
-    may_have_slots: bool,
-) -> Result<(), ParseError> {
-    let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
-    if rules.iter().all(is_plain) {
-        Ok(())
-    } else {
-        test_costs_of_any(rules, default, may_have_slots)
+    /// Tests that the log rules of one key cost the same, and that no `slots` rule is there unless
+    /// `may_have_slots`.
+    #[inline(always)]
+    pub(super) fn test(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
+        let is_plain = |rule: &Rule| rule.kind() != Kind::Slots && rule.cost().own().is_none();
+        if rules.iter().all(is_plain) { Ok(()) } else { self.test_any(rules, may_have_slots) }
     }
-}
 
-#[inline(never)]
-fn test_costs_of_any(
-    rules: &[Rule],
-    default: DefaultCost,
-    may_have_slots: bool,
-) -> Result<(), ParseError> {
-    if !may_have_slots && let Some(rule) = rules.iter().find(|rule| rule.kind() == Kind::Slots) {
-        return Err(unheld(rule));
+    #[inline(never)]
+    fn test_any(self, rules: &[Rule], may_have_slots: bool) -> Parsed<()> {
+        let mut slots = rules.iter().filter(|rule| rule.kind() == Kind::Slots);
+        if !may_have_slots && let Some(rule) = slots.next() {
+            return Err(ParseError::of_rule(rule, RuleArgError::Unheld));
+        }
+        // Log rules share one log, in which a check is one entry.
+        let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
+        let Some(first) = logs.next() else { return Ok(()) };
+        let unlike = |rule: &&Rule| self.range_of(rule) != self.range_of(first);
+        logs.find(unlike).map_or(Ok(()), |rule| Err(self.unlike_costs(rule, first)))
     }
-    test_logs(rules, default)
-}
 
-/// Tests that the log rules of one key cost the same: they share one log, in which a check is
-/// one entry.
-fn test_logs(rules: &[Rule], default: DefaultCost) -> Result<(), ParseError> {
-    let mut logs = rules.iter().filter(|rule| rule.kind() == Kind::Log);
-    let Some(first) = logs.next() else { return Ok(()) };
-    let range = default.range_of(first);
-    match logs.find(|rule| default.range_of(rule) != range) {
-        None => Ok(()),
-        Some(rule) => Err(unlike_costs(rule, first, default)),
+    #[cold]
+    fn unlike_costs(self, rule: &Rule, other: &Rule) -> ParseError {
+        let error = RuleArgError::UnlikeCosts {
+            cost: self.text_of(rule),
+            other: Excerpt::new(other.to_string().as_bytes()),
+            other_cost: self.text_of(other),
+        };
+        ParseError::of_rule(rule, error)
     }
-}
-
-#[cold]
-fn unheld(rule: &Rule) -> ParseError {
-    ParseError::rule(rule.to_string().as_bytes(), RuleArgError::Unheld)
-}
-
-#[cold]
-fn unlike_costs(rule: &Rule, other: &Rule, default: DefaultCost) -> ParseError {
-    let text = other.to_string();
-    let error = RuleArgError::UnlikeCosts {
-        cost: default.text_of(rule),
-        other: Excerpt::new(text.as_bytes()),
-        other_cost: default.text_of(other),
-    };
-    ParseError::rule(rule.to_string().as_bytes(), error)
-}
-
-fn units(text: &[u8]) -> Option<u32> {
-    let units = digits(text).filter(|units| UNITS.contains(units))?;
-    u32::try_from(units).ok()
 }
 
 #[cfg(test)]
@@ -321,13 +253,15 @@ mod tests {
         ] {
             let read = [check, peek].map(|read| {
                 let request = read(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new());
-                request.map(|request| (request.cost, request.default_cost().up_to))
+                request.map(|request| {
+                    (request.cost, request.options.and_then(|options| options.up_to))
+                })
             });
             assert_eq!(read, [Ok((cost, up_to)), Ok((cost, up_to))], "{line}");
         }
         let line = "2 a b COST 2..9 20/m";
         let request = mcheck(args(line), &LIMITS, &mut NoPolicies, &mut Vec::new()).unwrap().check;
-        assert_eq!((request.cost, request.default_cost().up_to), (2, Some(9)));
+        assert_eq!((request.cost, request.options.and_then(|options| options.up_to)), (2, Some(9)));
     }
 
     #[test]

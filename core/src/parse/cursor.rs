@@ -1,8 +1,8 @@
 //! A cursor over a command's arguments: a parser sees the next argument, and
 //! takes it if it can read it.
 
-use super::error::ParseError;
-use crate::rule::{Excerpt, digits};
+use super::error::{ParseError, Parsed};
+use crate::rule::digits;
 use std::ops::RangeInclusive;
 
 /// The arguments not yet taken.
@@ -17,7 +17,6 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// The next argument, without taking it.
-    #[must_use]
     pub fn peek(&self) -> Option<&'a [u8]> {
         self.next
     }
@@ -44,7 +43,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     ///
     /// # Errors
     /// [`ParseError::Arity`] if no argument is left.
-    pub fn required(&mut self) -> Result<&'a [u8], ParseError> {
+    pub fn required(&mut self) -> Parsed<&'a [u8]> {
         let Some(arg) = self.take() else { return Err(ParseError::Arity) };
         Ok(arg)
     }
@@ -52,47 +51,46 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     /// Takes an integer that the command requires.
     ///
     /// # Errors
-    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Number`] if it
+    /// [`ParseError::Arity`] if no argument is left, [`ParseError::Value`] if it
     /// is no integer within bounds.
     #[inline]
     pub fn integer<T: TryFrom<u64>>(
         &mut self,
         what: &'static str,
         bounds: RangeInclusive<u64>,
-    ) -> Result<T, ParseError> {
+    ) -> Parsed<T> {
         integer(self.required()?, what, bounds)
     }
 
     /// Takes the integer that follows an option's name.
     ///
     /// # Errors
-    /// [`ParseError::NoValue`] if no argument is left, [`ParseError::Number`] if
+    /// [`ParseError::Missing`] if no argument is left, [`ParseError::Value`] if
     /// it is no integer within bounds.
     pub fn value<T: TryFrom<u64>>(
         &mut self,
         option: &'static str,
         bounds: RangeInclusive<u64>,
-    ) -> Result<T, ParseError> {
-        match self.take() {
-            Some(arg) => integer(arg, option, bounds),
-            None => Err(ParseError::NoValue { option, min: *bounds.start(), max: *bounds.end() }),
-        }
+    ) -> Parsed<T> {
+        let no_value =
+            || ParseError::missing(option, format!("value, expected {}", an_integer(&bounds)));
+        integer(self.take().ok_or_else(no_value)?, option, bounds)
     }
 
     /// Tests that no argument is left.
     ///
     /// # Errors
     /// [`ParseError::Unexpected`], with the argument and what was expected.
-    pub fn finish(self, expected: &'static str) -> Result<(), ParseError> {
+    pub fn finish(self, expected: &'static str) -> Parsed<()> {
         match self.next {
             None => Ok(()),
-            Some(arg) => Err(ParseError::Unexpected { given: Excerpt::new(arg), expected }),
+            Some(arg) => Err(ParseError::unexpected(arg, expected)),
         }
     }
 }
 
 /// Tests that a command without arguments was given none.
-pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Result<(), ParseError> {
+pub fn no_arguments<'a>(mut args: impl Iterator<Item = &'a [u8]>) -> Parsed<()> {
     if args.next().is_some() { Err(ParseError::Arity) } else { Ok(()) }
 }
 
@@ -101,7 +99,7 @@ fn integer<T: TryFrom<u64>>(
     arg: &[u8],
     what: &'static str,
     bounds: RangeInclusive<u64>,
-) -> Result<T, ParseError> {
+) -> Parsed<T> {
     digits(arg)
         .filter(|number| bounds.contains(number))
         .and_then(|number| T::try_from(number).ok())
@@ -110,8 +108,11 @@ fn integer<T: TryFrom<u64>>(
 
 #[cold]
 fn out_of_bounds(arg: &[u8], what: &'static str, bounds: &RangeInclusive<u64>) -> ParseError {
-    let given = Excerpt::new(arg);
-    ParseError::Number { what, given, min: *bounds.start(), max: *bounds.end() }
+    ParseError::value(what, arg, an_integer(bounds))
+}
+
+fn an_integer(bounds: &RangeInclusive<u64>) -> String {
+    format!("an integer {}..{}", bounds.start(), bounds.end())
 }
 
 #[cfg(test)]

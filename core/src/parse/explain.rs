@@ -5,7 +5,7 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
@@ -17,9 +17,9 @@ pub fn explain<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<(), ParseError> {
+) -> Parsed<()> {
     let mut args = Cursor::new(args);
-    take_rules(&mut args, Some(limits), resolver, rules)?;
+    take_rules(&mut args, limits, resolver, rules)?;
     args.finish(A_RULE)?;
     require_rule(rules)
 }

@@ -8,95 +8,71 @@
 //! The id is always the next argument, so no id can be taken for an option.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::options::micros;
+use super::error::{ParseError, Parsed};
 use crate::limit::{HoldRequest, MAX_ID};
-use crate::rule::{Excerpt, MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
+use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MS_US, SECOND_US};
 
 /// The latest end of a hold or of a ban: the longest period after the latest time.
 pub(crate) const MAX_END_US: u64 = MAX_TIME_US.saturating_add(MAX_PERIOD_US);
-
-/// What errors expect after the id of a hold.
-const A_TIME: &str = "EX seconds or PX milliseconds";
 
 /// The `HOLD` of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldOption<'a> {
     /// 1 ..= [`MAX_ID`] bytes.
     pub id: &'a [u8],
-    /// How long it lasts from the time of the check.
-    pub hold_us: HoldTime,
+    /// How long it lasts from the time of the check: 1 ms ..= [`MAX_PERIOD_US`].
+    pub hold_us: u64,
     /// Whether the charges come back when the hold lapses.
     pub refund: bool,
 }
 
 impl<'a> HoldOption<'a> {
     /// The hold that a check at this time asks for.
-    #[must_use]
     pub const fn at(self, now_us: u64) -> HoldRequest<'a> {
-        HoldRequest { id: self.id, end_us: self.hold_us.end_us(now_us), refund: self.refund }
+        HoldRequest { id: self.id, end_us: hold_end_us(self.hold_us, now_us), refund: self.refund }
     }
 }
 
-/// How long a hold lasts, in microseconds: 1 ms ..= [`MAX_PERIOD_US`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldTime(pub u64);
+/// The end of a hold that is taken or renewed at this time.
+pub const fn hold_end_us(hold_us: u64, now_us: u64) -> u64 {
+    let end_us = now_us.saturating_add(hold_us);
+    if end_us < MAX_END_US { end_us } else { MAX_END_US }
+}
 
-impl HoldTime {
-    /// The end of a hold that is taken or renewed at this time.
-    #[must_use]
-    pub const fn end_us(self, now_us: u64) -> u64 {
-        let end_us = now_us.saturating_add(self.0);
-        if end_us < MAX_END_US { end_us } else { MAX_END_US }
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    /// Reads what follows the word `HOLD`.
+    pub(super) fn hold(&mut self) -> Parsed<HoldOption<'a>> {
+        if self.peek().is_none() {
+            let an_id = format!("id, expected one of 1..{MAX_ID} bytes");
+            return Err(ParseError::missing("HOLD", an_id));
+        }
+        let (id, hold_us) = (self.id()?, self.hold_us()?);
+        Ok(HoldOption { id, hold_us, refund: self.keyword("REFUND") })
     }
-}
 
-/// Reads what follows the word `HOLD`.
-pub(super) fn hold<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-) -> Result<HoldOption<'a>, ParseError> {
-    let Some(given) = args.take() else { return Err(ParseError::NoHoldId) };
-    let id = tested_id(given)?;
-    let hold_us = time(args)?;
-    Ok(HoldOption { id, hold_us, refund: args.keyword("REFUND") })
-}
-
-/// Takes the id of a hold, which the command requires.
-pub(crate) fn id<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-) -> Result<&'a [u8], ParseError> {
-    tested_id(args.required()?)
-}
-
-fn tested_id(id: &[u8]) -> Result<&[u8], ParseError> {
-    match id.len() {
-        1..=MAX_ID => Ok(id),
-        bytes => Err(ParseError::HoldId { bytes }),
+    /// Takes the id of a hold, which the command requires.
+    pub(crate) fn id(&mut self) -> Parsed<&'a [u8]> {
+        let id = self.required()?;
+        match id.len() {
+            1..=MAX_ID => Ok(id),
+            bytes => Err(ParseError::HoldId { bytes }),
+        }
     }
-}
 
-/// Reads how long the hold lasts.
-pub(super) fn time<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-) -> Result<HoldTime, ParseError> {
-    if args.keyword("EX") {
-        units(args, "EX", SECOND_US)
-    } else if args.keyword("PX") {
-        units(args, "PX", MS_US)
-    } else {
-        Err(match args.peek() {
-            Some(given) => ParseError::Unexpected { given: Excerpt::new(given), expected: A_TIME },
-            None => ParseError::NoHoldTime { expected: A_TIME },
+    /// Reads how long the hold lasts.
+    pub(super) fn hold_us(&mut self) -> Parsed<u64> {
+        const EXPECTED: &str = "EX seconds or PX milliseconds";
+        if self.keyword("EX") {
+            return self.micros("EX", SECOND_US, MAX_PERIOD_US);
+        }
+        if self.keyword("PX") {
+            return self.micros("PX", MS_US, MAX_PERIOD_US);
+        }
+        Err(match self.peek() {
+            Some(given) => ParseError::unexpected(given, EXPECTED),
+            None => ParseError::missing("the hold", format!("time, expected {EXPECTED}")),
         })
     }
-}
-
-fn units<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-    unit_us: u64,
-) -> Result<HoldTime, ParseError> {
-    micros(args, option, unit_us, MAX_PERIOD_US).map(HoldTime)
 }
 
 #[cfg(test)]
@@ -106,7 +82,7 @@ mod tests {
     fn read(line: &str) -> Result<(HoldOption<'_>, Option<&[u8]>), String> {
         let words = line.split_whitespace().map(|word| if word == "''" { "" } else { word });
         let mut args = Cursor::new(words.map(str::as_bytes));
-        let option = hold(&mut args).map_err(|error| error.to_string())?;
+        let option = args.hold().map_err(|error| error.to_string())?;
         Ok((option, args.peek()))
     }
 
@@ -122,7 +98,6 @@ mod tests {
             ("20/m EX 1 20/m", "20/m", 1_000_000, false, Some("20/m")),
         ] {
             let (option, after) = read(line).unwrap();
-            let hold_us = HoldTime(hold_us);
             assert_eq!(option, HoldOption { id: id.as_bytes(), hold_us, refund }, "{line}");
             assert_eq!(after, next.map(str::as_bytes), "{line}");
         }

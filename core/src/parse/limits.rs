@@ -16,8 +16,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Everything that the parsers can read.
-    #[cfg(any(test, fuzzing))]
+    /// Allows everything that the parsers can read: the primary has tested it against its own
+    /// settings, or it was saved under earlier ones.
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: crate::rule::MAX_UNITS as u64,

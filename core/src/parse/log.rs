@@ -5,16 +5,14 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::options::{COUNT, DEFAULT_COUNT, once};
+use super::error::Parsed;
+use super::options::{COUNT, DEFAULT_COUNT};
 
 /// How many entries of the history an `RL.LOG` shows.
-pub fn log<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<usize, ParseError> {
+pub fn log<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<usize> {
     let mut args = Cursor::new(args);
     let mut count = None;
-    while args.keyword("COUNT") {
-        once(&mut count, "COUNT", || args.value("COUNT", COUNT))?;
-    }
+    while args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))? {}
     args.finish("COUNT")?;
     Ok(count.unwrap_or(DEFAULT_COUNT))
 }

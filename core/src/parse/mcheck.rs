@@ -9,9 +9,9 @@
 //! One group of rules for all keys, or one group per key, in the order of the keys.
 
 use super::check::{CheckRequest, expected, options};
-use super::costs::test_costs;
+use super::costs::give_costs;
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::take_rules_of_next_key;
@@ -49,7 +49,7 @@ pub fn mcheck<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<MCheckRequest<'a>, ParseError> {
+) -> Parsed<MCheckRequest<'a>> {
     let mut args = Cursor::new(args);
     rules.clear();
     let keys: usize = args.integer("numkeys", KEYS)?;
@@ -63,7 +63,7 @@ pub fn mcheck<'a>(
     let mut groups = Vec::with_capacity(1);
     loop {
         let (first_rule, first_arg) = (rules.len(), check.rule_args);
-        let taken = take_rules_of_next_key(&mut args, Some(limits), resolver, rules)?;
+        let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
             args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;
@@ -79,10 +79,10 @@ pub fn mcheck<'a>(
     if groups.len() != 1 && groups.len() != keys {
         return Err(ParseError::Groups { groups: groups.len(), keys });
     }
-    named_costs.give_to(rules, resolver.named_a_policy())?;
+    give_costs(&named_costs, rules, resolver.named_a_policy())?;
     for group in &groups {
         let rules = rules.get(group.rules.clone()).unwrap_or_default();
-        test_costs(rules, check.default_cost(), check.holds())?;
+        check.default_cost().test(rules, check.holds())?;
     }
     Ok(MCheckRequest { keys, check, groups })
 }
@@ -90,14 +90,11 @@ pub fn mcheck<'a>(
 /// What errors expect after a `NEXT`.
 const NEXT_RULE: &str = "a rule such as 20/1m after NEXT";
 
-fn require_different(keys: &mut [Option<&[u8]>]) -> Result<(), ParseError> {
+fn require_different(keys: &mut [Option<&[u8]>]) -> Parsed<()> {
     keys.sort_unstable();
-    match keys.windows(2).find(|pair| matches!(pair, [one, other] if one == other)) {
-        Some(pair) => Err(ParseError::SameKey {
-            key: Excerpt::new(pair.first().copied().flatten().unwrap_or_default()),
-        }),
-        None => Ok(()),
-    }
+    let same = |pair: &[Option<&_>]| matches!(pair, [one, other] if one == other);
+    let key = keys.windows(2).find(|pair| same(pair)).and_then(|pair| *pair.first()?);
+    key.map_or(Ok(()), |key| Err(ParseError::SameKey { key: Excerpt::new(key) }))
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //!                     rule text --resolver, rules--> Rule         tested against Limits
 //! ```
 //!
-//! A request borrows its bytes. Reading one for a single key allocates nothing, except for
-//! `COST name=n`: rules go to a `Vec` that the caller reuses. A parser clears it first, and its
-//! contents are valid only if the parser returns `Ok`.
+//! A request borrows its bytes. Reading one for a single key allocates only for the options that
+//! few requests have: `COST a..b`, `COST name=n`, `META` and `HOLD`. Rules go to a `Vec` that the
+//! caller reuses. A parser clears it first, and the rules in it are valid only if the parser
+//! returns `Ok`.
 //!
 //! Parsing is total: any bytes give a request or a [`ParseError`], whose text is one line, fit
 //! for a RESP error. The error is about the first wrong argument, from left to right, and says
@@ -40,9 +41,9 @@ pub use access::{AccessRequest, Ends, access};
 pub use blocks::{BlocksRequest, blocks};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
-pub use error::{ParseError, RuleArgError};
+pub use error::{ParseError, Parsed, RuleArgError};
 pub use explain::explain;
-pub use hold::{HoldOption, HoldTime};
+pub use hold::{HoldOption, hold_end_us};
 pub use limits::Limits;
 pub use log::log;
 pub use mcheck::{Group, MCheckRequest, mcheck};

@@ -1,9 +1,9 @@
 //! Options that several commands have.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use crate::rule::{MAX_TIME_US, MAX_UNITS};
+use crate::rule::{MAX_TIME_US, MAX_UNITS, digits};
 use std::ops::RangeInclusive;
 
 pub(crate) const UNITS: RangeInclusive<u64> = 0..=MAX_UNITS as u64;
@@ -16,8 +16,8 @@ pub(super) const DEFAULT_COUNT: usize = 10;
 pub(super) fn once<T>(
     value: &mut Option<T>,
     option: &'static str,
-    read: impl FnOnce() -> Result<T, ParseError>,
-) -> Result<(), ParseError> {
+    read: impl FnOnce() -> Parsed<T>,
+) -> Parsed<()> {
     if value.is_some() {
         return Err(ParseError::Repeated { option });
     }
@@ -25,33 +25,49 @@ pub(super) fn once<T>(
     Ok(())
 }
 
-/// The time that follows an `AT`.
-pub(super) fn at<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    limits: &Limits,
-) -> Result<u64, ParseError> {
-    if !limits.allow_at {
-        return Err(ParseError::AtRefused);
+/// A number of units, in [`UNITS`].
+pub(super) fn units(text: &[u8]) -> Option<u32> {
+    let units = digits(text).filter(|units| UNITS.contains(units))?;
+    u32::try_from(units).ok()
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
+    /// Reads an option that may be given once; `false` if its name does not come next.
+    pub(super) fn option<T>(
+        &mut self,
+        name: &'static str,
+        value: &mut Option<T>,
+        read: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> Parsed<bool> {
+        let found = self.keyword(name);
+        if found {
+            once(value, name, || read(self))?;
+        }
+        Ok(found)
     }
-    args.value("AT", TIME_US)
-}
 
-/// The number that follows an option's name, in microseconds: at least 1 of its unit.
-pub(super) fn micros<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-    unit_us: u64,
-    most_us: u64,
-) -> Result<u64, ParseError> {
-    let most = most_us.checked_div(unit_us).unwrap_or(0);
-    let units: u64 = args.value(option, 1..=most)?;
-    Ok(units.saturating_mul(unit_us))
-}
+    /// The time that follows an `AT`.
+    pub(super) fn at(&mut self, limits: &Limits) -> Parsed<u64> {
+        if !limits.allow_at {
+            return Err(ParseError::AtRefused);
+        }
+        self.value("AT", TIME_US)
+    }
 
-/// The text that follows an option's name.
-pub(super) fn text<'a, I: Iterator<Item = &'a [u8]>>(
-    args: &mut Cursor<'a, I>,
-    option: &'static str,
-) -> Result<&'a [u8], ParseError> {
-    args.take().ok_or(ParseError::NoText { option })
+    /// The number that follows an option's name, in microseconds: at least 1 of its unit.
+    pub(super) fn micros(
+        &mut self,
+        option: &'static str,
+        unit_us: u64,
+        most_us: u64,
+    ) -> Parsed<u64> {
+        let most = most_us.checked_div(unit_us).unwrap_or(0);
+        let units: u64 = self.value(option, 1..=most)?;
+        Ok(units.saturating_mul(unit_us))
+    }
+
+    /// The text that follows an option's name.
+    pub(super) fn text(&mut self, option: &'static str) -> Parsed<&'a [u8]> {
+        self.take().ok_or_else(|| ParseError::missing(option, "text"))
+    }
 }

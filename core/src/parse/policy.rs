@@ -14,11 +14,11 @@
 //! which are looked up, not parsed.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
+use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use super::rules::{A_RULE, require_rule, take_rules};
-use crate::rule::{Excerpt, Name, Rule, looks_like_rule};
+use crate::rule::{Name, Rule, looks_like_rule, split};
 
 /// The most rules of a policy, whatever the settings.
 pub const MOST_RULES: usize = 1_000;
@@ -48,88 +48,53 @@ pub enum PolicyRequest {
     Help,
 }
 
-/// The request of an `RL.POLICY`, its subcommand first. Without limits any rules
-/// pass: the primary has tested them.
+/// The request of an `RL.POLICY`, its subcommand first.
 pub fn policy<'a>(
     args: impl Iterator<Item = &'a [u8]>,
-    limits: Option<&Limits>,
+    limits: &Limits,
     rules: &mut Vec<Rule>,
-) -> Result<PolicyRequest, ParseError> {
+) -> Parsed<PolicyRequest> {
     let mut args = Cursor::new(args);
     let subcommand = args.required()?;
-    let is = |name: &str| subcommand.eq_ignore_ascii_case(name.as_bytes());
-    let request = if is("SET") {
-        let name = name(args.required()?)?;
-        take_rules(&mut args, limits, &mut WithinPolicy, rules)?;
-        args.finish(A_RULE)?;
-        require_rule(rules)?;
-        return Ok(PolicyRequest::Set(name));
-    } else if is("GET") {
-        PolicyRequest::Get(name(args.required()?)?)
-    } else if is("DEL") {
-        PolicyRequest::Delete(name(args.required()?)?)
-    } else if is("LIST") {
-        PolicyRequest::List
-    } else if is("HELP") {
-        PolicyRequest::Help
-    } else {
-        return Err(ParseError::Word {
-            what: "subcommand",
-            given: Excerpt::new(subcommand),
-            expected: "SET, GET, DEL, LIST or HELP",
-        });
+    let request = match subcommand.to_ascii_uppercase().as_slice() {
+        b"SET" => {
+            let name = name(args.required()?)?;
+            take_rules(&mut args, limits, &mut WithinPolicy, rules)?;
+            args.finish(A_RULE)?;
+            require_rule(rules)?;
+            return Ok(PolicyRequest::Set(name));
+        }
+        b"GET" => PolicyRequest::Get(name(args.required()?)?),
+        b"DEL" => PolicyRequest::Delete(name(args.required()?)?),
+        b"LIST" => PolicyRequest::List,
+        b"HELP" => PolicyRequest::Help,
+        _ => {
+            let expected = "SET, GET, DEL, LIST or HELP";
+            return Err(ParseError::value("subcommand", subcommand, expected));
+        }
     };
-    match args.peek() {
-        None => Ok(request),
-        Some(_) => Err(ParseError::Arity),
-    }
+    if args.peek().is_some() { Err(ParseError::Arity) } else { Ok(request) }
 }
 
-/// The policy that one argument writes, `name=rule[;rule ...]`. Without limits any rules pass:
-/// the settings may have changed after the policy was saved.
-pub fn written_policy(
-    text: &[u8],
-    limits: Option<&Limits>,
-    rules: &mut Vec<Rule>,
-) -> Result<Name, ParseError> {
-    let middle = text.iter().position(|&byte| byte == b'=').unwrap_or(text.len());
-    let (name_text, list) = text.split_at_checked(middle).unwrap_or_default();
+/// The policy that one argument writes, `name=rule[;rule ...]`.
+pub fn written_policy(text: &[u8], limits: &Limits, rules: &mut Vec<Rule>) -> Parsed<Name> {
+    let (name_text, list) = split(text, b'=').unwrap_or((text, b""));
     let name = name(name_text)?;
-    let list = list.strip_prefix(b"=").unwrap_or_default();
     let texts = list.split(|&byte| byte == b';');
-    if let Some(text) = texts.clone().find(|text| !text.starts_with(b"@") && !looks_like_rule(text))
-    {
-        return Err(ParseError::Unexpected { given: Excerpt::new(text), expected: A_RULE });
+    let is_rule = |text: &&[u8]| text.starts_with(b"@") || looks_like_rule(text);
+    if let Some(text) = texts.clone().find(|text| !is_rule(text)) {
+        return Err(ParseError::unexpected(text, A_RULE));
     }
     if let Some(text) = texts.clone().nth(MOST_RULES) {
-        let given = Excerpt::new(text);
-        return Err(ParseError::TooManyRules { given, max: MOST_RULES });
+        return Err(ParseError::rule(text, RuleArgError::TooMany { max: MOST_RULES }));
     }
     take_rules(&mut Cursor::new(texts), limits, &mut WithinPolicy, rules)?;
-    if limits.is_none() {
-        require_different(rules)?;
-    }
     Ok(name)
 }
 
-/// Tests that no two rules have the same identity. Reading without limits skips
-/// this test, but saved policies may be damaged.
-fn require_different(rules: &[Rule]) -> Result<(), ParseError> {
-    for (index, rule) in rules.iter().enumerate() {
-        if let Some(other) = rules.iter().take(index).find(|other| other.same_identity(rule)) {
-            let error = RuleArgError::same_identity(other);
-            return Err(ParseError::rule(rule.to_string().as_bytes(), error));
-        }
-    }
-    Ok(())
-}
-
-fn name(text: &[u8]) -> Result<Name, ParseError> {
-    Name::new(text).ok_or_else(|| ParseError::Word {
-        what: "the policy's name",
-        given: Excerpt::new(text),
-        expected: "1 to 32 of A-Z a-z 0-9 _ . -",
-    })
+fn name(text: &[u8]) -> Parsed<Name> {
+    let expected = "1 to 32 of A-Z a-z 0-9 _ . -";
+    Name::new(text).ok_or_else(|| ParseError::value("the policy's name", text, expected))
 }
 
 #[cfg(test)]
@@ -149,7 +114,7 @@ mod tests {
             ("HELP", PolicyRequest::Help, ""),
         ] {
             let mut rules = Vec::new();
-            assert_eq!(policy(args(line), Some(&LIMITS), &mut rules), Ok(request), "{line}");
+            assert_eq!(policy(args(line), &LIMITS, &mut rules), Ok(request), "{line}");
             assert_eq!(texts_of(&rules), read, "{line}");
         }
     }
@@ -177,20 +142,19 @@ mod tests {
             ("GET free x", "wrong number of arguments"),
             ("LIST x", "wrong number of arguments"),
         ] {
-            let given = policy(args(line), Some(&LIMITS), &mut Vec::new());
+            let given = policy(args(line), &LIMITS, &mut Vec::new());
             assert_eq!(given.unwrap_err().to_string(), error, "{line}");
         }
-        assert!(policy(args("SET free 1/s 2/m 3/h 4/d"), None, &mut Vec::new()).is_ok());
+        assert!(policy(args("SET free 1/s 2/m 3/h 4/d"), &Limits::ANY, &mut Vec::new()).is_ok());
     }
 
     #[test]
     fn policies_in_one_argument_are_read() {
         let mut rules = Vec::new();
-        let name =
-            written_policy(b"free=20/m,name=a;bucket:5/s,burst=9", Some(&LIMITS), &mut rules);
+        let name = written_policy(b"free=20/m,name=a;bucket:5/s,burst=9", &LIMITS, &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
         assert_eq!(texts_of(&rules), "log:20/1m,name=a bucket:5/1s,burst=9");
-        let name = written_policy(b"free=100/minute;bucket:5/2hours", Some(&LIMITS), &mut rules);
+        let name = written_policy(b"free=100/minute;bucket:5/2hours", &LIMITS, &mut rules);
         assert_eq!(name, Ok(Name::new(b"free").unwrap()));
         assert_eq!(texts_of(&rules), "log:100/1m bucket:5/2h");
         for (text, error) in [
@@ -209,7 +173,7 @@ mod tests {
             ),
             ("free=@pro", "rule '@pro': a policy may not name another"),
         ] {
-            let given = written_policy(text.as_bytes(), Some(&LIMITS), &mut rules);
+            let given = written_policy(text.as_bytes(), &LIMITS, &mut rules);
             assert_eq!(given.unwrap_err().to_string(), error, "{text}");
         }
     }

@@ -5,9 +5,9 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::Parsed;
 use super::limits::Limits;
-use super::options::{UNITS, at, once};
+use super::options::UNITS;
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, take_rules};
 use crate::rule::Rule;
@@ -30,14 +30,12 @@ pub fn refund<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<RefundRequest, ParseError> {
+) -> Parsed<RefundRequest> {
     let mut args = Cursor::new(args);
     let units = args.integer("units", UNITS)?;
     let mut at_us = None;
-    while args.keyword("AT") {
-        once(&mut at_us, "AT", || at(&mut args, limits))?;
-    }
-    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
+    while args.option("AT", &mut at_us, |args| args.at(limits))? {}
+    let rule_args = take_rules(&mut args, limits, resolver, rules)?;
     args.finish(if rules.is_empty() { "AT or a rule such as 20/1m" } else { RULES_COME_LAST })?;
     Ok(RefundRequest { units, at_us, rule_args })
 }
@@ -45,7 +43,7 @@ pub fn refund<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{NoPolicies, test_lines::*};
+    use crate::parse::{NoPolicies, ParseError, test_lines::*};
 
     fn read(line: &str, rules: &mut Vec<Rule>) -> Result<RefundRequest, ParseError> {
         refund(args(line), &LIMITS, &mut NoPolicies, rules)

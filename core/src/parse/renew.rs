@@ -5,18 +5,17 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::hold::{HoldTime, id, time};
+use super::error::Parsed;
 use super::limits::Limits;
-use super::options::{at, once};
 
 /// An `RL.RENEW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenewRequest<'a> {
     /// 1 ..= [`MAX_ID`](crate::limit::MAX_ID) bytes.
     pub id: &'a [u8],
-    /// How long the hold lasts from the time of the renewal.
-    pub hold_us: HoldTime,
+    /// How long the hold lasts from the time of the renewal: 1 ms ..=
+    /// [`MAX_PERIOD_US`](crate::rule::MAX_PERIOD_US).
+    pub hold_us: u64,
     /// The time of the renewal, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
@@ -26,14 +25,11 @@ pub struct RenewRequest<'a> {
 pub fn renew<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Result<RenewRequest<'a>, ParseError> {
+) -> Parsed<RenewRequest<'a>> {
     let mut args = Cursor::new(args);
-    let id = id(&mut args)?;
-    let hold_us = time(&mut args)?;
+    let (id, hold_us) = (args.id()?, args.hold_us()?);
     let mut at_us = None;
-    while args.keyword("AT") {
-        once(&mut at_us, "AT", || at(&mut args, limits))?;
-    }
+    while args.option("AT", &mut at_us, |args| args.at(limits))? {}
     args.finish("AT")?;
     Ok(RenewRequest { id, hold_us, at_us })
 }
@@ -41,7 +37,7 @@ pub fn renew<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::test_lines::*;
+    use crate::parse::{ParseError, test_lines::*};
 
     #[test]
     fn renewals_are_read() {
@@ -50,7 +46,7 @@ mod tests {
             ("r px 30 at 9", "r", 30_000, Some(9)),
             ("AT EX 1 AT 0", "AT", 1_000_000, Some(0)),
         ] {
-            let request = RenewRequest { id: id.as_bytes(), hold_us: HoldTime(hold_us), at_us };
+            let request = RenewRequest { id: id.as_bytes(), hold_us, at_us };
             assert_eq!(renew(args(line), &LIMITS), Ok(request), "{line}");
         }
     }

@@ -1,8 +1,8 @@
 //! What a request's arguments stand for: the rules of policies, and rule texts.
 
 use super::error::RuleArgError;
-use crate::direct_mapped::{DirectMapped, SlotKey};
-use crate::rule::{Rule, RuleTextError, looks_like_rule};
+use crate::direct_mapped::DirectMapped;
+use crate::rule::{Rule, RuleError, looks_like_rule};
 use std::slice;
 
 /// Turns the arguments of a request into rules.
@@ -22,7 +22,7 @@ pub trait RuleResolver {
     ///
     /// # Errors
     /// Why the text is no rule.
-    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
         let is_rule = looks_like_rule(text);
         if is_rule {
             rules.push(Rule::from_text(text)?);
@@ -54,13 +54,15 @@ impl RuleCache {
     /// # Errors
     /// Why the text is no rule.
     #[inline(always)]
-    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleTextError> {
-        let Some(key) = ShortText::new(text) else { return NoPolicies.rule(text, rules) };
-        let read = || match looks_like_rule(text) {
-            true => Rule::from_text(text).map_err(Some),
+    pub fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        if text.len() > Text::MAX {
+            return NoPolicies.rule(text, rules);
+        }
+        let make = || match looks_like_rule(text) {
+            true => Rule::from_text(text).map(|rule| (Text::new(text), rule)).map_err(Some),
             false => Err(None),
         };
-        match self.rules.get_or_try_insert(key, read) {
+        match self.rules.get_or_try_insert(numbers(text), |cached| cached.is(text), make) {
             Ok(rule) => {
                 // `push` would copy it twice.
                 rules.extend_from_slice(slice::from_ref(rule));
@@ -72,26 +74,12 @@ impl RuleCache {
     }
 }
 
-/// A text that is short enough to be cached.
-#[derive(Clone, Copy, Debug)]
-struct ShortText<'a>(&'a [u8]);
-
-impl<'a> ShortText<'a> {
-    const MAX: usize = 39;
-
-    fn new(text: &'a [u8]) -> Option<Self> {
-        (text.len() <= Self::MAX).then_some(Self(text))
-    }
-}
-
-impl SlotKey for ShortText<'_> {
-    /// The first and the last eight bytes.
-    #[inline(always)]
-    fn numbers(self) -> impl IntoIterator<Item = u64> {
-        match (self.0.first_chunk(), self.0.last_chunk()) {
-            (Some(&first), Some(&last)) => [first, last].map(u64::from_le_bytes),
-            _ => [self.0.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte)), 0],
-        }
+/// The first and the last eight bytes of a text.
+#[inline(always)]
+fn numbers(text: &[u8]) -> [u64; 2] {
+    match (text.first_chunk(), text.last_chunk()) {
+        (Some(&first), Some(&last)) => [first, last].map(u64::from_le_bytes),
+        _ => [text.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte)), 0],
     }
 }
 
@@ -99,21 +87,23 @@ impl SlotKey for ShortText<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Text {
     len: u8,
-    bytes: [u8; ShortText::MAX],
+    bytes: [u8; Self::MAX],
 }
 
-impl From<ShortText<'_>> for Text {
-    fn from(ShortText(text): ShortText<'_>) -> Self {
-        let mut bytes = [0; ShortText::MAX];
+impl Text {
+    /// The longest text that is cached.
+    const MAX: usize = 39;
+
+    /// The first [`MAX`](Self::MAX) bytes of a text.
+    fn new(text: &[u8]) -> Self {
+        let mut bytes = [0; Self::MAX];
         bytes.iter_mut().zip(text).for_each(|(byte, given)| *byte = *given);
         Self { len: u8::try_from(text.len()).unwrap_or(0), bytes }
     }
-}
 
-impl PartialEq<ShortText<'_>> for Text {
     #[inline(always)]
-    fn eq(&self, ShortText(text): &ShortText<'_>) -> bool {
-        self.bytes.get(..self.len.into()) == Some(*text)
+    fn is(&self, text: &[u8]) -> bool {
+        self.bytes.get(..self.len.into()) == Some(text)
     }
 }
 
@@ -149,13 +139,12 @@ mod tests {
 
     #[test]
     fn texts_differ_by_their_bytes_and_their_length() {
-        let stored = Text::from(ShortText(b"20/m"));
-        assert_eq!(stored, ShortText(b"20/m"));
+        let stored = Text::new(b"20/m");
+        assert!(stored.is(b"20/m"));
         for other in ["20/s", "20/m,", "20/", ""] {
-            assert_ne!(stored, ShortText(other.as_bytes()));
+            assert!(!stored.is(other.as_bytes()));
         }
-        let longest = [b'x'; ShortText::MAX];
-        assert_eq!(Text::from(ShortText(&longest)), ShortText::new(&longest).unwrap());
-        assert!(ShortText::new(&[b'x'; ShortText::MAX + 1]).is_none());
+        let longest = [b'x'; Text::MAX];
+        assert!(Text::new(&longest).is(&longest));
     }
 }

@@ -2,25 +2,23 @@
 //! and each other.
 
 use super::cursor::Cursor;
-use super::error::{ParseError, RuleArgError};
+use super::error::{ParseError, Parsed, RuleArgError};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
-use crate::rule::{Excerpt, Kind, Rule};
+use crate::rule::{Kind, Rule};
 
 /// What errors call a rule.
 pub(crate) const A_RULE: &str = "a rule such as 20/1m";
 /// What errors expect after a rule.
 pub(super) const RULES_COME_LAST: &str = "a rule such as 20/1m; options come before the rules";
 
-/// Takes arguments as long as they look like rules, and returns how many it
-/// took. Without limits any rules pass: the primary or `RL.POLICY SET` has
-/// tested them.
+/// Takes arguments as long as they look like rules, and returns how many it took.
 pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
-    limits: Option<&Limits>,
+    limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<usize, ParseError> {
+) -> Parsed<usize> {
     rules.clear();
     take_rules_of_next_key(args, limits, resolver, rules)
 }
@@ -30,10 +28,10 @@ pub(crate) fn take_rules<'a, I: Iterator<Item = &'a [u8]>>(
 #[inline(always)]
 pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
-    limits: Option<&Limits>,
+    limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<usize, ParseError> {
+) -> Parsed<usize> {
     let start = rules.len();
     let mut taken: usize = 0;
     while let Some(text) = args.peek() {
@@ -44,10 +42,8 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
         } else if !resolver.rule(text, rules).map_err(|error| ParseError::rule(text, error))? {
             break;
         }
-        if let Some(limits) = limits {
-            let (before, found) = rules.split_at_checked(first_found).unwrap_or_default();
-            test_bounds(text, found, limits, before.get(start..).unwrap_or_default())?;
-        }
+        let (before, found) = rules.split_at_checked(first_found).unwrap_or_default();
+        test_bounds(text, found, limits, before.get(start..).unwrap_or_default())?;
         args.take();
         taken = taken.saturating_add(1);
     }
@@ -56,14 +52,9 @@ pub(super) fn take_rules_of_next_key<'a, I: Iterator<Item = &'a [u8]>>(
 
 /// Tests the rules of one argument against the settings and the rules before them.
 #[inline(always)]
-fn test_bounds(
-    text: &[u8],
-    found: &[Rule],
-    limits: &Limits,
-    before: &[Rule],
-) -> Result<(), ParseError> {
+fn test_bounds(text: &[u8], found: &[Rule], limits: &Limits, before: &[Rule]) -> Parsed<()> {
     if before.len().saturating_add(found.len()) > limits.max_rules {
-        return Err(too_many_rules(text, limits));
+        return Err(ParseError::rule(text, RuleArgError::TooMany { max: limits.max_rules }));
     }
     for rule in found {
         // Skips the comparison for the first rule, usually the only one.
@@ -81,23 +72,17 @@ fn is_too_long(rule: &Rule, limits: &Limits) -> bool {
 }
 
 #[cold]
-fn too_many_rules(text: &[u8], limits: &Limits) -> ParseError {
-    ParseError::TooManyRules { given: Excerpt::new(text), max: limits.max_rules }
-}
-
-#[cold]
 fn out_of_bounds(text: &[u8], rule: &Rule, limits: &Limits, before: &[Rule]) -> ParseError {
     let error = match before.iter().find(|other| other.same_identity(rule)) {
         Some(other) if !is_too_long(rule, limits) => RuleArgError::same_identity(other),
         _ => RuleArgError::LongLog { limit: rule.limit(), max: limits.max_log_entries },
     };
     if text.starts_with(b"@") {
-        ParseError::rule_of(text, rule, error)
-    } else {
-        ParseError::rule(text, error)
+        return ParseError::rule(&[text, b" ", rule.to_string().as_bytes()].concat(), error);
     }
+    ParseError::rule(text, error)
 }
 
-pub(crate) fn require_rule(rules: &[Rule]) -> Result<(), ParseError> {
+pub(crate) fn require_rule(rules: &[Rule]) -> Parsed<()> {
     if rules.is_empty() { Err(ParseError::Arity) } else { Ok(()) }
 }

@@ -4,15 +4,12 @@
 //! RL.SETTLE    id [REFUND | COST n|name=n ...] [AT unix-us]
 //! ```
 
-use super::costs::{Costs, Ranges};
+use super::costs::Costs;
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::hold::id;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
-use super::options::{at, once};
 use crate::limit::Settlement;
 use crate::rule::NamedCost;
-use std::ops::Range;
 
 /// An `RL.SETTLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +23,9 @@ pub struct SettleRequest<'a> {
     /// The time of the settlement, 0 ..= [`MAX_TIME_US`](crate::rule::MAX_TIME_US);
     /// `None`: the server's time.
     pub at_us: Option<u64>,
-    /// Where the arguments are that settle the hold: those before `AT`, and those after its
-    /// time.
-    pub written: [Range<usize>; 2],
+    /// How many arguments stand between the id and `AT`. They and those after the time settle the
+    /// hold.
+    pub before_at: usize,
 }
 
 /// How a hold is settled. The costs by name are kept beside it.
@@ -47,7 +44,6 @@ pub enum Settled {
 
 impl Settled {
     /// The settlement, with its costs by name.
-    #[must_use]
     pub const fn with(self, named: &[NamedCost]) -> Settlement<'_> {
         match self {
             Self::AsCharged => Settlement::AsCharged,
@@ -61,28 +57,24 @@ impl Settled {
 pub fn settle<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Result<SettleRequest<'a>, ParseError> {
+) -> Parsed<SettleRequest<'a>> {
     let mut args = Cursor::new(args);
-    let id = id(&mut args)?;
+    let id = args.id()?;
     let mut options = Options::default();
-    let before = options.take(&mut args, limits.max_rules)?;
-    let (mut at_us, mut after) = (None, 0);
-    while args.keyword("AT") {
-        once(&mut at_us, "AT", || at(&mut args, limits))?;
-        after = options.take(&mut args, limits.max_rules)?;
+    let before_at = options.take(&mut args, limits.max_rules)?;
+    let mut at_us = None;
+    while args.option("AT", &mut at_us, |args| args.at(limits))? {
+        options.take(&mut args, limits.max_rules)?;
     }
     args.finish(options.expected())?;
-    // Skips the id, `AT` and its time.
-    let start = before.saturating_add(3);
-    let written = [1..before.saturating_add(1), start..start.saturating_add(after)];
     let (settled, named) = options.settled();
-    Ok(SettleRequest { id, settled, named, at_us, written })
+    Ok(SettleRequest { id, settled, named, at_us, before_at })
 }
 
 /// Reads how an effect settles a hold.
 pub(crate) fn settled<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
-) -> Result<(Settled, Vec<NamedCost>), ParseError> {
+) -> Parsed<(Settled, Vec<NamedCost>)> {
     let mut options = Options::default();
     options.take(args, usize::MAX)?;
     Ok(options.settled())
@@ -101,14 +93,12 @@ impl Options {
         &mut self,
         args: &mut Cursor<'a, I>,
         max_names: usize,
-    ) -> Result<usize, ParseError> {
+    ) -> Parsed<usize> {
         let mut taken: usize = 0;
         loop {
-            if args.keyword("REFUND") {
-                once(&mut self.refund, "REFUND", || Ok(()))?;
+            if args.option("REFUND", &mut self.refund, |_| Ok(()))? {
                 taken = taken.saturating_add(1);
-            } else if args.keyword("COST") {
-                self.costs.read(args, max_names, Ranges::Refused)?;
+            } else if self.costs.take(args, max_names, false)? {
                 taken = taken.saturating_add(2);
             } else {
                 return Ok(taken);
@@ -121,17 +111,15 @@ impl Options {
 
     /// How the hold is settled, with the costs by name.
     fn settled(self) -> (Settled, Vec<NamedCost>) {
-        if self.refund.is_some() {
-            return (Settled::Refund, Vec::new());
-        }
-        if self.costs.is_empty() {
-            return (Settled::AsCharged, Vec::new());
-        }
-        let (default, named) = self.costs.into_parts();
-        (Settled::Costs { default }, named)
+        let settled = match (self.refund, self.costs.is_empty()) {
+            (Some(()), _) => Settled::Refund,
+            (None, true) => Settled::AsCharged,
+            (None, false) => Settled::Costs { default: self.costs.default },
+        };
+        (settled, self.costs.named)
     }
 
-    /// What an error expects in place of an argument that follows these options.
+    /// What errors expect after these options.
     const fn expected(&self) -> &'static str {
         match (self.refund, self.costs.is_empty()) {
             (Some(()), _) => "AT",
@@ -178,8 +166,9 @@ mod tests {
             assert_eq!(request.id, words[0].as_bytes(), "{line}");
             assert_eq!((request.settled, request.at_us), (settled, at_us), "{line}");
             assert_eq!(named, names, "{line}");
-            let [before, after] = request.written;
-            let both = [before, after].map(|range| words.get(range).unwrap_or_default());
+            let before = request.before_at;
+            let after = words.get(before + 3..).unwrap_or_default();
+            let both = [&words[1..1 + before], after];
             assert_eq!(both.concat().join(" "), written, "{line}");
         }
     }

@@ -25,7 +25,7 @@ proptest! {
         let errors = [
             check(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
             mcheck(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),
-            policy(slices(), Some(&LIMITS), &mut rules).err(),
+            policy(slices(), &LIMITS, &mut rules).err(),
             throttle(slices()).err(),
             log(slices()).err(),
             refund(slices(), &LIMITS, &mut NoPolicies, &mut rules).err(),

@@ -10,12 +10,9 @@
 //! one bucket. A negative quantity gives units back, which redis-cell does without documenting it.
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::options::UNITS;
-use crate::direct_mapped::SlotKey;
-use crate::rule::{
-    Excerpt, Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, RuleTextError, THROTTLE, Unit, digits,
-};
+use super::error::{ParseError, Parsed};
+use super::options::{UNITS, units};
+use crate::rule::{Kind, MAX_UNITS, Name, Period, Rule, RuleSpec, THROTTLE, Unit};
 use std::ops::RangeInclusive;
 
 /// The capacity minus one.
@@ -51,7 +48,7 @@ pub struct Bucket {
 }
 
 /// Parses an `RL.THROTTLE` or `CL.THROTTLE`.
-pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequest, ParseError> {
+pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<ThrottleRequest> {
     let mut args = Cursor::new(args);
     let max_burst: u32 = args.integer("max_burst", MAX_BURST)?;
     let count: u32 = args.integer("count_per_period", UNITS)?;
@@ -64,35 +61,29 @@ pub fn throttle<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<ThrottleRequ
     Ok(ThrottleRequest { bucket, quantity })
 }
 
-impl SlotKey for Bucket {
+impl Bucket {
+    /// The numbers that distinguish it.
     #[inline]
-    fn numbers(self) -> impl IntoIterator<Item = u64> {
+    pub fn numbers(self) -> [u64; 3] {
         [self.limit, self.count, self.period_s].map(u64::from)
     }
-}
 
-impl Bucket {
     /// The bucket as a rule.
     ///
     /// # Errors
     /// [`ParseError::Rule`] if the numbers make no rule.
-    pub fn rule(self) -> Result<Rule, ParseError> {
+    pub fn rule(self) -> Parsed<Rule> {
         let period = Period { count: self.period_s.into(), unit: Unit::Second };
         let spec = RuleSpec {
             burst: Some(self.limit.into()),
             name: Name::new(THROTTLE.as_bytes()),
             ..RuleSpec::new(Kind::Bucket, self.count.into(), period)
         };
-        let rule = spec.validate();
-        rule.map_err(|error| ParseError::rule(THROTTLE.as_bytes(), RuleTextError::Invalid(error)))
+        spec.validate().map_err(|error| ParseError::rule(THROTTLE.as_bytes(), error))
     }
 }
 
-fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
-    let units = |text| {
-        let units = digits(text).filter(|units| UNITS.contains(units))?;
-        u32::try_from(units).ok()
-    };
+fn quantity(arg: &[u8]) -> Parsed<Quantity> {
     let quantity = match arg.strip_prefix(b"-") {
         None => units(arg).map(Quantity::Take),
         Some(text) => match units(text) {
@@ -100,11 +91,8 @@ fn quantity(arg: &[u8]) -> Result<Quantity, ParseError> {
             units => units.map(Quantity::Refund),
         },
     };
-    quantity.ok_or_else(|| ParseError::Word {
-        what: "quantity",
-        given: Excerpt::new(arg),
-        expected: "an integer -1000000000..1000000000",
-    })
+    let expected = "an integer -1000000000..1000000000";
+    quantity.ok_or_else(|| ParseError::value("quantity", arg, expected))
 }
 
 #[cfg(test)]
@@ -146,7 +134,9 @@ mod tests {
         let mut rules = DirectMapped::<Bucket, Rule>::default();
         for n in 0..2_000_u32 {
             let bucket = Bucket { limit: n % 7 + 1, count: n % 11, period_s: n % 3 + 1 };
-            let cached = rules.get_or_try_insert(bucket, || bucket.rule()).copied();
+            let make = || bucket.rule().map(|rule| (bucket, rule));
+            let cached = rules.get_or_try_insert(bucket.numbers(), |key| *key == bucket, make);
+            let cached = cached.copied();
             assert_eq!(cached, bucket.rule(), "{bucket:?}");
         }
         assert_eq!(rules.entries(), SLOTS, "some slots stay empty");

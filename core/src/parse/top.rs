@@ -5,8 +5,8 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::options::{COUNT, DEFAULT_COUNT, once};
+use super::error::Parsed;
+use super::options::{COUNT, DEFAULT_COUNT};
 
 /// An `RL.TOP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +18,12 @@ pub struct TopRequest {
 }
 
 /// The request of an `RL.TOP`.
-pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<TopRequest, ParseError> {
+pub fn top<'a>(args: impl Iterator<Item = &'a [u8]>) -> Parsed<TopRequest> {
     let mut args = Cursor::new(args);
     let (mut count, mut reset) = (None, None);
-    loop {
-        if args.keyword("COUNT") {
-            once(&mut count, "COUNT", || args.value("COUNT", COUNT))?;
-        } else if args.keyword("RESET") {
-            once(&mut reset, "RESET", || Ok(()))?;
-        } else {
-            break;
-        }
-    }
+    while args.option("COUNT", &mut count, |args| args.value("COUNT", COUNT))?
+        || args.option("RESET", &mut reset, |_| Ok(()))?
+    {}
     args.finish("COUNT or RESET")?;
     Ok(TopRequest { count: count.unwrap_or(DEFAULT_COUNT), reset: reset.is_some() })
 }

@@ -7,7 +7,7 @@
 
 use super::check::{CheckRequest, check};
 use super::cursor::Cursor;
-use super::error::ParseError;
+use super::error::{ParseError, Parsed};
 use super::limits::Limits;
 use super::resolver::RuleResolver;
 use crate::rule::Rule;
@@ -31,7 +31,7 @@ pub fn wait<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<WaitRequest<'a>, ParseError> {
+) -> Parsed<WaitRequest<'a>> {
     let ms = Cursor::new(args.by_ref().take(1)).integer("ms", WAIT_MS)?;
     match check(args, limits, resolver, rules) {
         Ok(CheckRequest { at_us: Some(_), .. }) | Err(ParseError::AtRefused) => {

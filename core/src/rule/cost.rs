@@ -23,11 +23,8 @@ impl Cost {
     const NONE: u32 = u32::MAX;
 
     /// The cost of a rule with this `cost=`.
-    pub(super) const fn new(written: Option<u32>) -> Self {
-        let written = match written {
-            Some(cost) => cost,
-            None => Self::NONE,
-        };
+    pub(super) fn new(written: Option<u32>) -> Self {
+        let written = written.unwrap_or(Self::NONE);
         Self { own: written, written }
     }
 
@@ -37,25 +34,21 @@ impl Cost {
 
     /// The cost in a check with this default cost.
     #[inline(always)]
-    #[must_use]
     pub const fn or(self, default: u32) -> u32 {
         if self.own == Self::NONE { default } else { self.own }
     }
 
     /// The cost that overrides the check's default.
-    #[must_use]
     pub const fn own(self) -> Option<u32> {
         if self.own == Self::NONE { None } else { Some(self.own) }
     }
 
     /// The cost in the rule's text.
-    #[must_use]
     pub const fn written(self) -> Option<u32> {
         if self.written == Self::NONE { None } else { Some(self.written) }
     }
 
     /// Whether the request overrides the rule's `cost=`.
-    #[must_use]
     pub const fn is_named(self) -> bool {
         self.own != self.written
     }

@@ -1,142 +1,75 @@
-//! What can be wrong with the text of a rule: what was given and what was
-//! expected, in one printable line.
+//! What can be wrong with a rule: what was given and what was expected, in one printable line.
 
-use super::{Kind, RuleError, RuleOption};
+use super::{Kind, RuleOption};
 use std::fmt;
+use thiserror::Error;
 
-/// Why a text is not a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleTextError {
+/// Why a text or a [`RuleSpec`](super::RuleSpec) is not a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs, reason = "the messages show what the fields are")]
+pub enum RuleError {
     /// There is no `/` with a period after the limit.
+    #[error("the period is missing, expected limit/period such as 20/1m")]
     NoPeriod,
     /// What precedes the first colon names no algorithm.
-    UnknownAlgorithm {
-        /// That name.
-        given: Excerpt,
-    },
+    #[error("unknown algorithm {given}, expected {}", any_of(&Kind::ALL.map(Kind::name)))]
+    UnknownAlgorithm { given: Excerpt },
     /// An option that no rule has.
-    UnknownOption {
-        /// The option's name, without its value.
-        given: Excerpt,
-        /// The rule's algorithm, whose options the message lists.
-        kind: Kind,
-    },
+    #[error("unknown option {given}, expected {}", any_of(&options_of(*kind)))]
+    UnknownOption { given: Excerpt, kind: Kind },
     /// An option is given twice.
+    #[error("option '{}' is given twice, expected once", .0.name())]
     RepeatedOption(RuleOption),
     /// An option that needs a value has none.
-    NoValue {
-        /// Which one.
-        option: RuleOption,
-        /// Which values it takes.
-        expected: &'static str,
-    },
+    #[error("option '{name}' has no value, expected {name}= and {}", .0.value(), name = .0.name())]
+    NoValue(RuleOption),
     /// A limit or the value of an option cannot be read.
-    Value {
-        /// The limit or the option, as messages name it.
-        what: &'static str,
-        /// The unreadable text.
-        given: Excerpt,
-        /// Which values it takes.
-        expected: &'static str,
-    },
+    #[error("{what} is {given}, expected {expected}")]
+    Value { what: &'static str, given: Excerpt, expected: &'static str },
     /// A period that is not an integer and letters.
-    Period {
-        /// Where the period is.
-        of: PeriodOf,
-        /// The unreadable text.
-        given: Excerpt,
-    },
+    #[error("{of} {given} cannot be read, expected an integer and a unit such as 90s")]
+    Period { of: &'static str, given: Excerpt },
     /// A period whose unit is missing or unknown.
-    PeriodUnit {
-        /// Where the period is.
-        of: PeriodOf,
-        /// The whole period, with its number.
-        given: Excerpt,
-    },
-    /// The text can be read, but a bound or a combination of options is wrong.
-    Invalid(RuleError),
+    #[error("{of} {given} has no known unit, expected {units}")]
+    PeriodUnit { of: &'static str, given: Excerpt, units: &'static str },
+    /// A number is out of bounds.
+    #[error("{what} is {given}, expected {min}..{max}")]
+    OutOfRange { what: &'static str, given: u64, min: u32, max: u64 },
+    /// The period is not in 1 ms ..= 366 d.
+    #[error("the period is out of range, expected 1ms..366d")]
+    PeriodOutOfRange,
+    /// A period for slots, which end with their holds.
+    #[error("slots have no period, expected slots:limit")]
+    SlotsPeriod,
+    /// `count=all` for slots, which a denied request cannot hold.
+    #[error("slots with count=all, expected count=allowed: denied requests hold none")]
+    SlotsCountAll,
+    /// A month as the period of an algorithm other than `fixed`.
+    #[error("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")]
+    MonthNeedsFixed,
+    /// A period of any number of months but one.
+    #[error("a period of several months, expected 'month'")]
+    SeveralMonths,
+    /// A month with `align=first`: only the calendar has months.
+    #[error("'month' with align=first, expected align=epoch or a period in days")]
+    MonthAlignFirst,
+    /// `tz=` is further than [`MAX_TZ_MIN`](super::MAX_TZ_MIN) from UTC.
+    #[error("tz is out of range, expected -14:00..+14:00")]
+    TimeZone,
+    /// An option that only another algorithm, its owner, takes.
+    #[error("option '{}' belongs to {}, not to {}", .option.name(), .owner.name(), .kind.name())]
+    ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
 }
 
-/// Where the unreadable period is. Only a rule's period can be a month.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeriodOf {
-    /// After the `/` of a rule.
-    Rule,
-    /// The value of this option of a rule or a command.
-    Option(&'static str),
+fn options_of(kind: Kind) -> Vec<&'static str> {
+    let suitable = RuleOption::ALL.into_iter().filter(|option| option.suits(kind));
+    suitable.map(RuleOption::name).collect()
 }
 
-impl From<RuleError> for RuleTextError {
-    fn from(error: RuleError) -> Self {
-        Self::Invalid(error)
-    }
-}
-
-impl fmt::Display for RuleTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoPeriod => {
-                f.write_str("the period is missing, expected limit/period such as 20/1m")
-            }
-            Self::UnknownAlgorithm { given } => {
-                write!(f, "unknown algorithm {given}, expected ")?;
-                write_any_of(f, Kind::ALL.map(Kind::name).into_iter())
-            }
-            Self::UnknownOption { given, kind } => {
-                write!(f, "unknown option {given}, expected ")?;
-                let suitable = RuleOption::ALL.into_iter().filter(|option| option.suits(*kind));
-                write_any_of(f, suitable.map(RuleOption::name))
-            }
-            Self::RepeatedOption(option) => {
-                write!(f, "option '{}' is given twice, expected once", option.name())
-            }
-            Self::NoValue { option, expected } => {
-                let option = option.name();
-                write!(f, "option '{option}' has no value, expected {option}= and {expected}")
-            }
-            Self::Value { what, given, expected } => {
-                write!(f, "{what} is {given}, expected {expected}")
-            }
-            Self::Period { of, given } => {
-                write!(f, "{of} {given} cannot be read, expected an integer and a unit such as 90s")
-            }
-            Self::PeriodUnit { of, given } => {
-                let last = match of {
-                    PeriodOf::Rule => ", w (week) or month",
-                    PeriodOf::Option(_) => " or w (week)",
-                };
-                write!(
-                    f,
-                    "{of} {given} has no known unit, expected ms, s (sec, second), \
-                     m (min, minute), h (hour), d (day){last}"
-                )
-            }
-            Self::Invalid(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RuleTextError {}
-
-impl fmt::Display for PeriodOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rule => "the period",
-            Self::Option(name) => name,
-        })
-    }
-}
-
-/// Writes `a, b or c`.
-fn write_any_of(
-    f: &mut fmt::Formatter<'_>,
-    mut names: impl DoubleEndedIterator<Item = &'static str>,
-) -> fmt::Result {
-    let last = names.next_back();
-    for (index, name) in names.enumerate() {
-        write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
-    }
-    last.map_or(Ok(()), |last| write!(f, " or {last}"))
+/// `a, b or c`.
+fn any_of(names: &[&str]) -> String {
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    format!("{} or {last}", others.join(", "))
 }
 
 /// Given bytes as shown in a message: quoted, escaped to printable ASCII, cut
@@ -150,7 +83,6 @@ impl Excerpt {
 
     /// Takes bytes of any length and content.
     #[cold]
-    #[must_use]
     pub fn new(given: &[u8]) -> Self {
         let mut shown = String::from("'");
         for byte in given {

@@ -7,7 +7,7 @@
 
 use super::lengths::{MAX_PERIOD_US, MS_US};
 use std::fmt;
-use std::num::NonZeroU8;
+use std::num::NonZeroU32;
 
 /// The most rungs of a ladder.
 pub const MAX_RUNGS: usize = 8;
@@ -18,26 +18,28 @@ pub const MAX_RUNGS: usize = 8;
 pub struct Ladder {
     /// The lower 32 bits of each rung; 0 after the last rung.
     low: [u32; MAX_RUNGS],
-    /// The upper 3 bits of each rung, the first rung in the lowest bits.
-    high: [u8; 3],
-    len: NonZeroU8,
+    /// The upper 3 bits of each rung, the first rung in the lowest bits; above them, from
+    /// [`LEN`](Self::LEN) on, the number of rungs.
+    high: NonZeroU32,
 }
 
 impl Ladder {
+    /// The bits of 8 rungs.
+    const LEN: u32 = 24;
+
     /// A ladder of one rung: every ban lasts that long. `None` if the rung is outside 1 ms ..=
     /// 366 d.
-    #[must_use]
     pub fn new(rung_us: u64) -> Option<Self> {
-        let none = Self { low: [0; MAX_RUNGS], high: [0; 3], len: NonZeroU8::MIN };
-        none.with(0, rung_us)
+        let high = NonZeroU32::new(1 << Self::LEN)?;
+        Self { low: [0; MAX_RUNGS], high }.with(0, rung_us)
     }
 
     /// The ladder with one more rung; `None` if the rung is outside 1 ms ..= 366 d, or the
     /// ladder is full.
     #[must_use]
     pub fn and(self, rung_us: u64) -> Option<Self> {
-        let len = self.len.checked_add(1)?;
-        Self { len, ..self }.with(self.len(), rung_us)
+        let high = self.high.checked_add(1 << Self::LEN)?;
+        Self { high, ..self }.with(self.len(), rung_us)
     }
 
     fn with(mut self, index: usize, rung_us: u64) -> Option<Self> {
@@ -46,44 +48,34 @@ impl Ladder {
         }
         let [b0, b1, b2, b3, b4, ..] = (rung_us / MS_US).to_le_bytes();
         *self.low.get_mut(index)? = u32::from_le_bytes([b0, b1, b2, b3]);
-        let upper = u32::from(b4).checked_shl(upper_bits_at(index))?;
-        let [h0, h1, h2, _] = (self.upper() | upper).to_le_bytes();
-        self.high = [h0, h1, h2];
+        self.high |= u32::from(b4).checked_shl(upper_bits_at(index))?;
         Some(self)
     }
 
-    const fn upper(&self) -> u32 {
-        let [h0, h1, h2] = self.high;
-        u32::from_le_bytes([h0, h1, h2, 0])
-    }
-
     fn len(&self) -> usize {
-        usize::from(self.len.get())
+        usize::try_from(self.high.get() >> Self::LEN).unwrap_or(0)
     }
 
     /// Whether the key counts its bans.
-    #[must_use]
-    pub const fn counts_bans(&self) -> bool {
-        self.len.get() > 1
+    pub fn counts_bans(&self) -> bool {
+        self.len() > 1
     }
 
     /// The length in microseconds of the ban that follows `bans` earlier ones.
-    #[must_use]
     pub fn rung_us(&self, bans: u32) -> u64 {
         let last = self.len().saturating_sub(1);
         let index = usize::try_from(bans).map_or(last, |bans| bans.min(last));
         let low = self.low.get(index).copied().unwrap_or_default();
-        let high = self.upper().checked_shr(upper_bits_at(index)).unwrap_or(0) & 0b111;
+        let high = self.high.get().checked_shr(upper_bits_at(index)).unwrap_or(0) & 0b111;
         ((u64::from(high) << 32) | u64::from(low)).saturating_mul(MS_US)
     }
 
     /// Every rung, in microseconds.
     pub fn rungs_us(&self) -> impl Iterator<Item = u64> {
-        (0..u32::from(self.len.get())).map(|bans| self.rung_us(bans))
+        (0..self.high.get() >> Self::LEN).map(|bans| self.rung_us(bans))
     }
 
     /// The longest rung, in microseconds.
-    #[must_use]
     pub fn longest_us(&self) -> u64 {
         self.rungs_us().max().unwrap_or(0)
     }

@@ -21,7 +21,7 @@ mod spec;
 mod text;
 
 pub use cost::Cost;
-pub use error::{Excerpt, PeriodOf, RuleTextError};
+pub use error::{Excerpt, RuleError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
@@ -30,10 +30,10 @@ pub use lengths::MAX_PERIOD_US;
 pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
 pub(crate) use names::named;
 pub use names::{Kind, RuleOption};
-pub use spec::{RuleError, RuleSpec};
+pub use spec::RuleSpec;
 use std::fmt;
-pub(crate) use text::DisplayPeriod;
-pub use text::{WithCost, digits, looks_like_rule, span_us};
+pub(crate) use text::{DisplayPeriod, split};
+pub use text::{digits, looks_like_rule, span_us};
 
 /// The largest limit, burst, queue and cost.
 pub const MAX_UNITS: u32 = 1_000_000_000;
@@ -48,33 +48,29 @@ pub const MAX_KEEP: u16 = 366;
 /// The furthest time zones from UTC, in minutes.
 pub const MAX_TZ_MIN: i16 = 14 * 60;
 
-/// The unit a period was written in. Only `fixed` cares: its weeks start on
-/// Monday and its months follow the calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// `ms`.
-    Millisecond,
-    /// `s`.
-    Second,
-    /// `m`.
-    Minute,
-    /// `h`.
-    Hour,
-    /// `d`: 24 hours.
-    Day,
-    /// `w`: 7 days.
-    Week,
-    /// `month`: only `fixed` takes it.
-    Month,
+named! {
+    /// The unit a period was written in, longest first. Only `fixed` cares: its weeks start on
+    /// Monday and its months follow the calendar.
+    pub enum Unit {
+        /// Only `fixed` takes it.
+        Month = "month",
+        /// 7 days.
+        Week = "w",
+        /// 24 hours.
+        Day = "d",
+        /// 60 minutes.
+        Hour = "h",
+        /// 60 seconds.
+        Minute = "m",
+        /// 1000 milliseconds.
+        Second = "s",
+        /// The shortest unit.
+        Millisecond = "ms",
+    }
 }
 
 impl Unit {
-    /// Every unit of a fixed length, longest first.
-    const PLAIN: [Self; 6] =
-        [Self::Week, Self::Day, Self::Hour, Self::Minute, Self::Second, Self::Millisecond];
-
     /// The unit's length in microseconds; a month counts as 31 days.
-    #[must_use]
     pub const fn micros(self) -> u64 {
         match self {
             Self::Millisecond => MS_US,
@@ -97,20 +93,6 @@ impl Unit {
             Self::Month => Calendar::Months,
         }
     }
-
-    /// The unit as written in a rule.
-    #[must_use]
-    pub const fn symbol(self) -> &'static str {
-        match self {
-            Self::Millisecond => "ms",
-            Self::Second => "s",
-            Self::Minute => "m",
-            Self::Hour => "h",
-            Self::Day => "d",
-            Self::Week => "w",
-            Self::Month => "month",
-        }
-    }
 }
 
 /// `n` units of time, such as the `1m` of `20/1m`.
@@ -124,16 +106,21 @@ pub struct Period {
 
 impl Period {
     /// The length in microseconds, if it lies in 1 ms ..= 366 d.
-    #[must_use]
     pub fn micros(self) -> Option<u64> {
         let us = self.count.checked_mul(self.unit.micros())?;
         (MS_US..=MAX_PERIOD_US).contains(&us).then_some(us)
     }
 
-    /// The length in microseconds, if it is in bounds and not in months.
-    #[must_use]
-    pub fn plain_micros(self) -> Option<u64> {
-        if self.unit == Unit::Month { None } else { self.micros() }
+    /// A length of time in the longest unit that divides it, but not in months, and in weeks only
+    /// if `weeks`; `None` if no unit divides it.
+    fn of_micros(us: u64, weeks: bool) -> Option<Self> {
+        let fits = |unit: &Unit| match unit {
+            Unit::Month => false,
+            Unit::Week if !weeks => false,
+            unit => us.is_multiple_of(unit.micros()),
+        };
+        let unit = Unit::ALL.into_iter().find(fits)?;
+        Some(Self { count: us.checked_div(unit.micros())?, unit })
     }
 }
 
@@ -148,13 +135,14 @@ pub(crate) enum Calendar {
     Months,
 }
 
-/// When a window of `fixed` opens: the value of `align=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// By the calendar.
-    Epoch,
-    /// At the first request.
-    First,
+named! {
+    /// When a window of `fixed` opens: the value of `align=`.
+    pub enum Align {
+        /// By the calendar.
+        Epoch = "epoch",
+        /// At the first request.
+        First = "first",
+    }
 }
 
 /// How a token bucket gets its tokens back.
@@ -221,7 +209,6 @@ pub(crate) enum Shape {
 
 impl Algorithm {
     #[inline]
-    #[must_use]
     pub(crate) const fn shape(self) -> Shape {
         match self {
             Self::Log => Shape::Log,
@@ -255,7 +242,6 @@ pub struct Name {
 
 impl Name {
     /// The name, if these bytes make one.
-    #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let allowed = |b: &u8| b.is_ascii_alphanumeric() || b"_.-".contains(b);
         if text.is_empty() || !text.iter().all(allowed) {
@@ -267,13 +253,11 @@ impl Name {
     }
 
     /// 1 ..= [`MAX_NAME`] bytes.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// 1 ..= [`MAX_NAME`] ASCII characters.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
@@ -290,7 +274,6 @@ impl Name {
     }
 
     /// Whether this is the name that `RL.THROTTLE` gives its buckets.
-    #[must_use]
     pub fn is_throttle(&self) -> bool {
         self.as_bytes() == THROTTLE.as_bytes()
     }
@@ -341,13 +324,11 @@ impl Rule {
         Self { name, ..self }
     }
 
-    #[must_use]
     pub(crate) const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
     /// The algorithm without its options.
-    #[must_use]
     pub const fn kind(&self) -> Kind {
         match self.algorithm {
             Algorithm::Log => Kind::Log,
@@ -360,31 +341,26 @@ impl Rule {
     }
 
     /// Units a period, 0 ..= [`MAX_UNITS`].
-    #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The period in microseconds; a calendar month counts as 31 days, and slots have 0.
-    #[must_use]
     pub const fn period_us(&self) -> u64 {
         self.period_us
     }
 
     /// The value of `name=`.
-    #[must_use]
     pub const fn name(&self) -> Option<&Name> {
         self.name.as_ref()
     }
 
     /// Whether denied requests are charged too.
-    #[must_use]
     pub const fn counts_all(&self) -> bool {
         self.count_all
     }
 
     /// What a check costs the rule.
-    #[must_use]
     pub const fn cost(&self) -> Cost {
         self.cost
     }
@@ -395,13 +371,11 @@ impl Rule {
     }
 
     /// How long denials by this rule block the key.
-    #[must_use]
     pub const fn ban(&self) -> Option<&Ladder> {
         self.ban.as_ref()
     }
 
     /// Whether the rule is a shadow, which is reported but never denies.
-    #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
     }
@@ -425,22 +399,42 @@ impl Rule {
         *count_all || ban.is_some()
     }
 
+    /// The burst of a token bucket or the queue of a leaky one.
+    #[inline(always)]
+    pub(crate) const fn burst_or_queue(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::Bucket(BucketParams { burst, .. }) => burst,
+            Algorithm::Leaky(LeakyParams { queue }) => queue,
+            Algorithm::Log | Algorithm::Window(_) | Algorithm::Fixed(_) | Algorithm::Slots => 0,
+        }
+    }
+
+    /// The number of past windows that a fixed window keeps.
+    #[inline(always)]
+    pub(crate) const fn kept_windows(&self) -> u16 {
+        match self.algorithm {
+            Algorithm::Fixed(FixedParams { keep, .. }) => keep,
+            Algorithm::Log
+            | Algorithm::Window(_)
+            | Algorithm::Bucket(_)
+            | Algorithm::Leaky(_)
+            | Algorithm::Slots => 0,
+        }
+    }
+
     /// The most units the rule can ever let pass at once.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         u64::from(self.capacity)
     }
 
     /// Whether a cost fits an untouched state. A cost of 0 always fits; a cost that does
     /// not fit never passes.
-    #[must_use]
     pub fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
     }
 
     /// Whether two rules read one state, or one window of the log. One check cannot have
     /// both.
-    #[must_use]
     pub fn same_identity(&self, other: &Self) -> bool {
         match (&self.name, &other.name) {
             (Some(a), Some(b)) => a == b,

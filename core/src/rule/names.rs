@@ -15,13 +15,11 @@ macro_rules! named {
             $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
             /// The name as written in the text.
-            #[must_use]
             $vis const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name),+ }
             }
 
             /// The value with this name.
-            #[must_use]
             $vis fn of_name(name: &[u8]) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name().as_bytes() == name)
             }
@@ -32,7 +30,9 @@ pub(crate) use named;
 
 named! {
     /// The algorithms, without their options.
+    #[derive(Default)]
     pub enum Kind {
+        #[default]
         /// Keeps the times of what was admitted in the last period.
         Log = "log",
         /// A sliding window counter.
@@ -85,8 +85,7 @@ impl Kind {
 }
 
 impl RuleOption {
-    /// The only algorithm that takes the option; `None`: no single one.
-    #[must_use]
+    /// The only algorithm that takes the option; `None`: several take it.
     pub const fn owner(self) -> Option<Kind> {
         match self {
             Self::Res => Some(Kind::Window),
@@ -98,27 +97,26 @@ impl RuleOption {
     }
 
     /// Whether rules of this algorithm can have the option.
-    #[must_use]
     pub fn suits(self, kind: Kind) -> bool {
         let counts_slots = self == Self::Count && kind == Kind::Slots;
         self.owner().is_none_or(|owner| owner == kind) && !counts_slots
     }
 
-    /// The value that errors name as expected; `None`: the option takes no value.
-    pub(super) const fn value(self) -> Option<&'static str> {
+    /// The value that errors name as expected.
+    pub(super) const fn value(self) -> &'static str {
         match self {
-            Self::Res => Some("an integer 1..60"),
-            Self::Align => Some("epoch or first"),
-            Self::Tz => Some("+HH:MM or -HH:MM"),
-            Self::Keep => Some("an integer 0..366"),
-            Self::Burst => Some("an integer 1..1000000000"),
-            Self::Refill => Some("interval"),
-            Self::Queue => Some("an integer 0..1000000000"),
-            Self::Name => Some("1 to 32 of A-Z a-z 0-9 _ . -"),
-            Self::Count => Some("all or allowed"),
-            Self::Cost => Some("an integer 0..1000000000"),
-            Self::Ban => Some("1 to 8 periods such as 10m or 1m:10m:1h"),
-            Self::Shadow => None,
+            Self::Res => "an integer 1..60",
+            Self::Align => "epoch or first",
+            Self::Tz => "+HH:MM or -HH:MM",
+            Self::Keep => "an integer 0..366",
+            Self::Burst => "an integer 1..1000000000",
+            Self::Refill => "interval",
+            Self::Queue => "an integer 0..1000000000",
+            Self::Name => "1 to 32 of A-Z a-z 0-9 _ . -",
+            Self::Count => "all or allowed",
+            Self::Cost => "an integer 0..1000000000",
+            Self::Ban => "1 to 8 periods such as 10m or 1m:10m:1h",
+            Self::Shadow => "no value",
         }
     }
 }
@@ -148,7 +146,8 @@ mod tests {
             let (name, owner) = (option.name(), option.owner());
             let owner = owner.map_or("all".into(), |kind| format!("`{}`", kind.name()));
             assert!(DESIGN.contains(&format!("\n| `{name}` | {owner} | ")), "{name}");
-            let text = option.value().map_or(format!("`{name}`"), |_| format!("{name}="));
+            let takes_value = option != RuleOption::Shadow;
+            let text = if takes_value { format!("{name}=") } else { format!("`{name}`") };
             assert!(ALGORITHMS.contains(&text), "{text}");
         }
     }

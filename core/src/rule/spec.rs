@@ -2,12 +2,12 @@
 
 use super::{
     Algorithm, Align, BucketParams, Cost, FixedParams, Kind, Ladder, LeakyParams, MAX_KEEP,
-    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleOption, Unit, WindowParams,
+    MAX_RES, MAX_TZ_MIN, MAX_UNITS, Name, Period, Refill, Rule, RuleError, RuleOption, Unit,
+    WindowParams,
 };
-use std::fmt;
 
 /// A rule as it was written, before validation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSpec {
     /// The algorithm; options of any other are errors.
     pub kind: Kind,
@@ -43,32 +43,13 @@ pub struct RuleSpec {
 
 impl RuleSpec {
     /// A rule without options.
-    #[must_use]
-    pub const fn new(kind: Kind, limit: u64, period: Period) -> Self {
-        Self {
-            kind,
-            limit,
-            period: Some(period),
-            res: None,
-            align: None,
-            tz_min: None,
-            keep: None,
-            burst: None,
-            refill: None,
-            queue: None,
-            name: None,
-            count_all: false,
-            cost: None,
-            ban: None,
-            shadow: false,
-        }
+    pub fn new(kind: Kind, limit: u64, period: Period) -> Self {
+        Self { kind, limit, period: Some(period), ..Self::default() }
     }
 
     /// Slots without options.
-    #[must_use]
-    pub const fn slots(limit: u64) -> Self {
-        let period = Period { count: 1, unit: Unit::Millisecond };
-        Self { period: None, ..Self::new(Kind::Slots, limit, period) }
+    pub fn slots(limit: u64) -> Self {
+        Self { kind: Kind::Slots, limit, ..Self::default() }
     }
 
     /// Checks every bound and that each option belongs to the algorithm.
@@ -77,19 +58,27 @@ impl RuleSpec {
     /// [`RuleError`], which says what was wrong and what was expected.
     pub fn validate(&self) -> Result<Rule, RuleError> {
         self.refuse_foreign_options()?;
+        let tz_min = self.tz_min.unwrap_or(0);
+        if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz_min) {
+            return Err(RuleError::TimeZone);
+        }
         let limit = bounded("limit", self.limit, 0, MAX_UNITS)?;
-        let (period, period_us) = self.period_and_micros()?;
-        if period.unit == Unit::Month {
+        let period_us = self.period_us()?;
+        if let Some(Period { count, unit: Unit::Month }) = self.period {
             if self.kind != Kind::Fixed {
                 return Err(RuleError::MonthNeedsFixed);
             }
-            if period.count != 1 {
+            if count != 1 {
                 return Err(RuleError::SeveralMonths);
             }
             if self.align == Some(Align::First) {
                 return Err(RuleError::MonthAlignFirst);
             }
         }
+        let or_limit = |what, given: Option<u64>, min| match given {
+            Some(given) => bounded(what, given, min, MAX_UNITS),
+            None => Ok(limit),
+        };
         let algorithm = match self.kind {
             Kind::Log => Algorithm::Log,
             Kind::Window => Algorithm::Window(WindowParams {
@@ -97,25 +86,19 @@ impl RuleSpec {
             }),
             Kind::Fixed => Algorithm::Fixed(FixedParams {
                 calendar: match self.align.unwrap_or(Align::Epoch) {
-                    Align::Epoch => Some(period.unit.calendar()),
+                    Align::Epoch => self.period.map(|period| period.unit.calendar()),
                     Align::First => None,
                 },
-                tz_min: self.tz_min.unwrap_or(0),
+                tz_min,
                 keep: bounded("keep", self.keep.unwrap_or(0), 0, MAX_KEEP)?,
             }),
             Kind::Bucket => Algorithm::Bucket(BucketParams {
-                burst: match self.burst {
-                    Some(burst) => bounded("burst", burst, 1, MAX_UNITS)?,
-                    None => limit,
-                },
+                burst: or_limit("burst", self.burst, 1)?,
                 refill: self.refill.unwrap_or(Refill::Even),
             }),
-            Kind::Leaky => Algorithm::Leaky(LeakyParams {
-                queue: match self.queue {
-                    Some(queue) => bounded("queue", queue, 0, MAX_UNITS)?,
-                    None => limit,
-                },
-            }),
+            Kind::Leaky => {
+                Algorithm::Leaky(LeakyParams { queue: or_limit("queue", self.queue, 0)? })
+            }
             Kind::Slots => Algorithm::Slots,
         };
         if self.kind == Kind::Slots && self.count_all {
@@ -123,29 +106,26 @@ impl RuleSpec {
         }
         let cost = self.cost.map(|cost| bounded("cost", cost, 0, MAX_UNITS)).transpose()?;
         Ok(Rule {
-            algorithm,
-            limit,
-            capacity: algorithm.capacity(limit),
-            period_us,
             name: self.name,
             count_all: self.count_all,
             cost: Cost::new(cost),
             ban: self.ban,
             shadow: self.shadow,
+            ..Rule::new(algorithm, limit, period_us)
         })
     }
 
-    /// The period, and its length in microseconds; that of slots is 0.
-    fn period_and_micros(&self) -> Result<(Period, u64), RuleError> {
+    /// The length of the period in microseconds; that of slots is 0.
+    fn period_us(&self) -> Result<u64, RuleError> {
         match (self.kind == Kind::Slots, self.period) {
-            (true, None) => Ok((Period { count: 0, unit: Unit::Millisecond }, 0)),
+            (true, None) => Ok(0),
             (true, Some(_)) => Err(RuleError::SlotsPeriod),
-            (false, Some(period)) => Ok((period, period.micros().ok_or(RuleError::Period)?)),
-            (false, None) => Err(RuleError::Period),
+            (false, period) => period.and_then(Period::micros).ok_or(RuleError::PeriodOutOfRange),
         }
     }
 
-    const fn has(&self, option: RuleOption) -> bool {
+    /// Whether this option is given, if it is one that only one algorithm takes.
+    const fn has_owned(&self, option: RuleOption) -> bool {
         match option {
             RuleOption::Res => self.res.is_some(),
             RuleOption::Align => self.align.is_some(),
@@ -154,107 +134,33 @@ impl RuleSpec {
             RuleOption::Burst => self.burst.is_some(),
             RuleOption::Refill => self.refill.is_some(),
             RuleOption::Queue => self.queue.is_some(),
-            RuleOption::Name => self.name.is_some(),
-            RuleOption::Count => self.count_all,
-            RuleOption::Cost => self.cost.is_some(),
-            RuleOption::Ban => self.ban.is_some(),
-            RuleOption::Shadow => self.shadow,
+            RuleOption::Name
+            | RuleOption::Count
+            | RuleOption::Cost
+            | RuleOption::Ban
+            | RuleOption::Shadow => false,
         }
     }
 
     fn refuse_foreign_options(&self) -> Result<(), RuleError> {
+        let kind = self.kind;
         for option in RuleOption::ALL {
-            match option.owner() {
-                Some(owner) if owner != self.kind && self.has(option) => {
-                    return Err(RuleError::ForeignOption { option, owner, kind: self.kind });
-                }
-                _ => {}
+            let foreign = |owner: &Kind| *owner != kind && self.has_owned(option);
+            if let Some(owner) = option.owner().filter(foreign) {
+                return Err(RuleError::ForeignOption { option, owner, kind });
             }
         }
-        match self.tz_min {
-            Some(tz) if !(-MAX_TZ_MIN..=MAX_TZ_MIN).contains(&tz) => Err(RuleError::TimeZone),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
-fn bounded<T: TryFrom<u64> + Into<u64> + Copy>(
+fn bounded<T: TryFrom<u64> + Into<u64>>(
     what: &'static str,
     given: u64,
     min: u32,
     max: T,
 ) -> Result<T, RuleError> {
-    let max_units: u64 = max.into();
-    if given < u64::from(min) || given > max_units {
-        return Err(RuleError::OutOfRange { what, given, min, max: max_units });
-    }
-    T::try_from(given).map_err(|_| RuleError::OutOfRange { what, given, min, max: max_units })
+    let max = max.into();
+    let within = (u64::from(min)..=max).contains(&given).then(|| T::try_from(given).ok());
+    within.flatten().ok_or(RuleError::OutOfRange { what, given, min, max })
 }
-
-/// What can be wrong with a rule whose text is well formed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleError {
-    /// A number is out of bounds.
-    OutOfRange {
-        /// The limit or an option, as messages name it.
-        what: &'static str,
-        /// The number.
-        given: u64,
-        /// The least number allowed.
-        min: u32,
-        /// The greatest number allowed.
-        max: u64,
-    },
-    /// The period is missing, or not in 1 ms ..= 366 d.
-    Period,
-    /// A period for slots, which end with their holds.
-    SlotsPeriod,
-    /// `count=all` for slots, which a denied request cannot hold.
-    SlotsCountAll,
-    /// A month as the period of an algorithm other than `fixed`.
-    MonthNeedsFixed,
-    /// A period of any number of months but one.
-    SeveralMonths,
-    /// A month with `align=first`: only the calendar has months.
-    MonthAlignFirst,
-    /// `tz=` is further than [`MAX_TZ_MIN`] from UTC.
-    TimeZone,
-    /// An option of another algorithm.
-    ForeignOption {
-        /// The refused option.
-        option: RuleOption,
-        /// The only algorithm that takes it.
-        owner: Kind,
-        /// The rule's algorithm.
-        kind: Kind,
-    },
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { what, given, min, max } => {
-                write!(f, "{what} is {given}, expected {min}..{max}")
-            }
-            Self::Period => f.write_str("the period is out of range, expected 1ms..366d"),
-            Self::SlotsPeriod => f.write_str("slots have no period, expected slots:limit"),
-            Self::SlotsCountAll => f.write_str(
-                "slots with count=all, expected count=allowed: denied requests hold none",
-            ),
-            Self::MonthNeedsFixed => {
-                f.write_str("the period 'month' belongs to fixed, expected ms, s, m, h, d or w")
-            }
-            Self::SeveralMonths => f.write_str("a period of several months, expected 'month'"),
-            Self::MonthAlignFirst => {
-                f.write_str("'month' with align=first, expected align=epoch or a period in days")
-            }
-            Self::TimeZone => f.write_str("tz is out of range, expected -14:00..+14:00"),
-            Self::ForeignOption { option, owner, kind } => {
-                let (option, owner, kind) = (option.name(), owner.name(), kind.name());
-                write!(f, "option '{option}' belongs to {owner}, not to {kind}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RuleError {}

@@ -72,9 +72,9 @@
 //!   fraction of a denial by which `f` may exceed `floor(f)`.
 //! - Errors: `floor(c/2) - ceil(e/2) <= (c - e)/2` keeps 2. What rounding adds to an error is
 //!   halved each time, and 1/2 + 1/4 + ... < 1: hence the `+ 1` in 3.
-//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. A counter
-//!   is therefore free only if no denial of any key is missed, and the key that takes it has no
-//!   error.
+//! - Dropped counters: the smallest counter has fallen to 0, so all cells have too. While a
+//!   counter is free, no key without one has a whole denial left, so the key that takes it has
+//!   no error.
 //!
 //! Resizing replaces the cells by new ones, which start from `missed`, the most denials that
 //! any key without a counter may have had. With fewer counters the smallest are dropped, and
@@ -107,7 +107,8 @@ pub const KEPT_BYTES: usize = 256;
 /// How many cells there are for each counter.
 const CELLS: usize = 8;
 
-/// The sketch. The module's documentation states its guarantees.
+/// The sketch, which counts nothing until it is resized. The module's documentation states its
+/// guarantees.
 #[derive(Debug, Default)]
 pub struct Top {
     /// The counters by rank, largest first.
@@ -171,7 +172,6 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// The name, or for a cut name its beginning, hash and length. Only a cut name is shown as
     /// more than [`KEPT_BYTES`].
-    #[must_use]
     pub fn shown(&self) -> Cow<'a, [u8]> {
         if self.len == self.key.len() {
             return Cow::Borrowed(self.key);
@@ -182,15 +182,7 @@ impl<'a> Entry<'a> {
 }
 
 impl Top {
-    /// A sketch with at most this many counters; 0: it counts nothing.
-    #[must_use]
-    pub fn new(counters: usize) -> Self {
-        let mut top = Self::default();
-        top.resize(counters);
-        top
-    }
-
-    /// Changes the number of counters, keeps the largest, and frees the memory of the
+    /// Changes the most counters there may be, keeps the largest, and frees the memory of the
     /// others.
     #[inline]
     pub fn resize(&mut self, counters: usize) {
@@ -250,24 +242,18 @@ impl Top {
         self.index.find(hash, |&slot| self.slots.get(slot).is_some_and(has)).copied()
     }
 
-    /// The smallest counter, if all are taken.
-    fn smallest_of_all(&self) -> Option<u64> {
-        let last = self.capacity.checked_sub(1)?;
-        self.order.get(last).map(|counter| counter.count)
-    }
-
     /// Counts a denial of a key without a counter: in its cell, or, if the cell has reached the
     /// smallest counter, in that counter.
     #[inline(never)]
     fn count_in_cell(&mut self, key: &[u8], hash: u64, now_us: u64) {
-        let smallest = self.smallest_of_all();
-        match (smallest, self.cell(hash)) {
-            (Some(smallest), Some(cell)) if *cell < smallest => *cell = cell.saturating_add(1),
-            _ => {
-                if let Some(slot) = self.insert(key, hash, now_us) {
-                    self.increment(slot);
-                }
-            }
+        // `None` while a counter is free.
+        let smallest = self.order.get(self.capacity.wrapping_sub(1)).map(|counter| counter.count);
+        if let (Some(smallest), Some(cell)) = (smallest, self.cell(hash))
+            && *cell < smallest
+        {
+            *cell = cell.saturating_add(1);
+        } else if let Some(slot) = self.insert(key, hash, now_us) {
+            self.increment(slot);
         }
     }
 

@@ -104,6 +104,15 @@ impl Pair {
     }
 }
 
+impl Top {
+    /// A sketch with at most this many counters.
+    fn new(counters: usize) -> Self {
+        let mut top = Self::default();
+        top.resize(counters);
+        top
+    }
+}
+
 /// The counts, in order.
 fn counts(top: &Top) -> Vec<u64> {
     top.order.iter().map(|counter| counter.count).collect()

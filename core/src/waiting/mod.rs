@@ -74,50 +74,32 @@ pub struct Queues<W> {
     arrivals: u64,
 }
 
-impl<W> Default for Queues<W> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// An instant that has passed at any time.
 const AT_ONCE: u64 = 0;
 
 impl<W> Queues<W> {
     /// No queues.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            queues: BTreeMap::new(),
-            waiters: BTreeMap::new(),
-            instants: BTreeSet::new(),
-            bytes: 0,
-            arrivals: 0,
-        }
-    }
+    pub const EMPTY: Self = Self {
+        queues: BTreeMap::new(),
+        waiters: BTreeMap::new(),
+        instants: BTreeSet::new(),
+        bytes: 0,
+        arrivals: 0,
+    };
 
     /// How many clients wait.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether no client waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
-    }
-
     /// How many bytes the arguments of all waiters take.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether another waiter fits, whose arguments take this many bytes.
-    #[must_use]
     pub fn has_room(&self, room: Room, bytes: usize) -> bool {
-        self.len() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
+        self.waiting() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
     }
 
     /// Appends a waiter to the queue of a key. If it is the first, it is due at `look_us`.
@@ -201,7 +183,6 @@ impl<W> Queues<W> {
     }
 
     /// When something is due next.
-    #[must_use]
     pub fn next_us(&self) -> Option<u64> {
         self.instants.first().map(|&(at_us, _)| at_us)
     }
@@ -220,20 +201,17 @@ impl<W> Queues<W> {
     }
 
     /// The value that a waiter joined with.
-    #[must_use]
     pub fn waiter(&self, ticket: Ticket) -> Option<&W> {
         self.waiters.get(&ticket).map(|waiter| &waiter.value)
     }
 
     /// When the first of the queue is to be decided; `None` if this waiter is the first.
-    #[must_use]
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         self.first_look(&waiter.place).filter(|&(first, _)| first != ticket).map(|(_, at)| at)
     }
 
     /// When the first waiter of a key is to be decided.
-    #[must_use]
     pub fn look_of(&self, place: &Place) -> Option<u64> {
         self.first_look(place).map(|(_, at_us)| at_us)
     }

@@ -22,7 +22,7 @@ fn deadline(ticket: u64) -> Option<Due> {
 
 /// Two in the queue of `a`, one in that of `b`.
 fn three() -> Queues<char> {
-    let mut queues = Queues::new();
+    let mut queues = Queues::EMPTY;
     queues.join(place("a", 0), 100, 50, 1, 'x');
     queues.join(place("a", 0), 90, 40, 2, 'y');
     queues.join(place("b", 0), 95, 60, 4, 'z');
@@ -57,7 +57,7 @@ fn the_next_is_due_at_once_when_the_first_leaves() {
     assert!(queues.look_of(&place("a", 0)).is_none() && queues.look_of(&place("b", 0)).is_some());
     assert_eq!(queues.next_us(), Some(60));
     assert_eq!((queues.leave(Ticket(2)), queues.next_us()), (Some('z'), None));
-    assert!(queues.is_empty());
+    assert_eq!(queues.waiting(), 0);
 }
 
 #[test]
@@ -311,7 +311,7 @@ impl Driver<'_> {
 
 fn driven(steps: &[(u64, Step)], rules: &[Rule]) -> (Vec<Answer>, usize) {
     let mut driver =
-        Driver { keys: Keys::new(rules), queues: Queues::new(), answers: Vec::new(), looks: 0 };
+        Driver { keys: Keys::new(rules), queues: Queues::EMPTY, answers: Vec::new(), looks: 0 };
     let mut now_us = START_US;
     let mut waiting = BTreeMap::new();
     for (number, (after_ms, step)) in (0..).zip(steps) {
@@ -333,7 +333,7 @@ fn driven(steps: &[(u64, Step)], rules: &[Rule]) -> (Vec<Answer>, usize) {
         driver.serve(now_us);
     }
     driver.run_until(u64::MAX);
-    assert!(driver.queues.is_empty() && driver.queues.bytes == 0);
+    assert!(driver.queues.waiting() == 0 && driver.queues.bytes == 0);
     assert!(driver.queues.queues.is_empty() && driver.queues.instants.is_empty());
     driver.answers.sort_unstable();
     (driver.answers, driver.looks)

@@ -1,7 +1,7 @@
 //! Decides what a waiting request would be told now, without changing anything.
 
-use crate::command::peek::{self, Seen};
 use crate::command::scratch::{self, Scratch};
+use crate::command::{answer, peek};
 use crate::config;
 use crate::server::{Call, CommandError};
 use ratelimit_core::limit::Verdict;
@@ -15,10 +15,9 @@ pub enum Look {
     /// The request repeats a live hold: it is allowed and consumes nothing.
     Repeats,
     /// The rules admit the request.
-    Passes { patience_ms: u64 },
+    Passes,
     /// The rules admit the request after this time at the latest.
     Later {
-        patience_ms: u64,
         wait_ms: u64,
         /// True if it may pass before its patience ends, given that nothing else consumes.
         in_time: bool,
@@ -56,17 +55,17 @@ pub fn look(
         // Clients queued before the demotion get -UNBLOCKED from the server.
         return Ok(Look::Decided);
     }
-    let patience_ms = request.ms;
-    peek::look(call, &request.check, scratch, |Seen { check, outcome, limiter, .. }| {
+    peek::look(call, &request.check, scratch, |outcome, check, _, limiter| {
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
         let holds = limiter.as_ref().map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
-            _ if limiter.is_some_and(|limiter| limiter.repeats(&check)) => Look::Repeats,
-            (Verdict::Allowed, _) => Look::Passes { patience_ms },
+            _ if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) => {
+                Look::Repeats
+            }
+            (Verdict::Allowed, _) => Look::Passes,
             // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                let in_time = wait_ms <= patience_ms || holds > 0;
-                Look::Later { patience_ms, wait_ms, in_time }
+                Look::Later { wait_ms, in_time: wait_ms <= request.ms || holds > 0 }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
         }
@@ -84,12 +83,12 @@ pub fn deny(
     scratch: &mut Scratch,
     wait_ms: u64,
 ) -> Result<(), CommandError> {
-    peek::look(call, &request.check, scratch, |mut seen| {
-        let summary = &mut seen.outcome.summary;
+    peek::look(call, &request.check, scratch, |outcome, check, decisions, limiter| {
+        let mut summary = outcome.summary;
         if summary.verdict == Verdict::Allowed {
             summary.verdict = Verdict::Limited;
             summary.wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
         }
-        seen.reply(call, &request.check);
+        answer::of_key(call, request.check.full, summary, check, decisions, limiter);
     })
 }

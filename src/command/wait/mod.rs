@@ -1,26 +1,282 @@
 //! `RL.WAIT`: replies when this request may pass, first come, first served.
+//!
+//! ```text
+//!  a key or a policy changes  ->  note: the first is due at once   (changes)
+//!  time passes                ->  one timer, for what is due next   (alarm)
+//!
+//!  the timer   ->  look at the first in line: would it pass?
+//!                  no    look again when its wait has passed
+//!                  yes   it leaves the queue; call RL.WAIT in its place, which cannot wait
+//!                        there and so decides at once; its reply is the client's
+//! ```
+//!
+//! `note` only notes, because a change is reported in the middle of the command that makes it. The
+//! timer runs outside of commands, where the module may write. It calls `RL.WAIT` through the
+//! server, which tests that this node still serves the key's slot (migrating the slot deletes the
+//! key), and propagates, counts and reports what the command does.
+//!
+//! The lock is held briefly, and never during a call of the server except to allocate memory, so a
+//! change reported during such a call can take the lock.
 
 mod look;
-mod waiters;
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::check;
-use crate::server::{Call, CommandError};
-use waiters::Joined;
-pub use waiters::serve;
+use super::scratch::Scratch;
+use crate::config;
+use crate::metrics;
+use crate::server::alarm;
+use crate::server::changes::{self, Changes};
+use crate::server::propagation::must_not_replicate;
+use crate::server::{
+    Call, ClientId, CommandError, EventContext, Texts, WaitingClient, WhileWaiting, clock,
+};
+use look::Look;
+use ratelimit_core::parse::WaitRequest;
+use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
+
+/// A waiting client.
+#[derive(Debug)]
+struct Waiter {
+    client: WaitingClient,
+    db: i32,
+    /// A copy of its command: the server may free a client's arguments at any time.
+    args: Arc<Texts>,
+}
+
+#[derive(Debug)]
+struct Waiters {
+    queues: Queues<Waiter>,
+    tickets: BTreeMap<ClientId, Ticket>,
+}
+
+static WAITERS: Mutex<Waiters> =
+    Mutex::new(Waiters { queues: Queues::EMPTY, tickets: BTreeMap::new() });
+
+/// The command that decides for a waiter. It cannot wait, because the module calls it.
+const WAIT: &CStr = c"RL.WAIT";
+
+/// Microseconds after which one run of the timer stops deciding, so that other clients are served
+/// in between when many waiters are due or each takes long.
+const BUSY_US: u64 = 5_000;
 
 /// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
 /// rule [rule ...]`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     look::with_request(call, |request, scratch| {
-        if call.may_wait() {
-            match waiters::join(call, look::look(call, &request, scratch)?)? {
-                Joined::Waits => return Ok(()),
-                Joined::IsDecided => {}
-                Joined::IsDenied { wait_ms } => {
-                    return look::deny(call, &request, scratch, wait_ms);
-                }
-            }
+        if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
+            return Ok(());
         }
         check::decide(call, scratch, |_, _| Ok(request.check))
     })
+}
+
+/// Queues a client if it has to wait, has time, and there is room. If the rules admit its request
+/// but it cannot wait for others in front, denies it. Returns false if the rules decide.
+fn waits_or_is_denied(
+    call: &Call<'_>,
+    request: &WaitRequest<'_>,
+    scratch: &mut Scratch,
+) -> Result<bool, CommandError> {
+    let look = look::look(call, request, scratch)?;
+    let look_us = match look {
+        Look::Passes => clock::steady_us(),
+        Look::Later { wait_ms, in_time: true } => after(wait_ms),
+        Look::Decided | Look::Repeats | Look::Later { in_time: false, .. } => return Ok(false),
+    };
+    let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
+    let lens = call.args().bytes().map(<[u8]>::len);
+    let bytes = lens.fold(place.key.len(), usize::saturating_add);
+    let (in_front_us, has_room) = {
+        let Waiters { queues, .. } = &*waiters();
+        (queues.look_of(&place), queues.has_room(config::room_for_waiters(), bytes))
+    };
+    let passes = look == Look::Passes;
+    if passes && in_front_us.is_none() {
+        return Ok(false);
+    }
+    if request.ms == 0 || !has_room {
+        // If the rules deny, let them decide: the denial may be charged, and may ban.
+        if passes {
+            look::deny(call, request, scratch, until(in_front_us))?;
+        }
+        return Ok(passes);
+    }
+    let client = call.let_wait::<Waiters>().ok_or(CommandError::Internal)?;
+    let args = Arc::new(Texts::new(call.args().bytes()));
+    let (id, waiter) = (client.id(), Waiter { client, db: call.db(), args });
+    let mut waiters = waiters();
+    let ticket = waiters.queues.join(place, after(request.ms), look_us, bytes, waiter);
+    waiters.tickets.insert(id, ticket);
+    changes::listen(note);
+    waiters.counted();
+    drop(waiters);
+    set_alarm();
+    Ok(true)
+}
+
+/// The time in this many milliseconds.
+fn after(ms: u64) -> u64 {
+    clock::steady_us().saturating_add(ms.saturating_mul(1_000))
+}
+
+fn waiters() -> MutexGuard<'static, Waiters> {
+    // A call that panicked while it held the lock cannot have left a queue incomplete.
+    WAITERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiters {
+    /// Publishes the number of waiters and their memory after a change.
+    fn counted(&self) {
+        let waiting = self.queues.waiting();
+        metrics::clients_wait(waiting, self.queues.bytes());
+        if waiting == 0 {
+            changes::stop_listening();
+        }
+    }
+
+    fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.queues.leave(ticket)?;
+        self.tickets.remove(&waiter.client.id());
+        self.counted();
+        Some(waiter)
+    }
+}
+
+/// Milliseconds until `at_us`, at least one.
+fn until(at_us: Option<u64>) -> u64 {
+    let left_us = at_us.map_or(0, |at_us| at_us.saturating_sub(clock::steady_us()));
+    left_us.div_ceil(1_000).max(1)
+}
+
+/// Notes that a key, or everything, changed.
+fn note(changed: Changes<'_>) {
+    match changed {
+        Changes::Key(key) => waiters().queues.key_changed(key),
+        Changes::Everything => waiters().queues.everything_changed(),
+    }
+    set_alarm();
+}
+
+fn set_alarm() {
+    if let Some(next_us) = waiters().queues.next_us() {
+        alarm::set(next_us);
+    }
+}
+
+/// Decides for the waiters that are due.
+pub fn serve(ctx: &EventContext) {
+    let now_us = clock::steady_us();
+    let busy_until_us = now_us.saturating_add(BUSY_US);
+    loop {
+        let due = waiters().queues.due(now_us);
+        match due {
+            Some(Due::First(ticket)) => decide_first(ctx, ticket),
+            Some(Due::Deadline(ticket)) => expire(ctx, ticket),
+            None => break,
+        }
+        if clock::steady_us() > busy_until_us {
+            break;
+        }
+    }
+    set_alarm();
+}
+
+/// Answers the first in the queue if it would pass or never can. Otherwise looks again after its
+/// wait, which may have become longer.
+fn decide_first(ctx: &EventContext, ticket: Ticket) {
+    match look_of(ctx, ticket) {
+        None => return,
+        Some(Look::Later { wait_ms, .. }) => {
+            return waiters().queues.look_at(ticket, after(wait_ms));
+        }
+        Some(Look::Passes | Look::Repeats) => metrics::WAITS_ADMITTED.add(1),
+        Some(Look::Decided) => metrics::WAITS_REFUSED.add(1),
+    }
+    decide(ctx, ticket);
+}
+
+/// Answers a waiter whose deadline has passed.
+fn expire(ctx: &EventContext, ticket: Ticket) {
+    let in_front_us = waiters().queues.behind(ticket);
+    match (in_front_us, look_of(ctx, ticket)) {
+        (Some(_), Some(Look::Passes)) => {
+            metrics::WAITS_EXPIRED.add(1);
+            let (wait_ms, waiter) = (until(in_front_us), waiters().leave(ticket));
+            if let Some(Waiter { client, .. }) = waiter {
+                client.answer(move |call| deny(call, wait_ms));
+            }
+            return;
+        }
+        (None, Some(Look::Passes)) | (_, Some(Look::Repeats)) => {
+            metrics::WAITS_ADMITTED.add(1);
+        }
+        _ => metrics::WAITS_EXPIRED.add(1),
+    }
+    decide(ctx, ticket);
+}
+
+/// Looks at a waiter's request; an error counts as an answer.
+fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
+    let (db, args) = {
+        let waiters = waiters();
+        let waiter = waiters.queues.waiter(ticket)?;
+        (waiter.db, Arc::clone(&waiter.args))
+    };
+    Some(ctx.with_call(db, args.args(), |call| looked(call).unwrap_or(Look::Decided)))
+}
+
+/// Denies a waiter's request.
+fn deny(call: &Call<'_>, wait_ms: u64) -> Result<(), CommandError> {
+    look::with_request(call, |request, scratch| look::deny(call, &request, scratch, wait_ms))
+}
+
+/// Looks at the request of a waiter's call.
+fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
+    look::with_request(call, |request, scratch| look::look(call, &request, scratch))
+}
+
+/// Answers a waiter by calling `RL.WAIT` in its place.
+fn decide(ctx: &EventContext, ticket: Ticket) {
+    let waiter = waiters().leave(ticket);
+    if let Some(Waiter { client, db, args }) = waiter {
+        let reply = ctx.call(db, WAIT, args.args().from(1));
+        client.answer(move |call| {
+            call.repeat(reply.as_ref().map_err(Clone::clone)?);
+            Ok(())
+        });
+    }
+}
+
+impl WhileWaiting for Waiters {
+    fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
+        let (in_front_us, waiter) = {
+            let mut waiters = waiters();
+            let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
+            (waiters.queues.behind(ticket), waiters.leave(ticket))
+        };
+        metrics::WAITS_EXPIRED.add(1);
+        set_alarm();
+        // While clients are paused, nothing may be written, not even a charged denial.
+        let passes_others = in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes));
+        let answered = match must_not_replicate() || passes_others {
+            true => deny(call, until(in_front_us)),
+            false => call.call(WAIT).map(|reply| call.repeat(&reply)),
+        };
+        drop(waiter);
+        answered
+    }
+
+    fn gone(id: ClientId) {
+        let waiter = {
+            let mut waiters = waiters();
+            let ticket = waiters.tickets.get(&id).copied();
+            ticket.and_then(|ticket| waiters.leave(ticket))
+        };
+        set_alarm();
+        drop(waiter);
+    }
 }

@@ -14,7 +14,7 @@ fn a_server_does_not_start_with_a_part_of_its_data() {
         let mut c = server.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK good 5/h"), 4);
         set(&mut c, &["free 9/h"]);
-        for callback in ["datatype::rdb::load", "datatype::aux::load"] {
+        for callback in ["datatype::saved::load", "datatype::saved::load_aux"] {
             for moment in MOMENTS {
                 server.stop();
                 let fault = Fault::begin(server.dir(), moment, callback);
@@ -40,7 +40,7 @@ fn a_value_that_cannot_be_loaded_is_not_restored() {
         restore.arg("copy").arg(0).arg(payload);
         for moment in MOMENTS {
             let reply: RedisResult<()> =
-                while_panicking(server, moment, "datatype::rdb::load", || restore.query(&mut c));
+                while_panicking(server, moment, "datatype::saved::load", || restore.query(&mut c));
             assert!(reply.is_err() && !exists(&mut c, "copy"), "{moment:?}: {reply:?}");
         }
         let () = restore.query(&mut c).expect("without a panic it is restored");
@@ -54,7 +54,7 @@ fn a_replica_does_not_serve_a_part_of_a_snapshot() {
         let mut c = primary.connect();
         assert_eq!(remaining(&mut c, "RL.CHECK good 5/h"), 4);
         set(&mut c, &["free 9/h"]);
-        for callback in ["datatype::rdb::load", "datatype::aux::load"] {
+        for callback in ["datatype::saved::load", "datatype::saved::load_aux"] {
             let mut replica = primary.flavor().builder().faulty().start();
             while_panicking(&replica, Moment::BeforeItsBody, callback, || {
                 let mut r = replica.connect();

@@ -15,8 +15,8 @@ use crate::support::server::{self, Builder, Flavor, Server, eventually};
 /// The callback that saves the data outside of keys. On later servers it may save nothing.
 fn save_of_policies(flavor: Flavor) -> &'static str {
     match flavor.version >= (7, 2) {
-        true => "datatype::aux::save_if_any",
-        false => "datatype::aux::save",
+        true => "datatype::saved::save_aux_if_any",
+        false => "datatype::saved::save_aux",
     }
 }
 
@@ -38,7 +38,7 @@ fn assert_good_is_loaded(server: &mut Server, name: &str) {
 fn a_panic_during_a_save_keeps_the_rdb_file() {
     server::on_all_with(Builder::faulty, |server| {
         let file = server.dir().join("dump.rdb");
-        for callback in ["datatype::rdb::save", save_of_policies(server.flavor())] {
+        for callback in ["datatype::saved::save", save_of_policies(server.flavor())] {
             for moment in MOMENTS {
                 let mut c = server.connect();
                 let () = ask(&mut c, "FLUSHALL");
@@ -81,9 +81,9 @@ fn a_panic_during_a_rewrite_keeps_the_append_only_file() {
         server::on_all_with(configure, |server| {
             fill(&mut server.connect());
             let callbacks = match preamble {
-                true => ["datatype::rdb::save", save_of_policies(server.flavor())],
+                true => ["datatype::saved::save", save_of_policies(server.flavor())],
                 // An event tells the child that it must write the policies.
-                false => ["datatype::aof::rewrite", "server::events::on_event"],
+                false => ["datatype::saved::rewrite", "server::events::on_event"],
             };
             for callback in callbacks {
                 for moment in MOMENTS {
@@ -136,8 +136,9 @@ fn a_dump_of_a_value_that_cannot_be_saved_is_refused() {
         let mut c = server.connect();
         fill(&mut c);
         for moment in MOMENTS {
-            let dump: Vec<u8> =
-                while_panicking(server, moment, "datatype::rdb::save", || ask(&mut c, "DUMP good"));
+            let dump: Vec<u8> = while_panicking(server, moment, "datatype::saved::save", || {
+                ask(&mut c, "DUMP good")
+            });
             let reply: RedisResult<()> = cmd("RESTORE").arg("copy").arg(0).arg(dump).query(&mut c);
             assert!(reply.is_err() && !exists(&mut c, "copy"), "{moment:?}: {reply:?}");
         }
@@ -152,7 +153,7 @@ fn a_replica_gets_all_data_or_none() {
             |server| {
                 let mut c = server.connect();
                 fill(&mut c);
-                for callback in ["datatype::rdb::save", save_of_policies(server.flavor())] {
+                for callback in ["datatype::saved::save", save_of_policies(server.flavor())] {
                     let replica = server.flavor().builder().start();
                     let mut r = replica.connect();
                     while_panicking(server, Moment::BeforeItsBody, callback, || {

@@ -39,7 +39,7 @@ fn a_panic_before_propagation_loses_a_change_on_replicas_alone() {
         let mut c = server.connect();
         let replica = replica_of(server);
         let mut r = replica.connect();
-        let propagate = "command::changed::Changed<'_>::propagate";
+        let propagate = "command::opened::Opened<'_>::propagate";
         for (moment, on_replica) in [(Moment::BeforeItsBody, 3), (Moment::AfterItsBody, 2)] {
             assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
             while_panicking(server, moment, propagate, || {
@@ -139,7 +139,7 @@ fn defragmentation_that_panics_changes_no_value() {
             let () = cmd("EVAL").arg(script).arg(0).query(&mut c).expect("keys");
             let before = digest(&mut c);
             for moment in MOMENTS {
-                let callback = "datatype::defrag::defrag";
+                let callback = "datatype::upkeep::defrag";
                 while_panicking(server, moment, callback, || {
                     let () = ask(&mut c, "CONFIG SET activedefrag yes");
                 });

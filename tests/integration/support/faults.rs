@@ -22,7 +22,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Names the callback by the path of its function, such as `datatype::rdb::save`.
+    /// Names the callback by the path of its function, such as `datatype::saved::save`.
     pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
         let file = dir.join(match moment {
             Moment::BeforeItsBody => "panic-before",

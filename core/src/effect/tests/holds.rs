@@ -18,19 +18,15 @@ fn costs(named: &[NamedCost]) -> String {
 fn each_action_of_a_hold_is_read_and_written() {
     let (mut rules, mut named) = (Vec::new(), Vec::new());
     let hold = |end_us, refund| HoldRequest { id: b"req", end_us, refund };
+    let held = |hold, cost, meta| Action::Check { recorded: Recorded::Held(hold), cost, meta };
     let settle = |settled| Action::Settle { id: b"req", settled };
     let costs_of = |default| settle(Settled::Costs { default });
     let meta = Some(Meta { text: b"user:7", keep: 128 });
     for (line, action, read_rules, read_costs) in [
-        (
-            "5:9:hold:2:77:0 req 20/m",
-            Action::Hold { hold: hold(77, false), cost: 2, meta: None },
-            "log:20/1m",
-            "",
-        ),
+        ("5:9:hold:2:77:0 req 20/m", held(hold(77, false), 2, None), "log:20/1m", ""),
         (
             "5:9:hold:0:77:1:128 req user:7 20/m 1/s",
-            Action::Hold { hold: hold(77, true), cost: 0, meta },
+            held(hold(77, true), 0, meta),
             "log:20/1m log:1/1s",
             "",
         ),
@@ -57,7 +53,7 @@ fn each_action_of_a_hold_is_read_and_written() {
 fn the_longest_head_of_a_hold_is_whole() {
     let hold = HoldRequest { id: b"", end_us: u64::MAX, refund: true };
     let meta = Some(Meta { keep: u32::MAX, text: b"" });
-    let action = Action::Hold { hold, cost: u32::MAX, meta };
+    let action = Action::Check { recorded: Recorded::Held(hold), cost: u32::MAX, meta };
     let effect = Effect { at_us: u64::MAX, expiry: Expiry::At(u64::MAX), action };
     let (most, units) = (u64::MAX, u32::MAX);
     let line = format!("{most}:{}:hold:{units}:{most}:1:{units}", i64::MAX);
@@ -74,7 +70,7 @@ fn the_action_of_a_check_says_what_became_of_its_hold() {
     let refused = Verdict::Blocked;
     for (change, action) in [
         (Change::Nothing, None),
-        (Change::Admitted, Some(Action::Hold { hold, cost: 2, meta: None })),
+        (Change::Admitted, Some(recorded(Recorded::Held(hold)))),
         (Change::Renewed, Some(Action::Renew { id: b"r", end_us: 77 })),
         (Change::Charged, Some(recorded(Recorded::Charged))),
         (Change::HistoryOnly(refused), Some(recorded(Recorded::HistoryOnly(refused)))),

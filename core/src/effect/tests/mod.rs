@@ -20,7 +20,8 @@ fn each_action_is_read_and_written() {
     let check = |recorded, cost, meta| Action::Check { recorded, cost, meta };
     let history_only = |verdict| Recorded::HistoryOnly(verdict);
     let meta = Some(Meta { text: b"user:7", keep: 128 });
-    let reason = &b"why"[..];
+    let set = |kind, until_us, ban| Action::Set { kind, until_us, ban, reason: b"why" };
+    let count = BanCount { bans: 3, forgotten_us: 88, span_us: 13 };
     for (line, expiry, action, read_rules) in [
         ("v1:5:0:admit:2 20/m", Expiry::Keep, check(Recorded::Admitted, 2, None), "log:20/1m"),
         ("v1:5:-1:charge:2 20/m", Expiry::Never, check(Recorded::Charged, 2, None), "log:20/1m"),
@@ -50,31 +51,21 @@ fn each_action_is_read_and_written() {
         ),
         ("v1:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
         ("v1:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
-        ("v1:5:99:block:77 why", Expiry::At(99), Action::Block { until_us: Some(77), reason }, ""),
-        ("v1:5:-1:block:-1 why", Expiry::Never, Action::Block { until_us: None, reason }, ""),
+        ("v1:5:99:block:77 why", Expiry::At(99), set(Access::Block, Some(77), None), ""),
+        ("v1:5:-1:block:-1 why", Expiry::Never, set(Access::Block, None, None), ""),
         (
             "v1:5:99:ban:77:9 why",
             Expiry::At(99),
-            Action::Ban { until_us: Some(77), length_us: 9, count: None, reason },
+            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: None })),
             "",
         ),
         (
             "v1:5:99:ban:77:9:3:88:13 why",
             Expiry::At(99),
-            Action::Ban {
-                until_us: Some(77),
-                length_us: 9,
-                count: Some(BanCount { bans: 3, forgotten_us: 88, span_us: 13 }),
-                reason,
-            },
+            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: Some(count) })),
             "",
         ),
-        (
-            "v1:5:99:exempt:77 why",
-            Expiry::At(99),
-            Action::Exempt { until_us: Some(77), reason },
-            "",
-        ),
+        ("v1:5:99:exempt:77 why", Expiry::At(99), set(Access::Exempt, Some(77), None), ""),
         ("v1:5:0:lapse", Expiry::Keep, Action::Lapse, ""),
         ("v1:5:0:reset", Expiry::Keep, Action::Reset, ""),
         ("v1:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
@@ -103,6 +94,7 @@ fn head(effect: &Effect<'_>) -> String {
 
 #[test]
 fn the_longest_head_is_whole() {
+    let count = BanCount { bans: u32::MAX, forgotten_us: u64::MAX, span_us: u64::MAX };
     for (action, end) in [
         (
             Action::Check {
@@ -113,10 +105,10 @@ fn the_longest_head_is_whole() {
             format!("refuse:{0}:{0}", u32::MAX),
         ),
         (
-            Action::Ban {
+            Action::Set {
+                kind: Access::Block,
                 until_us: Some(u64::MAX),
-                length_us: u64::MAX,
-                count: Some(BanCount { bans: u32::MAX, forgotten_us: u64::MAX, span_us: u64::MAX }),
+                ban: Some(BanTerms { length_us: u64::MAX, count: Some(count) }),
                 reason: b"",
             },
             format!("ban:{0}:{0}:{1}:{0}:{0}", u64::MAX, u32::MAX),
@@ -194,6 +186,7 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
     (words, numbers, meta, text, rules(1..=RULES.len()), rules(0..=RULES.len())).prop_map(
         |(word, (units, until_us, length_us, count), meta, reason, some_rules, any_rules)| {
             let check = |recorded| Action::Check { recorded, cost: units, meta };
+            let set = |kind, ban| Action::Set { kind, until_us, ban, reason };
             match word {
                 Word::Admit => (check(Recorded::Admitted), some_rules),
                 Word::Charge => (check(Recorded::Charged), some_rules),
@@ -203,7 +196,7 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Hold => {
                     let (id, end_us) = (b"req", until_us.unwrap_or(0));
                     let hold = HoldRequest { id, end_us, refund: units % 2 == 0 };
-                    (Action::Hold { hold, cost: units, meta }, some_rules)
+                    (check(Recorded::Held(hold)), some_rules)
                 }
                 Word::Settle => {
                     (Action::Settle { id: b"COST", settled: Settled::AsCharged }, Vec::new())
@@ -215,9 +208,9 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Refund => (Action::Refund { units }, any_rules),
                 Word::Lapse => (Action::Lapse, Vec::new()),
                 Word::Reset => (Action::Reset, Vec::new()),
-                Word::Block => (Action::Block { until_us, reason }, Vec::new()),
-                Word::Ban => (Action::Ban { until_us, length_us, count, reason }, Vec::new()),
-                Word::Exempt => (Action::Exempt { until_us, reason }, Vec::new()),
+                Word::Block => (set(Access::Block, None), Vec::new()),
+                Word::Ban => (set(Access::Block, Some(BanTerms { length_us, count })), Vec::new()),
+                Word::Exempt => (set(Access::Exempt, None), Vec::new()),
                 Word::Unblock => (Action::Unblock, Vec::new()),
                 Word::Unexempt => (Action::Unexempt, Vec::new()),
             }

@@ -16,47 +16,75 @@ const LATEST_US: u64 = 1 << 62;
 const DAY: i64 = DAY_US.cast_signed();
 const MINUTE: i64 = MINUTE_US.cast_signed();
 
-/// The origin and the length of a rule's windows.
+/// The origin of windows, in 2 bytes: the time zone in minutes, and below it two bits for the
+/// calendar's code, which is also saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    pub calendar: Calendar,
-    pub period_us: u64,
-    pub tz_min: i16,
-}
+pub struct Anchor(i16);
 
-impl Bounds {
+impl Anchor {
+    pub const MAX_CODE: u8 = 3;
+
+    /// Without a calendar, windows count from their first request.
+    pub const fn new(calendar: Option<Calendar>, tz_min: i16) -> Self {
+        let code = match calendar {
+            Some(Calendar::Epoch) => 0,
+            Some(Calendar::Weeks) => 1,
+            Some(Calendar::Months) => 2,
+            None => Self::MAX_CODE,
+        };
+        Self::of_code(code, tz_min)
+    }
+
+    pub const fn of_code(code: u8, tz_min: i16) -> Self {
+        Self((tz_min << 2) | (code & Self::MAX_CODE) as i16)
+    }
+
+    pub const fn code(self) -> u8 {
+        self.0.to_le_bytes()[0] & Self::MAX_CODE
+    }
+
+    pub const fn calendar(self) -> Option<Calendar> {
+        match self.code() {
+            0 => Some(Calendar::Epoch),
+            1 => Some(Calendar::Weeks),
+            2 => Some(Calendar::Months),
+            _ => None,
+        }
+    }
+
+    pub const fn tz_min(self) -> i16 {
+        self.0 >> 2
+    }
+
     /// How far local time is ahead of UTC.
     fn ahead_us(self) -> i64 {
-        i64::from(self.tz_min) * MINUTE
+        i64::from(self.tz_min()) * MINUTE
     }
 
-    fn period_us(self) -> i64 {
-        signed(self.period_us).max(1)
+    /// The start of the window that opens when a request is counted at a time.
+    pub fn start(self, period_us: u64, at_us: u64) -> i64 {
+        let (local, period) = (signed(at_us) + self.ahead_us(), signed(period_us).max(1));
+        let local_start = match self.calendar() {
+            None => local,
+            Some(Calendar::Months) => month_start_us(month_of(local)),
+            Some(Calendar::Epoch) => local - local.rem_euclid(period),
+            Some(Calendar::Weeks) => {
+                let monday = 4 * DAY; // 1970-01-05
+                local - (local - monday).rem_euclid(period)
+            }
+        };
+        local_start - self.ahead_us()
     }
-}
 
-/// The start of the window that holds a time.
-pub fn start(bounds: Bounds, at_us: u64) -> i64 {
-    let local = signed(at_us) + bounds.ahead_us();
-    let local_start = match bounds.calendar {
-        Calendar::Months => month_start_us(month_of(local)),
-        Calendar::Epoch => local - local.rem_euclid(bounds.period_us()),
-        Calendar::Weeks => {
-            let monday = 4 * DAY; // 1970-01-05
-            local - (local - monday).rem_euclid(bounds.period_us())
+    /// The end of the window that starts at a time.
+    pub fn end(self, period_us: u64, start_us: i64) -> i64 {
+        match self.calendar() {
+            Some(Calendar::Months) => {
+                let local = start_us + self.ahead_us();
+                month_start_us(month_of(local) + 1) - self.ahead_us()
+            }
+            None | Some(Calendar::Epoch | Calendar::Weeks) => start_us + period_us.cast_signed(),
         }
-    };
-    local_start - bounds.ahead_us()
-}
-
-/// The end of the window that starts at a time.
-pub fn end(bounds: Bounds, start_us: i64) -> i64 {
-    match bounds.calendar {
-        Calendar::Months => {
-            let local = start_us + bounds.ahead_us();
-            month_start_us(month_of(local) + 1) - bounds.ahead_us()
-        }
-        Calendar::Epoch | Calendar::Weeks => start_us + bounds.period_us(),
     }
 }
 
@@ -99,8 +127,28 @@ mod tests {
     use super::*;
     use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN};
 
-    fn months(tz_min: i16) -> Bounds {
-        Bounds { calendar: Calendar::Months, period_us: 31 * DAY_US, tz_min }
+    /// The start of the month that holds a time, and its end.
+    fn month(tz_min: i16, at_us: u64) -> (i64, i64) {
+        let (anchor, period_us) = (Anchor::new(Some(Calendar::Months), tz_min), 31 * DAY_US);
+        let start_us = anchor.start(period_us, at_us);
+        (start_us, anchor.end(period_us, start_us))
+    }
+
+    #[test]
+    fn an_anchor_holds_every_calendar_and_time_zone() {
+        let calendars = [Calendar::Epoch, Calendar::Weeks, Calendar::Months];
+        let mut seen = Vec::new();
+        for calendar in calendars.map(Some).into_iter().chain([None]) {
+            for tz_min in -MAX_TZ_MIN..=MAX_TZ_MIN {
+                let anchor = Anchor::new(calendar, tz_min);
+                assert_eq!((anchor.calendar(), anchor.tz_min()), (calendar, tz_min));
+                seen.push(anchor.0);
+            }
+        }
+        let all = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), all, "two anchors have the same number");
     }
 
     #[test]
@@ -115,9 +163,8 @@ mod tests {
             (4_107_542_399, 4_105_123_200, 4_107_542_400), // 2100-02: 28 days
         ];
         for (at_s, start_s, end_s) in cases {
-            let from = start(months(0), at_s * 1_000_000);
-            assert_eq!(from, start_s * 1_000_000, "start of the month of {at_s}");
-            assert_eq!(end(months(0), from), end_s * 1_000_000, "end of the month of {at_s}");
+            let expected = (start_s * 1_000_000, end_s * 1_000_000);
+            assert_eq!(month(0, at_s * 1_000_000), expected, "the month of {at_s}");
         }
     }
 
@@ -125,19 +172,19 @@ mod tests {
     fn months_of_a_time_zone() {
         // 2024-03-01T00:30+01:00 is still February in UTC.
         let at = 1_709_249_400 * 1_000_000;
-        assert_eq!(start(months(60), at), (1_709_251_200 - 3_600) * 1_000_000);
-        assert_eq!(start(months(0), at), 1_706_745_600 * 1_000_000);
+        assert_eq!(month(60, at).0, (1_709_251_200 - 3_600) * 1_000_000);
+        assert_eq!(month(0, at).0, 1_706_745_600 * 1_000_000);
     }
 
     #[test]
     fn every_month_of_four_centuries_abuts_the_next() {
         let mut from = 0;
         for _ in 0..4_800 {
-            let to = end(months(0), from);
+            let to = month(0, from as u64).1;
             let days = (to - from) / DAY_US as i64;
             assert!((28..=31).contains(&days), "{days} days");
-            assert_eq!(start(months(0), to as u64), to);
-            assert_eq!(start(months(0), to as u64 - 1), from);
+            assert_eq!(month(0, to as u64).0, to);
+            assert_eq!(month(0, to as u64 - 1).0, from);
             from = to;
         }
         // 400 Gregorian years have 146097 days.
@@ -146,31 +193,33 @@ mod tests {
 
     #[test]
     fn windows_hold_their_times_at_the_bounds() {
-        for calendar in [Calendar::Epoch, Calendar::Weeks, Calendar::Months] {
+        let calendars = [Calendar::Epoch, Calendar::Weeks, Calendar::Months];
+        for calendar in calendars.map(Some).into_iter().chain([None]) {
             for tz_min in [-MAX_TZ_MIN, 0, MAX_TZ_MIN] {
                 for at_us in [0, 1, MAX_TIME_US, LATEST_US - 1, LATEST_US, u64::MAX] {
                     let period_us = MAX_PERIOD_US;
-                    let bounds = Bounds { calendar, period_us, tz_min };
-                    let start_us = start(bounds, at_us);
-                    let at_us = signed(at_us);
-                    assert!(start_us <= at_us && at_us < end(bounds, start_us), "{bounds:?}");
+                    let anchor = Anchor::new(calendar, tz_min);
+                    let start_us = anchor.start(period_us, at_us);
+                    let window = start_us..anchor.end(period_us, start_us);
+                    assert!(window.contains(&signed(at_us)), "{calendar:?} {tz_min}");
                 }
             }
         }
         for start_us in [-LATEST_US.cast_signed(), -MAX_TIME_US.cast_signed()] {
             let start_us = start_us.div_euclid(DAY) * DAY;
-            assert!(end(months(0), start_us) > start_us);
+            let anchor = Anchor::new(Some(Calendar::Months), 0);
+            assert!(anchor.end(31 * DAY_US, start_us) > start_us);
         }
     }
 
     #[test]
     fn weeks_start_on_monday() {
-        let week = Bounds { calendar: Calendar::Weeks, period_us: 7 * DAY_US, tz_min: 0 };
+        let start = |at_us| Anchor::new(Some(Calendar::Weeks), 0).start(7 * DAY_US, at_us);
         // Thursday 1970-01-01 belongs to the week of Monday 1969-12-29.
-        assert_eq!(start(week, 0), -3 * DAY_US as i64);
-        assert_eq!(start(week, 4 * DAY_US), 4 * DAY_US as i64);
+        assert_eq!(start(0), -3 * DAY_US as i64);
+        assert_eq!(start(4 * DAY_US), 4 * DAY_US as i64);
         // Monday 2024-01-01 00:00:00 UTC.
         let monday = 1_704_067_200_000_000;
-        assert_eq!(start(week, monday as u64 + 3 * DAY_US), monday);
+        assert_eq!(start(monday as u64 + 3 * DAY_US), monday);
     }
 }

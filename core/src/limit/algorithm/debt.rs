@@ -21,7 +21,7 @@
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
 use crate::limit::exact::{ceil_div, floor_div, narrow, product};
-use crate::rule::Rule;
+use crate::rule::{Kind, Rule};
 
 /// 32 bytes: half a cache line. An allocator with size classes places it next to the server's entry
 /// for the key, which is as large.
@@ -84,14 +84,15 @@ impl Debt {
     }
 
     /// A debt of `units`, consumed at `last_us`.
-    pub fn of_units(rule: &Rule, burst_or_queue: BurstOrQueue, last_us: u64, units: u64) -> Self {
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
+        let leaky = rule.kind() == Kind::Leaky;
         Self {
             last_us,
             period: Uint48::saturating(rule.period_us()),
             rem: Uint48::default(),
             units: u32::try_from(units).unwrap_or(u32::MAX),
             limit: rule.limit().max(1),
-            burst_or_queue,
+            burst_or_queue: BurstOrQueue::new(rule.burst_or_queue(), leaky),
         }
     }
 
@@ -150,10 +151,10 @@ impl Debt {
         }
     }
 
-    /// Adds to the debt up to the capacity. `burst_or_queue` is the rule's.
-    pub fn consume(&mut self, rule: &Rule, burst_or_queue: u32, at_us: u64, cost: u32) {
+    /// Adds to the debt up to the capacity.
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         self.add(rule.limit(), at_us, cost, rule.capacity());
-        self.burst_or_queue = self.burst_or_queue.with_units(burst_or_queue);
+        self.burst_or_queue = self.burst_or_queue.with_units(rule.burst_or_queue());
         if rule.limit() > 0 {
             self.limit = rule.limit();
         }
@@ -183,15 +184,16 @@ impl Debt {
     /// Gives back up to `units`, and returns how many of them were owed.
     pub fn refund(&mut self, limit: u32, at_us: u64, units: u32) -> u64 {
         let owed = self.owed_at(limit, at_us);
-        let back = product(u64::from(units), self.period_us());
+        if owed == 0 {
+            return 0;
+        }
+        let back = product(units.into(), self.period_us());
         if owed > back {
-            self.set(self.owed().saturating_sub(back));
-            return u64::from(units);
+            self.take_off(back)
+        } else {
+            self.set(0)
         }
-        if owed > 0 {
-            self.set(0);
-        }
-        ceil_div(owed, self.period_us())
+        ceil_div(owed.min(back), self.period_us())
     }
 
     fn set(&mut self, owed: u128) {

@@ -8,11 +8,11 @@
 //! epoch, or of weeks since Monday 1970-01-05, or at calendar months, all shifted by
 //! `tz`; or at the first request.
 
-use super::calendar::{self, Bounds};
+pub use super::calendar::Anchor;
 use super::open_window::OpenWindow;
 use super::reading::{Moment, Reading};
 use super::uint48::Uint48;
-use crate::rule::{Calendar, FixedParams, Rule, Shape};
+use crate::rule::{FixedParams, Rule, Shape};
 use std::collections::VecDeque;
 
 /// 32 bytes, a size class of the allocator.
@@ -28,62 +28,6 @@ pub struct Fixed {
     pub limit: u32,
 }
 
-/// The origin of windows, in 2 bytes: the time zone in minutes, and below it two bits for the
-/// calendar's code, which is also saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anchor(i16);
-
-impl Anchor {
-    pub const MAX_CODE: u8 = 3;
-
-    /// Without a calendar, windows count from their first request.
-    pub const fn new(calendar: Option<Calendar>, tz_min: i16) -> Self {
-        let code = match calendar {
-            Some(Calendar::Epoch) => 0,
-            Some(Calendar::Weeks) => 1,
-            Some(Calendar::Months) => 2,
-            None => Self::MAX_CODE,
-        };
-        Self::of_code(code, tz_min)
-    }
-
-    pub const fn of_code(code: u8, tz_min: i16) -> Self {
-        Self((tz_min << 2) | (code & Self::MAX_CODE) as i16)
-    }
-
-    pub const fn code(self) -> u8 {
-        self.0.to_le_bytes()[0] & Self::MAX_CODE
-    }
-
-    pub const fn calendar(self) -> Option<Calendar> {
-        match self.code() {
-            0 => Some(Calendar::Epoch),
-            1 => Some(Calendar::Weeks),
-            2 => Some(Calendar::Months),
-            _ => None,
-        }
-    }
-
-    pub const fn tz_min(self) -> i16 {
-        self.0 >> 2
-    }
-
-    /// The window that opens when a request is counted at `at_us`.
-    fn opened(self, period_us: u64, at_us: u64) -> OpenWindow {
-        match self.calendar() {
-            None => OpenWindow::opened_by_count(period_us, at_us),
-            Some(calendar) => {
-                let start_us = calendar::start(self.bounds(calendar, period_us), at_us);
-                OpenWindow::new(period_us, start_us, at_us)
-            }
-        }
-    }
-
-    fn bounds(self, calendar: Calendar, period_us: u64) -> Bounds {
-        Bounds { calendar, period_us, tz_min: self.tz_min() }
-    }
-}
-
 impl Fixed {
     pub fn new(window: OpenWindow, count: u64, anchor: Anchor, limit: u32) -> Self {
         Self { window, count: Uint48::saturating(count), anchor, limit }
@@ -91,8 +35,9 @@ impl Fixed {
 
     /// A window with `units` consumed at `last_us`.
     pub fn of_units(rule: &Rule, params: FixedParams, last_us: u64, units: u64) -> Self {
-        let anchor = Anchor::new(params.calendar, params.tz_min);
-        Self::new(anchor.opened(rule.period_us(), last_us), units, anchor, rule.limit())
+        let (period_us, anchor) = (rule.period_us(), Anchor::new(params.calendar, params.tz_min));
+        let window = OpenWindow::new(period_us, anchor.start(period_us, last_us), last_us);
+        Self::new(window, units, anchor, rule.limit())
     }
 
     pub const fn period_us(&self) -> u64 {
@@ -118,17 +63,13 @@ impl Fixed {
 
     /// When the window ends.
     pub fn end_us(&self) -> u64 {
-        let Some(calendar) = self.anchor.calendar() else { return self.window.end_us() };
-        let bounds = self.anchor.bounds(calendar, self.period_us());
-        u64::try_from(calendar::end(bounds, self.start_us())).unwrap_or(0)
+        u64::try_from(self.anchor.end(self.period_us(), self.start_us())).unwrap_or(0)
     }
 
-    /// True if `at_us` lies in the window of this shape that starts at `start_us`. A start before
-    /// the epoch wraps, and the differences wrap back.
+    /// True if `at_us` lies in the window of this shape that starts at `start_us`.
     fn holds(&self, start_us: i64, at_us: u64) -> bool {
-        let window = OpenWindow::new(self.period_us(), start_us, at_us);
-        let window_us = Self { window, ..*self }.window_us();
-        at_us.wrapping_sub(start_us.cast_unsigned()) < window_us
+        let window = start_us..self.anchor.end(self.period_us(), start_us);
+        window.contains(&i64::try_from(at_us).unwrap_or(i64::MAX))
     }
 
     /// The length of the window. A start before the epoch wraps, and the difference
@@ -158,40 +99,28 @@ impl Fixed {
     #[inline(always)]
     pub fn add(&mut self, at_us: u64, units: u32) -> Option<Past> {
         let mut closed = None;
-        let count = self.count_at(at_us);
-        if count > 0 {
+        if self.count_at(at_us) > 0 {
             self.window.reach(at_us);
         } else {
-            if self.count() > 0 {
-                closed = Some(Past { start_us: self.start_us(), count: self.count() });
-            }
-            self.window = self.anchor.opened(self.period_us(), at_us);
+            let (start_us, count) = (self.start_us(), self.count());
+            closed = Some(Past { start_us, count }).filter(|past| past.count > 0);
+            let (period_us, anchor) = (self.period_us(), self.anchor);
+            self.window = OpenWindow::new(period_us, anchor.start(period_us, at_us), at_us);
+            self.count = Uint48::default();
         }
-        self.count = Uint48::saturating(count.saturating_add(u64::from(units)));
+        self.count.add(units);
         closed
     }
 
     /// Gives back up to `units` counted at `stamp_us`, if their window is still open, and returns
     /// how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if at_us >= self.end_us() { 0 } else { self.take_off(stamp_us, units) }
+        if self.holds(self.start_us(), stamp_us) { self.refund(at_us, units) } else { 0 }
     }
 
-    /// Subtracts up to `units` counted at `stamp_us`, if that lies in the window, and returns how
-    /// many.
-    fn take_off(&mut self, stamp_us: u64, units: u64) -> u64 {
-        if !self.holds(self.start_us(), stamp_us) {
-            return 0;
-        }
-        let back = self.count().min(units);
-        self.count = Uint48::saturating(self.count().saturating_sub(back));
-        back
-    }
-
-    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
-        let back = self.count_at(at_us).min(u64::from(units));
-        self.count = Uint48::saturating(self.count().saturating_sub(back));
-        back
+    /// Gives back up to `units` if their window is still open, and returns how many.
+    pub fn refund(&mut self, at_us: u64, units: u64) -> u64 {
+        if at_us >= self.end_us() { 0 } else { self.count.take(units) }
     }
 
     pub fn clears(&self) -> Moment {
@@ -218,19 +147,14 @@ pub struct FixedWithPast {
 }
 
 impl FixedWithPast {
-    /// A window without past ones.
-    pub const fn new(fixed: Fixed) -> Self {
-        Self { fixed, keep: 0, past: VecDeque::new() }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.fixed.count() == 0 && self.past.is_empty()
     }
 
     /// Counts units, and moves a window that closed into the past.
-    pub fn consume(&mut self, rule: &Rule, keep: u16, at_us: u64, cost: u32) {
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         let closed = self.fixed.consume(rule, at_us, cost);
-        self.keep = keep;
+        self.keep = rule.kept_windows();
         self.add_to_past(closed);
     }
 
@@ -243,9 +167,8 @@ impl FixedWithPast {
     /// Gives back up to `units` counted at `stamp_us`, in the open window or a past one, and
     /// returns how many.
     pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
-        let back = self.fixed.take_off(stamp_us, units);
-        if back > 0 {
-            return back;
+        if self.fixed.holds(self.fixed.start_us(), stamp_us) {
+            return self.fixed.count.take(units);
         }
         // Windows are ordered by their starts.
         let stamp = i64::try_from(stamp_us).unwrap_or(i64::MAX);
@@ -286,24 +209,7 @@ impl FixedWithPast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{Kind, MAX_TZ_MIN, MAX_UNITS, Period, RuleSpec, Unit};
-
-    #[test]
-    fn an_anchor_holds_every_calendar_and_time_zone() {
-        let calendars = [Calendar::Epoch, Calendar::Weeks, Calendar::Months];
-        let mut seen = Vec::new();
-        for calendar in calendars.map(Some).into_iter().chain([None]) {
-            for tz_min in -MAX_TZ_MIN..=MAX_TZ_MIN {
-                let anchor = Anchor::new(calendar, tz_min);
-                assert_eq!((anchor.calendar(), anchor.tz_min()), (calendar, tz_min));
-                seen.push(anchor.0);
-            }
-        }
-        let all = seen.len();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), all, "two anchors have the same number");
-    }
+    use crate::rule::{Calendar, Kind, MAX_UNITS, Period, RuleSpec, Unit};
 
     #[test]
     fn a_count_stops_at_its_maximum() {

@@ -28,12 +28,12 @@ pub struct Interval {
 
 impl Interval {
     /// An interval with `units` tokens taken at `last_us`.
-    pub fn of_units(rule: &Rule, burst: u32, last_us: u64, units: u64) -> Self {
+    pub fn of_units(rule: &Rule, last_us: u64, units: u64) -> Self {
         Self {
-            window: OpenWindow::opened_by_count(rule.period_us(), last_us),
+            window: OpenWindow::new(rule.period_us(), last_us.cast_signed(), last_us),
             used: u32::try_from(units).unwrap_or(u32::MAX),
             limit: rule.limit(),
-            burst,
+            burst: rule.burst_or_queue(),
         }
     }
 
@@ -59,10 +59,9 @@ impl Interval {
     }
 
     /// Takes up to `cost` tokens, stopping at the capacity.
-    pub fn consume(&mut self, rule: &Rule, burst: u32, at_us: u64, cost: u32) {
+    pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
         self.add(at_us, cost, rule.capacity());
-        self.limit = rule.limit();
-        self.burst = burst;
+        (self.limit, self.burst) = (rule.limit(), rule.burst_or_queue());
     }
 
     /// Takes tokens up to `capacity`, but keeps the limit and the burst, since no rule consumes.
@@ -73,7 +72,7 @@ impl Interval {
         if used > 0 {
             self.window.reach(at_us);
         } else {
-            self.window = OpenWindow::opened_by_count(self.period_us(), at_us);
+            self.window = OpenWindow::new(self.period_us(), at_us.cast_signed(), at_us);
         }
         self.used = used.max(used.saturating_add(units).min(capacity));
     }
@@ -81,19 +80,13 @@ impl Interval {
     /// Gives back up to `units` tokens taken at `stamp_us`, unless the bucket has refilled since,
     /// and returns how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        if !self.window.holds(stamp_us) {
-            return 0;
-        }
-        self.refund(at_us, u32::try_from(units).unwrap_or(u32::MAX))
+        if self.window.holds(stamp_us) { self.refund(at_us, units) } else { 0 }
     }
 
-    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
-        let used = self.used_at(at_us);
-        let back = used.min(units);
-        if back > 0 {
-            self.used = used.saturating_sub(back);
-        }
-        u64::from(back)
+    pub fn refund(&mut self, at_us: u64, units: u64) -> u64 {
+        let back = u64::from(self.used_at(at_us)).min(units);
+        self.used = self.used.saturating_sub(u32::try_from(back).unwrap_or(u32::MAX));
+        back
     }
 
     pub fn clears(&self) -> Moment {

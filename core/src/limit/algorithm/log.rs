@@ -102,6 +102,7 @@ impl Log {
         self.admitted.newest_us().max(charged).unwrap_or(0)
     }
 
+    /// The charged denials, if `rule` counts them.
     fn charged_for(&self, rule: &Rule) -> Option<&Series> {
         if rule.counts_all() { self.charged() } else { None }
     }
@@ -133,9 +134,8 @@ impl Log {
 
     /// Units in the longest window at `at_us`.
     pub fn consumed(&self, at_us: u64) -> u64 {
-        self.admitted
-            .units_after(at_us.checked_sub(self.window_us()))
-            .saturating_add(self.denied(at_us))
+        let out_us = at_us.checked_sub(self.window_us());
+        self.admitted.units_after(out_us).saturating_add(self.denied(at_us))
     }
 
     /// Units of charged denials in the longest window at `at_us`.
@@ -146,14 +146,12 @@ impl Log {
 
     /// For `RL.INFO`. `at_us` is `None` if the log lies too far ahead of the clock to count.
     pub fn report(&self, at_us: Option<u64>) -> LogReport {
-        let charged = self.charged();
-        let oldest_us = [Some(&self.admitted), charged].into_iter().flatten();
-        let oldest_us = oldest_us.filter_map(Series::oldest_us).min();
-        let span_us = self.last_us().saturating_sub(oldest_us.unwrap_or(self.last_us()));
+        let all = [Some(&self.admitted), self.charged()].into_iter().flatten();
+        let oldest_us = all.filter_map(Series::oldest_us).min().unwrap_or(self.last_us());
         LogReport {
             entries: self.len() as u64,
             denied: at_us.map_or(0, |at_us| self.denied(at_us)),
-            span_ms: span_us / MS_US,
+            span_ms: self.last_us().saturating_sub(oldest_us) / MS_US,
         }
     }
 
@@ -162,7 +160,12 @@ impl Log {
     #[inline]
     pub fn consume(&mut self, needs: Needs, at_us: u64, cost: u32, denied: bool, held: bool) {
         let kept = self.remember(needs, at_us);
-        self.drop_until(at_us.checked_sub(kept.window_us));
+        if let Some(out_us) = at_us.checked_sub(kept.window_us) {
+            self.admitted.drop_until(out_us);
+            if let Some(charged) = self.charged_mut() {
+                charged.drop_until(out_us);
+            }
+        }
         let series = if denied {
             self.admitted.extras_or_new().charged.get_or_insert_default()
         } else {
@@ -183,8 +186,8 @@ impl Log {
         self.admitted.tidy();
     }
 
-    /// Adds the units that a settled hold cost beyond its charge. They evict only by age. `needs`
-    /// are those of the hold's log rules; the excess is added to their limit because it goes beyond
+    /// Adds the units that a settled hold cost beyond its charge, and evicts only by age. `needs`
+    /// are those of the hold's log rules. Their limit is raised by the excess, which goes beyond
     /// it.
     pub fn consume_excess(&mut self, needs: Needs, at_us: u64, units: u32) {
         let most = needs.units.saturating_add(units).min(MAX_UNITS);
@@ -195,8 +198,7 @@ impl Log {
     #[inline]
     fn remember(&mut self, latest: Needs, at_us: u64) -> Retention {
         let packed = latest.pack();
-        let alike = packed == self.admitted.needs() && self.past_needs().is_empty();
-        if !alike {
+        if packed != self.admitted.needs() || !self.past_needs().is_empty() {
             self.remember_others(latest, at_us);
             self.admitted.set_needs(packed);
         }
@@ -240,15 +242,6 @@ impl Log {
         }
     }
 
-    fn drop_until(&mut self, out_us: Option<u64>) {
-        if let Some(out_us) = out_us {
-            self.admitted.drop_until(out_us);
-            if let Some(charged) = self.charged_mut() {
-                charged.drop_until(out_us);
-            }
-        }
-    }
-
     #[inline(always)]
     fn keep_newest(&mut self, kept: Retention) {
         let Some(charged) = self.charged() else {
@@ -278,30 +271,26 @@ impl Log {
 
     /// Gives back up to `units` of entries later than `out_us`, newest first, and returns how many.
     pub fn refund(&mut self, out_us: Option<u64>, units: u32) -> u64 {
-        let mut left = units;
-        while left > 0 {
+        let mut given = 0;
+        while given < u64::from(units) {
             let admitted = self.admitted.newest_us();
-            let charged = self.charged().and_then(Series::newest_us);
-            let newest = admitted.max(charged);
-            if newest.is_none() || (out_us.is_some() && newest <= out_us) {
-                break;
-            }
+            let newest = admitted.max(self.charged().and_then(Series::newest_us));
+            let Some(newest_us) = newest.filter(|&us| Some(us) > out_us) else { break };
             let series =
                 if admitted == newest { Some(&mut self.admitted) } else { self.charged_mut() };
-            let taken = series.map_or(0, |series| series.take_newest(left));
-            left = left.saturating_sub(taken);
+            let left = u64::from(units).saturating_sub(given);
+            let taken = series.map_or(0, |series| series.take_at(newest_us, left));
+            given = taken.saturating_add(given);
         }
         self.admitted.tidy();
-        u64::from(units.saturating_sub(left))
+        given
     }
 
     /// Gives back up to `units` admitted at `stamp_us`, as far as the log still has them, and
     /// returns how many. May remove the newest entry, and so lower `last_us`.
     pub fn give_back(&mut self, stamp_us: u64, units: u64) -> u64 {
         let given = self.admitted.take_at(stamp_us, units);
-        if given > 0 {
-            self.admitted.tidy();
-        }
+        self.admitted.tidy();
         given
     }
 

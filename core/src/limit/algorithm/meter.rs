@@ -6,7 +6,7 @@
 //! A rule can read and consume from a meter of its *shape*: its algorithm, options and period.
 //! [`Meter::reshaped`] converts a meter for a rule of another shape.
 
-use super::debt::{BurstOrQueue, Debt};
+use super::debt::Debt;
 use super::fixed::{Fixed, FixedWithPast};
 use super::interval::Interval;
 use super::log::Log;
@@ -14,9 +14,8 @@ use super::reading::{Moment, Reading};
 use super::window::Window;
 use crate::limit::heap::{HeapVisitor, address_of};
 use crate::limit::series::needs::Needs;
-use crate::rule::{
-    Algorithm, BucketParams, FixedParams, Kind, LeakyParams, Refill, Rule, Shape, WindowParams,
-};
+use crate::rule::{Algorithm, BucketParams, Kind, Refill, Rule, Shape, WindowParams};
+use std::collections::VecDeque;
 use std::slice;
 
 /// 16 bytes: the algorithm, and a pointer to its allocation, which is only as large as that
@@ -47,16 +46,11 @@ impl Meter {
             Algorithm::Fixed(params) => {
                 Self::Fixed(Box::new(Fixed::of_units(rule, params, last_us, units)))
             }
-            Algorithm::Bucket(BucketParams { burst, refill: Refill::Even }) => {
-                let burst = BurstOrQueue::new(burst, false);
-                Self::Debt(Box::new(Debt::of_units(rule, burst, last_us, units)))
+            Algorithm::Bucket(BucketParams { refill: Refill::Interval, .. }) => {
+                Self::Interval(Box::new(Interval::of_units(rule, last_us, units)))
             }
-            Algorithm::Bucket(BucketParams { burst, refill: Refill::Interval }) => {
-                Self::Interval(Box::new(Interval::of_units(rule, burst, last_us, units)))
-            }
-            Algorithm::Leaky(LeakyParams { queue }) => {
-                let queue = BurstOrQueue::new(queue, true);
-                Self::Debt(Box::new(Debt::of_units(rule, queue, last_us, units)))
+            Algorithm::Bucket(BucketParams { refill: Refill::Even, .. }) | Algorithm::Leaky(_) => {
+                Self::Debt(Box::new(Debt::of_units(rule, last_us, units)))
             }
             Algorithm::Slots => Self::Slots(rule.limit()),
         }
@@ -187,8 +181,8 @@ impl Meter {
         }
     }
 
-    /// When a rule of its shape has nothing consumed any more. The result is in the past if that is
-    /// so at `at_us`, which may be ahead of the clock.
+    /// When a rule of its shape has nothing consumed any more; 0 if it has nothing consumed at
+    /// `at_us`, which may be ahead of the clock.
     #[inline(always)]
     pub fn clears(&self, rule: &Rule, at_us: u64) -> Moment {
         let clears = self.clears_for(Some(rule));
@@ -225,49 +219,31 @@ impl Meter {
     /// what this rule needs, so no other rule may read it.
     #[inline(always)]
     pub fn consume(&mut self, rule: &Rule, at_us: u64, cost: u32) {
-        match (&mut *self, rule.algorithm()) {
-            (Self::Log(log), Algorithm::Log) => {
+        debug_assert!(self.has_shape_of(rule), "a rule of another shape");
+        match self {
+            Self::Log(log) => {
                 log.consume(Needs::of(slice::from_ref(rule)), at_us, cost, false, false);
             }
-            (Self::Window(window), Algorithm::Window(_)) => window.consume(rule, at_us, cost),
-            (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep: 0, .. })) => {
+            Self::Window(window) => window.consume(rule, at_us, cost),
+            Self::Fixed(fixed) if rule.kept_windows() == 0 => {
                 fixed.consume(rule, at_us, cost);
             }
-            (Self::Fixed(fixed), Algorithm::Fixed(FixedParams { keep, .. })) => {
-                let mut past = FixedWithPast::new(**fixed);
-                past.consume(rule, keep, at_us, cost);
+            Self::Fixed(fixed) => {
+                let (fixed, past) = (**fixed, VecDeque::new());
+                let mut past = FixedWithPast { fixed, keep: 0, past };
+                past.consume(rule, at_us, cost);
                 *self = Self::FixedWithPast(Box::new(past));
             }
-            (Self::FixedWithPast(past), Algorithm::Fixed(FixedParams { keep, .. })) => {
-                past.consume(rule, keep, at_us, cost);
-            }
-            (Self::Debt(debt), Algorithm::Bucket(BucketParams { burst, .. })) => {
-                debt.consume(rule, burst, at_us, cost);
-            }
-            (Self::Debt(debt), Algorithm::Leaky(LeakyParams { queue })) => {
-                debt.consume(rule, queue, at_us, cost);
-            }
-            (Self::Interval(interval), Algorithm::Bucket(BucketParams { burst, .. })) => {
-                interval.consume(rule, burst, at_us, cost);
-            }
-            (Self::Slots(limit), Algorithm::Slots) => *limit = rule.limit(),
-            (
-                Self::Log(_)
-                | Self::Window(_)
-                | Self::Fixed(_)
-                | Self::FixedWithPast(_)
-                | Self::Debt(_)
-                | Self::Interval(_)
-                | Self::Slots(_),
-                _,
-            ) => debug_assert!(false, "a rule of another shape"),
+            Self::FixedWithPast(past) => past.consume(rule, at_us, cost),
+            Self::Debt(debt) => debt.consume(rule, at_us, cost),
+            Self::Interval(interval) => interval.consume(rule, at_us, cost),
+            Self::Slots(limit) => *limit = rule.limit(),
         }
     }
 
-    /// Gives back up to `units` consumed at `stamp_us`, as far as they still count at `at_us >=
-    /// last_us`, or are still in a log or kept for graphs.
-    /// Returns how many, and changes nothing if that is 0. `last_us` stays, unless a log loses its
-    /// newest entry.
+    /// Gives back up to `units` consumed at `stamp_us`: those that still count at `at_us >=
+    /// last_us`, are still in a log, or are kept for graphs. Returns how many, and changes nothing
+    /// if that is 0. `last_us` stays, unless a log loses its newest entry.
     ///
     /// A debt gets nothing back: it does not know when its units were consumed.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
@@ -289,11 +265,11 @@ impl Meter {
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, at_us: u64, units: u32) -> u64 {
         match self {
             Self::Log(log) => log.refund(at_us.checked_sub(window_us), units),
-            Self::Window(window) => window.refund(at_us, units),
-            Self::Fixed(fixed) => fixed.refund(at_us, units),
-            Self::FixedWithPast(past) => past.fixed.refund(at_us, units),
+            Self::Window(window) => window.refund(at_us, units.into()),
+            Self::Fixed(fixed) => fixed.refund(at_us, units.into()),
+            Self::FixedWithPast(past) => past.fixed.refund(at_us, units.into()),
             Self::Debt(debt) => debt.refund(rule.map_or(debt.limit, Rule::limit), at_us, units),
-            Self::Interval(interval) => interval.refund(at_us, units),
+            Self::Interval(interval) => interval.refund(at_us, units.into()),
             Self::Slots(_) => 0,
         }
     }

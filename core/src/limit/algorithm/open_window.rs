@@ -33,12 +33,6 @@ impl OpenWindow {
         }
     }
 
-    /// A window opened by the first request counted in it.
-    #[inline]
-    pub fn opened_by_count(period_us: u64, at_us: u64) -> Self {
-        Self::new(period_us, at_us.cast_signed(), at_us)
-    }
-
     /// A window that was saved; `None` if the last count lies outside it.
     pub fn saved(period_us: u64, start_us: i64, last_us: u64) -> Option<Self> {
         let window = Self::new(period_us, start_us, last_us);

@@ -12,28 +12,11 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The time from `now_us` until then, in microseconds.
-    pub fn after(self, now_us: u64) -> Span {
+    /// Milliseconds from `now_us` until then, rounded up; -1: never.
+    pub fn ms_after(self, now_us: u64) -> i64 {
         match self {
-            Self::At(us) => Span::Micros(us.saturating_sub(now_us)),
-            Self::Never => Span::Forever,
-        }
-    }
-}
-
-/// A length of time; `Forever` is longer than any other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Span {
-    Micros(u64),
-    Forever,
-}
-
-impl Span {
-    /// Milliseconds for replies, rounded up; -1: forever.
-    pub fn millis(self) -> i64 {
-        match self {
-            Self::Micros(us) => i64::try_from(millis_up(us)).unwrap_or(i64::MAX),
-            Self::Forever => -1,
+            Self::At(us) => i64::try_from(millis_up(us.saturating_sub(now_us))).unwrap_or(i64::MAX),
+            Self::Never => -1,
         }
     }
 }

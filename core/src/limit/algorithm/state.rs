@@ -17,8 +17,8 @@ use std::borrow::Cow;
 /// 16 bytes, the size of the meter alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Found by its shape. Except a bucket marked as `RL.THROTTLE`'s: it is found by the name
-    /// `throttle`, without a second allocation for the name.
+    /// Found by its shape. Only a bucket marked as one of `RL.THROTTLE` is found by a name,
+    /// `throttle`; the mark saves a second allocation for the name.
     Plain(Meter),
     Named(Box<Named>),
 }
@@ -91,18 +91,12 @@ impl State {
     /// The log, if this state is the key's log.
     #[inline]
     pub fn log(&self) -> Option<&Log> {
-        match self.meter() {
-            Meter::Log(log) => Some(log),
-            _ => None,
-        }
+        if let Meter::Log(log) = self.meter() { Some(log) } else { None }
     }
 
     #[inline]
     pub fn log_mut(&mut self) -> Option<&mut Log> {
-        match self.meter_mut() {
-            Meter::Log(log) => Some(log),
-            _ => None,
-        }
+        if let Meter::Log(log) = self.meter_mut() { Some(log) } else { None }
     }
 
     fn is_named(&self, name: &Name) -> bool {
@@ -135,18 +129,6 @@ impl State {
     #[inline(always)]
     pub fn fits(&self, rule: &Rule) -> bool {
         self.has_name_of(rule) && self.meter().has_shape_of(rule)
-    }
-
-    /// The meter, if the rule reads this state as it is.
-    #[inline(always)]
-    pub fn fitting(&self, rule: &Rule) -> Option<&Meter> {
-        self.fits(rule).then(|| self.meter())
-    }
-
-    /// The meter to consume from, if the rule reads this state as it is.
-    #[inline(always)]
-    pub fn fitting_mut(&mut self, rule: &Rule) -> Option<&mut Meter> {
-        if self.fits(rule) { Some(self.meter_mut()) } else { None }
     }
 
     /// True if the rule has this state's name but another algorithm or shape.
@@ -212,20 +194,18 @@ impl State {
     pub fn refund(&mut self, rule: Option<&Rule>, window_us: u64, now_us: u64, units: u32) -> u64 {
         let last_us = self.meter().last_us();
         let Some(at_us) = effective_time(now_us, last_us, window_us) else { return 0 };
-        if let Some(rule) = rule
-            && !self.meter().has_shape_of(rule)
-        {
-            if !self.meter().is_of_kind(rule.kind()) {
-                return 0;
-            }
-            let mut reshaped = self.meter().reshaped(rule);
-            let given = reshaped.refund(Some(rule), window_us, at_us, units);
-            if given > 0 {
-                *self = Self::named(rule.name(), reshaped);
-            }
-            return given;
+        let Some(reshaping) = rule.filter(|rule| !self.meter().has_shape_of(rule)) else {
+            return self.meter_mut().refund(rule, window_us, at_us, units);
+        };
+        let mut reshaped = self.clone();
+        if !reshaped.take_over(reshaping) {
+            return 0;
         }
-        self.meter_mut().refund(rule, window_us, at_us, units)
+        let given = reshaped.meter_mut().refund(rule, window_us, at_us, units);
+        if given > 0 {
+            *self = reshaped;
+        }
+        given
     }
 
     /// Visits each heap allocation.

@@ -21,6 +21,19 @@ impl Uint48 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
+
+    /// Adds `n`, stopping at 2^48 - 1.
+    #[inline]
+    pub fn add(&mut self, n: u32) {
+        *self = Self::saturating(self.get().saturating_add(n.into()));
+    }
+
+    /// Subtracts up to `n`, and returns how much.
+    pub fn take(&mut self, n: u64) -> u64 {
+        let taken = n.min(self.get());
+        *self = Self::saturating(self.get().saturating_sub(taken));
+        taken
+    }
 }
 
 impl fmt::Debug for Uint48 {

@@ -46,16 +46,11 @@ struct Head {
     limit: [u8; 4],
 }
 
-/// The sub-interval since the epoch that contains a time, and the ticks since its start.
-#[derive(Clone, Copy)]
-struct SubInterval {
-    index: u64,
-    elapsed: u64,
-}
-
 /// The counts as read at one time.
 struct Sight<'a> {
-    at: SubInterval,
+    /// The sub-interval since the epoch that contains the time, and the ticks since its start.
+    index: u64,
+    elapsed: u64,
     /// The number of sub-intervals from the last one counted to this time.
     shift: usize,
     counts: &'a [Uint48],
@@ -65,7 +60,8 @@ impl Sight<'_> {
     /// The units that count in full, and the weighted ones.
     fn counted(&self) -> (u64, u64) {
         let full = self.weighted_place(0).and_then(|place| self.counts.get(..place));
-        (full.map_or(0, sum), self.weighted(0))
+        let full = full.unwrap_or_default().iter().map(|count| count.get());
+        (full.fold(0, u64::saturating_add), self.weighted(0))
     }
 
     /// The units that will be weighted after `later` sub-intervals if nothing is consumed.
@@ -150,45 +146,45 @@ impl Window {
 
     /// Ticks in microseconds, rounded up.
     fn micros(&self, ticks: u64) -> u64 {
-        match self.res() {
-            1 => ticks,
-            res => ticks.div_ceil(res.into()),
-        }
+        ticks.div_ceil(self.res().into())
     }
 
-    fn position(&self, at_us: u64) -> SubInterval {
-        let ticks = self.ticks(at_us);
-        let index = ticks.checked_div(self.period_us()).unwrap_or(0);
-        SubInterval { index, elapsed: ticks.saturating_sub(index.saturating_mul(self.period_us())) }
+    /// The sub-interval since the epoch that contains a time.
+    fn index(&self, at_us: u64) -> u64 {
+        self.ticks(at_us).checked_div(self.period_us()).unwrap_or(0)
     }
 
     fn sight(&self, at_us: u64) -> Sight<'_> {
-        let at = self.position(at_us);
-        let start = self.ticks(at_us).saturating_sub(at.elapsed);
+        let index = self.index(at_us);
+        let start = index.saturating_mul(self.period_us());
         let behind = start.saturating_sub(self.ticks(self.last_us()));
         // Most requests lie in the last one's sub-interval and skip the division.
-        let shift = if behind == 0 { 0 } else { ceil_div(behind.into(), self.period_us()) };
-        let shift = usize::try_from(shift).unwrap_or(usize::MAX);
-        Sight { at, shift, counts: self.counts.items() }
+        let shift = if behind == 0 { 0 } else { behind.div_ceil(self.period_us().max(1)) };
+        Sight {
+            index,
+            elapsed: self.ticks(at_us).saturating_sub(start),
+            shift: usize::try_from(shift).unwrap_or(usize::MAX),
+            counts: self.counts.items(),
+        }
     }
 
     /// `old*(w-e) + cur*w` in ticks.
-    fn load(&self, at: SubInterval, (cur, old): (u64, u64)) -> u128 {
-        let weight = self.period_us().saturating_sub(at.elapsed);
+    fn load(&self, sight: &Sight<'_>, (cur, old): (u64, u64)) -> u128 {
+        let weight = self.period_us().saturating_sub(sight.elapsed);
         product(cur, self.period_us()).wrapping_add(product(old, weight))
     }
 
     /// Units that still count at `at_us`, rounded up.
     pub fn consumed(&self, at_us: u64) -> u64 {
         let sight = self.sight(at_us);
-        ceil_div(self.load(sight.at, sight.counted()), self.period_us())
+        ceil_div(self.load(&sight, sight.counted()), self.period_us())
     }
 
     pub fn read(&self, rule: &Rule, at_us: u64, cost: u32) -> Reading {
         let sight = self.sight(at_us);
         let counts = sight.counted();
         let limit = product(u64::from(rule.limit()), self.period_us());
-        let load = self.load(sight.at, counts);
+        let load = self.load(&sight, counts);
         let fits = load.wrapping_add(product(u64::from(cost), self.period_us())) <= limit;
         let admits_us = if fits {
             at_us
@@ -217,7 +213,7 @@ impl Window {
                         self.period_us().saturating_sub(weight)
                     }
                 };
-                let index = sight.at.index.saturating_add(later as u64);
+                let index = sight.index.saturating_add(later as u64);
                 return self.micros(index.saturating_mul(self.period_us()).saturating_add(elapsed));
             }
             // The oldest sub-interval that counts in full becomes the weighted one.
@@ -248,47 +244,38 @@ impl Window {
         if shift > 0 {
             let shift = shift.min(counts.len());
             counts.rotate_right(shift);
-            if let Some(passed) = counts.get_mut(..shift) {
-                passed.fill(Uint48::default());
-            }
+            counts.iter_mut().take(shift).for_each(|count| *count = Uint48::default());
         }
         if let Some(newest) = counts.first_mut() {
-            *newest = Uint48::saturating(newest.get().saturating_add(u64::from(units)));
+            newest.add(units);
         }
+    }
+
+    /// The counts that still count at `at_us`, newest first.
+    fn in_sight(&mut self, at_us: u64) -> impl Iterator<Item = &mut Uint48> {
+        let in_sight = self.counts.items().len().saturating_sub(self.sight(at_us).shift);
+        self.counts.items_mut().iter_mut().take(in_sight)
     }
 
     /// Gives back up to `units` counted at `stamp_us`, if their sub-interval still counts, and
     /// returns how many.
     pub fn give_back(&mut self, stamp_us: u64, at_us: u64, units: u64) -> u64 {
-        let (last, stamp) = (self.position(self.last_us()).index, self.position(stamp_us).index);
-        let Some(age) = last.checked_sub(stamp) else { return 0 };
-        let in_sight = self.counts.items().len().saturating_sub(self.sight(at_us).shift);
-        let age = usize::try_from(age).unwrap_or(usize::MAX);
-        let counts = self.counts.items_mut().iter_mut();
-        let Some(count) = counts.take(in_sight).nth(age) else { return 0 };
-        let back = units.min(count.get());
-        *count = Uint48::saturating(count.get().saturating_sub(back));
-        back
+        let age = self.index(self.last_us()).checked_sub(self.index(stamp_us));
+        let age = age.map_or(usize::MAX, |age| usize::try_from(age).unwrap_or(usize::MAX));
+        self.in_sight(at_us).nth(age).map_or(0, |count| count.take(units))
     }
 
     /// Gives back up to `units` that still count, newest first, and returns how many.
-    pub fn refund(&mut self, at_us: u64, units: u32) -> u64 {
-        let shift = self.sight(at_us).shift;
-        let counts = self.counts.items_mut();
-        let in_sight = counts.len().saturating_sub(shift);
-        let mut left = u64::from(units);
-        for count in counts.iter_mut().take(in_sight) {
-            let back = left.min(count.get());
-            *count = Uint48::saturating(count.get().saturating_sub(back));
-            left = left.saturating_sub(back);
-        }
-        u64::from(units).saturating_sub(left)
+    pub fn refund(&mut self, at_us: u64, units: u64) -> u64 {
+        self.in_sight(at_us).fold(0, |given: u64, count| {
+            given.saturating_add(count.take(units.saturating_sub(given)))
+        })
     }
 
     pub fn clears(&self) -> Moment {
         let Some(age) = self.counts().position(|count| count > 0) else { return Moment::At(0) };
         let counts = self.counts.items().len().saturating_sub(age);
-        let out_of_sight = self.position(self.last_us()).index.saturating_add(counts as u64);
+        let out_of_sight = self.index(self.last_us()).saturating_add(counts as u64);
         Moment::At(self.micros(out_of_sight.saturating_mul(self.period_us())))
     }
 }
@@ -302,8 +289,4 @@ pub struct WindowReport {
     /// Units of the sub-interval before them, which are weighted; with `res=1`, of the previous
     /// window.
     pub previous: u64,
-}
-
-fn sum(counts: &[Uint48]) -> u64 {
-    counts.iter().fold(0, |total, count| total.saturating_add(count.get()))
 }

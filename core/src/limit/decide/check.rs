@@ -1,14 +1,14 @@
 //! A check of one key: on the fast path if it can take it, else on the general one.
 
 use super::decision::Decision;
-use super::evaluation::Evaluation;
 use super::foresight::Foresight;
-use super::keys::{KeyCheck, check_keys};
+use super::keys::{KeyCheck, check_keys, peek_key};
 use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError};
-use super::wait::{Waiting, until_all_admit};
+use crate::limit::value::access::Access;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
+use std::slice;
 
 impl Limiter {
     /// Decides, and consumes if the answer says so. `decisions` gets one decision a
@@ -32,7 +32,7 @@ impl Limiter {
         }
     }
 
-    /// Does what [`Self::check_within`] does, on the general path: for callers that have tried the
+    /// Does what [`Self::check_within`] does, on the general path, for callers that have tried the
     /// fast one.
     ///
     /// # Errors
@@ -44,9 +44,8 @@ impl Limiter {
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
     ) -> Result<Outcome, CheckError> {
-        let mut keys = [KeyCheck::new(self, *check)];
-        check_keys(&mut keys, bounds, decisions)?;
-        let [key] = &keys;
+        let mut key = KeyCheck::new(self, *check);
+        check_keys(slice::from_mut(&mut key), bounds, decisions)?;
         Ok(*key.outcome())
     }
 
@@ -65,7 +64,7 @@ impl Limiter {
     /// Does what [`Self::peek`] does, on the general path.
     #[inline(never)]
     pub(crate) fn peek_general(&self, check: &Check<'_>, decisions: &mut Vec<Decision>) -> Outcome {
-        self.peek_within(check, decisions, &mut Foresight::of_command())
+        self.peek_within(check, decisions, &Foresight::of_command())
     }
 
     /// Does what [`Self::peek_general`] does, as a part of a command.
@@ -73,30 +72,18 @@ impl Limiter {
         &self,
         check: &Check<'_>,
         decisions: &mut Vec<Decision>,
-        foresight: &mut Foresight,
+        foresight: &Foresight,
     ) -> Outcome {
-        decisions.clear();
-        if let Some((access, answer)) = self.access_answer(check.now_us) {
-            let cost = check.granted_by([].iter());
-            return Outcome::unchanged(answer, cost, Some(access));
-        }
-        if self.lapse_matters(check.now_us) {
-            return self.as_of(check.now_us).peek_within(check, decisions, foresight);
-        }
-        let mut evaluation =
-            Evaluation::of(self.states(), self.holds(), check, |decision| decisions.push(decision));
-        self.foresee_waits(check, &mut evaluation, decisions, foresight);
-        let denied = evaluation.denies();
-        let cost = if denied { check.cost } else { check.granted_by(decisions.iter()) };
-        if cost != check.cost {
-            return self.peek_within(&Check { cost, ..*check }, decisions, foresight);
-        }
-        let summary = self.summary(check, &evaluation, denied, decisions, foresight);
-        let mut summary = summary.map_or(Decision::UNDECIDED, |deciding| deciding.decision);
-        if denied && evaluation.passed_over {
-            let key = Waiting { limiter: self, check: *check, repeats_until_us: None };
-            summary.wait_ms = until_all_admit(std::iter::once(key), summary.wait_ms, foresight);
-        }
-        Outcome::unchanged(summary, cost, None)
+        peek_key(KeyCheck::new(&*self.as_of(check.now_us), *check), decisions, foresight)
+    }
+
+    /// The answer of a block or an exemption, if one is in effect.
+    pub(crate) fn access_answer(&self, now_us: u64) -> Option<(Access, Decision)> {
+        let access = self.access_at(now_us)?;
+        let answer = match access.kind {
+            Access::Exempt => Decision::UNDECIDED,
+            Access::Block => Decision::blocked(access.left_ms(now_us)),
+        };
+        Some((access.kind, answer))
     }
 }

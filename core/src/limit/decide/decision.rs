@@ -1,6 +1,6 @@
 //! A decision: how one rule answers a cost, and in the end how the whole check does.
 
-use crate::limit::algorithm::reading::{Moment, Reading, Span};
+use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::value::check::{Check, Verdict};
 use crate::rule::Rule;
 
@@ -35,21 +35,18 @@ impl Decision {
     /// check consumes.
     #[inline(always)]
     pub(crate) fn of(rule: &Rule, reading: Reading, check: &Check<'_>) -> Self {
-        let wait = match Self::admits_later(rule, reading, check) {
-            None => Span::Micros(0),
-            Some(moment) => moment.after(check.now_us),
-        };
         // Under a limit of 0 only a cost of 0 passes, and at once.
-        let turn_us = if rule.limit() == 0 { 0 } else { reading.turn_us };
-        let (verdict, wait) = match wait {
-            Span::Micros(0) => (Verdict::Allowed, Moment::At(turn_us).after(check.now_us)),
-            wait => (Verdict::Limited, wait),
+        let (remaining, turn_us) =
+            if rule.limit() == 0 { (0, 0) } else { (reading.remaining, reading.turn_us) };
+        let (verdict, until) = match Self::admits_later(rule, reading, check) {
+            None => (Verdict::Allowed, Moment::At(turn_us)),
+            Some(moment) => (Verdict::Limited, moment),
         };
         Self {
             verdict,
             limit: units(rule.capacity()),
-            remaining: units(if rule.limit() == 0 { 0 } else { reading.remaining }),
-            wait_ms: wait.millis(),
+            remaining: units(remaining),
+            wait_ms: until.ms_after(check.now_us),
             reset_ms: 0,
         }
     }
@@ -59,33 +56,90 @@ impl Decision {
         Self::admits_later(rule, reading, check).unwrap_or(Moment::At(check.now_us))
     }
 
-    /// When a rule admits its cost; `None` if it does so now.
+    /// When a rule that denies its cost admits it; `None` if it does so now.
     #[inline(always)]
     fn admits_later(rule: &Rule, reading: Reading, check: &Check<'_>) -> Option<Moment> {
-        let admits = if !rule.can_ever_admit(check.cost_of(rule)) {
-            Moment::Never
+        if !rule.can_ever_admit(check.cost_of(rule)) {
+            Some(Moment::Never)
         } else if rule.limit() == 0 {
-            Moment::At(check.now_us)
+            None
         } else {
-            reading.admits
-        };
-        match admits {
             // The state may be read at a time that the clock has yet to reach.
-            Moment::At(us) if us <= reading.at_us => None,
-            moment => Some(moment),
+            Some(reading.admits).filter(|&admits| admits > Moment::At(reading.at_us))
         }
     }
 
     /// Allows the check, which repeats a hold, to proceed after a turn that it was given.
     pub(crate) const fn allow(&mut self, turn_ms: i64) {
-        self.verdict = Verdict::Allowed;
-        self.wait_ms = turn_ms;
+        (self.verdict, self.wait_ms) = (Verdict::Allowed, turn_ms);
+    }
+
+    /// True if it denies the check; the decision of a shadow does not.
+    pub(crate) fn is_denial_by(&self, rule: &Rule) -> bool {
+        self.verdict == Verdict::Limited && !rule.is_shadow()
     }
 
     /// Subtracts a cost that was consumed.
     #[inline]
     pub(crate) fn take(&mut self, cost: u32) {
         self.remaining = self.remaining.saturating_sub(cost.into()).max(0);
+    }
+
+    /// True if this decision, at its cost, precedes another as the answer: the longer denial, or
+    /// without a denial the one that admits its cost fewer times. That compares `remaining / cost`,
+    /// as fractions; a cost of 0 can be admitted any number of times.
+    #[inline(always)]
+    pub(crate) fn precedes(&self, cost: u32, other: &Self, other_cost: u32) -> bool {
+        let denies = |decision: &Self| decision.verdict != Verdict::Allowed;
+        if denies(self) || denies(other) {
+            let longer = length(self.wait_ms) > length(other.wait_ms);
+            return denies(self) && (longer || !denies(other));
+        }
+        match (cost, other_cost) {
+            (cost, other_cost) if cost == other_cost => self.remaining < other.remaining,
+            (0, _) => false,
+            (_, 0) => true,
+            (cost, other_cost) => {
+                i128::from(self.remaining).wrapping_mul(other_cost.into())
+                    < i128::from(other.remaining).wrapping_mul(cost.into())
+            }
+        }
+    }
+}
+
+impl<'a> Check<'a> {
+    /// True if a rule denies.
+    pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
+        self.rules.iter().zip(decisions).any(|(rule, decision)| decision.is_denial_by(rule))
+    }
+
+    /// The deciding rule and its decision: the rule that denies longest; or else the
+    /// one with the least remaining/cost, and the longest turn of all. The first of equals; `None`
+    /// if all rules are shadows. Once the check is denied, a rule that admits has no wait.
+    #[inline]
+    pub(crate) fn deciding_rule(
+        &self,
+        denied: bool,
+        decisions: &mut [Decision],
+    ) -> Option<(&'a Rule, Decision)> {
+        let (mut turn_ms, mut deciding) = (0, None::<(&Rule, Decision)>);
+        for (rule, decision) in self.rules.iter().zip(decisions) {
+            if denied && decision.verdict == Verdict::Allowed {
+                decision.wait_ms = 0;
+            }
+            if rule.is_shadow() {
+                continue;
+            }
+            turn_ms = longer(turn_ms, decision.wait_ms);
+            let cost = self.cost_of(rule);
+            if deciding.is_none_or(|(of, one)| decision.precedes(cost, &one, self.cost_of(of))) {
+                deciding = Some((rule, *decision));
+            }
+        }
+        deciding.map(|(rule, decision)| match decision.verdict {
+            Verdict::Allowed => (rule, Decision { wait_ms: turn_ms, ..decision }),
+            Verdict::Limited | Verdict::Blocked => (rule, decision),
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 use crate::limit::algorithm::log::Log;
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::Holds;
+use std::cell::Cell;
 
 /// Charges in the budget of a command: about 10 ms.
 pub(super) const MOST_CHARGES: usize = 100_000;
@@ -28,36 +29,36 @@ const SMALL_AS_ONE: usize = 32;
 /// What is left of a command's budget.
 #[derive(Debug)]
 pub struct Foresight {
-    charges: usize,
+    charges: Cell<usize>,
 }
 
 impl Foresight {
     /// The full budget of a command.
     #[must_use]
     pub const fn of_command() -> Self {
-        Self::of_charges(MOST_CHARGES)
+        Self { charges: Cell::new(MOST_CHARGES) }
     }
 
+    #[cfg(any(test, fuzzing))]
     pub(crate) const fn of_charges(charges: usize) -> Self {
-        Self { charges }
+        Self { charges: Cell::new(charges) }
     }
 
-    /// Spends the cost of copying these states and letting `charges` lapse in them; false if too
-    /// little is left.
-    pub(crate) fn may_copy(&mut self, states: &[State], charges: usize) -> bool {
+    /// Spends the cost of copying these states and letting `charges` lapse in them. Returns false,
+    /// and spends nothing, if too little is left.
+    pub(crate) fn may_copy(&self, states: &[State], charges: usize) -> bool {
         let cost = |state: &State| {
             let entries = state.log().map_or(0, Log::len);
             STATE_AS_CHARGES.saturating_add(entries / ENTRIES_AS_ONE)
         };
         let spent = states.iter().map(cost).fold(charges, usize::saturating_add);
-        let left = self.charges.checked_sub(spent);
-        self.charges = left.unwrap_or(self.charges);
-        left.is_some()
+        let left = self.charges.get().checked_sub(spent);
+        left.map(|left| self.charges.set(left)).is_some()
     }
 
-    /// Spends the cost of copying these states and letting `lapses` holds lapse in one; false if
-    /// too little is left.
-    pub(crate) fn may_look(&mut self, copied: &[State], holds: &Holds, lapses: usize) -> bool {
+    /// Spends the cost of copying these states and letting `lapses` holds lapse in one. Returns
+    /// false, and spends nothing, if too little is left.
+    pub(crate) fn may_look(&self, copied: &[State], holds: &Holds, lapses: usize) -> bool {
         let charges = holds.rules().checked_div(holds.len()).unwrap_or(0);
         let of_hold = (charges / SMALL_AS_ONE).saturating_add(1);
         let charges = lapses.saturating_mul(of_hold).saturating_add(holds.len() / SMALL_AS_ONE);

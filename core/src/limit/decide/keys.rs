@@ -12,54 +12,41 @@
 //!
 //! The honest wait: a rule's wait is the least time after which it admits the cost
 //! if nothing else happens, so the longest wait of the rules that deny is the
-//! check's. Each rule, once it admits, goes on admitting, with two exceptions: a
-//! state that lies more than a window ahead of the clock is passed over, and counts
-//! again once the clock has come near it; and where the check repeats a hold, no rule
-//! is asked before the hold ends. If there is such a state or hold, `wait` looks
-//! beyond it.
+//! check's. Each rule, once it admits, goes on admitting, with two exceptions: a rule
+//! ignores a state that lies more than a window ahead of the clock, and sees it again
+//! once the clock has come near it; and where the check repeats a hold, no rule is
+//! evaluated before the hold ends. `later_denials` lengthens the wait by these.
+//!
+//! A check whose cost is a range (`COST a..b`) is decided for the lower bound. If that is allowed,
+//! it is granted the largest cost in the range that every rule with the default cost admits: the
+//! least of their `remaining`, which is exact. A rule with its own cost must admit that cost, and a
+//! shadow never lowers the grant.
 
-use super::deciding::Deciding;
-use super::decision::{Decision, length, longer};
-use super::evaluation::Evaluation;
+use super::decision::{Decision, longer};
 use super::foresight::Foresight;
-use super::outcome::{Ban, NewBan, Outcome};
+use super::later_denials::until_all_admit;
+use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError, Refusal};
-use super::wait::{Waiting, until_all_admit};
+use super::view::View;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::value::access::{Access, AccessEntry};
+use crate::limit::value::access::Access;
 use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::Rule;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::slice;
 
-/// One key of a check.
+/// One key of a check, or of a peek, which only borrows the limiter.
 #[derive(Debug)]
-pub struct KeyCheck<'a> {
-    limiter: &'a mut Limiter,
+pub struct KeyCheck<'a, L = &'a mut Limiter> {
+    limiter: L,
     check: Check<'a>,
-    found: Found,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
-    ban: Option<NewBan>,
     decisions: Range<usize>,
-    /// Its change is a plan at first, which nothing follows if one of the keys refuses.
+    /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
+    /// summary is at first the answer of this key's block or exemption.
     outcome: Outcome,
-}
-
-/// What answers for a key before anything is consumed.
-#[derive(Clone, Copy, Debug)]
-enum Found {
-    /// A block or an exemption, and its answer.
-    Access(Access, Decision),
-    Rules(Evaluation),
-}
-
-/// What happens to the keys of a check, settled before anything is changed.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    denied: bool,
-    /// The denial is charged to the `count=all` rules.
-    charges: bool,
 }
 
 /// Decides over several different keys, and consumes from all of them if the answer
@@ -77,105 +64,100 @@ pub fn check_keys(
     decisions: &mut Vec<Decision>,
 ) -> Result<Option<usize>, CheckError> {
     decisions.clear();
-    let foresight = &mut Foresight::of_command();
-    let plan = plan(keys, bounds, decisions, foresight)?;
-    for key in keys.iter_mut() {
-        key.consume(plan, decisions, foresight);
+    let foresight = &Foresight::of_command();
+    for (index, key) in keys.iter_mut().enumerate() {
+        key.limiter.lapse_if_due(key.check.now_us);
+        key.evaluate(decisions, foresight);
+        if key.repeats {
+            let tested = key.limiter.test_costs_of_repeat(&key.check);
+            tested.map_err(|why| CheckError { key: index, why })?;
+        }
     }
-    let (summary, decider) = conclude(keys, plan.denied, decisions, foresight);
+    let denied = keys.iter().any(|key| key.outcome.denied);
+    grant(keys, denied, decisions, foresight);
+    let charges = denied && keys.iter().all(KeyCheck::may_be_charged);
+    for (index, key) in keys.iter_mut().enumerate() {
+        key.outcome.change = key.change_by(denied, charges);
+        key.test(bounds).map_err(|why| CheckError { key: index, why })?;
+    }
+    for key in keys.iter_mut() {
+        key.consume(denied, decisions, foresight);
+    }
+    let (summary, decider) = conclude(keys, denied, decisions, foresight);
     for key in keys.iter_mut() {
         key.finish(summary);
     }
     Ok(decider)
 }
 
-/// What the check will do, if none of the keys refuses.
-fn plan(
-    keys: &mut [KeyCheck<'_>],
-    bounds: Bounds,
+/// Decides for one key as [`check_keys`] does, but changes nothing.
+pub(crate) fn peek_key(
+    mut key: KeyCheck<'_, &Limiter>,
     decisions: &mut Vec<Decision>,
-    foresight: &mut Foresight,
-) -> Result<Plan, CheckError> {
-    for key in keys.iter_mut() {
-        key.evaluate(decisions, foresight);
-    }
-    for (index, key) in keys.iter().enumerate() {
-        key.test_repeat().map_err(|why| CheckError { key: index, why })?;
-    }
-    let denied = keys.iter().any(|key| key.outcome.denied);
+    foresight: &Foresight,
+) -> Outcome {
+    decisions.clear();
+    key.evaluate(decisions, foresight);
+    let (denied, keys) = (key.outcome.denied, slice::from_mut(&mut key));
     grant(keys, denied, decisions, foresight);
-    let plan = Plan { denied, charges: denied && keys.iter().all(KeyCheck::may_be_charged) };
-    for (index, key) in keys.iter_mut().enumerate() {
-        key.outcome.change = key.change_by(plan);
-        key.test(bounds).map_err(|why| CheckError { key: index, why })?;
-    }
-    Ok(plan)
+    let (summary, _) = conclude(keys, denied, decisions, foresight);
+    Outcome::unchanged(summary, key.check.cost, key.outcome.access)
 }
 
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
 /// key grants. A key that repeats a hold grants what the hold was charged.
-fn grant(
-    keys: &mut [KeyCheck<'_>],
+fn grant<'a, L: Deref<Target = Limiter>>(
+    keys: &mut [KeyCheck<'a, L>],
     denied: bool,
     decisions: &mut [Decision],
-    foresight: &mut Foresight,
+    foresight: &Foresight,
 ) {
     if denied || keys.iter().all(|key| key.check.up_to().is_none()) {
         return;
     }
     let Some(granted) = keys.iter().map(|key| key.granted(decisions)).min() else { return };
-    for key in keys.iter_mut() {
+    for key in keys {
         let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
-        // The other rules admit the grant; a shadow need not.
+        // The other rules admit the grant; a shadow may not.
         if changed && key.outcome.access.is_none() && key.check.rules.iter().any(Rule::is_shadow) {
-            let own = key.decisions.clone();
-            key.decide_again(decisions.get_mut(own).unwrap_or_default(), foresight);
+            key.decide(decisions, foresight);
         }
     }
 }
 
 /// The answer of all keys: the longest wait or block if the check is denied, else the
 /// least remaining/cost and the longest turn; the first of equals.
-fn conclude(
-    keys: &[KeyCheck<'_>],
+fn conclude<'a, L: Deref<Target = Limiter>>(
+    keys: &[KeyCheck<'a, L>],
     denied: bool,
     decisions: &mut [Decision],
-    foresight: &mut Foresight,
+    foresight: &Foresight,
 ) -> (Decision, Option<usize>) {
-    let mut deciding = Deciding { cost: 0, decision: Decision::UNDECIDED };
+    let (mut summary, mut cost) = (Decision::UNDECIDED, 0);
     let (mut decider, mut turn_ms) = (None, 0);
     for (index, key) in keys.iter().enumerate() {
-        let Some(own) = key.summary(denied, decisions, foresight) else { continue };
-        turn_ms = longer(turn_ms, own.decision.wait_ms);
-        let decides = match (denied, decider) {
-            (_, None) => true,
-            (true, Some(_)) => length(own.decision.wait_ms) > length(deciding.decision.wait_ms),
-            (false, Some(_)) => own.has_less_left_than(deciding),
-        };
-        if decides {
-            (deciding, decider) = (own, Some(index));
+        let Some((own, own_cost)) = key.summary(denied, decisions, foresight) else { continue };
+        turn_ms = longer(turn_ms, own.wait_ms);
+        if decider.is_none() || own.precedes(own_cost, &summary, cost) {
+            (summary, cost, decider) = (own, own_cost, Some(index));
         }
     }
-    let mut summary = deciding.decision;
-    if !denied {
-        summary.wait_ms = turn_ms;
-    } else if keys.iter().any(KeyCheck::may_deny_later) {
-        let keys = keys.iter().filter(|key| key.outcome.access.is_none());
-        let keys = keys.map(KeyCheck::waiting);
-        summary.wait_ms = until_all_admit(keys, summary.wait_ms, foresight);
-    }
+    summary.wait_ms = if denied {
+        let evaluated = keys.iter().filter(|key| key.outcome.access.is_none());
+        until_all_admit(evaluated.map(|key| key.view(foresight)), summary.wait_ms)
+    } else {
+        turn_ms
+    };
     (summary, decider)
 }
 
-impl<'a> KeyCheck<'a> {
+impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
     /// A key's value, empty if the key does not exist, and its check.
-    pub fn new(limiter: &'a mut Limiter, check: Check<'a>) -> Self {
+    pub fn new(limiter: L, check: Check<'a>) -> Self {
         Self {
             limiter,
             check,
-            found: Found::Rules(Evaluation::default()),
             repeats: false,
-            ban: None,
             decisions: 0..0,
             outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
         }
@@ -193,107 +175,102 @@ impl<'a> KeyCheck<'a> {
         &self.decisions
     }
 
-    /// Whether a rule may deny later that does not deny now.
-    const fn may_deny_later(&self) -> bool {
-        self.repeats || matches!(self.found, Found::Rules(Evaluation { passed_over: true, .. }))
+    fn own<'d>(&self, decisions: &'d mut [Decision]) -> &'d mut [Decision] {
+        decisions.get_mut(self.decisions.clone()).unwrap_or_default()
     }
 
-    fn waiting(&self) -> Waiting<'_> {
-        let repeats_until_us = self.limiter.repeats_until(&self.check);
-        Waiting { limiter: self.limiter, check: self.check, repeats_until_us }
+    fn view<'v>(&'v self, foresight: &'v Foresight) -> View<'v> {
+        View { limiter: &self.limiter, check: &self.check, foresight }
     }
 
-    /// Nothing is charged if a key is blocked, nor for a cost that can never pass.
-    fn may_be_charged(&self) -> bool {
-        match self.found {
-            Found::Access(access, _) => access == Access::Exempt,
-            Found::Rules(_) => self.check.can_ever_pass(),
-        }
-    }
-
-    fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &mut Foresight) {
+    /// Lets a block, an exemption or the rules decide, before anything is consumed.
+    fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &Foresight) {
         let start = decisions.len();
-        self.found = match self.limiter.access_answer(self.check.now_us) {
-            Some((access, answer)) => Found::Access(access, answer),
-            None => {
-                self.limiter.lapse_if_due(self.check.now_us);
-                self.repeats = self.limiter.repeats(&self.check);
-                let show = |decision| decisions.push(decision);
-                let mut evaluation =
-                    Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
-                if self.limiter.holds().is_some() {
-                    let decisions = decisions.get_mut(start..).unwrap_or_default();
-                    self.look_ahead(&mut evaluation, decisions, foresight);
-                }
-                Found::Rules(evaluation)
-            }
-        };
-        (self.outcome.access, self.outcome.denied) = match self.found {
-            Found::Access(access, _) => (Some(access), access == Access::Block),
-            Found::Rules(evaluation) => (None, evaluation.denies()),
-        };
-        self.decisions = start..decisions.len();
-        // Before anything is charged: a rule that denies only because of the charge
-        // does not ban.
-        if self.outcome.denied {
-            let remembered = self.limiter.bans_at(self.check.now_us);
-            self.ban = self.check.ban(decisions.get(start..).unwrap_or_default(), remembered);
+        self.decisions = start..start;
+        if let Some((access, answer)) = self.limiter.access_answer(self.check.now_us) {
+            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(access));
+            return;
         }
+        self.repeats = self.limiter.repeats_until(&self.check).is_some();
+        decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
+        self.decisions = start..decisions.len();
+        let own = self.decide(decisions, foresight);
+        self.outcome.denied = self.check.is_denied(own);
     }
 
-    /// Lets the rules decide again, in place of what they decided before.
-    fn decide_again(&mut self, decisions: &mut [Decision], foresight: &mut Foresight) {
-        let mut slots = decisions.iter_mut();
-        let show = |decision| {
-            if let Some(slot) = slots.next() {
-                *slot = decision;
+    /// Lets the rules decide, and takes account of the key's holds.
+    fn decide<'d>(
+        &self,
+        decisions: &'d mut [Decision],
+        foresight: &Foresight,
+    ) -> &'d mut [Decision] {
+        let (own, view) = (self.own(decisions), self.view(foresight));
+        view.decide(own);
+        if self.repeats {
+            for (rule, decision) in self.check.rules.iter().zip(&mut *own) {
+                decision.allow(self.limiter.turn_of_repeat(rule, &self.check));
             }
-        };
-        let mut evaluation =
-            Evaluation::of(self.limiter.states(), self.limiter.holds(), &self.check, show);
-        self.look_ahead(&mut evaluation, decisions, foresight);
-        self.found = Found::Rules(evaluation);
+        }
+        view.foresee_waits(own);
+        own
     }
 
     /// What this key grants of a range of costs.
-    fn granted(&self, decisions: &[Decision]) -> u32 {
+    fn granted(&self, decisions: &mut [Decision]) -> u32 {
+        let (least, most) = (self.check.cost, self.check.up_to().unwrap_or(self.check.cost));
+        let lowers = |rule: &Rule| !rule.is_shadow() && rule.cost().own().is_none();
+        let rules = self.check.rules.iter().zip(self.own(decisions));
+        let remaining = rules.filter(|(rule, _)| lowers(rule)).map(|(_, one)| one.remaining);
         let held = self.check.hold().filter(|_| self.repeats);
-        match held.and_then(|hold| self.limiter.held_by_default(hold.id)) {
-            Some(units) => units.clamp(self.check.cost, self.check.up_to().unwrap_or(units)),
-            None => {
-                let own = decisions.get(self.decisions.clone()).unwrap_or_default();
-                self.check.granted_by(own.iter())
-            }
-        }
+        let held = held.and_then(|hold| self.limiter.held_by_default(hold.id));
+        let granted = held.or(remaining.filter_map(|units| u32::try_from(units).ok()).min());
+        granted.unwrap_or(most).clamp(least, most)
     }
 
-    /// What the key's holds make of the decisions of its rules.
-    fn look_ahead(
+    /// The decision of this key's block or its deciding rule, and the cost that it was made for;
+    /// `None` if the key is exempt or has only shadows.
+    fn summary(
         &self,
-        evaluation: &mut Evaluation,
+        denied: bool,
         decisions: &mut [Decision],
-        foresight: &mut Foresight,
-    ) {
-        let Self { limiter, check, repeats, .. } = self;
-        if *repeats {
-            for (rule, decision) in check.rules.iter().zip(decisions.iter_mut()) {
-                decision.allow(limiter.turn_of_repeat(rule, check));
-            }
-            evaluation.settle_denials(check.rules, decisions);
+        foresight: &Foresight,
+    ) -> Option<(Decision, u32)> {
+        match self.outcome.access {
+            Some(Access::Exempt) => return None,
+            Some(Access::Block) => return Some((self.outcome.summary, 0)),
+            None => {}
         }
-        limiter.foresee_waits(check, evaluation, decisions, foresight);
+        let (rule, mut own) = self.check.deciding_rule(denied, self.own(decisions))?;
+        own.reset_ms = self.view(foresight).reset_ms(rule);
+        if let Some(ban) = self.outcome.ban {
+            let ban_ms = Moment::At(ban.until_us).ms_after(self.check.now_us);
+            own.wait_ms = longer(own.wait_ms, ban_ms);
+            own.reset_ms = longer(own.reset_ms, ban_ms);
+        }
+        Some((own, self.check.cost_of(rule)))
+    }
+}
+
+impl KeyCheck<'_> {
+    /// Nothing is charged if a key is blocked, nor for a cost that can never pass.
+    fn may_be_charged(&self) -> bool {
+        let Self { check, .. } = self;
+        let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
+        match self.outcome.access {
+            Some(access) => access == Access::Exempt,
+            None => check.rules.iter().all(can_pass),
+        }
     }
 
-    /// What a plan does to the states of this key.
-    fn change_by(&self, plan: Plan) -> Change {
-        let change = match self.found {
-            Found::Rules(_) if !plan.denied && self.repeats => {
-                let renews = self.limiter.renews(&self.check);
-                return if renews { Change::Renewed } else { Change::Nothing };
-            }
-            Found::Rules(_) if !plan.denied => Change::Admitted,
-            Found::Rules(_) if plan.charges && !self.repeats => Change::Charged,
-            Found::Rules(_) | Found::Access(..) => return Change::Nothing,
+    /// What the check does to the states of this key. `denied` and `charges` say what it does to
+    /// all keys: that it is denied, and that the denial is charged to `count=all` rules.
+    fn change_by(&self, denied: bool, charges: bool) -> Change {
+        let change = match (denied, self.repeats) {
+            _ if self.outcome.access.is_some() => return Change::Nothing,
+            (false, true) if self.limiter.renews(&self.check) => return Change::Renewed,
+            (false, false) => Change::Admitted,
+            (true, false) if charges => Change::Charged,
+            (false | true, _) => return Change::Nothing,
         };
         let rules = self.check.rules;
         let consumes = rules.iter().any(|rule| self.check.consumes_from(rule, change));
@@ -301,72 +278,39 @@ impl<'a> KeyCheck<'a> {
         if consumes || renames() { change } else { Change::Nothing }
     }
 
-    /// Tests that a repeat costs what the hold was taken for.
-    fn test_repeat(&self) -> Result<(), Refusal> {
-        if self.repeats { self.limiter.test_costs_of_repeat(&self.check) } else { Ok(()) }
-    }
-
-    /// Tests how much the key would come to hold.
+    /// Tests how much the key would hold after the check.
     fn test(&self, bounds: Bounds) -> Result<(), Refusal> {
-        let Bounds { max_states, max_holds } = bounds;
         if self.check.hold().is_some() && self.outcome.change == Change::Admitted {
-            self.limiter.test_max_holds(self.check.now_us, max_holds)?;
+            self.limiter.test_max_holds(self.check.now_us, bounds.max_holds)?;
         }
-        if self.limiter.may_exceed(self.check.rules.len(), max_states) {
-            return self.limiter.test_max_states(&self.check, self.outcome.change, max_states);
-        }
-        Ok(())
+        self.limiter.test_max_states(&self.check, self.outcome.change, bounds.max_states)
     }
 
-    fn consume(&mut self, plan: Plan, decisions: &mut [Decision], foresight: &mut Foresight) {
-        self.outcome.repeated = self.repeats && !plan.denied;
-        let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
-        let change = self.outcome.change;
-        match change {
+    /// Consumes as planned, and blocks the key if a rule bans it.
+    fn consume(&mut self, denied: bool, decisions: &mut [Decision], foresight: &Foresight) {
+        let Self { check, outcome, .. } = self;
+        let own = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
+        if outcome.denied {
+            // Before anything is charged: a rule that denies only because of the charge does not
+            // ban.
+            outcome.ban = self.limiter.ban(check, own);
+        }
+        outcome.repeated = self.repeats && !denied;
+        self.limiter.record(check, outcome.change);
+        match outcome.change {
             Change::Admitted => {
-                self.outcome.held = self.check.hold().is_some();
-                self.limiter.record(&self.check, change);
-                for (rule, decision) in self.check.rules.iter().zip(decisions) {
-                    decision.take(self.check.cost_of(rule));
+                outcome.held = check.hold().is_some();
+                for (rule, decision) in check.rules.iter().zip(own) {
+                    decision.take(check.cost_of(rule));
                 }
             }
-            Change::Renewed => self.limiter.record(&self.check, change),
-            Change::Charged => {
-                self.limiter.record(&self.check, change);
-                self.decide_again(decisions, foresight);
-            }
-            Change::Nothing | Change::HistoryOnly(_) => {}
+            Change::Charged => drop(self.decide(decisions, foresight)),
+            Change::Renewed | Change::Nothing | Change::HistoryOnly(_) => {}
         }
     }
 
-    /// This key's part of the answer, after everything was consumed; `None` if it is
-    /// exempt or has only shadows.
-    fn summary(
-        &self,
-        denied: bool,
-        decisions: &mut [Decision],
-        foresight: &mut Foresight,
-    ) -> Option<Deciding> {
-        let evaluation = match &self.found {
-            Found::Access(Access::Exempt, _) => return None,
-            Found::Access(Access::Block, answer) => {
-                return Some(Deciding { cost: 0, decision: *answer });
-            }
-            Found::Rules(evaluation) => evaluation,
-        };
-        let decisions = decisions.get_mut(self.decisions.clone()).unwrap_or_default();
-        let Self { limiter, check, .. } = self;
-        let mut own = limiter.summary(check, evaluation, denied, decisions, foresight)?;
-        if let Some(new) = self.ban {
-            let ban_ms = Moment::At(new.ban.until_us).after(self.check.now_us).millis();
-            own.decision.wait_ms = longer(own.decision.wait_ms, ban_ms);
-            own.decision.reset_ms = longer(own.decision.reset_ms, ban_ms);
-        }
-        Some(own)
-    }
-
-    /// Shortens a ban that a step of the clock made longer, blocks the key if a rule
-    /// bans it, and adds a check with `META` to the history even if it consumed nothing.
+    /// Shortens a ban that a step of the clock made longer, and adds a check with `META` to the
+    /// history even if it consumed nothing.
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);
@@ -376,12 +320,6 @@ impl<'a> KeyCheck<'a> {
         if outcome.change == Change::Nothing && self.check.meta().is_some() && !outcome.repeated {
             outcome.change = Change::HistoryOnly(summary.verdict);
             self.limiter.record(&self.check, outcome.change);
-        }
-        outcome.ban = self.ban.map(|new| new.ban);
-        if let Some(NewBan { ban: Ban { rule, until_us }, length_us, count }) = self.ban
-            && let Some(rule) = self.check.rules.get(rule)
-        {
-            self.limiter.set_ban(AccessEntry::ban(rule, until_us, length_us), count);
         }
     }
 }

@@ -1,40 +1,36 @@
 //! Deciding a check.
 //!
 //! ```text
-//! decision    what one rule decides: five integers
-//! deciding    which rule's decision is the answer, and which rule bans
-//! outcome     the answer to a check, and what was done
-//! evaluation  every rule of a key reads its state and decides
-//! keys        the general path: several rules and keys, one answer, all or nothing
-//! fast        the fast path: all rules read the key's one state
-//! check       a check of one key, on the fast path if it can take it
-//! max_states  how many states a key may hold
-//! foresee     waits and resets that end earlier because holds lapse
-//! foresight   how far a command looks ahead at lapses
-//! grant       what a check of a range of costs is granted
-//! refusal     why a check is an error, and how much a key may hold
-//! wait        the wait behind a clock that stepped back
-//! outlook     when a rule lets one more unit pass
+//! check          a check of one key, on the fast path if it can take it
+//! fast           the fast path: all rules read the key's one state
+//! keys           the general path: several rules and keys, one answer, all or nothing
+//! ban            the ban of a key by a rule that denies
+//! outcome        the answer to a check, and what was done
+//! refusal        why a check is an error, and how much a key may hold
+//! full           what only the reply to FULL shows
+//! later_denials  waits that end later because a rule will deny that does not deny now
+//! lapses         waits and resets that end earlier because holds lapse
+//! foresight      the budget of a command for looking ahead at lapses
+//! view           what the rules of a check read in a key, and decide
+//! decision       what one rule decides, and which rule's decision is the answer
 //! ```
 //!
-//! A denial's wait is computed in four steps: `keys::conclude` takes the longest wait of all keys,
-//! `Evaluation::add` the longest of a key's rules, `Decision::of` turns the time at which a rule
-//! admits into a wait, and the algorithm's `read` gives that time. With one rule the fast path
-//! calls `Decision::of` directly. Two things can lengthen a wait: a ban (in `keys`), and a state
-//! that the clock will reach again (in `wait`). One can shorten it: a hold that gives back its
-//! charges when it lapses (in `foresee`).
+//! A denial's wait is computed in four steps: the algorithm's `read` gives the time at which a rule
+//! admits, `Decision::of` turns it into a wait, `Check::deciding_rule` takes the longest of a key's
+//! rules, and `keys::conclude` the longest of all keys. With one rule the fast path calls
+//! `Decision::of` directly. Two things can lengthen a wait: a ban (in `keys`), and a rule that will
+//! deny only later (in `later_denials`). One can shorten it: a hold that gives back its charges
+//! when it lapses (in `lapses`).
 
+pub mod ban;
 pub mod check;
-pub mod deciding;
 pub mod decision;
-mod evaluation;
 mod fast;
-mod foresee;
 pub mod foresight;
-mod grant;
+pub mod full;
 pub mod keys;
-pub mod max_states;
+mod lapses;
+mod later_denials;
 pub mod outcome;
-pub mod outlook;
 pub mod refusal;
-mod wait;
+mod view;

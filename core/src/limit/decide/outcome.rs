@@ -1,27 +1,9 @@
 //! The answer to a check, and what the check did.
 
+use super::ban::Ban;
 use super::decision::Decision;
 use crate::limit::value::access::Access;
-use crate::limit::value::bans::BanCount;
 use crate::limit::value::check::{Change, Verdict};
-
-/// A block set by a rule's `ban=`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ban {
-    /// The index of the rule that set it, in the check.
-    pub rule: usize,
-    /// Its end, in Unix microseconds.
-    pub until_us: u64,
-}
-
-/// The ban that a key gets when a rule with `ban=` denies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewBan {
-    pub ban: Ban,
-    pub length_us: u64,
-    /// The key's new count of bans, if it has one.
-    pub count: Option<BanCount>,
-}
 
 /// The answer to a check, and what it did to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +43,7 @@ impl Outcome {
             cost,
         }
     }
+
     /// True if the key's value changed.
     #[must_use]
     pub fn changed(&self) -> bool {

@@ -1,13 +1,19 @@
 //! Why a check is refused. It replies with an error and changes nothing.
+//!
+//! Clients choose the names of rules, and every check walks all states of its key, so their number
+//! is limited. Only a check that creates a state can exceed the limit. How many states it creates
+//! and drops is known only once it is recorded, so it is first recorded on a copy. No copy is
+//! needed if all rules have their states, or if the key has room for one more state per rule.
+//! Replicas and loaders skip this test: they record what a primary did.
 
-use crate::limit::value::check::Check;
-use crate::limit::value::limiter::Limiter;
+use crate::limit::value::check::{Change, Check, CheckOptions};
+use crate::limit::value::limiter::{Compound, Limiter};
 use crate::rule::Excerpt;
-use std::fmt;
+use thiserror::Error;
 
-/// The holds of a key may be on this number of rules for each of `max_holds`: a key can have
-/// `max_holds` holds on up to this number of rules each, but fewer holds on more. Ending, saving
-/// and loading a hold takes memory and time for each of its rules.
+/// The numbers of rules that the holds of a key are on may add up to this times `max_holds`. So a
+/// key has room for `max_holds` holds on this number of rules each, or for fewer holds on more
+/// rules. Ending, saving and loading a hold takes memory and time for each of its rules.
 const RULES_A_HOLD: usize = 4;
 
 /// Limits on what a key may hold.
@@ -25,7 +31,8 @@ impl Bounds {
 }
 
 /// A key of the check refused it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("key {key}: {why}")]
 pub struct CheckError {
     /// The index of the key in the check.
     pub key: usize,
@@ -33,18 +40,14 @@ pub struct CheckError {
     pub why: Refusal,
 }
 
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key {}: {}", self.key, self.why)
-    }
-}
-
-impl std::error::Error for CheckError {}
-
 /// Why a key refuses a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The check would give the key more states than [`Bounds::max_states`].
+    #[error(
+        "{states} states, expected at most {max} (ratelimit.max-states); \
+         use fewer names and periods of rules for one key, or RL.RESET it"
+    )]
     TooManyStates {
         /// How many states the key would have.
         states: usize,
@@ -52,16 +55,25 @@ pub enum Refusal {
         max: usize,
     },
     /// The key has [`Bounds::max_holds`] live holds already.
+    #[error("{max} holds in the key already (ratelimit.max-holds)")]
     TooManyHolds {
         /// [`Bounds::max_holds`].
         max: usize,
     },
     /// The key's holds are on too many rules in total.
+    #[error(
+        "holds on {max} rules or more in the key already \
+         ({RULES_A_HOLD} for each of ratelimit.max-holds)"
+    )]
     TooManyRulesOfHolds {
         /// Four for each of [`Bounds::max_holds`].
         max: usize,
     },
     /// The check repeats a hold at another cost.
+    #[error(
+        "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}{}",
+        up_to.map_or_else(String::new, |up_to| format!("..{up_to}"))
+    )]
     OtherCost {
         /// The id of the hold.
         id: Excerpt,
@@ -76,48 +88,19 @@ pub enum Refusal {
     },
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyStates { states, max } => write!(
-                f,
-                "{states} states, expected at most {max} (ratelimit.max-states); \
-                 use fewer names and periods of rules for one key, or RL.RESET it"
-            ),
-            Self::TooManyHolds { max } => {
-                write!(f, "{max} holds in the key already (ratelimit.max-holds)")
-            }
-            Self::TooManyRulesOfHolds { max } => write!(
-                f,
-                "holds on {max} rules or more in the key already \
-                 ({RULES_A_HOLD} for each of ratelimit.max-holds)"
-            ),
-            Self::OtherCost { id, rule, held, given, up_to } => {
-                write!(
-                    f,
-                    "hold {id} was taken with other costs: rule '{rule}' cost {held}, given {given}"
-                )?;
-                up_to.map_or(Ok(()), |up_to| write!(f, "..{up_to}"))
-            }
-        }
-    }
-}
-
 impl Limiter {
     /// Refuses a check that repeats a hold at another cost than the hold's. Ignores a rule that the
     /// hold was not charged for: the rules may have changed.
     pub(crate) fn test_costs_of_repeat(&self, check: &Check<'_>) -> Result<(), Refusal> {
         let Some(request) = check.hold() else { return Ok(()) };
         for rule in check.rules.iter().filter(|rule| !rule.is_shadow()) {
-            let (held, given) = (self.held_units(request.id, rule), check.cost_of(rule));
-            let agrees = |held: u32| match rule.cost().own() {
-                Some(cost) => held == cost,
-                None => check.accepts(held),
-            };
-            if let Some(held) = held.filter(|&held| !agrees(held)) {
-                let (id, text) = (Excerpt::new(request.id), rule.to_string());
-                let up_to = check.up_to().filter(|_| rule.cost().own().is_none());
-                return Err(Refusal::OtherCost { id, rule: text, held, given, up_to });
+            let given = check.cost_of(rule);
+            let up_to = check.up_to().filter(|_| rule.cost().own().is_none());
+            let agrees = |held: &u32| (given..=up_to.unwrap_or(given)).contains(held);
+            let held = self.charge_for(request.id, rule).map(|charge| charge.units);
+            if let Some(held) = held.filter(|held| !agrees(held)) {
+                let (id, rule) = (Excerpt::new(request.id), rule.to_string());
+                return Err(Refusal::OtherCost { id, rule, held, given, up_to });
             }
         }
         Ok(())
@@ -135,5 +118,29 @@ impl Limiter {
             return Err(Refusal::TooManyRulesOfHolds { max });
         }
         Ok(())
+    }
+
+    /// Refuses a change that would leave the key with too many states.
+    pub(crate) fn test_max_states(
+        &self,
+        check: &Check<'_>,
+        change: Change,
+        max: usize,
+    ) -> Result<(), Refusal> {
+        let held = self.states().len();
+        let mut consuming = check.rules.iter().filter(|rule| check.consumes_from(rule, change));
+        if held.saturating_add(check.rules.len()) <= max
+            || consuming.all(|rule| self.state_of(rule).is_some())
+        {
+            return Ok(());
+        }
+        let (states, holds) = (self.states().to_vec(), self.holds().cloned().map(Box::new));
+        let mut copy = Self::of(Compound { states, holds, ..Compound::default() });
+        let options = CheckOptions { hold: check.hold(), ..CheckOptions::default() };
+        copy.record(&check.with(&options), change);
+        let states = copy.states().len();
+        // A key may already hold more, if it was loaded or the setting was lowered. Such a key may
+        // not grow.
+        if states > max.max(held) { Err(Refusal::TooManyStates { states, max }) } else { Ok(()) }
     }
 }

@@ -16,19 +16,21 @@
 //! If a charge turns out too low, settling consumes the difference unconditionally.
 
 use super::request::Settlement;
-use super::{Charge, Detail, Hold, Holds, Level, Track, TrackKind};
+use super::{Charge, Detail, Hold, Holds, Track, TrackKind};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::effective_time;
 use crate::limit::algorithm::state::State;
-use crate::limit::exact::{ceil_div, floor_div, millis_up, narrow, product};
+use crate::limit::exact::{ceil_div, floor_div, millis_up, product};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
 impl Meter {
-    /// The level at `at_us`, which is not before the last time, drained at `limit`.
-    pub fn level(&self, limit: u32, at_us: u64) -> Level {
-        Level(match self {
+    /// What is consumed at `at_us`, which is not before the last time: the debt drained at `limit`,
+    /// in fractions of a unit, or the tokens taken. Other meters always take the full cost, so
+    /// theirs is 0.
+    pub fn level(&self, limit: u32, at_us: u64) -> u128 {
+        match self {
             Self::Debt(debt) => debt.owed_at(limit, at_us),
             Self::Interval(interval) => interval.used_at(at_us).into(),
             Self::Log(_)
@@ -36,7 +38,7 @@ impl Meter {
             | Self::Fixed(_)
             | Self::FixedWithPast(_)
             | Self::Slots(_) => 0,
-        })
+        }
     }
 
     /// Consumes what a settled hold cost beyond this charge, at `at_us >= last_us`, beyond any
@@ -67,18 +69,18 @@ impl Meter {
 impl State {
     /// The units that a check of `cost` took from level `before`: a shadow may take less than its
     /// cost.
-    fn taken(&self, rule: &Rule, cost: u32, before: Level) -> u32 {
-        let after = self.meter().level(rule.limit(), self.meter().last_us());
-        let rise = after.0.saturating_sub(before.0);
-        let taken = match self.meter() {
-            Meter::Debt(debt) => floor_div(rise, debt.period_us()),
-            Meter::Interval(_) => narrow(rise),
+    fn taken(&self, rule: &Rule, cost: u32, before: u128) -> u32 {
+        let whole = match self.meter() {
+            Meter::Debt(debt) => debt.period_us(),
+            Meter::Interval(_) => 1,
             Meter::Log(_)
             | Meter::Window(_)
             | Meter::Fixed(_)
             | Meter::FixedWithPast(_)
-            | Meter::Slots(_) => cost.into(),
+            | Meter::Slots(_) => return cost,
         };
+        let after = self.meter().level(rule.limit(), self.meter().last_us());
+        let taken = floor_div(after.saturating_sub(before), whole);
         u32::try_from(taken).map_or(cost, |taken| taken.min(cost))
     }
 
@@ -88,7 +90,7 @@ impl State {
         &self,
         holds: &mut Holds,
         place: usize,
-        (rule, before): (&Rule, Level),
+        (rule, before): (&Rule, u128),
         needs: Needs,
         cost: u32,
         stamp_us: u64,
@@ -101,18 +103,17 @@ impl State {
                 Detail::least(leasts.push(debt.owed()))
             }
             (Meter::Debt(_), TrackKind::Queue { .. }) => {
-                Detail::turn(millis_up(ceil_div(before.0, rule.limit().into())))
+                Detail::turn(millis_up(ceil_div(before, rule.limit().into())))
             }
             (_, TrackKind::Log) => Detail::window(needs.window_us),
             (_, TrackKind::Plain | TrackKind::Bucket(_) | TrackKind::Queue { .. }) => {
                 Detail::least(None)
             }
         };
-        let is_log = rule.kind() == Kind::Log;
         Some(Charge {
             stamp_us,
             units,
-            limit: if is_log { needs.units } else { rule.limit() },
+            limit: if rule.kind() == Kind::Log { needs.units } else { rule.limit() },
             detail,
             track: number,
             by_default: rule.cost().own().is_none(),
@@ -132,16 +133,13 @@ impl State {
         now_us: u64,
         later: Option<&mut Vec<Take>>,
     ) {
-        let (last_us, mut window_us) = (self.meter().last_us(), self.meter().period_us());
-        if self.log().is_some() {
-            window_us = window_us.max(charge.detail.window_us());
-        }
-        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let own_name = self.name();
-        let names = match self.log() {
-            Some(_) => hold.log_names(),
-            None => own_name.as_slice(),
+        let (names, held_us) = match self.log() {
+            Some(_) => (hold.log_names(), charge.detail.window_us()),
+            None => (own_name.as_slice(), 0),
         };
+        let (last_us, window_us) = (self.meter().last_us(), self.meter().period_us().max(held_us));
+        let Some(at_us) = effective_time(now_us, last_us, window_us) else { return };
         let cost = charge.settled(settlement, names);
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);
@@ -155,7 +153,7 @@ impl State {
             let before = self.meter().level(charge.limit, at_us);
             let excess = cost.saturating_sub(charge.units);
             self.meter_mut().consume_excess(charge, at_us, excess);
-            track.consumed(before, true);
+            track.note_consumption(before, true);
         }
     }
 

@@ -3,10 +3,9 @@
 //! A hold that ends leaves the rows and both orders. Its charges still count in their tracks until
 //! they are corrected and [released](Holds::release).
 
-use super::{Charge, Hold, Holds, Id, NO_TRACK, Row, Track};
+use super::{Charge, Hold, Holds, Id, Row, Track};
 
-/// If more than one in this number of holds has lapsed, all rows move at once instead of one by
-/// one.
+/// If more than one in this number of holds has lapsed, they end all at once instead of one by one.
 const MANY: usize = 64;
 
 impl Holds {
@@ -31,43 +30,30 @@ impl Holds {
     /// Ends the holds that have lapsed at `now_us`, in lapse order.
     pub fn end_lapsed(&mut self, now_us: u64) -> Vec<Hold> {
         let lapsed = self.lapsed(now_us);
+        if lapsed == 0 {
+            return Vec::new();
+        }
         if lapsed.saturating_mul(MANY) < self.len() {
             let ids: Vec<Id> =
                 self.in_order_of_ends().take(lapsed).map(|hold| Id::new(hold.id())).collect();
             return ids.iter().filter_map(|id| self.end(id.as_bytes())).collect();
         }
-        let lapsed: Vec<Row> = self.by_end.drain(..lapsed).collect();
-        let holds = self.remove(&lapsed);
-        holds.iter().for_each(|hold| self.uncount(hold));
-        holds
+        let mut rows: Vec<Option<Hold>> =
+            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let by_id = self.by_id.iter().filter_map(|&row| rows.get_mut(usize::from(row))?.take());
+        let (mut lapsed, left): (Vec<Hold>, Vec<Hold>) =
+            by_id.partition(|hold| !hold.lives(now_us));
+        // Stable, so holds of the same end stay ordered by id.
+        lapsed.sort_by_key(Hold::end_us);
+        lapsed.iter().for_each(|hold| self.uncount(hold));
+        self.order(left);
+        lapsed
     }
 
     /// Subtracts a hold from the totals.
     fn uncount(&mut self, hold: &Hold) {
         self.refunding = self.refunding.saturating_sub(hold.refunds().into());
         self.rules = self.rules.saturating_sub(hold.rules());
-    }
-
-    /// Removes rows that have already left the lapse order. The others move together.
-    fn remove(&mut self, gone: &[Row]) -> Vec<Hold> {
-        let mut holds: Vec<Option<Hold>> =
-            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
-        let mut taken = |&row: &Row| holds.get_mut(usize::from(row))?.take();
-        let removed = gone.iter().filter_map(&mut taken).collect();
-        let mut next: Row = 0;
-        let mut moved: Vec<Option<Row>> = Vec::with_capacity(holds.len());
-        for hold in &holds {
-            moved.push(hold.as_ref().map(|_| next));
-            next = next.saturating_add(hold.is_some().into());
-        }
-        self.rows = holds.into_iter().flatten().collect();
-        let to = |row: Row| moved.get(usize::from(row)).copied().flatten();
-        self.by_id = self.by_id.iter().filter_map(|&row| to(row)).collect();
-        self.by_end = self.by_end.iter().filter_map(|&row| to(row)).collect();
-        self.rows.shrink_to_fit();
-        self.by_id.shrink_to_fit();
-        self.by_end.shrink_to_fit();
-        removed
     }
 
     /// Removes the charge of an ended hold from its track.
@@ -77,12 +63,11 @@ impl Holds {
         track.charges = track.charges.saturating_sub(1);
         track.units = track.units.saturating_sub(charge.units.into());
         if track.charges == 0 {
-            let place = track.place.map(usize::from);
+            let place = track.place;
             *track = Track::UNUSED;
-            if let Some(number) = place.and_then(|place| self.numbers.get_mut(place)) {
-                *number = NO_TRACK;
+            if let Some(place) = place {
+                self.replace_state(place.into());
             }
-            self.unused = self.unused.saturating_add(1);
             self.pop_unused();
         }
     }
@@ -104,9 +89,13 @@ impl Holds {
     fn shrink(&mut self) {
         let half = self.rows.capacity() / 2;
         if self.rows.len() < half.saturating_sub(half / 8) {
-            self.rows.shrink_to_fit();
-            self.by_id.shrink_to_fit();
-            self.by_end.shrink_to_fit();
+            self.shrink_to_fit();
         }
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+        self.by_id.shrink_to_fit();
+        self.by_end.shrink_to_fit();
     }
 }

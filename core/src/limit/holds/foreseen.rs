@@ -1,7 +1,7 @@
 //! A state as it will be after some holds have lapsed.
 //!
 //! A denied check asks when it would pass, and some of its key's holds may give back units before
-//! then. So they lapse in a copy of only what that changes: the state that the rule reads, and its
+//! then. So these holds lapse in a copy, which has only the state that the rule reads and its
 //! track. The holds themselves, by far the largest part, are not copied.
 
 use super::request::Settlement;
@@ -54,7 +54,8 @@ impl<'h> Foreseen<'h> {
         })
     }
 
-    /// Lets the holds at these places lapse. All that lapse before them have lapsed already.
+    /// Lets the holds at these places lapse. Every hold that lapses before them must have lapsed
+    /// here already.
     pub fn lapse(&mut self, places: Range<usize>) {
         let Self { holds, number, .. } = *self;
         for hold in holds.at_places(places).filter(|hold| hold.refunds()) {

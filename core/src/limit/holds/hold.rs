@@ -9,18 +9,21 @@ use super::request::{HoldRequest, Settlement};
 use crate::limit::heap::HeapVisitor;
 use crate::limit::series::needs::{Needs, PackedWindow};
 use crate::rule::Name;
-use std::cmp::Ordering;
 use std::slice;
 
 /// A hold of a key.
 #[derive(Clone, Debug)]
 pub struct Hold {
     id: Id,
-    end: End,
+    /// When it lapses, Unix microseconds; [`REFUND`] tells whether its charges are then given back.
+    end: u64,
     charges: Charges,
 }
 
 const _: () = assert!(size_of::<Hold>() == 56);
+
+/// The highest bit of a hold's end.
+const REFUND: u64 = 1 << 63;
 
 /// What a hold was charged on one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct Charge {
     /// The rule's limit, at which a debt drains; for a log, the largest limit of the log rules.
     pub limit: u32,
     pub detail: Detail,
-    /// The number of its state's track, see `tracks`.
+    /// The number of its state's track, see `track`.
     pub track: u16,
     /// True if it took the check's default cost.
     pub by_default: bool,
@@ -44,7 +47,8 @@ pub struct Charge {
 pub struct Detail(u32);
 
 impl Detail {
-    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed.
+    /// For a token bucket: where its least debt is stored; `None` if nothing was consumed. Also
+    /// `None` for a charge without further data.
     pub const fn least(position: Option<Position>) -> Self {
         match position {
             Some(position) => Self(position.0),
@@ -58,11 +62,11 @@ impl Detail {
 
     /// For a log: the longest window of the hold's log rules.
     pub fn window(us: u64) -> Self {
-        Self(PackedWindow::new(us).bits())
+        Self(PackedWindow::new(us).0)
     }
 
     pub fn window_us(self) -> u64 {
-        PackedWindow::of_bits(self.0).micros()
+        PackedWindow(self.0).micros()
     }
 
     /// For a leaky bucket: its turn, in milliseconds after its stamp.
@@ -76,8 +80,8 @@ impl Detail {
 }
 
 impl Charge {
-    /// What the hold's log rules need of the log. Whether they count denials is not stored:
-    /// assuming that they do not makes the log keep at least as much.
+    /// What the hold's log rules need of the log. The hold does not store whether they count
+    /// denials. This assumes that they do not, so the log keeps at least as much.
     pub fn needs(&self) -> Needs {
         Needs { window_us: self.detail.window_us(), units: self.limit, admitted: true }
     }
@@ -147,19 +151,6 @@ impl Id {
     }
 }
 
-/// When a hold lapses; the highest bit tells whether its charges are then given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End(u64);
-
-impl End {
-    const REFUND: u64 = 1 << 63;
-
-    const fn new(end_us: u64, refund: bool) -> Self {
-        let end_us = end_us & !Self::REFUND;
-        Self(if refund { end_us | Self::REFUND } else { end_us })
-    }
-}
-
 impl Hold {
     /// A hold with its charges, and the names of the check's log rules.
     pub fn new(request: HoldRequest<'_>, charges: Vec<Charge>, log_names: Vec<Name>) -> Self {
@@ -171,7 +162,8 @@ impl Hold {
                 log_names: log_names.into_boxed_slice(),
             })),
         };
-        Self { id: Id::new(request.id), end: End::new(request.end_us, request.refund), charges }
+        let refund = if request.refund { REFUND } else { 0 };
+        Self { id: Id::new(request.id), end: request.end_us & !REFUND | refund, charges }
     }
 
     pub fn id(&self) -> &[u8] {
@@ -180,16 +172,16 @@ impl Hold {
 
     /// When it lapses, Unix microseconds.
     pub const fn end_us(&self) -> u64 {
-        self.end.0 & !End::REFUND
+        self.end & !REFUND
     }
 
     pub const fn set_end_us(&mut self, end_us: u64) {
-        self.end = End::new(end_us, self.refunds());
+        self.end = end_us & !REFUND | self.end & REFUND;
     }
 
     /// True if its charges are given back when it lapses.
     pub const fn refunds(&self) -> bool {
-        self.end.0 & End::REFUND != 0
+        self.end & REFUND != 0
     }
 
     /// True if it has not lapsed at `now_us`.
@@ -231,11 +223,6 @@ impl Hold {
     /// The largest charge on any state, in units.
     pub fn units(&self) -> u32 {
         self.charges().iter().map(|charge| charge.units).max().unwrap_or(0)
-    }
-
-    /// Compares this hold with another's end and id: holds lapse by end, then by id.
-    pub fn lapse_order(&self, end_us: u64, id: &[u8]) -> Ordering {
-        self.end_us().cmp(&end_us).then_with(|| self.id().cmp(id))
     }
 
     /// Visits each heap allocation.

@@ -16,7 +16,7 @@
 //! ```text
 //! a consumption before which d is owed     least = min(least, d): cuts steps at the young end
 //! a hold is taken, after which D is owed   a new step at the young end
-//! a hold that has l gives g back           older: least = min(least, l - g); younger: least -= g
+//! a hold whose least is l gives g back     older: least = min(least, l - g); younger: least -= g
 //! ```
 //!
 //! The steps are stored in a Fenwick tree (P. Fenwick, "A new data structure for cumulative
@@ -31,12 +31,6 @@ use crate::limit::heap::HeapVisitor;
 /// The index of a hold's least debt; 0 is the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(pub u32);
-
-impl Position {
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The least debts of a bucket's holds, oldest first.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +63,8 @@ const fn lowest_bit(n: usize) -> usize {
 }
 
 impl Leasts {
-    pub const fn new() -> Self {
-        Self { nodes: Vec::new(), total: Sum([0; 3]) }
+    pub fn with_room(holds: usize) -> Self {
+        Self { nodes: Vec::with_capacity(holds), total: Sum::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -84,7 +78,7 @@ impl Leasts {
 
     /// The least debt of a hold.
     pub fn get(&self, position: Position) -> u128 {
-        self.prefix(position.index().saturating_add(1))
+        self.prefix((position.0 as usize).saturating_add(1))
     }
 
     /// Adds a hold, after which `owed` is owed.
@@ -115,7 +109,7 @@ impl Leasts {
     /// Ends a hold that was charged `surplus` too much, while `owed` is owed. Returns how much it
     /// gives back.
     pub fn give_back(&mut self, position: Position, owed: u128, surplus: u128) -> u128 {
-        let n = position.index().saturating_add(1);
+        let n = (position.0 as usize).saturating_add(1);
         let own = self.prefix(n);
         let least = own.min(owed);
         let given = surplus.min(least);
@@ -129,21 +123,11 @@ impl Leasts {
         let restored = fallen.saturating_sub(given);
         let last = n >= self.nodes.len();
         if !last {
-            self.raise(n.saturating_add(1), restored);
+            self.each_node_over(n.saturating_add(1), |sum| sum.saturating_add(restored));
         }
         let by = if last { fallen } else { given };
         self.total = Sum::new(self.youngest().saturating_sub(by));
         given
-    }
-
-    /// Keeps only the least debts at these sorted positions, and renumbers them from 0.
-    pub fn compact(&mut self, kept: &[Position]) {
-        let mut compacted = Self::default();
-        compacted.nodes.reserve_exact(kept.len());
-        for &position in kept {
-            compacted.push(self.get(position));
-        }
-        *self = compacted;
     }
 
     /// Cuts the youngest steps of a prefix until its sum, now `sum`, is at most `most`. Returns the
@@ -156,7 +140,7 @@ impl Leasts {
             if cut == 0 {
                 break;
             }
-            self.lower(n, cut);
+            self.each_node_over(n, |sum| sum.saturating_sub(cut));
             sum = sum.saturating_sub(cut);
         }
         sum
@@ -192,14 +176,7 @@ impl Leasts {
         (n.saturating_add(1), before)
     }
 
-    fn lower(&mut self, n: usize, by: u128) {
-        self.each_node_over(n, |sum| sum.saturating_sub(by));
-    }
-
-    fn raise(&mut self, n: usize, by: u128) {
-        self.each_node_over(n, |sum| sum.saturating_add(by));
-    }
-
+    /// Changes each node that sums the `n`th step.
     fn each_node_over(&mut self, mut n: usize, change: impl Fn(u128) -> u128) {
         while let Some(node) = n.checked_sub(1).and_then(|index| self.nodes.get_mut(index)) {
             *node = Sum::new(change(node.get()));

@@ -16,7 +16,7 @@
 //! hold     a hold and its charges
 //! ending   a hold ends: it is settled, or has lapsed
 //! track    what the holds of one state have in common
-//! least    the least debt of a token bucket since each of its holds
+//! least    the least debt of a token bucket since each of its holds was taken
 //! foreseen a state as it will be once holds have lapsed
 //! charging what a state is charged for a hold, and how settling corrects it
 //! ```
@@ -30,10 +30,9 @@ pub mod request;
 mod track;
 
 pub use foreseen::Foreseen;
-use hold::Id;
-pub use hold::{Charge, Detail, Hold};
-pub use least::Position;
-pub use track::{Level, Track, TrackKind};
+pub use hold::{Charge, Detail, Hold, Id};
+pub use least::{Leasts, Position};
+pub use track::{Track, TrackKind};
 
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::reading::Moment;
@@ -59,8 +58,6 @@ pub struct Holds {
     tracks: Vec<Track>,
     /// Each state's track number, in the order of the states; [`NO_TRACK`] if it has none.
     numbers: Vec<u16>,
-    /// The number of tracks without a state.
-    unused: u16,
     /// The number of holds that give their charges back when they lapse.
     refunding: u32,
     /// The sum of the rules that each hold is on.
@@ -91,7 +88,7 @@ impl Holds {
     /// A hold's index in the lapse order, or where to insert it.
     fn place_of_end(&self, end_us: u64, id: &[u8]) -> Result<usize, usize> {
         self.by_end.binary_search_by(|&row| {
-            self.hold(row).map_or(std::cmp::Ordering::Less, |hold| hold.lapse_order(end_us, id))
+            self.hold(row).map(|hold| (hold.end_us(), hold.id())).cmp(&Some((end_us, id)))
         })
     }
 
@@ -165,7 +162,7 @@ impl Holds {
     }
 
     /// Adds a hold, whose id no other has, unless the key already has the most it can.
-    pub fn take(&mut self, hold: Hold) {
+    pub fn add(&mut self, hold: Hold) {
         let (Ok(row), Err(by_id)) = (u16::try_from(self.rows.len()), self.place_of_id(hold.id()))
         else {
             return;
@@ -175,6 +172,12 @@ impl Holds {
         }
         let by_end = self.place_of_end(hold.end_us(), hold.id()).unwrap_or_else(|place| place);
         self.count(&hold);
+        for charge in hold.charges().iter().filter(|charge| charge.units > 0) {
+            let track = self.track_mut(charge.track).map(|track| &mut track.kind);
+            if let Some(TrackKind::Queue { last }) = track {
+                *last = Some(Id::new(hold.id()));
+            }
+        }
         // Grows by an eighth, since a key may have thousands.
         if self.rows.len() == self.rows.capacity() {
             let more = (self.rows.len() / 8).max(2);
@@ -195,11 +198,6 @@ impl Holds {
             let Some(track) = self.track_mut(charge.track) else { continue };
             track.charges = track.charges.saturating_add(1);
             track.units = track.units.saturating_add(charge.units.into());
-            if let TrackKind::Queue { last } = &mut track.kind
-                && charge.units > 0
-            {
-                *last = Some(Id::new(hold.id()));
-            }
         }
     }
 
@@ -235,10 +233,11 @@ impl Holds {
         self.track(charge.track)?.place.map(usize::from)
     }
 
-    /// Records that a check consumed from the state at a place, whose level was `before`.
-    pub fn consumed(&mut self, place: usize, before: Level, queues: bool) {
+    /// Records that a check consumed from the state at a place, whose [level](Meter::level) was
+    /// `before`.
+    pub fn note_consumption(&mut self, place: usize, before: u128, queues: bool) {
         if let Some(track) = self.track_of(place).and_then(|number| self.track_mut(number)) {
-            track.consumed(before, queues);
+            track.note_consumption(before, queues);
         }
     }
 
@@ -269,8 +268,8 @@ impl Holds {
     /// again while holds on the old ones live. The charges on those tracks lose their state for
     /// good.
     pub fn drop_orphans(&mut self) {
-        let in_use = self.tracks.len().saturating_sub(usize::from(self.unused));
-        if in_use <= self.numbers.len().saturating_add(MANY_ORPHANS) {
+        let orphans = self.tracks.iter().filter(|track| track.place.is_none() && track.charges > 0);
+        if orphans.count() <= MANY_ORPHANS {
             return;
         }
         let Self { rows, tracks, .. } = self;
@@ -279,20 +278,15 @@ impl Holds {
                 (charge.track, charge.detail) = (NO_TRACK, Detail::least(None));
             }
         }
-        for track in &mut self.tracks {
-            if track.is_in_use() && track.place.is_none() {
-                *track = Track::UNUSED;
-                self.unused = self.unused.saturating_add(1);
-            }
+        for track in tracks.iter_mut().filter(|track| track.place.is_none()) {
+            *track = Track::UNUSED;
         }
         self.pop_unused();
     }
 
     /// Drops unused tracks at the end.
     fn pop_unused(&mut self) {
-        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {
-            self.unused = self.unused.saturating_sub(1);
-        }
+        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {}
     }
 
     /// The track of the state at a place, created if missing. `None` if no number is left for it.
@@ -301,20 +295,14 @@ impl Holds {
     }
 
     fn new_track(&mut self, place: usize, meter: &Meter) -> Option<u16> {
-        let free = match self.unused {
-            0 => None,
-            _ => self.tracks.iter().position(|track| !track.is_in_use()),
-        };
+        let free = self.tracks.iter().position(|track| !track.is_in_use());
         let track = Track::of(u16::try_from(place).ok()?, meter);
         let number = u16::try_from(free.unwrap_or(self.tracks.len())).ok()?;
         if number == NO_TRACK {
             return None;
         }
         match self.tracks.get_mut(usize::from(number)) {
-            Some(free) => {
-                *free = track;
-                self.unused = self.unused.saturating_sub(1);
-            }
+            Some(free) => *free = track,
             None => {
                 // Grows by one at first, since most keys with holds have one track.
                 if self.tracks.len() == self.tracks.capacity() {
@@ -349,80 +337,40 @@ impl Holds {
     /// Drops the tracks' data of ended holds where that is most of their data. All charges of ended
     /// holds must have been released.
     pub fn compact_sparse(&mut self) {
-        for number in 0..u16::try_from(self.tracks.len()).unwrap_or(NO_TRACK) {
-            if self.track(number).is_some_and(Track::is_sparse) {
-                self.compact(number);
+        let Self { rows, tracks, .. } = self;
+        for (track, number) in tracks.iter_mut().zip(0..) {
+            let TrackKind::Bucket(leasts) = &mut track.kind else { continue };
+            if leasts.len() / 2 <= (track.charges as usize).saturating_add(16) {
+                continue;
             }
+            let charges = rows.iter_mut().flat_map(Hold::charges_mut);
+            let of_track = charges.filter(|charge| charge.track == number);
+            let mut kept: Vec<(Position, &mut Charge)> =
+                of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
+            kept.sort_unstable_by_key(|&(position, _)| position);
+            let mut compacted = Leasts::with_room(kept.len());
+            for (position, charge) in kept {
+                charge.detail = Detail::least(compacted.push(leasts.get(position)));
+            }
+            *leasts = compacted;
         }
     }
 
-    /// Drops a bucket track's data of ended holds.
-    fn compact(&mut self, number: u16) {
-        let Some(Track { kind: TrackKind::Bucket(leasts), .. }) =
-            self.tracks.get_mut(usize::from(number))
-        else {
-            return;
-        };
-        let charges = self.rows.iter_mut().flat_map(Hold::charges_mut);
-        let of_track = charges.filter(|charge| charge.track == number);
-        let mut kept: Vec<(Position, &mut Charge)> =
-            of_track.filter_map(|charge| Some((charge.detail.position()?, charge))).collect();
-        kept.sort_unstable_by_key(|&(position, _)| position);
-        let positions: Vec<Position> = kept.iter().map(|&(position, _)| position).collect();
-        leasts.compact(&positions);
-        for ((_, charge), index) in kept.into_iter().zip(0..) {
-            charge.detail = Detail::least(Some(Position(index)));
-        }
-    }
-
-    /// Stores loaded holds in the order given, while there are none yet. Returns true if they are
-    /// ordered by id without duplicates, as they must be.
-    pub fn fill(&mut self, loaded: Vec<Hold>) -> bool {
-        let in_order = |pair: &[Hold]| match pair {
-            [one, next] => one.id() < next.id(),
-            _ => true,
-        };
-        let (Ok(len), true) = (Row::try_from(loaded.len()), loaded.windows(2).all(in_order)) else {
-            return false;
-        };
+    /// Stores loaded holds, which are ordered by id, while there are none yet.
+    pub fn fill(&mut self, loaded: Vec<Hold>) {
         loaded.iter().for_each(|hold| self.count(hold));
-        self.rows = loaded;
-        self.by_id = (0..len).collect();
-        let mut by_end: Vec<Row> = (0..len).collect();
+        self.order(loaded);
+    }
+
+    /// Stores these holds, which are ordered by id and already counted, in place of all others.
+    fn order(&mut self, holds: Vec<Hold>) {
+        self.rows = holds;
+        self.by_id = self.rows.iter().zip(0..).map(|(_, row)| row).collect();
+        let mut by_end: Vec<Row> = self.by_id.iter().copied().collect();
+        // Stable, so holds of the same end stay ordered by id.
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
-        true
-    }
-
-    /// Sets the least debt of a loaded hold, after those of older holds in the track. Returns true
-    /// if it fits: it may not be less than theirs.
-    pub fn set_least(&mut self, of: PlaceOfCharge, owed: u128) -> bool {
-        let charges = self.rows.get_mut(usize::from(of.row)).map(Hold::charges_mut);
-        let charge = charges.and_then(|charges| charges.get_mut(usize::from(of.index)));
-        let Some(charge) = charge.filter(|charge| charge.units > 0) else { return false };
-        match self.tracks.get_mut(usize::from(charge.track)).map(|track| &mut track.kind) {
-            Some(TrackKind::Bucket(leasts)) if leasts.youngest() <= owed => {
-                charge.detail = Detail::least(leasts.push(owed));
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Sets which holds queued last in the tracks' leaky buckets, after loading. Each hold was
-    /// charged there.
-    pub fn set_last_in_queues(&mut self, last_ones: &[(u16, Row)]) {
-        for track in &mut self.tracks {
-            if let TrackKind::Queue { last } = &mut track.kind {
-                *last = None;
-            }
-        }
-        for &(number, row) in last_ones {
-            let id = self.hold(row).map(|hold| Id::new(hold.id()));
-            if let Some(Track { kind: TrackKind::Queue { last }, .. }) = self.track_mut(number) {
-                *last = id;
-            }
-        }
+        self.shrink_to_fit();
     }
 
     /// The least debt of a token bucket since the charge.
@@ -447,12 +395,4 @@ impl Holds {
             track.visit_heap(to);
         }
     }
-}
-
-/// The position of a charge of a loaded hold.
-#[derive(Clone, Copy, Debug)]
-pub struct PlaceOfCharge {
-    pub row: Row,
-    /// The index among the hold's charges.
-    pub index: u16,
 }

@@ -8,11 +8,6 @@ use super::least::Leasts;
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::heap::HeapVisitor;
 
-/// What a state had consumed before a check: the debt, in fractions of a unit, or the tokens taken.
-/// Other meters always take the full cost, so theirs is 0.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Level(pub u128);
-
 #[derive(Clone, Debug)]
 pub struct Track {
     /// The index of its state among the key's; `None` if the state is gone.
@@ -44,7 +39,7 @@ impl Track {
     pub fn of(place: u16, meter: &Meter) -> Self {
         let kind = match meter {
             Meter::Debt(debt) if debt.is_leaky() => TrackKind::Queue { last: None },
-            Meter::Debt(_) => TrackKind::Bucket(Leasts::new()),
+            Meter::Debt(_) => TrackKind::Bucket(Leasts::default()),
             Meter::Log(_) => TrackKind::Log,
             Meter::Window(_)
             | Meter::Fixed(_)
@@ -59,12 +54,12 @@ impl Track {
         self.place.is_some() || self.charges > 0
     }
 
-    /// Records a consumption from the state, whose level was `before`. `queues` is false for
-    /// charged denials, which are promised no turn.
-    pub fn consumed(&mut self, before: Level, queues: bool) {
+    /// Records a consumption from the state, whose [level](Meter::level) was `before`. `queues` is
+    /// false for charged denials, which are promised no turn.
+    pub fn note_consumption(&mut self, before: u128, queues: bool) {
         match &mut self.kind {
             TrackKind::Plain | TrackKind::Log => {}
-            TrackKind::Bucket(leasts) => leasts.cut_to(before.0),
+            TrackKind::Bucket(leasts) => leasts.cut_to(before),
             TrackKind::Queue { last } if queues => *last = None,
             TrackKind::Queue { .. } => {}
         }
@@ -79,16 +74,6 @@ impl Track {
     pub fn forget_last(&mut self, hold: &Hold) {
         if let TrackKind::Queue { last } = &mut self.kind {
             last.take_if(|id| id.as_bytes() == hold.id());
-        }
-    }
-
-    /// True if most of its data belongs to ended holds.
-    pub fn is_sparse(&self) -> bool {
-        match &self.kind {
-            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => false,
-            TrackKind::Bucket(leasts) => {
-                leasts.len() / 2 > (self.charges as usize).saturating_add(16)
-            }
         }
     }
 

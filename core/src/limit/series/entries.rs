@@ -118,23 +118,15 @@ fn widened<const W: usize>(low: &[u8; W]) -> u64 {
 macro_rules! at_width {
     ($width:expr, $bytes:ident => $body:expr) => {
         match $width {
-            Width::Four => {
-                const $bytes: usize = 4;
-                $body
-            }
-            Width::Five => {
-                const $bytes: usize = 5;
-                $body
-            }
-            Width::Six => {
-                const $bytes: usize = 6;
-                $body
-            }
-            Width::Eight => {
-                const $bytes: usize = 8;
-                $body
-            }
+            Width::Four => at_width!($bytes = 4, $body),
+            Width::Five => at_width!($bytes = 5, $body),
+            Width::Six => at_width!($bytes = 6, $body),
+            Width::Eight => at_width!($bytes = 8, $body),
         }
     };
+    ($bytes:ident = $width:literal, $body:expr) => {{
+        const $bytes: usize = $width;
+        $body
+    }};
 }
 pub(crate) use at_width;

@@ -75,13 +75,3 @@ pub fn ring_for(entries: u32, width: Width) -> u32 {
     let room = class.saturating_sub(OVERHEAD);
     room.saturating_sub(room.checked_rem(width.bytes()).unwrap_or(0))
 }
-
-/// The entries that a series will have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    pub entries: u32,
-    pub oldest_us: u64,
-    pub newest_us: u64,
-    /// True if some entries have other than one unit.
-    pub weighted: bool,
-}

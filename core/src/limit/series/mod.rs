@@ -15,8 +15,8 @@
 //! search, and a short one if requests come evenly.
 //!
 //! An entry that makes the span too long widens all entries, which copies them. They narrow only
-//! when the ring is copied anyway, to grow or to shrink, so the entries added or dropped since the
-//! last copy pay for each one.
+//! when the ring is copied anyway, to grow or to shrink, and enough entries were added or dropped
+//! since the last copy to pay for it.
 //!
 //! Entries of one unit, nearly all there are, store no weight. The first entry of another weight
 //! adds a running total beside each entry, so a sum of weights is still one subtraction. A total
@@ -29,13 +29,12 @@
 mod entries;
 mod layout;
 pub mod needs;
-mod search;
 mod take;
 mod trim;
 mod weights;
 
 use self::entries::{Entries, Width, at_width, mask, position};
-pub use self::layout::{Extent, Series};
+pub use self::layout::Series;
 use self::layout::{Extras, Head, Newest, ring_for};
 use self::needs::PackedNeeds;
 pub use self::take::Take;
@@ -55,14 +54,15 @@ impl Series {
         Self { ring: HeaderSlice::new(head, 0, bytes) }
     }
 
-    /// An empty series with room for exactly these entries; `None` if memory is short.
-    pub fn with_room(extent: Extent) -> Option<Self> {
-        let width = Width::for_span(extent.newest_us.saturating_sub(extent.oldest_us));
+    /// An empty series with room for this number of entries, of which the newest is `span_us` later
+    /// than the oldest; `None` if memory is short. `weighted` if some have other than one unit.
+    pub fn with_room(entries: u32, span_us: u64, weighted: bool) -> Option<Self> {
+        let width = Width::for_span(span_us);
         let head = Head { newest: Newest::new(0, width), ..Head::default() };
-        let bytes = ring_for(extent.entries, width);
+        let bytes = ring_for(entries, width);
         let mut series = Self { ring: HeaderSlice::try_new(head, 0, bytes)? };
-        if extent.weighted {
-            let weights = Weights::with_room(extent.entries).ok()?;
+        if weighted {
+            let weights = Weights::with_room(entries).ok()?;
             series.extras_or_new().weights = Some(weights);
         }
         Some(series)
@@ -183,9 +183,35 @@ impl Series {
     }
 
     /// The first entry for which `later` holds, or `len`. `later` must also hold for all entries
-    /// after it.
+    /// after it. Gallops from `guess` (Bentley and Yao, "An Almost Optimal Algorithm for Unbounded
+    /// Searching", 1976): the cost is the logarithm of the distance from it.
     pub fn first_where(&self, guess: u32, later: impl Fn(u32) -> bool) -> u32 {
-        search::first_where(self.head().len, guess, later)
+        let len = self.head().len;
+        let Some(last) = len.checked_sub(1) else { return 0 };
+        let guess = guess.min(last);
+        let (mut low, mut high, mut step) = (guess.saturating_add(1), guess, 1u32);
+        if later(guess) {
+            while high > 0 && later(high.saturating_sub(step)) {
+                high = high.saturating_sub(step);
+                step = step.saturating_mul(2);
+            }
+            low = high.saturating_sub(step).saturating_add(1).min(high);
+        } else {
+            while low < len && !later(low.saturating_add(step).min(last)) {
+                low = low.saturating_add(step).min(last).saturating_add(1);
+                step = step.saturating_mul(2);
+            }
+            high = low.saturating_add(step).min(last);
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if later(middle) {
+                high = middle;
+            } else {
+                low = middle.saturating_add(1);
+            }
+        }
+        low
     }
 
     /// The first entry later than a time.
@@ -295,35 +321,14 @@ impl Series {
     /// Moves to a new ring with room for `entries` entries of this width.
     fn resize(&mut self, entries: u32, width: Width) {
         let mut other = Self::with_ring(Head::default(), ring_for(entries, width));
-        if width == self.width() {
-            let (front, wrapped) = self.runs();
-            let ring = other.ring.items_mut().iter_mut();
-            for (byte, old) in ring.zip(front.iter().chain(wrapped)) {
-                *byte = *old;
-            }
-        } else {
-            for index in 0..self.head().len {
-                let time_us = self.time(index);
-                let ring = other.ring.items_mut();
-                at_width!(width, W => {
-                    let start = position(ring.len(), 0, index, W);
-                    entries::write::<W>(ring, start, time_us);
-                });
-            }
-        }
+        at_width!(width, W => for index in 0..self.head().len {
+            let start = (index as usize).wrapping_mul(W);
+            entries::write::<W>(other.ring.items_mut(), start, self.time(index));
+        });
         let head = std::mem::take(self.head_mut());
         let newest = Newest::new(head.newest.us(), width);
         *other.head_mut() = Head { newest, front: 0, ..head };
         *self = other;
-    }
-
-    /// The bytes of the entries, oldest first, as the two runs that they form in the ring.
-    fn runs(&self) -> (&[u8], &[u8]) {
-        let used = self.head().len.saturating_mul(self.width().bytes()) as usize;
-        let start = self.head().front as usize;
-        let (wrapped, front) = self.ring.items().split_at_checked(start).unwrap_or_default();
-        let front = front.get(..used).unwrap_or(front);
-        (front, wrapped.get(..used.saturating_sub(front.len())).unwrap_or_default())
     }
 
     /// Each entry's time and weight, oldest first.

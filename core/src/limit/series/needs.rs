@@ -8,8 +8,8 @@
 //!
 //! A rule sees the newest units up to its limit, within its window. All log rules of a key share
 //! one log, so the log keeps the longest window and the largest limit of the checks that consume
-//! from it. It remembers a check's needs until the check's longest window has passed since it last
-//! consumed: by then, all requests that the check admitted have left its windows.
+//! from it. It remembers the needs of a check until the check's longest window has passed since it
+//! last consumed, because by then every request that it admitted has left its windows.
 //!
 //! Nearly every log serves one kind of caller, whose needs fit into eight bytes beside the entries.
 //! Only a log with several kinds has a list: the needs of earlier checks, at most [`MOST_PAST`],
@@ -84,7 +84,7 @@ impl PackedNeeds {
 /// The length of a window in 4 bytes: exact to the millisecond up to 24 days, rounded up to a
 /// second beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PackedWindow(u32);
+pub struct PackedWindow(pub u32);
 
 impl PackedWindow {
     const SECONDS: u32 = 1 << 31;
@@ -95,14 +95,6 @@ impl PackedWindow {
             Ok(ms) if ms < Self::SECONDS => Self(ms),
             _ => Self(u32::try_from(us.div_ceil(1_000_000)).unwrap_or(0) | Self::SECONDS),
         }
-    }
-
-    pub const fn of_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    pub const fn bits(self) -> u32 {
-        self.0
     }
 
     pub fn micros(self) -> u64 {
@@ -160,8 +152,8 @@ pub fn remember(past: &mut Vec<PastNeeds>, previous: PastNeeds, latest: Needs, a
 }
 
 /// The most entries that a log may have beyond the units that its rules need, while holds may give
-/// units back. It limits the extra memory to about a megabyte, and evicts nothing that a rule
-/// needs, because a key has fewer holds.
+/// units back. A key has fewer holds, so this evicts nothing that a rule needs; it limits the extra
+/// memory to about a megabyte.
 pub const MAX_HELD: u64 = 100_000;
 
 /// The most units that a series retains. Another check's units still fit, so running totals never

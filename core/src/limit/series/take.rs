@@ -11,8 +11,7 @@
 //! that stay.
 
 use super::entries::position;
-use super::layout::{Extent, Newest, Series};
-use super::weights::Cut;
+use super::layout::{Newest, Series};
 use std::ops::Range;
 
 /// Units to remove from the entries of one time.
@@ -44,14 +43,11 @@ impl Series {
     pub(super) fn without(&mut self, takes: &mut [Take]) -> Option<Self> {
         takes.sort_unstable();
         let entries = self.head().len;
-        let (oldest_us, newest_us) = (self.oldest_us()?, self.newest_us()?);
-        let weighted = self.weights().is_some();
-        let mut kept = Self::with_room(Extent { entries, oldest_us, newest_us, weighted })?;
+        let mut kept = Self::with_room(entries, self.age(0), self.weights().is_some())?;
         let mut next = 0;
         for of_time in takes.chunk_by(|one, other| one.time_us == other.time_us) {
             let Some(&Take { time_us, .. }) = of_time.first() else { continue };
-            let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
-            let end = self.first_after(time_us);
+            let Range { start, end } = self.entries_at(time_us);
             kept.push_entries(self, next..start);
             // The newest units of this time are removed.
             let units = of_time.iter().fold(0_u64, |sum, take| sum.saturating_add(take.units));
@@ -69,14 +65,18 @@ impl Series {
         }
         kept.shrink();
         kept.set_needs(self.needs());
-        if let Some(extras) = self.extras_mut() {
-            let (charged, past) = (extras.charged.take(), std::mem::take(&mut extras.past));
-            if charged.is_some() || !past.is_empty() {
-                let kept = kept.extras_or_new();
-                (kept.charged, kept.past) = (charged, past);
-            }
+        let weights = kept.extras_mut().and_then(|extras| extras.weights.take());
+        kept.head_mut().extras = self.head_mut().extras.take();
+        if let Some(extras) = kept.extras_mut() {
+            extras.weights = weights;
         }
         Some(kept)
+    }
+
+    /// The entries of one time.
+    fn entries_at(&self, time_us: u64) -> Range<u32> {
+        let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
+        start..self.first_after(time_us)
     }
 
     /// Adds a range of another series' entries.
@@ -88,30 +88,27 @@ impl Series {
 
     /// Removes up to `units` from the entries of one time, and returns how many.
     pub fn take_at(&mut self, time_us: u64, units: u64) -> u64 {
-        let start = time_us.checked_sub(1).map_or(0, |earlier_us| self.first_after(earlier_us));
-        let end = self.first_after(time_us);
+        let Range { start, end } = self.entries_at(time_us);
         let taken = self.units_between(start..end).min(u32::try_from(units).unwrap_or(u32::MAX));
-        if taken == 0 {
-            return 0;
+        if taken > 0 {
+            let goes = |index| index >= end || self.units_between(index..end) <= taken;
+            let first = self.first_where(end, |index| index >= start && goes(index));
+            self.remove(first..end, taken);
         }
-        let goes = |index| index >= end || self.units_between(index..end) <= taken;
-        let entries = self.first_where(end, |index| index >= start && goes(index))..end;
-        let part = taken.saturating_sub(self.units_between(entries.clone()));
-        let cut = Cut { entries: entries.clone(), part, taken };
-        if let Some(weights) = self.weights_mut() {
-            weights.cut(cut);
-        }
-        self.remove(entries);
         u64::from(taken)
     }
 
     /// Units of a range of entries.
-    fn units_between(&self, entries: Range<u32>) -> u32 {
+    pub(super) fn units_between(&self, entries: Range<u32>) -> u32 {
         self.before(entries.end).wrapping_sub(self.before(entries.start))
     }
 
-    /// Removes entries whose weights are already removed.
-    fn remove(&mut self, entries: Range<u32>) {
+    /// Removes these entries and, from the one before them, what is left of `taken` units.
+    pub(super) fn remove(&mut self, entries: Range<u32>, taken: u32) {
+        let part = taken.saturating_sub(self.units_between(entries.clone()));
+        if let Some(weights) = self.weights_mut() {
+            weights.cut(entries.clone(), part, taken);
+        }
         let removed = entries.end.saturating_sub(entries.start);
         let len = self.head().len;
         if removed == 0 {

@@ -46,8 +46,7 @@ fn a_series_with_room_for_its_entries_does_not_move() {
     for gap_us in [1, 24 * 60_000_000, 400 * 86_400_000_000, 1 << 47] {
         let (entries, oldest_us) = (1_000, 1_000);
         let newest_us = oldest_us + u64::from(entries - 1) * gap_us;
-        let extent = Extent { entries, oldest_us, newest_us, weighted: false };
-        let mut series = Series::with_room(extent).unwrap();
+        let mut series = Series::with_room(entries, newest_us - oldest_us, false).unwrap();
         let block = series.ring.start();
         for entry in 0..u64::from(entries) {
             series.push(oldest_us + entry * gap_us, 1);
@@ -216,12 +215,9 @@ proptest! {
                     naive.retain(|&time| time > now - age);
                 }
                 Step::Take(units) => {
-                    let of_newest =
-                        naive.iter().rev().take_while(|&time| Some(time) == naive.last()).count();
-                    let taken = series.take_newest(units) as usize;
-                    prop_assert!(taken <= of_newest.min(units as usize));
-                    prop_assert!(taken > 0 || naive.is_empty());
-                    naive.truncate(naive.len() - taken);
+                    let (newest, units) = (naive.last().map_or(0, |&time| time), units.into());
+                    let taken = take_at(&mut naive, newest, units);
+                    prop_assert_eq!(series.take_at(newest, units), taken);
                 }
                 Step::TakeAt(of, units) => {
                     let time = naive.get(of.index(naive.len().max(1))).map_or(0, |&time| time);

@@ -1,8 +1,8 @@
-//! Drops entries by age, by number and for refunds, and moves them when the clock stepped back.
+//! Drops entries by age and by number, and moves them when the clock stepped back.
 //! `take` removes units in the middle.
 
 use super::entries::{Width, at_width, position};
-use super::layout::{Newest, Series, ring_for};
+use super::layout::{Series, ring_for};
 
 impl Series {
     /// Drops the oldest entries.
@@ -20,19 +20,6 @@ impl Series {
             weights.drop_front(entries);
         }
         self.shrink();
-    }
-
-    /// Drops the newest entry.
-    fn drop_back(&mut self) {
-        let Some(left) = self.head().len.checked_sub(1) else { return };
-        let Some(newest) = left.checked_sub(1) else { return self.clear() };
-        let newest = Newest::new(self.time(newest), self.width());
-        let head = self.head_mut();
-        head.len = left;
-        head.newest = newest;
-        if let Some(weights) = self.weights_mut() {
-            weights.drop_back();
-        }
     }
 
     /// Drops all entries, but keeps the needs, past needs and charged denials.
@@ -65,23 +52,14 @@ impl Series {
     pub fn drop_until(&mut self, time_us: u64) {
         let entries = match self.age_at(time_us) {
             None => self.head().len,
-            Some(age) => at_width!(self.width(), W => self.count_of_age::<W>(age)),
+            Some(age) => at_width!(self.width(), W => {
+                let entries = self.entries::<W>();
+                // Mostly 0 or 1.
+                self.first_where(1, |index| entries.age(index) < age)
+            }),
         };
         if entries > 0 {
             self.drop_front(entries);
-        }
-    }
-
-    /// The number of entries of at least this age, which the newest has not reached: mostly 0 or 1.
-    #[inline(always)]
-    fn count_of_age<const W: usize>(&self, age: u64) -> u32 {
-        let entries = self.entries::<W>();
-        if entries.age(0) < age {
-            0
-        } else if entries.age(1) < age {
-            1
-        } else {
-            self.first_where(2, |index| entries.age(index) < age)
         }
     }
 
@@ -110,27 +88,11 @@ impl Series {
         }
     }
 
-    /// Removes up to `units` from the newest entry, and returns how many.
-    pub fn take_newest(&mut self, units: u32) -> u32 {
-        let Some(last) = self.head().len.checked_sub(1) else { return 0 };
-        let weight = self.weight(last);
-        if units >= weight {
-            self.drop_back();
-            return weight;
-        }
-        if let Some(weights) = self.weights_mut() {
-            weights.cut_newest(units);
-        }
-        units
-    }
-
     /// Moves entries later than `latest_us` to that time.
     pub fn pull_back(&mut self, latest_us: u64) {
         let later = self.first_after(latest_us)..self.head().len;
-        let weights: Vec<u32> = later.map(|index| self.weight(index)).collect();
-        for _ in &weights {
-            self.drop_back();
-        }
+        let weights: Vec<u32> = later.clone().map(|index| self.weight(index)).collect();
+        self.remove(later.clone(), self.units_between(later));
         for weight in weights {
             self.push(latest_us, weight);
         }

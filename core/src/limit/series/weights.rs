@@ -13,17 +13,6 @@ pub struct Weights {
     ends: VecDeque<u32>,
 }
 
-/// Units to remove from neighbouring entries.
-#[derive(Clone, Debug)]
-pub struct Cut {
-    /// The entries that lose all their units.
-    pub entries: Range<u32>,
-    /// How many units the entry before them loses; fewer than it has.
-    pub part: u32,
-    /// The units removed in total.
-    pub taken: u32,
-}
-
 impl Weights {
     /// The weights of entries that have one unit each.
     pub fn ones(entries: u32) -> Self {
@@ -62,22 +51,10 @@ impl Weights {
         self.start = self.start.wrapping_add(units);
     }
 
-    /// Removes units from the newest entry, which must have more.
-    pub fn cut_newest(&mut self, units: u32) {
-        if let Some(end) = self.ends.back_mut() {
-            *end = end.wrapping_sub(units);
-        }
-    }
-
-    /// Drops the weight of the newest entry.
-    pub fn drop_back(&mut self) {
-        self.ends.pop_back();
-    }
-
-    /// Drops the weights of entries, and removes a part of the entry before them. Changes the
-    /// totals of the entries before or after, whichever are fewer.
-    pub fn cut(&mut self, cut: Cut) {
-        let Cut { entries: Range { start, end }, part, taken } = cut;
+    /// Drops the weights of entries, and removes from the entry before them `part` units, fewer
+    /// than it has: `taken` units in total. Changes the totals of the entries before or after,
+    /// whichever are fewer.
+    pub fn cut(&mut self, Range { start, end }: Range<u32>, part: u32, taken: u32) {
         let last = start.checked_sub(1).and_then(|last| self.ends.get_mut(last as usize));
         if let Some(total) = last {
             *total = total.wrapping_sub(part);

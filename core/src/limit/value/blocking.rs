@@ -1,37 +1,30 @@
 //! Blocks, exemptions and bans of a key.
 
-use super::access::{Access, AccessEntry};
-use super::bans::BanCount;
+use super::access::{Access, AccessEntry, BanCount};
 use super::limiter::Limiter;
 
 impl Limiter {
     /// The block or exemption, even if it has ended.
-    #[must_use]
     pub fn access(&self) -> Option<&AccessEntry> {
         self.compound()?.access.as_ref()
     }
 
     /// The block or exemption in effect at `now_us`.
-    #[must_use]
     pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
         self.access().filter(|access| access.in_effect(now_us))
     }
 
     /// Sets, replaces or lifts a block or an exemption.
     pub fn set_access(&mut self, access: Option<AccessEntry>) {
-        if access.is_some() || self.access().is_some() {
-            self.change(|compound| compound.access = access);
-        }
+        self.change(|compound| compound.access = access);
     }
 
     /// The count of bans, even if its time has passed.
-    #[must_use]
     pub fn bans(&self) -> Option<&BanCount> {
         self.compound()?.bans.as_deref()
     }
 
     /// The count of bans still remembered at `now_us`.
-    #[must_use]
     pub fn bans_at(&self, now_us: u64) -> Option<&BanCount> {
         self.bans().filter(|count| count.is_remembered(now_us))
     }
@@ -46,8 +39,8 @@ impl Limiter {
         });
     }
 
-    /// If the clock stepped back since a ban was set, shortens it to its length from now: otherwise
-    /// it would last for the step as well. Returns true if it did.
+    /// Shortens a ban to its length from now if the clock stepped back since the ban was set,
+    /// because it would otherwise last longer by that step. Returns true if it did.
     pub fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
         let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));
@@ -68,7 +61,6 @@ impl Limiter {
     }
 
     /// True if the key is blocked, or its bans are remembered, at `now_us`.
-    #[must_use]
     pub fn can_be_pardoned(&self, now_us: u64) -> bool {
         let blocks = |access: &AccessEntry| access.kind == Access::Block;
         self.access_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()

@@ -31,7 +31,6 @@ pub struct CheckOptions<'a> {
 impl<'a> Check<'a> {
     /// A check without options. No two rules may have the same identity, and all log rules must
     /// cost the same.
-    #[must_use]
     pub const fn new(rules: &'a [Rule], cost: u32, now_us: u64) -> Self {
         Self { rules, cost, now_us, options: None }
     }
@@ -44,41 +43,36 @@ impl<'a> Check<'a> {
 
     /// The upper bound, if the cost is a range.
     #[inline(always)]
-    #[must_use]
     pub fn up_to(&self) -> Option<u32> {
         self.options?.up_to
     }
 
     /// The text for the history.
     #[inline(always)]
-    #[must_use]
     pub fn meta(&self) -> Option<Meta<'a>> {
         self.options?.meta
     }
 
     /// The hold to take if the check is allowed.
     #[inline(always)]
-    #[must_use]
     pub fn hold(&self) -> Option<HoldRequest<'a>> {
         self.options?.hold
     }
 
     /// What the check costs a rule.
     #[inline(always)]
-    #[must_use]
     pub const fn cost_of(&self, rule: &Rule) -> u32 {
         rule.cost().or(self.cost)
     }
 
-    /// How far the clock may step back before `rule` ignores its state: the rule's window. The log
-    /// is one state for all log rules of a check: for it, their longest window.
+    /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
+    /// for the log, by the longest window of the check's log rules, which share it.
     pub(in crate::limit) fn window_us_of(&self, rule: &Rule) -> u64 {
         if rule.kind() == Kind::Log { Needs::of(self.rules).window_us } else { rule.period_us() }
     }
 
     /// The granted cost in a reply, if the cost is a range. `cost` must be the cost that was
     /// decided.
-    #[must_use]
     pub fn granted(&self, verdict: Verdict) -> Option<u32> {
         self.up_to().map(|_| if verdict == Verdict::Allowed { self.cost } else { 0 })
     }
@@ -107,22 +101,17 @@ pub struct Meta<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every rule admitted it, or the key is exempt.
-    Allowed,
+    Allowed = 0,
     /// A rule denied it.
-    Limited,
+    Limited = 1,
     /// The key is blocked or banned, and no rule was evaluated.
-    Blocked,
+    Blocked = 2,
 }
 
 impl Verdict {
-    /// The code in replies: 0, 1 or 2.
-    #[must_use]
+    /// The code in replies and in the saved form: 0, 1 or 2.
     pub const fn code(self) -> i64 {
-        match self {
-            Self::Allowed => 0,
-            Self::Limited => 1,
-            Self::Blocked => 2,
-        }
+        self as i64
     }
 }
 
@@ -139,16 +128,4 @@ pub enum Change {
     Renewed,
     /// Nothing was consumed, but the history got an entry.
     HistoryOnly(Verdict),
-}
-
-impl Change {
-    /// The verdict to show in the history.
-    pub(super) const fn verdict(self) -> Option<Verdict> {
-        match self {
-            Self::Nothing | Self::Renewed => None,
-            Self::Admitted => Some(Verdict::Allowed),
-            Self::Charged => Some(Verdict::Limited),
-            Self::HistoryOnly(verdict) => Some(verdict),
-        }
-    }
 }

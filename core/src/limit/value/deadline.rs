@@ -40,27 +40,20 @@ impl Deadline {
         Self { until: self.until.max(other.until), window_us: self.window_us.max(other.window_us) }
     }
 
-    /// How late the key may expire: an eighth of the longest window, but at least a second.
-    fn tolerance_us(self) -> u64 {
-        (self.window_us / 8).max(SECOND_US)
-    }
-
     /// What to do with the expiry of a key with this deadline.
     ///
     /// `decided_us` is the time of the decision, `server_us` the server's clock (they differ under
     /// `AT`), and `current_ms` the key's present expiry.
-    #[must_use]
     pub fn expiry(self, decided_us: u64, server_us: u64, current_ms: Option<u64>) -> Expiry {
         let Moment::At(until_us) = self.until else {
-            return match current_ms {
-                None => Expiry::Keep,
-                Some(_) => Expiry::Never,
-            };
+            return current_ms.map_or(Expiry::Keep, |_| Expiry::Never);
         };
         let replayed_us = server_us.saturating_sub(decided_us);
         let due_ms = millis_up(until_us.saturating_add(replayed_us));
-        // An eighth less than the tolerance, because a log's deadline may be rounded up.
-        let aimed_us = self.tolerance_us().saturating_sub(self.tolerance_us() / 8);
+        // The key may expire an eighth of the longest window late, but at least a second. Aims at
+        // an eighth less, because a log's deadline may be rounded up.
+        let late_us = (self.window_us / 8).max(SECOND_US);
+        let aimed_us = late_us.saturating_sub(late_us / 8);
         let aimed_ms = due_ms.saturating_add(aimed_us / 1_000);
         match current_ms {
             Some(current) if (due_ms..=aimed_ms).contains(&current) => Expiry::Keep,

@@ -11,8 +11,6 @@
 //! needs more than a second.
 
 use super::check::Verdict;
-use super::deadline::Deadline;
-use crate::limit::algorithm::reading::Moment;
 use crate::limit::heap::HeapVisitor;
 use crate::rule::{HOUR_US, Rule};
 use std::collections::VecDeque;
@@ -61,16 +59,10 @@ impl History {
         }
     }
 
-    pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::new(Moment::At(self.until_us), HOUR_US)
-    }
-
     pub(crate) fn visit_heap(&mut self, to: &mut impl HeapVisitor) {
         to.ring(&mut self.entries);
-        for entry in &mut self.entries {
-            if let Some(meta) = &mut entry.meta {
-                to.slice(meta);
-            }
+        for meta in self.entries.iter_mut().filter_map(|entry| entry.meta.as_mut()) {
+            to.slice(meta);
         }
     }
 }

@@ -16,36 +16,25 @@ use super::limiter::{Compound, Limiter};
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, Settlement};
-use crate::limit::holds::{Charge, Hold, Holds, Level, MOST_HOLDS};
+use crate::limit::holds::{Charge, Hold, Holds, MOST_HOLDS};
 use crate::limit::series::Take;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, MS_US, Rule};
 use std::borrow::Cow;
 
 impl Limiter {
-    /// True if a hold with this id is live.
-    pub(crate) fn holds_id(&self, id: &[u8], now_us: u64) -> bool {
-        self.live_hold(id, now_us).is_some()
-    }
-
-    fn live_hold(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
+    /// The live hold with this id.
+    pub(crate) fn live_hold(&self, id: &[u8], now_us: u64) -> Option<&Hold> {
         self.holds()?.find(id).filter(|hold| hold.lives(now_us))
     }
 
     /// The number of live holds.
-    #[must_use]
     pub fn live_holds(&self, now_us: u64) -> usize {
         self.holds().map_or(0, |holds| holds.alive(now_us))
     }
 
-    /// True if the check repeats a live hold.
-    #[must_use]
-    pub fn repeats(&self, check: &Check<'_>) -> bool {
-        self.repeats_until(check).is_some()
-    }
-
     /// When the hold that the check repeats ends; `None` if it repeats no live hold.
-    pub(crate) fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
+    pub fn repeats_until(&self, check: &Check<'_>) -> Option<u64> {
         Some(self.live_hold(check.hold()?.id, check.now_us)?.end_us())
     }
 
@@ -56,16 +45,11 @@ impl Limiter {
     }
 
     /// A live hold's charge for a rule, if its state is still there.
-    fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
+    pub(crate) fn charge_for(&self, id: &[u8], rule: &Rule) -> Option<&Charge> {
         let (holds, place) =
             (self.holds()?, self.states().iter().position(|state| state.fits(rule))?);
         let track = holds.track_of(place)?;
         holds.find(id)?.charges().iter().find(|charge| charge.track == track)
-    }
-
-    /// The units a live hold was charged for a rule, if its state is still there.
-    pub(crate) fn held_units(&self, id: &[u8], rule: &Rule) -> Option<u32> {
-        self.charge_for(id, rule).map(|charge| charge.units)
     }
 
     /// The default cost that a live hold was charged; `None` if each of its rules had its own cost.
@@ -82,14 +66,8 @@ impl Limiter {
         let charge = check.hold().and_then(|hold| self.charge_for(hold.id, rule));
         charge.map_or(0, |charge| {
             let turn_us = u64::from(charge.detail.turn_ms()).saturating_mul(MS_US);
-            Moment::At(charge.stamp_us.saturating_add(turn_us)).after(check.now_us).millis()
+            Moment::At(charge.stamp_us.saturating_add(turn_us)).ms_after(check.now_us)
         })
-    }
-
-    /// True if a stored hold has lapsed.
-    fn has_lapsed(&self, now_us: u64) -> bool {
-        let first = self.holds().and_then(|holds| holds.in_order_of_ends().next());
-        first.is_some_and(|hold| !hold.lives(now_us))
     }
 
     /// True if a stored hold has lapsed and its charges are to be given back. Slots ignore lapsed
@@ -123,9 +101,9 @@ impl Limiter {
 
     /// The level of a rule's state before a check consumes from it, if the key has holds or the
     /// check takes one.
-    pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> Level {
+    pub(super) fn level_before(&self, index: usize, rule: &Rule, check: &Check<'_>) -> u128 {
         if check.hold().is_none() && self.holds().is_none() {
-            return Level::default();
+            return 0;
         }
         let level = |state: &State| {
             let at_us = effective_time(check.now_us, state.meter().last_us(), rule.period_us())?;
@@ -157,7 +135,7 @@ impl Limiter {
         &mut self,
         request: HoldRequest<'_>,
         check: &Check<'_>,
-        levels: &[(&Rule, Level)],
+        levels: &[(&Rule, u128)],
     ) {
         let has_room = |holds: &Holds| holds.len() < MOST_HOLDS && holds.find(request.id).is_none();
         if !self.holds().is_none_or(has_room) {
@@ -167,7 +145,7 @@ impl Limiter {
         self.change(|Compound { states, holds, .. }| {
             let holds = holds.get_or_insert_default();
             holds.drop_orphans();
-            let charge = |&(rule, before): &(&Rule, Level)| {
+            let charge = |&(rule, before): &(&Rule, u128)| {
                 let mut places = states.iter().enumerate();
                 let (place, state) = places.find(|(_, state)| state.belongs_to(rule))?;
                 let (last_us, window_us) = (state.meter().last_us(), check.window_us_of(rule));
@@ -178,28 +156,27 @@ impl Limiter {
             let charges = levels.iter().filter_map(charge).collect();
             let log_rules = check.rules.iter().filter(|rule| rule.kind() == Kind::Log);
             let log_names = log_rules.filter_map(|rule| rule.name().copied()).collect();
-            holds.take(Hold::new(request, charges, log_names));
+            holds.add(Hold::new(request, charges, log_names));
         });
     }
 
-    /// Ends a live hold, and corrects its charges as if the check had cost that much. Returns
-    /// false, and changes nothing, if there is no such hold.
+    /// Ends a live hold, and corrects its charges to the settlement's costs. Returns false, and
+    /// changes nothing, if there is no such hold.
     pub fn settle(&mut self, id: &[u8], settlement: Settlement<'_>, now_us: u64) -> bool {
-        let lives = self.holds_id(id, now_us);
-        if lives {
-            self.drop_ended(now_us);
-            if let Some(hold) = self.holds_mut().and_then(|holds| holds.end(id)) {
-                self.close(&hold, settlement, now_us, None);
-            }
-            self.drop_emptied();
-            self.drop_empty_holds();
+        if self.live_hold(id, now_us).is_none() {
+            return false;
         }
-        lives
+        self.drop_ended(now_us);
+        if let Some(hold) = self.holds_mut().and_then(|holds| holds.end(id)) {
+            self.close(&hold, settlement, now_us, None);
+        }
+        self.drop_closed();
+        true
     }
 
     /// Moves the end of a live hold. Returns false, and changes nothing, if there is no such hold.
     pub fn renew(&mut self, id: &[u8], end_us: u64, now_us: u64) -> bool {
-        let lives = self.holds_id(id, now_us);
+        let lives = self.live_hold(id, now_us).is_some();
         if lives {
             self.drop_ended(now_us);
             if let Some(holds) = self.holds_mut() {
@@ -211,14 +188,14 @@ impl Limiter {
 
     /// Ends the holds that have reached their end at `now_us`.
     pub fn lapse(&mut self, now_us: u64) {
-        if !self.has_lapsed(now_us) {
+        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us)).unwrap_or_default();
+        if ended.is_empty() {
             return;
         }
         // Thousands may lapse at once, and each return to a log moves its entries, so these are
         // collected.
         let mut to_log = Vec::new();
-        let ended = self.holds_mut().map(|holds| holds.end_lapsed(now_us));
-        for hold in ended.into_iter().flatten() {
+        for hold in ended {
             let settlement =
                 if hold.refunds() { Settlement::Refund } else { Settlement::AsCharged };
             self.close(&hold, settlement, hold.end_us(), Some(&mut to_log));
@@ -228,15 +205,16 @@ impl Limiter {
         {
             log.give_back_each(&mut to_log);
         }
-        self.drop_emptied();
-        self.drop_empty_holds();
+        self.drop_closed();
     }
 
-    /// Drops the holds of a key once the last has ended.
-    fn drop_empty_holds(&mut self) {
+    /// Drops what ended holds leave behind: their data in tracks, empty states, and the key's holds
+    /// once the last has ended.
+    fn drop_closed(&mut self) {
         if let Some(holds) = self.holds_mut() {
             holds.compact_sparse();
         }
+        self.drop_emptied();
         if self.holds().is_some_and(Holds::is_empty) {
             self.change(|compound| compound.holds = None);
         }

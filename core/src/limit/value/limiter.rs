@@ -9,17 +9,15 @@
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::access::AccessEntry;
-use super::bans::BanCount;
+use super::access::{AccessEntry, BanCount};
 use super::check::Check;
-use super::codec::holds::save_holds;
 use super::deadline::Deadline;
 use super::history::History;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::{HeapVisitor, address_of};
 use crate::limit::holds::Holds;
-use crate::rule::Rule;
+use crate::rule::{HOUR_US, Rule};
 
 /// The value of one key. `Default` is that of a key never checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,57 +34,32 @@ enum Contents {
     Compound(Box<Compound>),
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Compound {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
     pub access: Option<AccessEntry>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
-    pub(super) history: Option<Box<History>>,
+    pub history: Option<Box<History>>,
     /// Includes lapsed holds until the key's next change.
     pub holds: Option<Box<Holds>>,
 }
 
-impl Eq for Compound {}
-
-impl PartialEq for Compound {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { states, access, bans, history, holds } = self;
-        let saved = |holds: &Option<Box<Holds>>| holds.as_deref().map(save_holds);
-        *states == other.states
-            && *access == other.access
-            && *bans == other.bans
-            && *history == other.history
-            && saved(holds) == saved(&other.holds)
-    }
-}
-
 impl Limiter {
-    /// A limiter from its saved parts.
-    pub(crate) fn from_parts(
-        states: Vec<State>,
-        access: Option<AccessEntry>,
-        bans: Option<BanCount>,
-        history: Option<History>,
-        holds: Option<Holds>,
-    ) -> Self {
+    /// A limiter with this content.
+    pub(crate) fn of(content: Compound) -> Self {
         let mut limiter = Self::default();
-        limiter.change(|compound| {
-            let (bans, history) = (bans.map(Box::new), history.map(Box::new));
-            *compound = Compound { states, access, bans, history, holds: holds.map(Box::new) }
-        });
+        limiter.change(|compound| *compound = content);
         limiter
     }
 
     /// True if it holds nothing, so the key can be deleted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self.contents, Contents::Nothing)
     }
 
     /// The allocation that a check reads first, for a prefetch.
-    #[must_use]
     #[inline]
     pub fn first_allocation(&self) -> *const u8 {
         match &self.contents {
@@ -136,7 +109,7 @@ impl Limiter {
         rules.iter().any(|rule| self.states().iter().any(|state| state.is_taken_over_by(rule)))
     }
 
-    /// The content of a limiter that holds more than one state.
+    /// The content of a limiter that holds anything besides one state.
     pub(super) fn compound(&self) -> Option<&Compound> {
         match &self.contents {
             Contents::Compound(compound) => Some(compound),
@@ -221,7 +194,6 @@ impl Limiter {
     }
 
     /// The last checks, if a check with `META` started a history.
-    #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.compound()?.history.as_deref()
     }
@@ -267,11 +239,11 @@ impl Limiter {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
             self.drop_ended(now_us);
+            self.change(|compound| {
+                compound.states.clear();
+                compound.holds = None;
+            });
         }
-        if self.holds().is_some() {
-            self.change(|compound| compound.holds = None);
-        }
-        self.retain(|_, _| false);
         any
     }
 
@@ -290,7 +262,6 @@ impl Limiter {
     }
 
     /// Until when the value matters.
-    #[must_use]
     pub fn deadline(&self) -> Deadline {
         match &self.contents {
             Contents::Nothing => Deadline::PASSED,
@@ -301,7 +272,7 @@ impl Limiter {
                 let others = [
                     access.as_ref().map(|access| end_of(access.ends())),
                     bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
-                    history.as_deref().map(History::deadline),
+                    history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
                     holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
                 ];
                 let of_states = states.iter().map(deadline_of);

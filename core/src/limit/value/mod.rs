@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! limiter    the value: states, and what else a key may hold
-//! access     a block or an exemption
-//! bans       how often the key was banned
+//! access     a block or an exemption, and how often the key was banned
 //! blocking   blocks, exemptions and bans of a key
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
@@ -16,7 +15,6 @@
 //! ```
 
 pub mod access;
-pub mod bans;
 mod blocking;
 pub mod check;
 pub mod codec;

@@ -5,7 +5,6 @@ use super::history::Entry;
 use super::limiter::Limiter;
 use crate::limit::algorithm::reading::{Moment, effective_time};
 use crate::limit::algorithm::state::State;
-use crate::limit::holds::Level;
 use crate::limit::series::needs::Needs;
 use crate::rule::{Kind, Rule};
 
@@ -16,23 +15,27 @@ impl Limiter {
         if change != Change::Nothing {
             self.drop_ended(check.now_us);
         }
-        match change {
-            Change::Admitted | Change::Charged => self.consume(check, change),
+        let verdict = match change {
+            Change::Nothing => return,
             Change::Renewed => {
                 if let Some(hold) = check.hold() {
                     self.renew(hold.id, hold.end_us, check.now_us);
                 }
+                return;
             }
-            Change::Nothing | Change::HistoryOnly(_) => {}
+            Change::Admitted => Verdict::Allowed,
+            Change::Charged => Verdict::Limited,
+            Change::HistoryOnly(verdict) => verdict,
+        };
+        if matches!(change, Change::Admitted | Change::Charged) {
+            self.consume(check, change);
         }
-        if let Some(verdict) = change.verdict() {
-            self.add_to_history(check, verdict);
-        }
+        self.add_to_history(check, verdict);
     }
 
     fn consume(&mut self, check: &Check<'_>, change: Change) {
         let hold = check.hold().filter(|_| change == Change::Admitted);
-        let mut levels = Vec::new();
+        let mut levels: Vec<(&Rule, u128)> = Vec::new();
         let consumes = |rule: &&Rule| check.consumes_from(rule, change);
         let takes_name = |rule: &&Rule| change == Change::Admitted || consumes(rule);
         for rule in check.rules.iter().filter(takes_name) {
@@ -46,14 +49,14 @@ impl Limiter {
                 }
             }
         }
-        // A hold is charged once for the log: by preference for a rule that decides, then for one
-        // that takes the default cost.
+        // A hold has one charge on the log. A rule that is no shadow comes before a shadow; of
+        // these, one that takes the default cost comes first.
         let logs = check.rules.iter().filter(consumes).filter(|rule| rule.kind() == Kind::Log);
         let log_rule = logs.min_by_key(|rule| (rule.is_shadow(), rule.cost().own().is_some()));
         if let Some(rule) = log_rule {
             self.consume_log(rule, check, change == Change::Charged, hold.is_some());
             if hold.is_some() {
-                levels.push((rule, Level::default()));
+                levels.push((rule, 0));
             }
         }
         if let Some(hold) = hold {
@@ -63,7 +66,7 @@ impl Limiter {
     }
 
     /// Consumes for a rule other than a log rule. Returns the level before.
-    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> Level {
+    fn consume_by(&mut self, rule: &Rule, check: &Check<'_>, change: Change) -> u128 {
         let index = self.index_for(rule, check);
         let before = self.level_before(index, rule, check);
         let cost = check.cost_of(rule);
@@ -74,7 +77,7 @@ impl Limiter {
             let replaced = state.consume(rule, check.now_us, cost);
             match holds {
                 Some(holds) if replaced => holds.replace_state(index),
-                Some(holds) => holds.consumed(index, before, change == Change::Admitted),
+                Some(holds) => holds.note_consumption(index, before, change == Change::Admitted),
                 None => {}
             }
         }
@@ -127,8 +130,8 @@ impl Limiter {
 
     /// Drops states that have not mattered for two windows, so that a key does not grow when it is
     /// checked under new rules again and again. (Two, so that a clock that steps back by one window
-    /// still finds them.) Keeps the states of this check's rules, which may matter under another
-    /// limit than the one they were consumed under.
+    /// still finds them.) Keeps the states of this check's rules, which may still matter under this
+    /// check's limits.
     fn drop_stale(&mut self, check: &Check<'_>) {
         self.retain(|state, held| {
             let grace_us = state.meter().period_us().saturating_mul(2);

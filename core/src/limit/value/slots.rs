@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The key's holds are the rule's state: each occupies as many slots as it costs until it is
-//! settled or lapses. So the count and the leases cannot drift apart, and the slots of a crashed
-//! worker are freed. The stored state only tells that there are such holds, and the rule's name.
+//! settled or lapses. So the count of slots in use cannot drift from the holds, and the slots of a
+//! crashed worker are freed. The stored state only tells that there are such holds, and the rule's
+//! name.
 //!
 //! The wait lasts until enough holds have lapsed for the cost to fit; the reset, until the last has
 //! lapsed. Settling a hold frees its slots earlier.

@@ -9,16 +9,15 @@
 //! Options stand before the rules, in any order. No option can be taken for a
 //! rule, since a rule has a `/` or a `:`, or starts with `@` or a digit.
 
-use super::costs::{Costs, DefaultCost, NamedCosts, Ranges, test_costs};
+use super::costs::{Costs, DefaultCost, give_costs};
 use super::cursor::Cursor;
-use super::error::ParseError;
-use super::hold::{HoldOption, hold};
+use super::error::{ParseError, Parsed};
+use super::hold::HoldOption;
 use super::limits::Limits;
-use super::options::{at, once, text};
 use super::resolver::RuleResolver;
 use super::rules::{RULES_COME_LAST, require_rule, take_rules};
 use crate::limit::{CheckOptions, Meta};
-use crate::rule::Rule;
+use crate::rule::{NamedCost, Rule};
 
 /// An `RL.CHECK`, `RL.PEEK` or `RL.MCHECK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +54,6 @@ impl<'a> CheckRequest<'a> {
 
     /// The options of a check at this time.
     #[inline(always)]
-    #[must_use]
     pub fn options_at(&self, now_us: u64) -> Option<CheckOptions<'a>> {
         let options = self.options.as_deref();
         options.map(|&RequestOptions { up_to, meta, hold }| CheckOptions {
@@ -85,8 +83,8 @@ pub fn check<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, resolver, rules, true)
+) -> Parsed<CheckRequest<'a>> {
+    Reader { limits, resolver, rules, may_change: true }.read(args)
 }
 
 /// The request of an `RL.PEEK`, which has no `META` and no `HOLD`: it changes nothing.
@@ -95,58 +93,57 @@ pub fn peek<'a>(
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-) -> Result<CheckRequest<'a>, ParseError> {
-    options_then_rules(args, limits, resolver, rules, false)
+) -> Parsed<CheckRequest<'a>> {
+    Reader { limits, resolver, rules, may_change: false }.read(args)
 }
 
-/// Reads a request. Most have no options and skip the code that reads them.
-#[inline(always)]
-fn options_then_rules<'a>(
-    args: impl Iterator<Item = &'a [u8]>,
-    limits: &Limits,
-    resolver: &mut impl RuleResolver,
-    rules: &mut Vec<Rule>,
+/// What reads a request, and whether the request may change its key.
+struct Reader<'r, R> {
+    limits: &'r Limits,
+    resolver: &'r mut R,
+    rules: &'r mut Vec<Rule>,
     may_change: bool,
-) -> Result<CheckRequest<'a>, ParseError> {
-    let args = Cursor::new(args);
-    if args.peek().is_some_and(may_be_option) {
-        return some_options_then_rules(args, limits, resolver, rules, may_change);
+}
+
+impl<R: RuleResolver> Reader<'_, R> {
+    /// Reads a request. Most have no options and skip the code that reads them.
+    #[inline(always)]
+    fn read<'a>(self, args: impl Iterator<Item = &'a [u8]>) -> Parsed<CheckRequest<'a>> {
+        let args = Cursor::new(args);
+        if args.peek().is_some_and(may_be_option) {
+            return self.some_options_then_rules(args);
+        }
+        self.rules(args, CheckRequest::plain(), &[])
     }
-    then_rules(args, limits, resolver, rules, may_change, CheckRequest::plain(), None)
-}
 
-#[inline(never)]
-fn some_options_then_rules<'a, I: Iterator<Item = &'a [u8]>>(
-    mut args: Cursor<'a, I>,
-    limits: &Limits,
-    resolver: &mut impl RuleResolver,
-    rules: &mut Vec<Rule>,
-    may_change: bool,
-) -> Result<CheckRequest<'a>, ParseError> {
-    let (request, named_costs) = some_options(&mut args, limits, may_change)?;
-    then_rules(args, limits, resolver, rules, may_change, request, Some(&named_costs))
-}
-
-/// Reads the rules of a request after its options.
-#[inline(always)]
-fn then_rules<'a, I: Iterator<Item = &'a [u8]>>(
-    mut args: Cursor<'a, I>,
-    limits: &Limits,
-    resolver: &mut impl RuleResolver,
-    rules: &mut Vec<Rule>,
-    may_change: bool,
-    request: CheckRequest<'a>,
-    named_costs: Option<&NamedCosts>,
-) -> Result<CheckRequest<'a>, ParseError> {
-    let rule_args = take_rules(&mut args, Some(limits), resolver, rules)?;
-    args.finish(expected(rules, may_change))?;
-    require_rule(rules)?;
-    if let Some(costs) = named_costs {
-        costs.give_to(rules, resolver.named_a_policy())?;
+    #[inline(never)]
+    fn some_options_then_rules<'a>(
+        self,
+        mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+    ) -> Parsed<CheckRequest<'a>> {
+        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change)?;
+        self.rules(args, request, &named_costs)
     }
-    // A peek can ask about slots without a hold.
-    test_costs(rules, request.default_cost(), request.holds() || !may_change)?;
-    Ok(CheckRequest { rule_args, ..request })
+
+    /// Reads the rules of a request after its options.
+    #[inline(always)]
+    fn rules<'a>(
+        self,
+        mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
+        request: CheckRequest<'a>,
+        named_costs: &[NamedCost],
+    ) -> Parsed<CheckRequest<'a>> {
+        let Self { limits, resolver, rules, may_change } = self;
+        let rule_args = take_rules(&mut args, limits, resolver, rules)?;
+        args.finish(expected(rules, may_change))?;
+        require_rule(rules)?;
+        if !named_costs.is_empty() {
+            give_costs(named_costs, rules, resolver.named_a_policy())?;
+        }
+        // A peek can ask about slots without a hold.
+        request.default_cost().test(rules, request.holds() || !may_change)?;
+        Ok(CheckRequest { rule_args, ..request })
+    }
 }
 
 /// Whether a text may be an option. A quick test, as most checks have none: a rule that begins
@@ -159,11 +156,11 @@ fn may_be_option(text: &[u8]) -> bool {
 pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
-) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
+) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     if args.peek().is_some_and(may_be_option) {
         some_options(args, limits, true)
     } else {
-        Ok((CheckRequest::plain(), NamedCosts::default()))
+        Ok((CheckRequest::plain(), Vec::new()))
     }
 }
 
@@ -171,37 +168,28 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
-) -> Result<(CheckRequest<'a>, NamedCosts), ParseError> {
+) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     let mut costs = Costs::default();
-    let (mut at_us, mut full, mut meta, mut held) = (None, None, None, None);
-    loop {
-        if args.keyword("COST") {
-            costs.read(args, limits.max_rules, Ranges::Read)?;
-        } else if args.keyword("AT") {
-            once(&mut at_us, "AT", || at(args, limits))?;
-        } else if args.keyword("FULL") {
-            once(&mut full, "FULL", || Ok(()))?;
-        } else if may_change && args.keyword("META") {
-            once(&mut meta, "META", || Ok(cut(text(args, "META")?, limits.max_meta)))?;
-        } else if args.keyword("HOLD") {
-            if !may_change {
-                return Err(ParseError::HoldInPeek);
-            }
-            once(&mut held, "HOLD", || hold(args))?;
-        } else {
-            break;
-        }
-    }
+    let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
+    while costs.take(args, limits.max_rules, true)?
+        || args.option("AT", &mut at_us, |args| args.at(limits))?
+        || args.option("FULL", &mut full, |_| Ok(()))?
+        || may_change && args.option("META", &mut meta, |args| args.text("META"))?
+        || args.option("HOLD", &mut hold, |args| {
+            if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
+        })?
+    {}
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
-    let meta = meta.filter(|_| keep > 0).map(|text| Meta { text, keep });
-    let (cost, up_to) = (costs.default_cost(), costs.up_to());
-    let given = RequestOptions { up_to, meta, hold: held };
+    let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
+    let given =
+        RequestOptions { up_to: costs.up_to, meta: text.map(|text| Meta { text, keep }), hold };
     let options = (given != RequestOptions::default()).then(|| Box::new(given));
+    let cost = costs.default.unwrap_or(1);
     let request = CheckRequest { cost, at_us, full: full.is_some(), options, rule_args: 0 };
-    Ok((request, costs.into_named()))
+    Ok((request, costs.named))
 }
 
-/// What an error expects in place of an argument that follows these rules.
+/// What errors expect after these rules.
 pub(super) const fn expected(rules: &[Rule], may_change: bool) -> &'static str {
     match (rules.is_empty(), may_change) {
         (true, true) => "COST, META, HOLD, AT, FULL or a rule such as 20/1m",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::parse::{HoldTime, NoPolicies, test_lines::*};
+use crate::parse::{NoPolicies, test_lines::*};
 use crate::rule::MAX_TIME_US;
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn a_hold_has_an_id_and_a_time() {
         ("HOLD REFUND EX 1 20/m", "REFUND", 1_000_000, false, 1),
     ] {
         let request = check(args(line), &LIMITS, &mut NoPolicies, &mut rules).unwrap();
-        let hold = HoldOption { id: id.as_bytes(), hold_us: HoldTime(hold_us), refund };
+        let hold = HoldOption { id: id.as_bytes(), hold_us, refund };
         let held = request.options.and_then(|options| options.hold);
         assert_eq!((held, request.cost), (Some(hold), cost), "{line}");
         assert_eq!(texts_of(&rules), "log:20/1m", "{line}");

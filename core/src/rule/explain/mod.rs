@@ -30,15 +30,13 @@
 //! *Bucket.* The first and the last microsecond of a window are `W-1` apart, and meanwhile
 //! `L*(W-1)/W` tokens come back.
 
+use super::text::TimeZone;
 use super::{
-    Algorithm, BucketParams, Calendar, FixedParams, LeakyParams, Refill, Rule, WindowParams,
+    Algorithm, BucketParams, Calendar, FixedParams, Kind, LeakyParams, MS_US, Period, Refill, Rule,
+    RuleOption, Unit, WEEK_US, WindowParams, memory,
 };
-use super::{DAY_US, HOUR_US, MINUTE_US, MS_US, SECOND_US, WEEK_US};
-use super::{RuleOption, memory};
-use std::fmt::{self, Display, Formatter};
 
 /// What a rule means, its worst burst and its memory, in a few sentences.
-#[must_use]
 pub fn explain(rule: &Rule) -> String {
     let sentences = if rule.limit() == 0 {
         "the limit 0 denies every request, only a cost of 0 passes. Worst burst: none. \
@@ -49,13 +47,7 @@ pub fn explain(rule: &Rule) -> String {
             Algorithm::Log => log(rule),
             Algorithm::Window(WindowParams { res }) => window(rule, res),
             Algorithm::Fixed(FixedParams { calendar, tz_min, keep }) => {
-                let windows = match calendar {
-                    Some(calendar) => calendar_windows(rule, calendar, tz_min),
-                    None => {
-                        format!("window of {}, opened by the first request", Time(rule.period_us()))
-                    }
-                };
-                fixed(rule, &windows, keep)
+                fixed(rule, &fixed_windows(rule, calendar, tz_min), keep)
             }
             Algorithm::Bucket(BucketParams { burst, refill }) => bucket(rule, burst, refill),
             Algorithm::Leaky(LeakyParams { queue }) => leaky(rule, queue),
@@ -77,10 +69,15 @@ fn remark(rule: &Rule, option: RuleOption) -> String {
         | RuleOption::Refill
         | RuleOption::Queue => String::new(),
         RuleOption::Name => identity(rule),
-        RuleOption::Count => denials(rule),
+        RuleOption::Count if rule.counts_all() => {
+            " Denied requests are charged too: a client that keeps asking stays limited.".into()
+        }
+        RuleOption::Shadow if rule.is_shadow() => " On trial (shadow): reported, and charged when \
+             the check is allowed, but it never denies."
+            .into(),
+        RuleOption::Count | RuleOption::Shadow => String::new(),
         RuleOption::Cost => cost(rule),
         RuleOption::Ban => ban(rule),
-        RuleOption::Shadow => trial(rule),
     }
 }
 
@@ -113,10 +110,7 @@ fn worst_of_window(limit: u64, period_us: u64, res: u8) -> u64 {
 }
 
 fn gcd(a: u128, b: u128) -> u128 {
-    match a.checked_rem(b) {
-        None => a,
-        Some(rest) => gcd(b, rest),
-    }
+    a.checked_rem(b).map_or(a, |rest| gcd(b, rest))
 }
 
 /// The worst burst in words. If more than the capacity can pass in one period, `burst`
@@ -126,7 +120,7 @@ fn at_worst(rule: &Rule, burst: impl FnOnce(u64) -> String) -> String {
     if worst > most {
         burst(worst)
     } else {
-        format!("{} at once, and never more in any {}", requests(most), Per(rule.period_us()))
+        format!("{} at once, and never more in any {}", requests(most), per(rule.period_us()))
     }
 }
 
@@ -140,7 +134,7 @@ fn log(rule: &Rule) -> String {
          Memory: {} bytes, and {entry} a request remembered, up to {}; 4 more a \
          request once costs differ; one log serves all log rules of a key.",
         requests(limit),
-        Per(rule.period_us()),
+        per(rule.period_us()),
         at_worst(rule, |worst| worst.to_string()),
         memory::LOG_KEY,
         limit.saturating_mul(most),
@@ -149,21 +143,21 @@ fn log(rule: &Rule) -> String {
 
 fn window(rule: &Rule, res: u8) -> String {
     let (limit, period_us, parts) = (rule.limit(), rule.period_us(), u64::from(res));
-    let (period, counters) = (Per(period_us), parts.saturating_add(1));
-    let part = Share { us: period_us.into(), of: parts };
+    let (period, counters) = (per(period_us), parts.saturating_add(1));
+    let part = share(period_us.into(), parts);
     let worst = at_worst(rule, |worst| {
         let crowds = format!(
             "{} at once, and up to {worst} in one {period}, if they crowd at the end of a \
              sub-interval and again {} later",
             requests(limit.into()),
-            Time(period_us)
+            time(period_us)
         );
         if res == 1 {
             return crowds;
         }
         // W - w: exact where it is a whole number, else rounded down.
         let us = u128::from(period_us).saturating_mul(parts.saturating_sub(1).into());
-        format!("{crowds}, but never more than {limit} in {}", Share { us, of: parts })
+        format!("{crowds}, but never more than {limit} in {}", share(us, parts))
     });
     format!(
         "about {} in any {period}, counted by sub-intervals of {part}: the oldest counts with \
@@ -177,16 +171,17 @@ fn window(rule: &Rule, res: u8) -> String {
     )
 }
 
-/// The windows of a calendar, in words.
-fn calendar_windows(rule: &Rule, calendar: Calendar, tz_min: i16) -> String {
-    let (period, zone) = (Per(rule.period_us()), Zone(tz_min));
+/// The windows of a `fixed` rule, in words.
+fn fixed_windows(rule: &Rule, calendar: Option<Calendar>, tz_min: i16) -> String {
+    let (us, zone) = (rule.period_us(), zone(tz_min));
     match calendar {
-        Calendar::Months => format!("calendar month, from the 1st at 00:00 {zone}"),
-        Calendar::Weeks if rule.period_us() == WEEK_US => {
-            format!("week, from Monday at 00:00 {zone}")
+        None => format!("window of {}, opened by the first request", time(us)),
+        Some(Calendar::Months) => format!("calendar month, from the 1st at 00:00 {zone}"),
+        Some(Calendar::Weeks) if us == WEEK_US => format!("week, from Monday at 00:00 {zone}"),
+        Some(Calendar::Weeks) => {
+            format!("{}, counted from Monday 1970-01-05 00:00 {zone}", per(us))
         }
-        Calendar::Weeks => format!("{period}, counted from Monday 1970-01-05 00:00 {zone}"),
-        Calendar::Epoch => format!("{period}, counted from 1970-01-01 00:00 {zone}"),
+        Some(Calendar::Epoch) => format!("{}, counted from 1970-01-01 00:00 {zone}", per(us)),
     }
 }
 
@@ -200,14 +195,13 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
             requests(worst)
         )
     });
-    let kept = u64::from(keep).saturating_mul(memory::PAST_WINDOW);
-    let memory = match keep {
+    let memory = match u64::from(keep) {
         0 => constant(),
-        _ => format!(
+        keep => format!(
             "{} bytes, and up to {} for {} kept for graphs",
             memory::KEY,
-            Amount(kept, "byte"),
-            Amount(keep.into(), "past window")
+            amount(keep.saturating_mul(memory::PAST_WINDOW), "byte"),
+            amount(keep, "past window")
         ),
     };
     format!(
@@ -217,55 +211,47 @@ fn fixed(rule: &Rule, windows: &str, keep: u16) -> String {
 }
 
 fn bucket(rule: &Rule, burst: u32, refill: Refill) -> String {
-    let (burst, period) = (u64::from(burst), Per(rule.period_us()));
-    let (back, worst) = match refill {
-        Refill::Even => (
-            format!(
-                "they come back evenly, one in {}",
-                Share { us: rule.period_us().into(), of: rule.limit().into() }
-            ),
-            at_worst(rule, |worst| {
-                format!("{} at once, and up to {worst} in one {period}", requests(burst))
-            }),
-        ),
-        Refill::Interval => (
-            format!("all come back at once, {} after the first was taken", Time(rule.period_us())),
-            at_worst(rule, |worst| {
-                format!(
-                    "{} within a moment, {} just before the tokens come back and {burst} just \
-                     after",
-                    requests(worst),
-                    worst.saturating_sub(burst)
-                )
-            }),
-        ),
+    let (burst, us) = (u64::from(burst), rule.period_us());
+    let back = match refill {
+        Refill::Even => {
+            format!("they come back evenly, one in {}", share(us.into(), rule.limit().into()))
+        }
+        Refill::Interval => {
+            format!("all come back at once, {} after the first was taken", time(us))
+        }
     };
+    let worst = at_worst(rule, |worst| match refill {
+        Refill::Even => {
+            format!("{} at once, and up to {worst} in one {}", requests(burst), per(us))
+        }
+        Refill::Interval => format!(
+            "{} within a moment, {} just before the tokens come back and {burst} just after",
+            requests(worst),
+            worst.saturating_sub(burst)
+        ),
+    });
     format!(
         "a bucket of {}, full at first; a request takes one, and {back} (token bucket). \
          Worst burst: {worst}. Memory: {}.",
-        Amount(burst, "token"),
+        amount(burst, "token"),
         constant(),
     )
 }
 
 fn leaky(rule: &Rule, queue: u32) -> String {
-    let every = Share { us: rule.period_us().into(), of: rule.limit().into() };
-    let (turns, burst) = if queue == 0 {
-        (
-            "nobody waits, and one that comes sooner is denied".into(),
-            format!("1 request at once, the next {every} later"),
-        )
-    } else {
-        (
-            format!(
-                "{queue} more can wait for their turn, which an allowed request reads from its \
-                 wait_ms"
-            ),
-            format!(
-                "{} admitted at once, but they proceed {every} apart if they wait their turn",
-                requests(rule.capacity())
-            ),
-        )
+    let every = share(rule.period_us().into(), rule.limit().into());
+    let turns = match queue {
+        0 => "nobody waits, and one that comes sooner is denied".into(),
+        _ => format!(
+            "{queue} more can wait for their turn, which an allowed request reads from its wait_ms"
+        ),
+    };
+    let burst = match queue {
+        0 => format!("1 request at once, the next {every} later"),
+        _ => format!(
+            "{} admitted at once, but they proceed {every} apart if they wait their turn",
+            requests(rule.capacity())
+        ),
     };
     format!(
         "requests proceed one by one, one in {every}; {turns} (leaky bucket). \
@@ -292,40 +278,33 @@ fn constant() -> String {
 
 /// The rule's identity, and what may change without the rule losing its state.
 fn identity(rule: &Rule) -> String {
-    let (shape, free) = match (rule.algorithm(), rule.name()) {
-        (Algorithm::Log, Some(name)) => {
-            return format!(
-                " The name '{}' labels it; all log rules read the key's one log.",
-                name.as_str()
-            );
-        }
-        (_, Some(name)) => {
-            return format!(
-                " Identity: the name '{}', so limit, period and options may change and what \
-                 was consumed is kept.",
-                name.as_str()
-            );
-        }
-        (Algorithm::Log, None) => return String::new(),
-        (Algorithm::Window(_), None) => ("algorithm, period and res", "limit"),
-        (Algorithm::Fixed(_), None) => ("algorithm, period, align and tz", "limit and keep"),
-        (Algorithm::Bucket(_), None) => ("algorithm, period and refill", "limit and burst"),
-        (Algorithm::Leaky(_), None) => ("algorithm and period", "limit and queue"),
-        (Algorithm::Slots, None) => ("algorithm", "limit"),
+    if let Some(name) = rule.name() {
+        let name = name.as_str();
+        return if rule.kind() == Kind::Log {
+            format!(" The name '{name}' labels it; all log rules read the key's one log.")
+        } else {
+            format!(
+                " Identity: the name '{name}', so limit, period and options may change and what \
+                 was consumed is kept."
+            )
+        };
+    }
+    let (shape, free) = match rule.kind() {
+        Kind::Log => return String::new(),
+        Kind::Window => ("algorithm, period and res", "limit"),
+        Kind::Fixed => ("algorithm, period, align and tz", "limit and keep"),
+        Kind::Bucket => ("algorithm, period and refill", "limit and burst"),
+        Kind::Leaky => ("algorithm and period", "limit and queue"),
+        Kind::Slots => ("algorithm", "limit"),
     };
     format!(" Identity: the {shape}, so the {free} may change and what was consumed is kept.")
-}
-
-fn denials(rule: &Rule) -> String {
-    let text = " Denied requests are charged too: a client that keeps asking stays limited.";
-    if rule.counts_all() { text.into() } else { String::new() }
 }
 
 fn cost(rule: &Rule) -> String {
     let Some(cost) = rule.cost().written() else { return String::new() };
     let taken = match cost {
         0 => "nothing".into(),
-        cost => Amount(cost.into(), "unit").to_string(),
+        cost => amount(cost.into(), "unit"),
     };
     let text = format!(" A check takes {taken} of it, whatever COST n says");
     match rule.name() {
@@ -339,113 +318,71 @@ fn ban(rule: &Rule) -> String {
     if rule.is_shadow() {
         return " Its ban never sets in while it is on trial.".into();
     }
-    let rungs: Vec<_> = ladder.rungs_us().map(|rung_us| Time(rung_us).to_string()).collect();
+    let rungs: Vec<_> = ladder.rungs_us().map(time).collect();
     let denial = format!(" A denial by it blocks the key for {}", rungs.join(", then "));
     if !ladder.counts_bans() {
         return format!("{denial}.");
     }
-    let longest = Time(ladder.longest_us());
+    let longest = time(ladder.longest_us());
     format!("{denial} each time; bans are forgotten once the last has ended {longest} ago.")
 }
 
-fn trial(rule: &Rule) -> String {
-    let text = " On trial (shadow): reported, and charged when the check is allowed, but it never \
-                denies.";
-    if rule.is_shadow() { text.into() } else { String::new() }
-}
-
-const fn requests(count: u64) -> Amount {
-    Amount(count, "request")
+fn requests(count: u64) -> String {
+    amount(count, "request")
 }
 
 /// `1 byte`, `2 bytes`.
-#[derive(Clone, Copy)]
-struct Amount(u64, &'static str);
-
-impl Display for Amount {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let plural = if self.0 == 1 { "" } else { "s" };
-        write!(f, "{} {}{plural}", self.0, self.1)
-    }
+fn amount(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A length of time in the longest unit that divides it: `1 minute`, `90 seconds`.
-#[derive(Clone, Copy)]
-struct Time(u64);
-
-impl Time {
-    fn count(self) -> Amount {
-        const UNITS: [(u64, &str); 6] = [
-            (WEEK_US, "week"),
-            (DAY_US, "day"),
-            (HOUR_US, "hour"),
-            (MINUTE_US, "minute"),
-            (SECOND_US, "second"),
-            (MS_US, "millisecond"),
-        ];
-        for (unit_us, noun) in UNITS {
-            if self.0.checked_rem(unit_us) == Some(0) {
-                return Amount(self.0.checked_div(unit_us).unwrap_or(0), noun);
-            }
-        }
-        Amount(self.0, "microsecond")
-    }
-}
-
-impl Display for Time {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.count().fmt(f)
-    }
+fn time(us: u64) -> String {
+    let (count, noun) = count_and_noun(us);
+    amount(count, noun)
 }
 
 /// A length of time after "any" or "each": `minute`, `90 seconds`.
-#[derive(Clone, Copy)]
-struct Per(u64);
-
-impl Display for Per {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match Time(self.0).count() {
-            Amount(1, noun) => f.write_str(noun),
-            count => count.fmt(f),
-        }
+fn per(us: u64) -> String {
+    match count_and_noun(us) {
+        (1, noun) => noun.into(),
+        (count, noun) => amount(count, noun),
     }
 }
 
-/// A fraction of a length of time: `3 seconds` if exact, else rounded down to milliseconds, or
-/// below 10 ms to microseconds.
-#[derive(Clone, Copy)]
-struct Share {
-    us: u128,
-    of: u64,
+fn count_and_noun(us: u64) -> (u64, &'static str) {
+    let Some(Period { count, unit }) = Period::of_micros(us, true) else {
+        return (us, "microsecond");
+    };
+    let noun = match unit {
+        Unit::Month => "month",
+        Unit::Week => "week",
+        Unit::Day => "day",
+        Unit::Hour => "hour",
+        Unit::Minute => "minute",
+        Unit::Second => "second",
+        Unit::Millisecond => "millisecond",
+    };
+    (count, noun)
 }
 
-impl Display for Share {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let of = u128::from(self.of.max(1));
-        let whole_us = u64::try_from(self.us.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX);
-        let exact = self.us.is_multiple_of(of);
-        let (ms, rest_us) = (whole_us / MS_US, whole_us % MS_US);
-        match (whole_us, ms) {
-            (0, _) => f.write_str("less than 1 microsecond"),
-            _ if exact && (rest_us == 0 || ms < 10) => Time(whole_us).fmt(f),
-            (_, ms) if ms < 10 => write!(f, "about {}", Amount(whole_us, "microsecond")),
-            (_, ms) => write!(f, "about {}", Amount(ms, "millisecond")),
-        }
+/// The fraction `us / of` of a length of time: `3 seconds` if exact, else rounded down to
+/// milliseconds, or below 10 ms to microseconds.
+fn share(us: u128, of: u64) -> String {
+    let of = u128::from(of.max(1));
+    let whole_us = u64::try_from(us.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX);
+    let ms = whole_us / MS_US;
+    match whole_us {
+        0 => "less than 1 microsecond".into(),
+        _ if us.is_multiple_of(of) && (whole_us.is_multiple_of(MS_US) || ms < 10) => time(whole_us),
+        _ if ms < 10 => format!("about {}", amount(whole_us, "microsecond")),
+        _ => format!("about {}", amount(ms, "millisecond")),
     }
 }
 
 /// `UTC`, `UTC+02:00`.
-#[derive(Clone, Copy)]
-struct Zone(i16);
-
-impl Display for Zone {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let sign = if self.0 < 0 { '-' } else { '+' };
-        match self.0.unsigned_abs() {
-            0 => f.write_str("UTC"),
-            min => write!(f, "UTC{sign}{:02}:{:02}", min / 60, min % 60),
-        }
-    }
+fn zone(tz_min: i16) -> String {
+    if tz_min == 0 { "UTC".into() } else { format!("UTC{}", TimeZone(tz_min)) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rule::{MAX_PERIOD_US, MAX_RUNGS, RuleError};
+use crate::rule::{MAX_PERIOD_US, MAX_RUNGS};
 use proptest::prelude::*;
 
 fn error(text: &str) -> String {
@@ -286,7 +286,7 @@ fn a_cost_by_name_is_no_part_of_the_canonical_text() {
             rule.set_named_cost(cost);
         }
         assert_eq!(rule.to_string(), canonical);
-        assert_eq!(WithCost(&rule).to_string(), with_cost);
+        assert_eq!(format!("{rule:#}"), with_cost);
     }
 }
 
@@ -382,7 +382,7 @@ fn specs() -> impl Strategy<Value = RuleSpec> {
 
 /// The text of a spec with every option written out.
 fn written(spec: &RuleSpec) -> String {
-    let period = |period: &Period| format!("{}{}", period.count, period.unit.symbol());
+    let period = |period: &Period| format!("{}{}", period.count, period.unit.name());
     let tz = |tz: i16| {
         let sign = if tz < 0 { '-' } else { '+' };
         format!("{sign}{:02}:{:02}", tz.unsigned_abs() / 60, tz.unsigned_abs() % 60)
@@ -428,7 +428,7 @@ proptest! {
         prop_assert_eq!(super::spec(text.as_bytes()), Ok(spec.clone()));
         match (spec.validate(), Rule::from_text(text.as_bytes())) {
             (Ok(valid), read) => prop_assert_eq!(read, Ok(valid)),
-            (Err(why), Err(error)) => prop_assert_eq!(error, RuleTextError::Invalid(why)),
+            (Err(why), Err(error)) => prop_assert_eq!(error, why),
             (why, read) => prop_assert!(false, "{:?} but {:?}", why, read),
         }
     }
@@ -472,7 +472,7 @@ fn check_reading(text: &[u8]) -> Result<(), TestCaseError> {
 #[test]
 fn errors_state_the_bounds_that_are_checked() {
     let out_of_range = |text: &str| match Rule::from_text(text.as_bytes()) {
-        Err(RuleTextError::Invalid(RuleError::OutOfRange { min, max, .. })) => {
+        Err(RuleError::OutOfRange { min, max, .. }) => {
             format!("an integer {min}..{max}")
         }
         other => panic!("{other:?}"),

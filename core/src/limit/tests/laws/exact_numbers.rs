@@ -62,7 +62,7 @@ pub(super) fn next_is_exact(
     now_us: u64,
 ) -> TestCaseResult {
     let outlooks: Vec<_> =
-        limiter.outlooks(&Check::new(rules, 0, now_us), &mut Foresight::of_command()).collect();
+        limiter.outlooks(&Check::new(rules, 0, now_us), &Foresight::of_command()).collect();
     prop_assert_eq!(outlooks.len(), rules.len());
     for (i, (decision, outlook)) in decisions.iter().zip(outlooks).enumerate() {
         let next_ms = outlook.next_ms;

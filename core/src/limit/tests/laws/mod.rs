@@ -75,7 +75,7 @@ fn peek(limiter: &Limiter, rules: &[Rule], cost: u32, now_us: u64) -> (Outcome, 
     let check = Check::new(rules, cost, now_us);
     let limiter = limiter.as_of(now_us);
     let outcome = limiter.peek(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
+    limiter.fill_resets(&check, &mut decisions, &Foresight::of_command());
     (outcome, decisions)
 }
 
@@ -89,7 +89,7 @@ fn check(
     let mut decisions = Vec::new();
     let check = Check::new(rules, cost, now_us);
     let outcome = limiter.check(&check, &mut decisions);
-    limiter.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
+    limiter.fill_resets(&check, &mut decisions, &Foresight::of_command());
     (outcome, decisions)
 }
 

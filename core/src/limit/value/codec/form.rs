@@ -1,5 +1,6 @@
-//! What is saved, and how it is written and read: in bincode's standard form (little endian,
-//! variable integers). Golden payloads keep it from changing.
+//! Bytes in bincode's standard form (little endian, variable integers), written and read. Golden
+//! payloads keep them from changing. An item that is not a number, a text or bytes is a tuple of
+//! its fields.
 //!
 //! Repeated parts (log entries, counters, past windows) are byte strings in the payload, borrowed
 //! while reading. A first pass counts their items, a second one loads them into memory reserved for
@@ -11,175 +12,14 @@ use bincode::{BorrowDecode, Encode, config};
 
 const CONFIG: config::Configuration = config::standard();
 
-/// The whole content of a limiter.
-#[derive(Default, Encode, BorrowDecode)]
-pub struct SavedLimiter<'a> {
-    /// `SavedState`s, concatenated. A state may be empty if a hold was charged on it.
-    pub states: Bytes<'a>,
-    pub access: Option<SavedAccess<'a>>,
-    pub history: Option<SavedHistory<'a>>,
-    /// `SavedHold`s, concatenated, ordered by id.
-    pub holds: Bytes<'a>,
-    pub bans: Option<SavedBans>,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedBans {
-    pub bans: u32,
-    pub forgotten_us: u64,
-    pub span_us: u64,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedHold<'a> {
-    pub id: &'a [u8],
-    pub end_us: u64,
-    pub refund: bool,
-    /// `SavedCharge`s, concatenated.
-    pub charges: Bytes<'a>,
-    /// The names of log rules, as concatenated strings.
-    pub log_names: Bytes<'a>,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedCharge {
-    /// The index of the state, from 0; `None` if the state is gone.
-    pub state: Option<u32>,
-    pub stamp_us: u64,
-    pub units: u32,
-    pub limit: u32,
-    pub by_default: bool,
-    pub shadow: bool,
-    pub detail: SavedDetail,
-}
-
-#[derive(Encode, BorrowDecode)]
+/// What only charges on some algorithms have; see `Detail` for them in memory.
+#[derive(Clone, Encode, BorrowDecode)]
 pub enum SavedDetail {
     Plain,
-    /// For a log: the longest window of the hold's log rules; `limit` is their largest limit.
-    Log {
-        window_us: u64,
-    },
-    /// For a token bucket: how many of the bucket's holds were charged earlier, and the least debt
-    /// since, in fractions of a unit.
-    Least {
-        older: u32,
-        owed: u128,
-    },
-    /// For a leaky bucket: its turn, after the stamp, and whether nothing queued after it.
-    Turn {
-        ms: u32,
-        is_last: bool,
-    },
+    Log { window_us: u64 },
+    Least { older: u32, owed: u128 },
+    Turn { ms: u32, is_last: bool },
 }
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedHistory<'a> {
-    pub keep: u32,
-    pub until_us: u64,
-    /// `SavedEntry`s, concatenated, oldest first.
-    pub entries: Bytes<'a>,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedEntry<'a> {
-    pub time_us: u64,
-    pub cost: u32,
-    /// 0 allowed, 1 limited, 2 blocked.
-    pub verdict: u8,
-    pub meta: Option<&'a [u8]>,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedAccess<'a> {
-    pub exempt: bool,
-    pub until_us: Option<u64>,
-    /// The length of a ban, in microseconds; `None` or 0 if no rule banned the key.
-    pub ban_us: Option<u64>,
-    pub reason: &'a [u8],
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedState<'a> {
-    pub name: Option<&'a str>,
-    pub meter: SavedMeter<'a>,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub enum SavedMeter<'a> {
-    Log {
-        /// The needs of the check that consumed last.
-        needs: SavedNeeds,
-        /// `SavedPastNeeds` of earlier checks.
-        past: Bytes<'a>,
-        /// Two numbers per entry: microseconds since the previous entry, then units. First come the
-        /// admitted entries, then the charged denials.
-        admitted: Bytes<'a>,
-        charged: Bytes<'a>,
-    },
-    Window {
-        last_us: u64,
-        period_us: u64,
-        limit: u32,
-        /// Newest first.
-        counts: Bytes<'a>,
-    },
-    Fixed {
-        last_us: u64,
-        period_us: u64,
-        start_us: i64,
-        count: u64,
-        limit: u32,
-        tz_min: i16,
-        /// 0 epoch, 1 weeks, 2 months, 3 the first request.
-        calendar: u8,
-        past: Option<SavedPast<'a>>,
-    },
-    Debt {
-        last_us: u64,
-        period_us: u64,
-        rem: u64,
-        units: u32,
-        limit: u32,
-        burst_or_queue: u32,
-        leaky: bool,
-    },
-    Interval {
-        last_us: u64,
-        period_us: u64,
-        start_us: u64,
-        used: u32,
-        limit: u32,
-        burst: u32,
-    },
-    /// Slots. The holds store the units.
-    Slots {
-        limit: u32,
-    },
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedNeeds {
-    pub window_us: u64,
-    pub units: u32,
-    pub admitted: bool,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedPastNeeds {
-    pub needs: SavedNeeds,
-    pub until_us: u64,
-}
-
-#[derive(Encode, BorrowDecode)]
-pub struct SavedPast<'a> {
-    pub keep: u16,
-    /// Start and count, oldest first.
-    pub windows: Bytes<'a>,
-}
-
-/// Concatenated items, as a byte string with its length.
-pub type Bytes<'a> = std::borrow::Cow<'a, [u8]>;
 
 /// Appends an item. Writing to memory cannot fail.
 pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
@@ -187,43 +27,40 @@ pub fn put(to: &mut Vec<u8>, item: &impl Encode) {
     debug_assert!(written.is_ok(), "a type bincode cannot encode");
 }
 
-pub fn save_items<T: Encode>(items: impl Iterator<Item = T>) -> Bytes<'static> {
+/// Concatenates items.
+pub fn save_items<T: Encode>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for item in items {
-        put(&mut bytes, &item);
-    }
-    bytes.into()
+    items.into_iter().for_each(|item| put(&mut bytes, &item));
+    bytes
 }
 
-pub const UNKNOWN_KIND: &str = "an unknown kind of state";
+pub const UNKNOWN_KIND: DecodeError = DecodeError::Malformed("an unknown kind of state");
 
-/// Reads an item from the front, and returns it with the rest.
-pub fn take<'a, T: BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
-    let (item, read) = bincode::borrow_decode_from_slice(bytes, CONFIG)
-        .map_err(|error| DecodeError::Malformed(why(&error)))?;
-    Ok((item, bytes.get(read..).unwrap_or_default()))
+/// Takes an item from the front of the bytes.
+pub fn take<'a, T: BorrowDecode<'a, ()>>(from: &mut &'a [u8]) -> Result<T, DecodeError> {
+    let (item, read) =
+        bincode::borrow_decode_from_slice(from, CONFIG).map_err(|error| in_words(&error))?;
+    *from = from.get(read..).unwrap_or_default();
+    Ok(item)
 }
 
 /// What was wrong, without the library's names for our types.
-const fn why(error: &DecodingError) -> &'static str {
+const fn in_words(error: &DecodingError) -> DecodeError {
     match error {
-        DecodingError::UnexpectedEnd { .. } => "it ends too early",
+        DecodingError::UnexpectedEnd { .. } => DecodeError::Malformed("it ends too early"),
         DecodingError::UnexpectedVariant { .. } => UNKNOWN_KIND,
-        DecodingError::Utf8 { .. } => "a name is no text",
-        _ => "a malformed number",
+        DecodingError::Utf8 { .. } => DecodeError::Malformed("a name is no text"),
+        _ => DecodeError::Malformed("a malformed number"),
     }
 }
 
 /// Passes each item to a function.
 pub fn each_item<'a, T: BorrowDecode<'a, ()>>(
-    bytes: &'a [u8],
+    mut bytes: &'a [u8],
     mut show: impl FnMut(T) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
-    let mut left = bytes;
-    while !left.is_empty() {
-        let (item, rest) = take(left)?;
-        show(item)?;
-        left = rest;
+    while !bytes.is_empty() {
+        show(take(&mut bytes)?)?;
     }
     Ok(())
 }

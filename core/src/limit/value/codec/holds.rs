@@ -2,28 +2,39 @@
 //! positions, which differ between servers.
 
 use super::error::DecodeError;
-use super::form::{Bytes, SavedCharge, SavedDetail, SavedHold, load_items, save_items, within};
-use super::load::{check_time, check_units, check_window};
-use crate::limit::algorithm::meter::Meter;
+use super::form::{SavedDetail, load_items, save_items, within};
+use super::states::{MAX_END_US, check_time, check_units, check_window, load_name};
 use crate::limit::algorithm::state::State;
 use crate::limit::holds::request::{HoldRequest, MAX_ID};
 use crate::limit::holds::{
-    Charge, Detail, Hold, Holds, MOST_HOLDS, NO_TRACK, PlaceOfCharge, Position, Row, TrackKind,
+    Charge, Detail, Hold, Holds, Id, MOST_HOLDS, NO_TRACK, Position, TrackKind,
 };
-use crate::rule::{MAX_PERIOD_US, MAX_TIME_US, Name};
+use crate::rule::Name;
 use std::collections::BTreeMap;
 
+/// An id, the end, whether it refunds, its charges, and the names of its log rules.
+type SavedHold<'a> = (&'a [u8], u64, bool, &'a [u8], &'a [u8]);
+/// The place of its state, then the fields of a [`Charge`].
+pub type SavedCharge = (Option<u32>, u64, u32, u32, bool, bool, SavedDetail);
+
+/// Holds with the same saved form are equal.
+impl PartialEq for Holds {
+    fn eq(&self, other: &Self) -> bool {
+        save_holds(self) == save_holds(other)
+    }
+}
+
+impl Eq for Holds {}
+
 /// Saves equal holds as equal bytes.
-pub fn save_holds(holds: &Holds) -> Bytes<'static> {
+pub fn save_holds(holds: &Holds) -> Vec<u8> {
     let positions = live_positions(holds);
-    save_items(holds.in_order_of_ids().map(|hold| SavedHold {
-        id: hold.id(),
-        end_us: hold.end_us(),
-        refund: hold.refunds(),
-        charges: save_items(
-            hold.charges().iter().map(|charge| save_charge(holds, hold, charge, &positions)),
-        ),
-        log_names: save_items(hold.log_names().iter().map(Name::as_str)),
+    save_items(holds.in_order_of_ids().map(|hold| {
+        let charges = hold.charges().iter();
+        let charges =
+            save_items(charges.map(|charge| save_charge(holds, hold, charge, &positions)));
+        let log_names = save_items(hold.log_names().iter().map(Name::as_str));
+        (hold.id(), hold.end_us(), hold.refunds(), charges, log_names)
     }))
 }
 
@@ -62,58 +73,51 @@ fn save_charge(
         (Some(TrackKind::Plain | TrackKind::Bucket(_)) | None, _) => SavedDetail::Plain,
     };
     let state = place.and_then(|place| u32::try_from(place).ok());
-    SavedCharge { state, stamp_us, units, limit, by_default, shadow, detail }
+    (state, stamp_us, units, limit, by_default, shadow, detail)
 }
 
-/// A charge on a token bucket, with the least debt to store.
-struct Least {
-    track: u16,
-    older: u32,
-    owed: u128,
-    of: PlaceOfCharge,
-}
+const HOLDS: &str = "a number of holds";
+const ID: &str = "the id of a hold";
+/// The most charges of a hold, and the most names of its log rules.
+const MOST_CHARGES: usize = 1_000;
+/// The largest debt, in fractions of a unit.
+const MOST_OWED: u128 = 1 << 80;
 
 /// The holds, if any, and a track for each state that they were charged on. Takes time and memory
 /// in proportion to the bytes, except for sorting.
 pub fn load_holds(saved: &[u8], states: &[State]) -> Result<Option<Holds>, DecodeError> {
     let mut holds = Holds::default();
-    let (mut leasts, mut last_in_queue) = (Vec::new(), Vec::new());
-    let mut row: Row = 0;
-    let loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
-        within((1..=MAX_ID).contains(&saved.id.len()), "the id of a hold")?;
-        within(saved.end_us <= MAX_TIME_US.saturating_add(MAX_PERIOD_US), "a time")?;
-        let mut index: u16 = 0;
-        let charges =
-            load_items(&saved.charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
-                let track = track_of(&charge, states, &mut holds)?;
-                let of = PlaceOfCharge { row, index };
-                match charge.detail {
-                    SavedDetail::Plain => {}
-                    SavedDetail::Log { window_us } => check_window(window_us)?,
-                    SavedDetail::Least { older, owed } => {
-                        within(owed <= MOST_OWED, "a debt")?;
-                        leasts.push(Least { track, older, owed, of });
-                    }
-                    SavedDetail::Turn { is_last: true, .. } => last_in_queue.push((track, row)),
-                    SavedDetail::Turn { is_last: false, .. } => {}
-                }
-                index = index.saturating_add(1);
-                load_charge(&charge, track)
-            })?;
+    // The track, the rank and the least debt of a charge, and the indexes of its hold and of itself.
+    let mut leasts = Vec::new();
+    let mut row = 0_usize;
+    let mut loaded = load_items(saved, MOST_HOLDS, HOLDS, |saved: SavedHold<'_>| {
+        let (id, end_us, refund, charges, log_names) = saved;
+        within((1..=MAX_ID).contains(&id.len()), ID)?;
+        within(end_us <= MAX_END_US, "a time")?;
+        let mut index = 0_usize;
+        let charges = load_items(charges, MOST_CHARGES, "charges", |charge: SavedCharge| {
+            let (charge, least) = load_charge(charge, id, states, &mut holds)?;
+            leasts.extend(least.map(|(older, owed)| (charge.track, older, owed, row, index)));
+            index = index.saturating_add(1);
+            Ok(charge)
+        })?;
         within(each_on_its_own_state(&charges), "a charge")?;
-        let named =
-            |text: &str| Name::new(text.as_bytes()).ok_or(DecodeError::OutOfRange("a name"));
-        let log_names = load_items(&saved.log_names, MOST_CHARGES, "names", named)?;
-        let request = HoldRequest { id: saved.id, end_us: saved.end_us, refund: saved.refund };
+        let log_names = load_items(log_names, MOST_CHARGES, "names", load_name)?;
         row = row.saturating_add(1);
-        Ok(Hold::new(request, charges, log_names))
+        Ok(Hold::new(HoldRequest { id, end_us, refund }, charges, log_names))
     })?;
-    within(holds.fill(loaded), "the id of a hold")?;
-    leasts.sort_by_key(|least| (least.track, least.older));
-    for least in leasts {
-        within(holds.set_least(least.of, least.owed), "a debt")?;
+    within(loaded.is_sorted_by(|one, next| one.id() < next.id()), ID)?;
+    leasts.sort_by_key(|&(track, older, ..)| (track, older));
+    for (track, _, owed, row, index) in leasts {
+        let charge = loaded.get_mut(row).and_then(|hold| hold.charges_mut().get_mut(index));
+        let kind = holds.track_mut(track).map(|track| &mut track.kind);
+        if let (Some(charge), Some(TrackKind::Bucket(leasts))) = (charge, kind) {
+            // A hold's least debt is not less than those of older holds.
+            within(charge.units > 0 && leasts.youngest() <= owed, "a debt")?;
+            charge.detail = Detail::least(leasts.push(owed));
+        }
     }
-    holds.set_last_in_queues(&last_in_queue);
+    holds.fill(loaded);
     Ok((!holds.is_empty()).then_some(holds))
 }
 
@@ -122,50 +126,51 @@ fn each_on_its_own_state(charges: &[Charge]) -> bool {
     let mut tracks: Vec<u16> = charges.iter().map(|charge| charge.track).collect();
     tracks.retain(|&track| track != NO_TRACK);
     tracks.sort_unstable();
-    tracks.windows(2).all(|pair| pair.first() != pair.last())
+    tracks.is_sorted_by(|one, next| one < next)
 }
 
-const HOLDS: &str = "a number of holds";
-/// The most charges of a hold, and the most names of its log rules.
-const MOST_CHARGES: usize = 1_000;
-/// The largest debt, in fractions of a unit.
-const MOST_OWED: u128 = 1 << 80;
-
-/// The track of a charge's state, created if missing.
-fn track_of(charge: &SavedCharge, states: &[State], holds: &mut Holds) -> Result<u16, DecodeError> {
-    let Some(index) = charge.state else {
-        within(matches!(charge.detail, SavedDetail::Plain), "a charge")?;
-        return Ok(NO_TRACK);
+/// A charge of the hold with this id, and how many least debts are older than its own, with its
+/// own, if it has one. Creates the track of its state if missing.
+fn load_charge(
+    saved: SavedCharge,
+    id: &[u8],
+    states: &[State],
+    holds: &mut Holds,
+) -> Result<(Charge, Option<(u32, u128)>), DecodeError> {
+    let (place, stamp_us, units, limit, by_default, shadow, detail) = saved;
+    let mut track = NO_TRACK;
+    if let Some(place) = place {
+        let state = states.get(place as usize).ok_or(DecodeError::OutOfRange("a state"))?;
+        let number = holds.track_for(place as usize, state.meter());
+        track = number.ok_or(DecodeError::OutOfRange(HOLDS))?;
+    }
+    let mut least = None;
+    let detail = match (holds.track_mut(track).map(|track| &mut track.kind), detail) {
+        (None | Some(TrackKind::Plain), SavedDetail::Plain) => Detail::least(None),
+        (Some(TrackKind::Bucket(_)), SavedDetail::Plain) if units == 0 => Detail::least(None),
+        (Some(TrackKind::Bucket(_)), SavedDetail::Least { older, owed }) => {
+            within(owed <= MOST_OWED, "a debt")?;
+            least = Some((older, owed));
+            Detail::least(None)
+        }
+        (Some(TrackKind::Queue { last }), SavedDetail::Turn { ms, is_last }) => {
+            if is_last {
+                *last = Some(Id::new(id));
+            }
+            Detail::turn(ms.into())
+        }
+        (Some(TrackKind::Log), SavedDetail::Log { window_us }) => {
+            check_window(window_us)?;
+            Detail::window(window_us)
+        }
+        (None, _)
+        | (Some(TrackKind::Plain | TrackKind::Log), _)
+        | (Some(TrackKind::Bucket(_) | TrackKind::Queue { .. }), _) => {
+            return Err(DecodeError::OutOfRange("a charge"));
+        }
     };
-    let state = states.get(index as usize).ok_or(DecodeError::OutOfRange("a state"))?;
-    let fits = match (state.meter(), &charge.detail) {
-        (Meter::Debt(_), SavedDetail::Log { .. }) => false,
-        (Meter::Debt(debt), SavedDetail::Turn { .. }) => debt.is_leaky(),
-        (Meter::Debt(debt), SavedDetail::Least { .. }) => !debt.is_leaky(),
-        (Meter::Debt(debt), SavedDetail::Plain) => !debt.is_leaky() && charge.units == 0,
-        (Meter::Log(_), detail) => matches!(detail, SavedDetail::Log { .. }),
-        (
-            Meter::Window(_)
-            | Meter::Fixed(_)
-            | Meter::FixedWithPast(_)
-            | Meter::Interval(_)
-            | Meter::Slots(_),
-            detail,
-        ) => matches!(detail, SavedDetail::Plain),
-    };
-    within(fits, "a charge")?;
-    holds.track_for(index as usize, state.meter()).ok_or(DecodeError::OutOfRange(HOLDS))
-}
-
-fn load_charge(charge: &SavedCharge, track: u16) -> Result<Charge, DecodeError> {
-    let &SavedCharge { stamp_us, units, limit, by_default, shadow, ref detail, state: _ } = charge;
     check_time(stamp_us)?;
     check_units(units)?;
     check_units(limit)?;
-    let detail = match *detail {
-        SavedDetail::Plain | SavedDetail::Least { .. } => Detail::least(None),
-        SavedDetail::Log { window_us } => Detail::window(window_us),
-        SavedDetail::Turn { ms, .. } => Detail::turn(ms.into()),
-    };
-    Ok(Charge { stamp_us, units, limit, detail, track, by_default, shadow })
+    Ok((Charge { stamp_us, units, limit, detail, track, by_default, shadow }, least))
 }

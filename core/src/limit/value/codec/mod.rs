@@ -4,50 +4,58 @@
 //! | version: 1 byte | bincode (standard: little endian, variable integers) |
 //! ```
 //!
-//! The types of `form` are not those in memory, so a change in memory does not change the saved
-//! form. A change of these types is a new version, with golden payloads added to the tests; every
-//! released version stays readable.
+//! `docs/design.md`, *Payloads*, lists the fields of each part. Its writer and its reader, which
+//! stand side by side, name them in that order. A change is a new version, with golden payloads
+//! added to the tests; every released version stays readable.
 //!
 //! Decoding is total: any byte string gives a limiter or an error. It takes no more memory than the
 //! value will, and fails if memory is short.
 //!
 //! ```text
 //! error   versions, and why a payload is refused
-//! form    what is saved, written and read
-//! save    limiter -> what is saved
-//! load    what is saved -> limiter
-//! holds   the same for holds
+//! form    items <-> bytes
+//! states  what each algorithm saves
+//! holds   holds and their charges
 //! parts   payloads for tests, any bytes as one part of them
 //! ```
 
 mod error;
 mod form;
-pub mod holds;
-mod load;
+mod holds;
 #[cfg(any(test, fuzzing))]
 pub mod parts;
-mod save;
+mod states;
 
 pub use self::error::DecodeError;
 use self::error::VERSION;
-use self::form::{SavedLimiter, put, take};
+use self::form::{load_items, load_text, put, save_items, take, within};
 use self::holds::{load_holds, save_holds};
-use self::load::{load_access, load_bans, load_history, load_states};
-use self::save::{save_access, save_bans, save_history, save_states};
-use super::limiter::Limiter;
+use self::states::{MAX_END_US, check_time, load_states, save_states};
+use super::access::{Access, AccessEntry, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
+use super::check::Verdict;
+use super::history::{Entry, History};
+use super::limiter::{Compound, Limiter};
+use crate::rule::MAX_UNITS;
+use std::num::NonZeroU64;
+
+/// Whether it is an exemption, its end, the length of the ban, and the reason.
+type SavedAccess<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
+/// How many entries to keep, until when, and the entries.
+type SavedHistory<'a> = (u32, u64, &'a [u8]);
+/// The time, the cost, the verdict's code, and the text of `META`.
+type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
+/// The count, when it is forgotten, and its span.
+type SavedBans = (u32, u64, u64);
 
 /// Encodes a limiter in its saved form.
-#[must_use]
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
-    let saved = SavedLimiter {
-        states: save_states(limiter.states()),
-        access: limiter.access().map(save_access),
-        history: limiter.history().map(save_history),
-        holds: limiter.holds().map(save_holds).unwrap_or_default(),
-        bans: limiter.bans().map(save_bans),
-    };
+    let states = save_states(limiter.states());
+    let access = limiter.access().map(save_access);
+    let history = limiter.history().map(save_history);
+    let holds = limiter.holds().map(save_holds).unwrap_or_default();
+    let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
     let mut payload = vec![VERSION];
-    put(&mut payload, &saved);
+    put(&mut payload, &(states, access, history, holds, bans));
     payload
 }
 
@@ -56,25 +64,73 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
 /// # Errors
 /// [`DecodeError`] for any byte string that [`encode`] could not have written.
 pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
-    let (&version, body) = payload.split_first().ok_or(DecodeError::Empty)?;
+    let (&version, mut body) = payload.split_first().ok_or(DecodeError::Empty)?;
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    let (saved, left): (SavedLimiter<'_>, _) = take(body)?;
-    let history = saved.history.map(|history| load_history(&history)).transpose()?;
-    if !left.is_empty() {
-        return Err(DecodeError::Trailing(left.len()));
+    let (states, access, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
+        take(&mut body)?;
+    let history = history.map(load_history).transpose()?;
+    if !body.is_empty() {
+        return Err(DecodeError::Trailing(body.len()));
     }
-    let states = load_states(&saved.states)?;
-    let holds = load_holds(&saved.holds, &states)?;
+    let states = load_states(states)?;
+    let holds = load_holds(holds, &states)?;
     let held = |place| holds.as_ref().is_some_and(|holds| holds.track_of(place).is_some());
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
-    let access = saved.access.map(load_access).transpose()?;
-    let bans = saved.bans.map(load_bans).transpose()?;
-    let limiter = Limiter::from_parts(states, access, bans, history, holds);
+    let access = access.map(load_access).transpose()?;
+    let bans = bans.map(load_bans).transpose()?.map(Box::new);
+    let (history, holds) = (history.map(Box::new), holds.map(Box::new));
+    let limiter = Limiter::of(Compound { states, access, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
+}
+
+fn save_access(access: &AccessEntry) -> SavedAccess<'_> {
+    let ban_us = access.ban_us.map(NonZeroU64::get);
+    (access.kind == Access::Exempt, access.until_us, ban_us, &access.reason)
+}
+
+/// A ban of 0 microseconds is read as none.
+fn load_access(saved: SavedAccess<'_>) -> Result<AccessEntry, DecodeError> {
+    let (exempt, until_us, ban_us, reason) = saved;
+    let kind = if exempt { Access::Exempt } else { Access::Block };
+    let ban_us = ban_us.and_then(NonZeroU64::new);
+    Ok(AccessEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+}
+
+fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, DecodeError> {
+    within(bans > 0, "a number of bans")?;
+    within(forgotten_us <= MAX_FORGOTTEN_US, "a time")?;
+    within(span_us <= MAX_SPAN_US, "the span of bans")?;
+    Ok(BanCount { bans, forgotten_us, span_us })
+}
+
+/// In the order of their codes.
+const VERDICTS: [Verdict; 3] = [Verdict::Allowed, Verdict::Limited, Verdict::Blocked];
+
+fn save_history(history: &History) -> (u32, u64, Vec<u8>) {
+    let entries = history.entries.iter();
+    let entries = entries
+        .map(|entry| (entry.time_us, entry.cost, entry.verdict as u8, entry.meta.as_deref()));
+    (history.keep, history.until_us, save_items(entries))
+}
+
+fn load_history((keep, until_us, entries): SavedHistory<'_>) -> Result<History, DecodeError> {
+    const ENTRIES: &str = "the length of a history";
+    within(keep > 0, ENTRIES)?;
+    within(until_us <= MAX_END_US, "a time")?;
+    let load_entry = |(time_us, cost, verdict, meta): SavedEntry<'_>| {
+        check_time(time_us)?;
+        within(cost <= MAX_UNITS, "a cost")?;
+        let verdict = VERDICTS.get(usize::from(verdict));
+        let verdict = *verdict.ok_or(DecodeError::OutOfRange("a verdict"))?;
+        Ok(Entry { time_us, cost, verdict, meta: meta.map(load_text).transpose()? })
+    };
+    let entries = load_items(entries, keep as usize, ENTRIES, load_entry)?;
+    within(!entries.is_empty(), ENTRIES)?;
+    Ok(History { keep, until_us, entries: entries.into() })
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Builds hostile payloads for tests: arbitrary bytes as one part of an otherwise valid payload.
 //! Also asserts the bounds of every part of a limiter loaded from one.
 
-use super::error::{DecodeError, VERSION};
-use super::form::{
-    Bytes, SavedBans, SavedCharge, SavedDetail, SavedHistory, SavedHold, SavedLimiter, SavedMeter,
-    SavedNeeds, SavedPast, SavedPastNeeds, SavedState, each_item, put, save_items,
-};
-use super::save::save_meter;
+use super::error::VERSION;
+use super::form::{SavedDetail, put, save_items};
+use super::holds::SavedCharge;
+use super::states::{DEBT, FIXED, INTERVAL, LOG, SLOTS, WINDOW};
 use crate::limit::algorithm::meter::Meter;
+use crate::limit::series::Series;
 use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::limit::value::limiter::Limiter;
 use crate::rule::{MAX_KEEP, MAX_RES, MINUTE_US};
@@ -48,85 +47,48 @@ const PARTS: [Part; 10] = [
 #[must_use]
 pub fn wrap(number: u8, bytes: &[u8]) -> Vec<u8> {
     let chosen = PARTS.get(usize::from(number) % PARTS.len());
-    let list = |part: Part, others: Bytes<'static>| {
-        if chosen == Some(&part) { Bytes::from(bytes) } else { others }
+    let list = |part: Part, others: Vec<u8>| {
+        if chosen == Some(&part) { bytes.to_vec() } else { others }
     };
-    let needs = || SavedNeeds { window_us: MINUTE_US, units: 9, admitted: true };
-    let limit = 9;
+    let needs = (MINUTE_US, 9_u32, true);
+    let limit = 9_u32;
+    let past = list(Part::PastNeeds, save_items([(needs, DAY_US)]));
+    let admitted = list(Part::Admitted, save_items([(DAY_US, 1_u32), (5, 2)]));
+    let charged = list(Part::ChargedDenials, save_items([(DAY_US, 1_u32)]));
+    let counts = list(Part::Counts, save_items([3_u64, 4]));
+    let windows = list(Part::PastWindows, save_items([(0_i64, 3_u64)]));
+    let past_windows = Some((MAX_KEEP, windows));
+    let (start_us, count, tz_min, calendar) = (DAY_US.cast_signed(), 3_u64, 0_i16, 0_u8);
+    let debt = |leaky: bool| (DEBT, DAY_US, MINUTE_US, 0_u64, 3_u32, limit, 9_u32, leaky);
     let meters = [
-        SavedMeter::Log {
-            needs: needs(),
-            past: list(
-                Part::PastNeeds,
-                save_items([SavedPastNeeds { needs: needs(), until_us: DAY_US }].into_iter()),
-            ),
-            admitted: list(Part::Admitted, save_items([(DAY_US, 1_u32), (5, 2)].into_iter())),
-            charged: list(Part::ChargedDenials, save_items([(DAY_US, 1_u32)].into_iter())),
-        },
-        SavedMeter::Window {
-            last_us: DAY_US,
-            period_us: MINUTE_US,
-            limit,
-            counts: list(Part::Counts, save_items([3_u64, 4].into_iter())),
-        },
-        SavedMeter::Fixed {
-            last_us: DAY_US,
-            period_us: MINUTE_US,
-            start_us: DAY_US.cast_signed(),
-            count: 3,
-            limit,
-            tz_min: 0,
-            calendar: 0,
-            past: Some(SavedPast {
-                keep: MAX_KEEP,
-                windows: list(Part::PastWindows, save_items([(0_i64, 3_u64)].into_iter())),
-            }),
-        },
-        debt(false),
-        debt(true),
-        SavedMeter::Interval {
-            last_us: DAY_US,
-            period_us: MINUTE_US,
-            start_us: DAY_US,
-            used: 3,
-            limit,
-            burst: limit,
-        },
-        SavedMeter::Slots { limit },
+        save_items([(LOG, needs, past, admitted, charged)]),
+        save_items([(WINDOW, DAY_US, MINUTE_US, limit, counts)]),
+        save_items([(
+            (FIXED, DAY_US, MINUTE_US, start_us, count),
+            (limit, tz_min, calendar, past_windows),
+        )]),
+        save_items([debt(false)]),
+        save_items([debt(true)]),
+        save_items([(INTERVAL, DAY_US, MINUTE_US, DAY_US, 3_u32, limit, 9_u32)]),
+        save_items([(SLOTS, limit)]),
     ];
-    let states = save_items(meters.into_iter().map(|meter| SavedState { name: None, meter }));
-    let hold = SavedHold {
-        id: b"a",
-        end_us: DAY_US + MINUTE_US,
-        refund: true,
-        charges: list(Part::Charges, save_items((0..7).map(charge))),
-        log_names: list(Part::LogNames, Bytes::default()),
-    };
-    let entries = list(Part::Entries, Bytes::from(&[0, 1, 0, 0][..]));
-    let limiter = SavedLimiter {
-        states: list(Part::States, states),
-        access: None,
-        history: Some(SavedHistory { keep: 128, until_us: DAY_US, entries }),
-        holds: list(Part::Holds, save_items(std::iter::once(hold))),
-        bans: Some(SavedBans { bans: 1, forgotten_us: DAY_US, span_us: MINUTE_US }),
-    };
+    let states = meters.map(|meter| [save_items([NO_NAME]), meter].concat()).concat();
+    let charges = list(Part::Charges, save_items((0..7).map(charge)));
+    let log_names = list(Part::LogNames, Vec::new());
+    let (id, end_us, refund) = (&b"a"[..], DAY_US + MINUTE_US, true);
+    let holds = save_items([(id, end_us, refund, charges, log_names)]);
+    let history = (128_u32, DAY_US, list(Part::Entries, vec![0, 1, 0, 0]));
+    let bans = (1_u32, DAY_US, MINUTE_US);
+    let (states, holds) = (list(Part::States, states), list(Part::Holds, holds));
     let mut payload = vec![VERSION];
-    put(&mut payload, &limiter);
+    put(&mut payload, &(states, NOTHING, Some(history), holds, Some(bans)));
     payload
 }
 
-const fn debt(leaky: bool) -> SavedMeter<'static> {
-    let (period_us, limit) = (MINUTE_US, 9);
-    SavedMeter::Debt {
-        last_us: DAY_US,
-        period_us,
-        rem: 0,
-        units: 3,
-        limit,
-        burst_or_queue: 9,
-        leaky,
-    }
-}
+/// The name of a state without one.
+pub const NO_NAME: Option<&str> = None;
+/// A part that a limiter does not have.
+pub const NOTHING: Option<u8> = None;
 
 /// The charge of a hold on one of the states above.
 fn charge(state: u32) -> SavedCharge {
@@ -136,72 +98,26 @@ fn charge(state: u32) -> SavedCharge {
         4 => SavedDetail::Turn { ms: 0, is_last: true },
         _ => SavedDetail::Plain,
     };
-    let (stamp_us, units, limit) = (DAY_US, 1, 9);
-    SavedCharge {
-        state: Some(state),
-        stamp_us,
-        units,
-        limit,
-        by_default: true,
-        shadow: false,
-        detail,
-    }
+    (Some(state), DAY_US, 1, 9, true, false, detail)
 }
 
 /// Asserts that each state's lists are within their bounds.
 pub fn assert_bounded(limiter: &Limiter) {
     for state in limiter.states() {
-        let mut count = 0;
-        let counted = match save_meter(state.meter()) {
-            SavedMeter::Log { past, admitted, charged, .. } => {
-                assert!(
-                    [admitted, charged].iter().all(|series| units(series) <= MAX_RETAINED_UNITS)
-                );
-                each_item(&past, tally::<SavedPastNeeds>(&mut count))
+        match state.meter() {
+            Meter::Log(log) => {
+                let series = [Some(log.admitted()), log.charged()].into_iter().flatten();
+                assert!(series.map(Series::units).all(|units| units <= MAX_RETAINED_UNITS));
+                assert!(log.past_needs().len() <= MOST_PAST);
             }
-            SavedMeter::Window { counts, .. } => each_item(&counts, tally::<u64>(&mut count)),
-            SavedMeter::Fixed { past: Some(SavedPast { keep, windows }), .. } => {
-                assert!(keep <= MAX_KEEP);
-                each_item(&windows, tally::<(i64, u64)>(&mut count))
+            Meter::Window(window) => assert!(window.counts().count() <= usize::from(MAX_RES) + 1),
+            Meter::FixedWithPast(kept) => {
+                assert!(kept.keep <= MAX_KEEP && kept.past.len() <= usize::from(kept.keep));
             }
-            SavedMeter::Fixed { past: None, .. }
-            | SavedMeter::Debt { .. }
-            | SavedMeter::Interval { .. }
-            | SavedMeter::Slots { .. } => Ok(()),
-        };
-        assert_eq!(counted, Ok(()));
-        assert!(count <= most_items(state.meter()), "{count} items in {:?}", state.meter());
+            Meter::Fixed(_) | Meter::Interval(_) | Meter::Debt(_) | Meter::Slots(_) => {}
+        }
     }
     if let Some(history) = limiter.history() {
         assert!(history.entries.len() <= history.keep as usize);
     }
-}
-
-/// The most counters, past windows or past needs of a state.
-fn most_items(meter: &Meter) -> usize {
-    match meter {
-        Meter::Log(_) => MOST_PAST,
-        Meter::Window(_) => usize::from(MAX_RES) + 1,
-        Meter::FixedWithPast(kept) => kept.keep.into(),
-        Meter::Fixed(_) | Meter::Interval(_) | Meter::Debt(_) | Meter::Slots(_) => 0,
-    }
-}
-
-/// Counts items.
-fn tally<T>(count: &mut usize) -> impl FnMut(T) -> Result<(), DecodeError> {
-    |_| {
-        *count += 1;
-        Ok(())
-    }
-}
-
-/// The units of a saved log's entries.
-fn units(entries: &[u8]) -> u64 {
-    let mut sum = 0;
-    let added = each_item(entries, |(_, units): (u64, u32)| {
-        sum += u64::from(units);
-        Ok::<(), DecodeError>(())
-    });
-    assert_eq!(added, Ok(()));
-    sum
 }

@@ -26,7 +26,8 @@ pub struct StateReport {
     pub consumed: u64,
     /// When it last consumed, Unix milliseconds.
     pub last_ms: u64,
-    /// Milliseconds until nothing is consumed, at the limit of the last consumption; -1: never.
+    /// Milliseconds until no unit counts any more, at the limit of the rule that consumed last; -1:
+    /// never.
     pub reset_ms: i64,
     /// The entries, for a log only.
     pub log: Option<LogReport>,
@@ -52,13 +53,12 @@ pub struct HoldReport {
 
 impl Limiter {
     /// Up to `most` live holds, the next to lapse first.
-    #[must_use]
     pub fn next_holds(&self, now_us: u64, most: usize) -> Vec<HoldReport> {
         let holds = self.holds().into_iter().flat_map(|holds| holds.in_order_of_ends());
         let live = holds.filter(|hold| hold.lives(now_us)).take(most);
         live.map(|hold| HoldReport {
             id: hold.id().into(),
-            ttl_ms: Moment::At(hold.end_us()).after(now_us).millis(),
+            ttl_ms: Moment::At(hold.end_us()).ms_after(now_us),
             units: hold.units().into(),
             refund: hold.refunds(),
         })
@@ -66,22 +66,39 @@ impl Limiter {
     }
 
     /// Each state at `now_us`, ordered by first consumption.
-    #[must_use]
     pub fn report(&self, now_us: u64) -> Vec<StateReport> {
         let states = self.states().iter().enumerate();
         states.map(|(place, state)| self.report_of(place, state, now_us)).collect()
     }
 
     fn report_of(&self, place: usize, state: &State, now_us: u64) -> StateReport {
-        let report = state.report(now_us);
-        let slots = self.holds().and_then(|holds| Slots::at(place, holds, now_us));
-        match (state.meter(), slots) {
-            (Meter::Slots(_), Some(slots)) => {
-                let reset_ms = slots.clears().after(now_us).millis();
-                StateReport { consumed: slots.used(), reset_ms, ..report }
+        let meter = state.meter();
+        let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
+        let mut report = StateReport {
+            rule: last_rule(state),
+            consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
+            last_ms: meter.last_us() / MS_US,
+            reset_ms: meter.clears_for(None).ms_after(now_us),
+            log: None,
+            window: None,
+            windows: None,
+        };
+        match meter {
+            Meter::Log(log) => report.log = Some(log.report(at_us)),
+            Meter::Window(window) => {
+                report.window = Some(at_us.map(|us| window.report(us)).unwrap_or_default());
             }
-            _ => report,
+            Meter::FixedWithPast(fixed) => report.windows = Some(windows_of(fixed)),
+            Meter::Slots(_) => {
+                if let Some(slots) = self.holds().and_then(|holds| Slots::at(place, holds, now_us))
+                {
+                    report.consumed = slots.used();
+                    report.reset_ms = slots.clears().ms_after(now_us);
+                }
+            }
+            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) => {}
         }
+        report
     }
 
     /// The last checks, newest first, from the history or, without one, from the sliding log.
@@ -98,11 +115,8 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     let mut admitted = log.admitted().iter().rev().peekable();
     let mut charged = log.charged().into_iter().flat_map(|series| series.iter().rev()).peekable();
     std::iter::from_fn(move || {
-        let later = match (admitted.peek(), charged.peek()) {
-            (Some(&(admitted_us, _)), Some(&(charged_us, _))) => admitted_us >= charged_us,
-            (admitted, _) => admitted.is_some(),
-        };
-        let (entry, verdict) = if later {
+        let time = |entry: Option<&(u64, u32)>| entry.map(|&(time_us, _)| time_us);
+        let (entry, verdict) = if time(admitted.peek()) >= time(charged.peek()) {
             (admitted.next(), Verdict::Allowed)
         } else {
             (charged.next(), Verdict::Limited)
@@ -111,54 +125,29 @@ fn newest_first(log: &Log) -> impl Iterator<Item = Entry> + '_ {
     })
 }
 
-impl State {
-    fn report(&self, now_us: u64) -> StateReport {
-        let meter = self.meter();
-        let at_us = effective_time(now_us, meter.last_us(), meter.period_us());
-        let (mut log, mut window, mut windows) = (None, None, None);
-        match meter {
-            Meter::Log(state) => log = Some(state.report(at_us)),
-            Meter::Window(state) => {
-                window = Some(at_us.map_or_else(WindowReport::default, |us| state.report(us)));
-            }
-            Meter::FixedWithPast(state) => windows = Some(windows_of(state)),
-            Meter::Fixed(_) | Meter::Debt(_) | Meter::Interval(_) | Meter::Slots(_) => {}
+/// The text of the rule that consumed last, as far as the state stores it.
+fn last_rule(state: &State) -> String {
+    let meter = state.meter();
+    let fixed = |fixed: &Fixed, keep| {
+        let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
+        (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
+    };
+    let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
+    let (algorithm, limit) = match meter {
+        Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
+        Meter::Window(window) => {
+            (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
         }
-        StateReport {
-            rule: self.last_rule(),
-            consumed: at_us.map_or(0, |at_us| meter.consumed(at_us)),
-            last_ms: meter.last_us() / MS_US,
-            reset_ms: meter.clears_for(None).after(now_us).millis(),
-            log,
-            window,
-            windows,
+        Meter::Fixed(window) => fixed(window, 0),
+        Meter::FixedWithPast(kept) => fixed(&kept.fixed, kept.keep),
+        Meter::Debt(debt) if debt.is_leaky() => {
+            (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
         }
-    }
-
-    /// The text of the rule that consumed last, as far as the state stores it.
-    fn last_rule(&self) -> String {
-        let meter = self.meter();
-        let fixed = |fixed: &Fixed, keep| {
-            let (calendar, tz_min) = (fixed.anchor.calendar(), fixed.anchor.tz_min());
-            (Algorithm::Fixed(FixedParams { calendar, tz_min, keep }), fixed.limit)
-        };
-        let bucket = |burst, refill| Algorithm::Bucket(BucketParams { burst, refill });
-        let (algorithm, limit) = match meter {
-            Meter::Log(_) => return format!("log/{}", DisplayPeriod(meter.period_us())),
-            Meter::Window(window) => {
-                (Algorithm::Window(WindowParams { res: window.res() }), window.limit())
-            }
-            Meter::Fixed(state) => fixed(state, 0),
-            Meter::FixedWithPast(state) => fixed(&state.fixed, state.keep),
-            Meter::Debt(debt) if debt.is_leaky() => {
-                (Algorithm::Leaky(LeakyParams { queue: debt.burst_or_queue.units() }), debt.limit)
-            }
-            Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
-            Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
-            Meter::Slots(limit) => (Algorithm::Slots, *limit),
-        };
-        Rule::new(algorithm, limit, meter.period_us()).named(self.name()).to_string()
-    }
+        Meter::Debt(debt) => (bucket(debt.burst_or_queue.units(), Refill::Even), debt.limit),
+        Meter::Interval(interval) => (bucket(interval.burst, Refill::Interval), interval.limit),
+        Meter::Slots(limit) => (Algorithm::Slots, *limit),
+    };
+    Rule::new(algorithm, limit, meter.period_us()).named(state.name()).to_string()
 }
 
 /// The counts of past windows, and the present one's.

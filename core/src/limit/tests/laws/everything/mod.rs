@@ -82,7 +82,7 @@ impl Key {
                 let (before, settlement) =
                     (self.primary.as_of(now_us).into_owned(), terms.settlement());
                 let lives = self.ledger.lives(id, now_us);
-                prop_assert_eq!(before.holds_id(IDS[id], now_us), lives);
+                prop_assert_eq!(before.live_hold(IDS[id], now_us).is_some(), lives);
                 if lives {
                     self.ledger.settle(id, settlement, now_us, &before);
                 }

@@ -68,9 +68,9 @@ fn repeats_change_nothing(steps: &[Step<'_>]) -> TestCaseResult {
             step.act(&mut limiter);
             continue;
         };
-        if !limiter.holds_id(hold.id, check.now_us) {
+        if limiter.live_hold(hold.id, check.now_us).is_none() {
             step.act(&mut limiter);
-            if !limiter.holds_id(hold.id, check.now_us) {
+            if limiter.live_hold(hold.id, check.now_us).is_none() {
                 continue;
             }
         }

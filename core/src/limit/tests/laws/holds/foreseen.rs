@@ -99,7 +99,7 @@ fn asked(keys: &Keys, cost: u32, hold: Option<HoldRequest<'_>>, now_us: u64) -> 
 /// decides.
 fn waits_of_keys_are_honest(keys: &Keys, cost: u32, id: &[u8], now_us: u64) -> TestCaseResult {
     let hold = HoldRequest { id, end_us: now_us + MAX_PERIOD_US, refund: false };
-    let repeated = keys.iter().find(|(limiter, _)| limiter.holds_id(id, now_us));
+    let repeated = keys.iter().find(|(limiter, _)| limiter.live_hold(id, now_us).is_some());
     let cost = repeated.and_then(|(limiter, _)| limiter.held_by_default(id)).unwrap_or(cost);
     let Some(denied) = asked(keys, cost, Some(hold), now_us) else { return Ok(()) };
     if denied.verdict != Verdict::Limited {
@@ -137,7 +137,7 @@ fn lower_bounds_lead_to_the_honest_wait(traffic: &HoldTraffic, charges: usize) -
         let mut waited_ms = 0;
         while let Some(at_us) = later(now_us, waited_ms) {
             let check = Check::new(rules, 1, at_us);
-            let foresight = &mut Foresight::of_charges(charges);
+            let foresight = &Foresight::of_charges(charges);
             let answer = key.peek_within(&check, &mut Vec::new(), foresight).summary;
             if answer.verdict == Verdict::Allowed {
                 prop_assert_eq!(waited_ms, honest.wait_ms);

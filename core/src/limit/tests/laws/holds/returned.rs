@@ -29,7 +29,7 @@ pub fn returns_once(traffic: &HoldTraffic) -> TestCaseResult {
             step.act(&mut limiter);
             continue;
         };
-        let lived = limiter.holds_id(id, now_us);
+        let lived = limiter.live_hold(id, now_us).is_some();
         let before = limiter.clone();
         limiter.lapse(now_us);
         let used_before = used(&limiter, rules, now_us);

@@ -153,13 +153,13 @@ impl Step<'_> {
 pub fn try_check(limiter: &mut Limiter, check: &Check<'_>) -> Option<(Outcome, Vec<Decision>)> {
     let mut decisions = Vec::new();
     let outcome = limiter.check_within(Bounds::ANY, check, &mut decisions).ok()?;
-    limiter.fill_resets(check, &mut decisions, &mut Foresight::of_command());
+    limiter.fill_resets(check, &mut decisions, &Foresight::of_command());
     Some((outcome, decisions))
 }
 
 /// The ids of the live holds.
 pub fn live_ids(limiter: &Limiter, now_us: u64) -> impl Iterator<Item = &'static [u8]> {
-    IDS.into_iter().filter(move |id| limiter.holds_id(id, now_us))
+    IDS.into_iter().filter(move |id| limiter.live_hold(id, now_us).is_some())
 }
 
 impl Length {

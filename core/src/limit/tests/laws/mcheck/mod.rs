@@ -84,7 +84,7 @@ fn check_all(keys: &mut Keys, asked: &Asked<'_>) -> Answered {
     let answer = |(&key, (outcome, own)): (&usize, &(Outcome, Range<usize>))| {
         let check = Check { cost, ..asked[key].expect("a check") };
         let decisions = &mut decisions[own.clone()];
-        keys[key].fill_resets(&check, decisions, &mut Foresight::of_command());
+        keys[key].fill_resets(&check, decisions, &Foresight::of_command());
         KeyAnswer {
             key,
             change: outcome.change,
@@ -328,7 +328,7 @@ proptest! {
             let check = Check::new(call.rules, cost, call.now_us).with(&options);
             let mut decisions = Vec::new();
             let outcome = alone.check(&check, &mut decisions);
-            alone.fill_resets(&check, &mut decisions, &mut Foresight::of_command());
+            alone.fill_resets(&check, &mut decisions, &Foresight::of_command());
             let answered = check_all(&mut keys, &[Some(check); KEYS]);
             prop_assert_eq!(answered.conclusion.summary, outcome.summary);
             let mine = &answered.keys[at];

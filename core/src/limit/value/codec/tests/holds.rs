@@ -1,31 +1,24 @@
 //! What only a hostile payload says of holds.
 
-use super::super::form::{
-    Bytes, SavedCharge, SavedDetail, SavedHold, SavedLimiter, SavedMeter, SavedState, put,
-    save_items,
-};
+use super::super::form::{SavedDetail, put, save_items};
+use super::super::holds::SavedCharge;
+use super::super::parts::{NO_NAME, NOTHING};
+use super::super::states::DEBT;
 use super::super::{DecodeError, VERSION, decode};
 use crate::limit::Limiter;
 use crate::rule::SECOND_US;
 
 /// A debt, among others of other periods.
-fn debt(n: u32, leaky: bool) -> SavedState<'static> {
-    let period_us = (u64::from(n) + 1) * SECOND_US;
-    let meter = SavedMeter::Debt {
-        last_us: 1,
-        period_us,
-        rem: 0,
-        units: 9,
-        limit: 9,
-        burst_or_queue: 9,
-        leaky,
-    };
-    SavedState { name: None, meter }
+fn debt(n: u32, leaky: bool) -> Vec<u8> {
+    let (last_us, period_us, rem) = (1_u64, (u64::from(n) + 1) * SECOND_US, 0_u64);
+    let (units, limit, burst_or_queue) = (9_u32, 9_u32, 9_u32);
+    let meter = (DEBT, last_us, period_us, rem, units, limit, burst_or_queue, leaky);
+    save_items([(NO_NAME, meter)])
 }
 
 fn charge(state: Option<u32>, detail: SavedDetail) -> SavedCharge {
-    let (by_default, shadow) = (true, false);
-    SavedCharge { state, stamp_us: 1, units: 1, limit: 9, by_default, shadow, detail }
+    let (stamp_us, units, limit, by_default, shadow) = (1, 1, 9, true, false);
+    (state, stamp_us, units, limit, by_default, shadow, detail)
 }
 
 fn least(older: u32) -> SavedDetail {
@@ -39,20 +32,18 @@ struct Held {
     charges: Vec<SavedCharge>,
 }
 
-fn payload(states: impl Iterator<Item = SavedState<'static>>, holds: &[Held]) -> Vec<u8> {
-    let mut saved = Vec::new();
-    for Held { id, end_us, charges } in holds {
-        let charges = save_items(charges.iter());
-        let log_names = Bytes::default();
-        put(&mut saved, &SavedHold { id, end_us: *end_us, refund: true, charges, log_names });
-    }
+fn payload(states: impl Iterator<Item = Vec<u8>>, holds: &[Held]) -> Vec<u8> {
+    let (refund, log_names) = (true, Vec::<u8>::new());
+    let holds = save_items(holds.iter().map(|Held { id, end_us, charges }| {
+        (&id[..], end_us, refund, save_items(charges), &log_names)
+    }));
     let mut payload = vec![VERSION];
-    let (states, holds) = (save_items(states), saved.into());
-    put(&mut payload, &SavedLimiter { states, holds, ..SavedLimiter::default() });
+    let states = states.collect::<Vec<_>>().concat();
+    put(&mut payload, &(states, NOTHING, NOTHING, holds, NOTHING));
     payload
 }
 
-/// So many holds, each charged on each of so many states.
+/// This number of holds, each charged on each of this number of states.
 fn dense(holds: u32, states: u32, leaky: bool) -> Vec<u8> {
     let held = |n: u32| Held {
         id: n.to_be_bytes(),

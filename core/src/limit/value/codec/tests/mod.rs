@@ -1,11 +1,10 @@
 mod holds;
 
-use super::form::{
-    SavedBans, SavedLimiter, SavedMeter, SavedNeeds, SavedPastNeeds, put, save_items,
-};
-use super::load::load_meter;
-use super::save::save_meter;
-use super::{DecodeError, VERSION, decode, encode};
+use super::form::{put, save_items};
+use super::parts::NOTHING;
+use super::states::{FIXED, INTERVAL, LOG, load_meter, save_meter};
+use super::{DecodeError, SavedBans, VERSION, decode, encode};
+use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
@@ -24,26 +23,19 @@ struct Fields {
 }
 
 impl Fields {
-    fn fixed(self) -> SavedMeter<'static> {
+    fn fixed(self) -> Vec<u8> {
         let Self { last_us, period_us, start_us, count, calendar, tz_min } = self;
-        SavedMeter::Fixed {
-            last_us,
-            period_us,
-            start_us,
-            count,
-            limit: 5,
-            tz_min,
-            calendar,
-            past: None,
-        }
+        let (limit, past) = (5_u32, NOTHING);
+        let fields = (FIXED, last_us, period_us, start_us, count, limit, tz_min, calendar, past);
+        save_items([fields])
     }
 
     /// `None`: no token can have been taken so early.
-    fn interval(self) -> Option<SavedMeter<'static>> {
+    fn interval(self) -> Option<Vec<u8>> {
         let Self { last_us, period_us, start_us, count, .. } = self;
         let start_us = u64::try_from(start_us).ok()?;
         let used = u32::try_from(count).unwrap_or(u32::MAX);
-        Some(SavedMeter::Interval { last_us, period_us, start_us, used, limit: 5, burst: 7 })
+        Some(save_items([(INTERVAL, last_us, period_us, start_us, used, 5_u32, 7_u32)]))
     }
 
     /// Whether the last count lies in the window.
@@ -84,10 +76,15 @@ fn fields() -> impl Strategy<Value = Fields> {
     )
 }
 
-fn bytes(meter: &SavedMeter<'_>) -> Vec<u8> {
+fn loaded(meter: &[u8]) -> Result<Meter, DecodeError> {
+    load_meter(&mut &*meter)
+}
+
+/// What is saved of the meter that these bytes load.
+fn saved_again(meter: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
-    put(&mut bytes, meter);
-    bytes
+    save_meter(&loaded(meter)?, &mut bytes);
+    Ok(bytes)
 }
 
 proptest! {
@@ -100,11 +97,9 @@ proptest! {
             && fields.last_us <= MAX_TIME_US
             && (MS_US..=MAX_PERIOD_US).contains(&fields.period_us);
         let held = Fields { count: fields.count.min(Uint48::MAX), ..fields };
-        let fixed = load_meter(fields.fixed()).map(|state| bytes(&save_meter(&state)));
-        prop_assert_eq!(fixed.ok(), sound.then(|| bytes(&held.fixed())));
-        if let Some(meter) = fields.interval() {
-            let interval = load_meter(meter).map(|state| bytes(&save_meter(&state)));
-            prop_assert_eq!(interval.ok(), sound.then(|| bytes(&fields.interval().unwrap())));
+        prop_assert_eq!(saved_again(&fields.fixed()).ok(), sound.then(|| held.fixed()));
+        if let Some(interval) = fields.interval() {
+            prop_assert_eq!(saved_again(&interval).ok(), sound.then_some(interval));
         }
     }
 }
@@ -112,18 +107,11 @@ proptest! {
 const NOW_US: u64 = 1_700_000_000_000_000;
 
 /// A log of one request, and what it keeps.
-fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> SavedMeter<'static> {
-    let needs = |(window_us, units)| SavedNeeds { window_us, units, admitted: false };
-    let past = past.iter().map(|&(window_us, units, until_us)| SavedPastNeeds {
-        needs: needs((window_us, units)),
-        until_us,
-    });
-    SavedMeter::Log {
-        needs: needs(latest),
-        past: save_items(past),
-        admitted: save_items([(NOW_US, 1_u32)].into_iter()),
-        charged: [][..].into(),
-    }
+fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> Vec<u8> {
+    let needs = |window_us: u64, units: u32| (window_us, units, false);
+    let past = past.iter().map(|&(window_us, units, until_us)| (needs(window_us, units), until_us));
+    let (past, admitted) = (save_items(past), save_items([(NOW_US, 1_u32)]));
+    save_items([(LOG, needs(latest.0, latest.1), past, admitted, Vec::<u8>::new())])
 }
 
 #[test]
@@ -131,7 +119,7 @@ fn impossible_needs_are_refused() {
     let longest_us = MAX_PERIOD_US + SECOND_US;
     let latest_us = MAX_TIME_US + longest_us;
     let most = [(DAY_US, 5, NOW_US); MOST_PAST];
-    let loads = |meter| load_meter(meter).map(drop);
+    let loads = |meter: Vec<u8>| loaded(&meter).map(drop);
     assert_eq!(loads(log((longest_us, MAX_UNITS), &[])), Ok(()));
     assert_eq!(loads(log((DAY_US, 1), &[(longest_us, MAX_UNITS, latest_us)])), Ok(()));
     assert_eq!(loads(log((DAY_US, 1), &most)), Ok(()));
@@ -152,15 +140,14 @@ fn impossible_needs_are_refused() {
 #[test]
 fn a_log_of_more_units_than_it_may_retain_is_refused() {
     let most = u32::try_from(MAX_RETAINED_UNITS).unwrap();
-    let of = |last: u32| SavedMeter::Log {
-        needs: SavedNeeds { window_us: DAY_US, units: 5, admitted: true },
-        past: [][..].into(),
-        admitted: save_items([(NOW_US, most - 1), (0, last)].into_iter()),
-        charged: [][..].into(),
+    let of = |last: u32| {
+        let (needs, none) = ((DAY_US, 5_u32, true), Vec::<u8>::new());
+        let admitted = save_items([(NOW_US, most - 1), (0, last)]);
+        loaded(&save_items([(LOG, needs, &none, admitted, &none)])).map(drop)
     };
-    assert_eq!(load_meter(of(1)).map(drop), Ok(()));
+    assert_eq!(of(1), Ok(()));
     let refused = DecodeError::OutOfRange("an entry's units");
-    assert_eq!(load_meter(of(2)).map(drop), Err(refused));
+    assert_eq!(of(2), Err(refused));
 }
 
 #[test]
@@ -172,7 +159,7 @@ fn logs_that_keep_other_needs_are_not_equal() {
         log((DAY_US, 5), &[(DAY_US, 6, NOW_US)]),
         log((DAY_US, 5), &[(DAY_US, 6, NOW_US + 1)]),
     ];
-    let logs = kept.map(|meter| load_meter(meter).expect("a log"));
+    let logs = kept.map(|meter| loaded(&meter).expect("a log"));
     for (i, log) in logs.iter().enumerate() {
         assert_eq!(logs.iter().position(|other| other == log), Some(i));
     }
@@ -181,7 +168,7 @@ fn logs_that_keep_other_needs_are_not_equal() {
 #[test]
 fn a_newer_version_is_refused_by_its_number() {
     for version in [0, VERSION + 1, u8::MAX] {
-        let mut payload = count_of_bans(SavedBans { bans: 1, forgotten_us: 1, span_us: 1 });
+        let mut payload = count_of_bans((1, 1, 1));
         payload[0] = version;
         assert_eq!(decode(&payload), Err(DecodeError::Version(version)));
     }
@@ -190,17 +177,18 @@ fn a_newer_version_is_refused_by_its_number() {
 /// A payload that holds nothing but a count of bans.
 fn count_of_bans(bans: SavedBans) -> Vec<u8> {
     let mut payload = vec![VERSION];
-    put(&mut payload, &SavedLimiter { bans: Some(bans), ..SavedLimiter::default() });
+    let empty = Vec::<u8>::new();
+    put(&mut payload, &(&empty, NOTHING, NOTHING, &empty, Some(bans)));
     payload
 }
 
 #[test]
 fn a_count_of_bans_out_of_bounds_is_refused() {
     let saved = |bans, forgotten_us, span_us| {
-        decode(&count_of_bans(SavedBans { bans, forgotten_us, span_us })).map(|read| encode(&read))
+        decode(&count_of_bans((bans, forgotten_us, span_us))).map(|read| encode(&read))
     };
     for (bans, forgotten_us, span_us) in [(1, 0, 0), (u32::MAX, MAX_FORGOTTEN_US, MAX_SPAN_US)] {
-        let payload = count_of_bans(SavedBans { bans, forgotten_us, span_us });
+        let payload = count_of_bans((bans, forgotten_us, span_us));
         assert_eq!(saved(bans, forgotten_us, span_us), Ok(payload));
     }
     for (bans, forgotten_us, span_us, what) in [

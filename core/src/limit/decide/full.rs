@@ -1,11 +1,13 @@
-//! What only the reply to `FULL` shows of each rule: how long its period is, and
+//! What only the reply to `FULL` shows of each rule: its reset, how long its period is, and
 //! when it lets one more unit pass.
 //!
 //! A rule that has `r` units remaining has one more as soon as it admits a cost of
 //! `r + 1`. So the algorithms need no second formula: each reads its state with that
 //! cost.
 
+use super::decision::Decision;
 use super::foresight::Foresight;
+use super::view::View;
 use crate::limit::algorithm::fixed::Fixed;
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::value::check::Check;
@@ -23,33 +25,49 @@ pub struct Outlook {
 }
 
 impl Limiter {
-    /// The outlook of each rule of a check, after it.
-    pub fn outlooks(
+    /// Fills in each rule's reset after the check.
+    pub fn fill_resets(
         &self,
         check: &Check<'_>,
-        foresight: &mut Foresight,
-    ) -> impl Iterator<Item = Outlook> {
-        check.rules.iter().map(move |rule| Outlook {
-            period_ms: i64::try_from(window_us(rule, check.now_us) / MS_US).unwrap_or(i64::MAX),
-            next_ms: self.next(rule, check, foresight).after(check.now_us).millis(),
-        })
+        decisions: &mut [Decision],
+        foresight: &Foresight,
+    ) {
+        let view = View { limiter: self, check, foresight };
+        for (rule, decision) in check.rules.iter().zip(decisions) {
+            decision.reset_ms = view.reset_ms(rule);
+        }
     }
 
-    fn next(&self, rule: &Rule, check: &Check<'_>, foresight: &mut Foresight) -> Moment {
-        let capacity = rule.capacity();
+    /// The outlook of each rule of a check, after it.
+    pub fn outlooks<'a>(
+        &'a self,
+        check: &'a Check<'_>,
+        foresight: &'a Foresight,
+    ) -> impl Iterator<Item = Outlook> + 'a {
+        let view = View { limiter: self, check, foresight };
+        check.rules.iter().map(move |rule| Outlook {
+            period_ms: i64::try_from(window_us(rule, check.now_us) / MS_US).unwrap_or(i64::MAX),
+            next_ms: view.next(rule).ms_after(check.now_us),
+        })
+    }
+}
+
+impl View<'_> {
+    /// When `remaining` is larger by at least one.
+    fn next(self, rule: &Rule) -> Moment {
+        let (remaining, capacity) = (self.read(rule).remaining, rule.capacity());
         if capacity == 0 {
             return Moment::Never;
         }
-        let remaining = self.read(rule, check).remaining;
         if remaining >= capacity {
-            return Moment::At(check.now_us);
+            return Moment::At(self.check.now_us);
         }
         let mut one_more = *rule;
         one_more.set_named_cost(u32::try_from(remaining.saturating_add(1)).unwrap_or(u32::MAX));
         if self.has_few_refunding_holds() {
-            self.admits_with_lapses(&one_more, check, foresight)
+            self.admits_with_lapses(&one_more)
         } else {
-            self.admits(&one_more, check)
+            self.admits(&one_more)
         }
     }
 }
@@ -80,7 +98,7 @@ mod tests {
         let (mut limiter, rules) = (Limiter::default(), rules_of_line(text));
         limiter.record(&Check::new(&rules, consumed, NOW_US), Change::Admitted);
         let outlook = limiter
-            .outlooks(&Check::new(&rules, 0, NOW_US + later_us), &mut Foresight::of_command())
+            .outlooks(&Check::new(&rules, 0, NOW_US + later_us), &Foresight::of_command())
             .next()
             .unwrap();
         (outlook.period_ms, outlook.next_ms)
@@ -93,7 +111,7 @@ mod tests {
         {
             let rules = rules_of_line(rule);
             let outlook = Limiter::default()
-                .outlooks(&Check::new(&rules, 0, 1), &mut Foresight::of_command())
+                .outlooks(&Check::new(&rules, 0, 1), &Foresight::of_command())
                 .next()
                 .unwrap();
             let period_ms = rules[0].period_us().cast_signed() / 1_000;

@@ -1,0 +1,55 @@
+//! `RL.SETTLE` and `RL.RENEW`: end a hold, or move its end.
+
+use super::effect_args::EffectArgs;
+use super::opened::Opened;
+use crate::server::{Call, CommandError};
+use crate::{config, metrics};
+use ratelimit_core::effect::Action;
+use ratelimit_core::limit::Access;
+use ratelimit_core::parse::{self, hold_end_us};
+
+/// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
+pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
+    let args = call.after_key();
+    let request = parse::settle(args.bytes(), &config::limits())?;
+    let (id, settled) = (request.id, request.settled);
+    let mut opened = Opened::first(call, request.at_us)?;
+    let settlement = settled.with(&request.named);
+    let ended =
+        opened.key.value_mut().is_some_and(|limiter| limiter.settle(id, settlement, opened.at_us));
+    if ended {
+        opened.changed(Action::Settle { id, settled }, || {
+            // Without the id, `AT` and the time.
+            let before = args.from(1).first(request.before_at);
+            let after = args.from(request.before_at.saturating_add(3));
+            EffectArgs::Joined(before.iter().chain(after.iter()).collect())
+        });
+        metrics::HOLDS_SETTLED.add(1);
+    }
+    call.reply_integer(ended.into());
+    Ok(())
+}
+
+/// The command, the key, the id and the time.
+const LEAST_ARGUMENTS: usize = 5;
+
+/// `RL.RENEW key id EX s|PX ms [AT unix-us]`
+pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
+    if call.args().len() < LEAST_ARGUMENTS {
+        return Err(CommandError::WrongArity);
+    }
+    let request = parse::renew(call.after_key().bytes(), &config::limits())?;
+    let mut opened = Opened::first(call, request.at_us)?;
+    let (id, end_us) = (request.id, hold_end_us(request.hold_us, opened.at_us));
+    let renewed =
+        opened.key.value_mut().is_some_and(|limiter| limiter.renew(id, end_us, opened.at_us));
+    if renewed {
+        opened.changed(Action::Renew { id, end_us }, EffectArgs::default);
+        metrics::HOLDS_RENEWED.add(1);
+    }
+    // A worker on an exempt key has no hold, and may go on.
+    let access = opened.key.value().and_then(|limiter| limiter.access_at(opened.at_us));
+    let is_exempt = access.is_some_and(|access| access.kind == Access::Exempt);
+    call.reply_integer((renewed || is_exempt).into());
+    Ok(())
+}

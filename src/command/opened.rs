@@ -1,0 +1,187 @@
+//! A key that a command may change, from opening to closing, with the consequences of a change: the
+//! key's expiry moves if it must, an empty key is deleted, replicas and the append-only file get
+//! the effect, and clients that watch or cache the key are notified.
+
+use super::effect_args::EffectArgs;
+use super::top;
+use crate::datatype::LIMITER;
+use crate::metrics;
+use crate::server::{Arg, Args, Call, CommandError, WriteKey, clock};
+use ratelimit_core::effect::{Action, BAN_EVENT, Effect, Head};
+use ratelimit_core::limit::{
+    Change, Check, CheckError, Decision, Expiry, Limiter, Outcome, Refusal,
+};
+use ratelimit_core::rule::Excerpt;
+use std::ffi::CStr;
+
+/// The command that carries an effect.
+const APPLY: &CStr = c"RL.APPLY";
+
+/// An open key, existing or missing.
+pub struct Opened<'c> {
+    pub key: WriteKey<'c, Limiter>,
+    /// The time of the change: what `AT` gave, otherwise the server's.
+    pub at_us: u64,
+    /// The server's clock.
+    pub clock_us: u64,
+}
+
+impl<'c> Opened<'c> {
+    /// Opens the first argument. `at_us` is what `AT` gave.
+    ///
+    /// # Errors
+    /// [`CommandError::WrongArity`] and [`CommandError::WRONG_TYPE`]
+    pub fn first(call: &'c Call<'c>, at_us: Option<u64>) -> Result<Self, CommandError> {
+        let clock_us = clock::now_us();
+        let key = call.open_write(call.key_name()?, &LIMITER)?;
+        Ok(Self { key, at_us: at_us.unwrap_or(clock_us), clock_us })
+    }
+
+    /// Passes the value to `change`. A missing key gets a new value, unless that stays empty.
+    ///
+    /// # Errors
+    /// [`CommandError::Internal`] if the server refuses the value.
+    pub fn change(&mut self, change: impl FnOnce(&mut Limiter)) -> Result<(), CommandError> {
+        let mut new = Limiter::default();
+        change(self.key.value_mut().unwrap_or(&mut new));
+        self.store(new)
+    }
+
+    /// Stores the value that was made for a missing key, unless it is empty.
+    ///
+    /// # Errors
+    /// [`CommandError::Internal`] if the server refuses the value.
+    #[inline]
+    pub fn store(&mut self, new: Limiter) -> Result<(), CommandError> {
+        if !new.is_empty() {
+            self.key.set(&LIMITER, new)?;
+            metrics::value_made();
+        }
+        Ok(())
+    }
+
+    /// Ends the lapsed holds before a check, if that changes what rules read. This propagates a
+    /// separate effect, because the check itself may change nothing. The server likewise propagates
+    /// the deletion of a key that it finds expired.
+    #[inline(always)]
+    pub fn lapse(&mut self) {
+        if self.key.value_mut().is_some_and(|limiter| limiter.lapse_if_due(self.at_us)) {
+            self.changed(Action::Lapse, EffectArgs::default);
+        }
+    }
+
+    /// Applies the consequences of an action. `args` returns the texts of its rules or costs; it is
+    /// only called if they are propagated.
+    pub fn changed<'e>(&mut self, action: Action<'e>, args: impl FnOnce() -> EffectArgs<'e>) {
+        let expiry = self.move_expiry();
+        self.propagate(expiry, || Some((action, args())));
+        self.key.call().signal_modified(self.key.name());
+    }
+
+    /// Counts a check of this key, and applies the consequences of its change. `decisions` are
+    /// empty if a block or an exemption answered. `rules` returns the texts of its rules; it is
+    /// only called if they are propagated.
+    #[inline]
+    pub fn checked<'e>(
+        &mut self,
+        check: &Check<'e>,
+        decisions: &[Decision],
+        outcome: &Outcome,
+        rules: impl FnOnce() -> EffectArgs<'e>,
+    ) {
+        metrics::key_checked(outcome.access, outcome.ban.is_some(), check.rules, decisions);
+        if outcome.held {
+            metrics::HOLDS_TAKEN.add(1);
+        }
+        if outcome.repeated {
+            metrics::HOLDS_REPEATED.add(1);
+        }
+        if outcome.denied {
+            top::denied(self.key.call(), self.key.name(), self.clock_us);
+        }
+        if !outcome.changed() {
+            return;
+        }
+        let expiry = self.move_expiry();
+        self.propagate(expiry, || {
+            let action = Action::of_check(check, outcome.change)?;
+            // Renewing a hold needs no rules.
+            let renews = outcome.change == Change::Renewed;
+            Some((action, if renews { EffectArgs::default() } else { rules() }))
+        });
+        if outcome.ban_changed()
+            && let Some(limiter) = self.key.value()
+            && let Some(ban) = limiter.access()
+        {
+            let ban = Action::set(ban, limiter.bans());
+            self.propagate(expiry, || Some((ban, EffectArgs::default())));
+        }
+        self.key.call().signal_modified(self.key.name());
+    }
+
+    /// Deletes the key if it is empty; otherwise moves its expiry if needed.
+    fn move_expiry(&mut self) -> Expiry {
+        let Some(limiter) = self.key.value() else { return Expiry::Keep };
+        if limiter.is_empty() {
+            self.key.delete();
+            return Expiry::Keep;
+        }
+        let expires_at_ms = self.key.expires_at_ms();
+        let expiry = limiter.deadline().expiry(self.at_us, self.clock_us, expires_at_ms);
+        self.set_expiry(expiry);
+        expiry
+    }
+
+    /// Sends an effect, if there is one, to the replicas and the append-only file.
+    #[inline]
+    fn propagate<'e>(
+        &self,
+        expiry: Expiry,
+        effect: impl FnOnce() -> Option<(Action<'e>, EffectArgs<'e>)>,
+    ) {
+        let call = self.key.call();
+        call.propagate(|| {
+            let Some((action, args)) = effect() else { return };
+            let head = Head::of(&Effect { at_us: self.at_us, expiry, action });
+            call.replicate(APPLY, self.key.name(), head.text(), action.texts(), args.args());
+        });
+    }
+
+    /// Moves the key's expiry as decided.
+    pub fn set_expiry(&mut self, expiry: Expiry) {
+        match expiry {
+            Expiry::Keep => {}
+            Expiry::At(at_ms) => self.key.expire_at_ms(Some(at_ms)),
+            Expiry::Never => self.key.expire_at_ms(None),
+        }
+    }
+
+    /// Closes the key, then publishes the keyspace event, because a module that reacts to the event
+    /// may open the key.
+    #[inline]
+    pub fn close(self, event: Option<&'static CStr>) {
+        let (call, name) = (self.key.call(), self.key.name());
+        drop(self);
+        if let Some(event) = event {
+            call.notify(event, name);
+        }
+    }
+}
+
+/// The keyspace event of a check.
+pub fn event(outcome: &Outcome) -> Option<&'static CStr> {
+    outcome.ban_changed().then_some(BAN_EVENT)
+}
+
+/// The error of a check that one of its keys refused.
+#[cold]
+pub fn refused(keys: Args<'_>, error: &CheckError) -> CommandError {
+    let CheckError { key, why } = error;
+    let key = Excerpt::new(keys.get(*key).map_or(&[][..], Arg::bytes));
+    CommandError::Because(match why {
+        Refusal::TooManyStates { .. } => format!("key {key} would hold {why}").into(),
+        Refusal::TooManyHolds { .. }
+        | Refusal::TooManyRulesOfHolds { .. }
+        | Refusal::OtherCost { .. } => why.to_string().into(),
+    })
+}

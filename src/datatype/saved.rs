@@ -1,0 +1,186 @@
+//! What files and replicas get: values, and auxiliary data before them.
+//!
+//! ```text
+//! RDB file, full synchronization    auxiliary payload, then a payload per value
+//! DUMP                              the payload of the value
+//! AOF being rewritten               RL.POLICY SET name rule ..., then RL.LOAD key payload
+//! ```
+//!
+//! The auxiliary payload has the version of effects, and the policies:
+//!
+//! ```text
+//! effects 1
+//! free=log:20/1m;log:800/1d
+//! ```
+//!
+//! Effects of the version named follow a snapshot for a replica, so a replica that cannot read that
+//! version refuses the snapshot. Nothing follows a file that is loaded at start, except an AOF
+//! whose effects name their versions.
+//!
+//! Redis from 7.2 and Valkey from 8 on (`aux_save2`) write nothing if there are neither policies
+//! nor limiters, so such a file loads without the module. Older servers always write.
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::value::{ENCODING, NULL, borrow, new_value};
+use crate::server::api::{ERROR, OK};
+use crate::server::callback::guarded;
+use crate::server::io;
+use crate::{metrics, newer_data, policy};
+use ratelimit_core::effect::VERSION as EFFECT_VERSION;
+use ratelimit_core::limit;
+use ratelimit_core::rule::digits;
+
+/// The beginning of the auxiliary payload.
+const EFFECTS: &[u8] = b"effects ";
+
+/// Loads a value. Any byte string gives a value or an error, which the server reports.
+pub(super) unsafe extern "C" fn load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
+    guarded(NULL, || {
+        let what = ["a rate limiter", "a rate limiter's payload ends"];
+        let decode =
+            |payload: &[u8]| limit::decode(payload).map_err(|error| newer_data::explain(&error));
+        // SAFETY: `rdb` is what the server gave to this callback.
+        unsafe { load_payload(rdb, encoding, what, decode) }.map_or(NULL, new_value)
+    })
+}
+
+pub(super) unsafe extern "C" fn save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
+    // SAFETY: the server gave `rdb` and a value of this type.
+    unsafe { save_payload(rdb, || borrow(value).map(limit::encode)) };
+}
+
+/// Writes a value to an AOF, whose expiry the server adds; before the first value, the policies.
+pub(super) unsafe extern "C" fn rewrite(
+    aof: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+    value: *mut c_void,
+) {
+    // SAFETY: the server gave `aof`, the key's name and a value of this type.
+    unsafe {
+        io::guarded_save(aof, || {
+            for policy in policy::take_due_in_aof() {
+                let name = policy.name.as_bytes();
+                io::emit_texts(aof, c"RL.POLICY", c"SET", name, policy.texts.args());
+            }
+            if let Some(limiter) = borrow(value) {
+                io::emit_payload(aof, c"RL.LOAD", key, &limit::encode(limiter));
+            }
+        });
+    }
+}
+
+pub(super) unsafe extern "C" fn load_aux(
+    rdb: *mut raw::RedisModuleIO,
+    encoding: c_int,
+    _when: c_int,
+) -> c_int {
+    guarded(ERROR, || {
+        let what = ["policies", "the policies end"];
+        // SAFETY: `rdb` is what the server gave to this callback.
+        unsafe { load_payload(rdb, encoding, what, read_aux) }.map_or(ERROR, |()| OK)
+    })
+}
+
+/// For servers that let a module write nothing.
+pub(super) unsafe extern "C" fn save_aux_if_any(rdb: *mut raw::RedisModuleIO, _when: c_int) {
+    let any = || metrics::values() > 0 || policy::any();
+    // SAFETY: the server gave `rdb`.
+    unsafe { save_payload(rdb, || any().then(aux)) };
+}
+
+/// For older servers.
+pub(super) unsafe extern "C" fn save_aux(rdb: *mut raw::RedisModuleIO, _when: c_int) {
+    // SAFETY: the server gave `rdb`.
+    unsafe { save_payload(rdb, || Some(aux())) };
+}
+
+/// The auxiliary payload.
+fn aux() -> Vec<u8> {
+    let policies = policy::save();
+    [EFFECTS, EFFECT_VERSION.to_string().as_bytes(), b"\n", policies.as_bytes()].concat()
+}
+
+fn read_aux(payload: &[u8]) -> Result<(), String> {
+    let (version, policies) =
+        split_aux(payload).ok_or("the version of effects cannot be read, expected an integer")?;
+    if newer_data::is_from_primary() && version > EFFECT_VERSION {
+        return Err(format!(
+            "the primary runs a newer version of the module, which writes effects of version \
+             {version}, expected {EFFECT_VERSION} or older; upgrade this server first"
+        ));
+    }
+    policy::load(policies).map_err(|error| format!("a saved policy cannot be read: {error}"))
+}
+
+/// Splits the auxiliary payload into the version of effects and the policies.
+fn split_aux(payload: &[u8]) -> Option<(u64, &[u8])> {
+    let mut parts = payload.strip_prefix(EFFECTS)?.splitn(2, |&byte| byte == b'\n');
+    Some((digits(parts.next()?)?, parts.next()?))
+}
+
+/// Saves a payload if there is one.
+///
+/// # Safety
+/// `rdb` is what the server gave to the callback that is running.
+unsafe fn save_payload(rdb: *mut raw::RedisModuleIO, payload: impl FnOnce() -> Option<Vec<u8>>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        io::guarded_save(rdb, || {
+            if let Some(payload) = payload() {
+                io::save(rdb, &payload);
+            }
+        });
+    }
+}
+
+/// Reads a payload with this encoding, or logs why it cannot be read. For errors, `what` names the
+/// contents, then says what ends where a file is cut short.
+///
+/// # Safety
+/// `rdb` is what the server gave to the callback that is running.
+unsafe fn load_payload<T>(
+    rdb: *mut raw::RedisModuleIO,
+    encoding: i32,
+    what: [&str; 2],
+    read: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Option<T> {
+    let [of, ends] = what;
+    let loaded = match raw::load_string_buffer(rdb) {
+        _ if encoding != ENCODING => {
+            Err(format!("encoding {encoding} of {of}, expected {ENCODING}"))
+        }
+        Err(_) => Err(format!("{ends} too early")),
+        Ok(payload) => read(payload.as_ref()),
+    };
+    // SAFETY: the caller's promise.
+    loaded.inspect_err(|why| unsafe { io::log_error(rdb, why) }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_aux;
+
+    #[test]
+    fn a_payload_is_split_into_version_and_policies() {
+        for (payload, parts) in
+            [(&b"effects 2\n"[..], (2, &b""[..])), (b"effects 30\nfree=5/h\n", (30, b"free=5/h\n"))]
+        {
+            assert_eq!(split_aux(payload), Some(parts));
+        }
+        for payload in [
+            "",
+            "free=5/h\n",
+            "effects=5/h\n",
+            "effects ",
+            "effects 2",
+            "effects \n",
+            "effects x\n",
+            "effects -1\n",
+        ] {
+            assert!(split_aux(payload.as_bytes()).is_none(), "{payload}");
+        }
+    }
+}
