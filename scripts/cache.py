@@ -73,3 +73,10 @@ def is_version(home, version):
     """Whether a folder was made for this version."""
     file = home / "version"
     return file.exists() and file.read_text() == version
+
+
+def script(path, text):
+    """Writes a program of the shell. In its text, $here is its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\n{text}\n')
+    path.chmod(0o755)

