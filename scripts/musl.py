@@ -17,7 +17,7 @@ from cache import CACHE, Failed, Scratch, is_version, new_home, run, say, script
 from wheels import MUSL, unpack_wheel
 
 TARGET = "x86_64-unknown-linux-musl"
-#: The release of Debian with the musl of Alpine 3.20 and later, 1.2.5; and the one with Redis 7.0.
+#: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have; and the one with Redis 7.0.
 MUSL_RELEASE, REDIS_RELEASE = "trixie", "bookworm"
 #: Any wheel that holds a program in C++ would do.
 UNWINDER = "greenlet==3.5.6"
@@ -48,7 +48,8 @@ def standard_library(rust):
         library = debian_rust.sources(scratch / "sources")
         registry = os.environ.get("CARGO_HOME") or os.path.expanduser("~/.cargo")
         flags = ["-Ctarget-feature=-crt-static", "-Cembed-bitcode=yes", "-Zforce-unstable-if-unmarked"]
-        flags += [f"--remap-path-prefix={library}=/rust/library", f"--remap-path-prefix={registry}=/cargo"]
+        # Its bytes do not depend on where it is built.
+        flags += [f"--remap-path-prefix={library.resolve()}=/rust/library", f"--remap-path-prefix={registry}=/cargo"]
         # The compiler's own build sets both: only then do the sources compile, and no crate is taken for one of the module.
         environment = {"RUSTC_BOOTSTRAP": "1", "__CARGO_DEFAULT_LIB_METADATA": "standard-library"}
         environment |= {"RUSTC": str(rust / "rustc"), "RUSTFLAGS": " ".join(flags)}
