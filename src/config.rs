@@ -69,6 +69,7 @@ pub fn limits() -> Limits {
     Limits {
         max_rules: size(&MAX_RULES),
         max_log_entries: MAX_LOG_ENTRIES.get().cast_unsigned(),
+        same_identity: false,
         allow_at: ALLOW_AT.is_on(),
         max_meta: size(&MAX_META),
         log_entries: LOG_ENTRIES.get().cast_unsigned(),

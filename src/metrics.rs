@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::config;
 use crate::server::info::Info;
 use crate::server::log;
-use ratelimit_core::limit::{Access, Decision, Verdict};
+use ratelimit_core::limit::{Decision, Standing, Verdict};
 use ratelimit_core::rule::{Kind, Rule};
 
 /// A number that one thread at a time writes.
@@ -106,8 +106,13 @@ pub fn checked(verdict: Verdict, clock_us: u64) {
 
 /// Counts one key of a check: its exemption, its ban and its rules.
 #[inline]
-pub fn key_checked(access: Option<Access>, banned: bool, rules: &[Rule], decisions: &[Decision]) {
-    if access == Some(Access::Exempt) {
+pub fn key_checked(
+    standing: Option<Standing>,
+    banned: bool,
+    rules: &[Rule],
+    decisions: &[Decision],
+) {
+    if standing == Some(Standing::Exempt) {
         EXEMPT.add(1);
     }
     if banned {

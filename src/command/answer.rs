@@ -2,7 +2,7 @@
 
 use crate::server::reply::Value::{Integer, Nested, Null, Text};
 use crate::server::{Arg, Call, Writer};
-use ratelimit_core::limit::{Access, AccessEntry, Check, Decision, Foresight, Limiter};
+use ratelimit_core::limit::{Check, Decision, Foresight, Limiter, Standing, StandingEntry};
 use std::ops::Range;
 
 /// The reply to a check of one key.
@@ -139,10 +139,10 @@ pub fn full(
 fn longest_block<'a>(
     keys: &[Shown<'a>],
     now_us: u64,
-) -> Option<(Option<Arg<'a>>, &'a AccessEntry)> {
+) -> Option<(Option<Arg<'a>>, &'a StandingEntry)> {
     let block_of = |key: &Shown<'a>| {
-        let access = key.limiter?.access_at(now_us)?;
-        (access.kind == Access::Block).then_some((key.name, access))
+        let standing = key.limiter?.standing_at(now_us)?;
+        (standing.kind == Standing::Block).then_some((key.name, standing))
     };
     let blocks = keys.iter().rev().filter_map(block_of);
     blocks.max_by_key(|(_, block)| block.until_us.unwrap_or(u64::MAX))

@@ -5,7 +5,7 @@ use super::opened::Opened;
 use crate::server::{Call, CommandError};
 use crate::{config, metrics};
 use ratelimit_core::effect::Action;
-use ratelimit_core::limit::Access;
+use ratelimit_core::limit::Standing;
 use ratelimit_core::parse::{self, hold_end_us};
 
 /// `RL.SETTLE key id [REFUND | COST n|name=n ...] [AT unix-us]`
@@ -48,8 +48,8 @@ pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
         metrics::HOLDS_RENEWED.add(1);
     }
     // A worker on an exempt key has no hold, and may go on.
-    let access = opened.key.value().and_then(|limiter| limiter.access_at(opened.at_us));
-    let is_exempt = access.is_some_and(|access| access.kind == Access::Exempt);
+    let standing = opened.key.value().and_then(|limiter| limiter.standing_at(opened.at_us));
+    let is_exempt = standing.is_some_and(|standing| standing.kind == Standing::Exempt);
     call.reply_integer((renewed || is_exempt).into());
     Ok(())
 }

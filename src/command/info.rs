@@ -1,6 +1,6 @@
 //! `RL.INFO`: what a key holds.
 
-use super::access::kind_name;
+use super::standing::kind_name;
 use crate::datatype::{self, LIMITER};
 use crate::newer_data;
 use crate::server::reply::Value::{Count, Integer, Nested, Text};
@@ -35,7 +35,7 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     call.reply(|to| {
         to.map([
             Some(("states", Nested(&states))),
-            Some(("access", Nested(&|to| show_access(to, limiter, now_us)))),
+            Some(("standing", Nested(&|to| show_standing(to, limiter, now_us)))),
             Some(("bans", Count(bans.map_or(0, |count| count.bans.into())))),
             Some(("forgiven_ms", Integer(bans.map_or(0, |count| count.left_ms(now_us))))),
             Some(("holds", Count(holds as u64))),
@@ -81,11 +81,11 @@ fn show_hold(to: &Writer<'_>, hold: &HoldReport) {
 }
 
 /// Writes the block or exemption in effect, or null.
-fn show_access(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
-    let Some(access) = limiter.access_at(now_us) else { return to.null() };
+fn show_standing(to: &Writer<'_>, limiter: &Limiter, now_us: u64) {
+    let Some(standing) = limiter.standing_at(now_us) else { return to.null() };
     to.map([
-        Some(("kind", Text(kind_name(access.kind).as_bytes()))),
-        Some(("reason", Text(&access.reason))),
-        Some(("ttl_ms", Integer(access.left_ms(now_us)))),
+        Some(("kind", Text(kind_name(standing.kind).as_bytes()))),
+        Some(("reason", Text(&standing.reason))),
+        Some(("ttl_ms", Integer(standing.left_ms(now_us)))),
     ]);
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
-//! refund, reset, access                   change a key
+//! refund, reset, standing                 change a key
 //! holds                                   RL.SETTLE and RL.RENEW
 //! blocks, log, info, top, explain         show
 //! policy                                  rules under a name
@@ -19,10 +19,9 @@
 //! scratch                                 buffers and caches
 //! ```
 //!
-//! Other files have the commands of their names; `access` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
+//! Other files have the commands of their names; `standing` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
 //! RL.UNEXEMPT.
 
-mod access;
 mod answer;
 mod blocks;
 mod check;
@@ -41,6 +40,7 @@ mod policy;
 mod refund;
 mod reset;
 mod scratch;
+mod standing;
 mod throttle;
 mod top;
 mod wait;
@@ -140,7 +140,7 @@ const fn throttle(name: &'static CStr) -> Command {
 /// The other commands of blocks and exemptions copy the fields that they do not replace.
 const BLOCK: Command = Command {
     name: c"rl.block",
-    handler: on_command(access::block),
+    handler: on_command(standing::block),
     flags: c"write fast",
     audience: Audience::Administrator,
     keys: Keys::First(KeyUse::Update),
@@ -266,7 +266,7 @@ static TABLE: [Command; 27] = [
     BLOCK,
     Command {
         name: c"rl.unblock",
-        handler: on_command(access::unblock),
+        handler: on_command(standing::unblock),
         keys: Keys::First(KeyUse::Delete),
         summary: c"Ends the block of a key, and forgets its bans.",
         args: &[Param::key()],
@@ -274,13 +274,13 @@ static TABLE: [Command; 27] = [
     },
     Command {
         name: c"rl.exempt",
-        handler: on_command(access::exempt),
+        handler: on_command(standing::exempt),
         summary: c"Exempts a key: every check of it is allowed, and nothing is counted.",
         ..BLOCK
     },
     Command {
         name: c"rl.unexempt",
-        handler: on_command(access::unexempt),
+        handler: on_command(standing::unexempt),
         keys: Keys::First(KeyUse::Delete),
         summary: c"Ends the exemption of a key.",
         args: &[Param::key()],

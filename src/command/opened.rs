@@ -89,7 +89,7 @@ impl<'c> Opened<'c> {
         outcome: &Outcome,
         rules: impl FnOnce() -> EffectArgs<'e>,
     ) {
-        metrics::key_checked(outcome.access, outcome.ban.is_some(), check.rules, decisions);
+        metrics::key_checked(outcome.standing, outcome.ban.is_some(), check.rules, decisions);
         if outcome.held {
             metrics::HOLDS_TAKEN.add(1);
         }
@@ -111,7 +111,7 @@ impl<'c> Opened<'c> {
         });
         if outcome.ban_changed()
             && let Some(limiter) = self.key.value()
-            && let Some(ban) = limiter.access()
+            && let Some(ban) = limiter.standing()
         {
             let ban = Action::set(ban, limiter.bans());
             self.propagate(expiry, || Some((ban, EffectArgs::default())));

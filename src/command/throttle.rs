@@ -19,7 +19,7 @@ use super::scratch::{self, Scratch};
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, Texts, clock};
 use crate::{config, metrics};
-use ratelimit_core::limit::{Access, Check, Limiter, Outcome, Verdict};
+use ratelimit_core::limit::{Check, Limiter, Outcome, Standing, Verdict};
 use ratelimit_core::parse::{self, Bucket, ParseError, Quantity, ThrottleRequest};
 use std::cell::OnceCell;
 use std::slice;
@@ -71,7 +71,7 @@ const NEVER_S: i64 = i32::MAX as i64;
 /// The five integers in redis-cell's form.
 fn reply(limit: i64, outcome: &Outcome) -> [i64; 5] {
     let decision = outcome.summary;
-    if outcome.access == Some(Access::Exempt) {
+    if outcome.standing == Some(Standing::Exempt) {
         return [0, limit, limit, -1, 0];
     }
     let (limited, retry_after) = match decision.verdict {

@@ -199,9 +199,9 @@ fn add_category(ctx: &Context) -> bool {
 
 /// The ACL categories that follow from flags and audience. No server derives them for modules.
 fn categories(command: &Command, has_category: bool) -> String {
-    let access = [("write", "write"), ("readonly", "read")];
-    let access = access.into_iter().filter(|&(flag, _)| command.has_flag(flag));
-    let mut categories: Vec<&str> = access.map(|(_, category)| category).collect();
+    let standing = [("write", "write"), ("readonly", "read")];
+    let standing = standing.into_iter().filter(|&(flag, _)| command.has_flag(flag));
+    let mut categories: Vec<&str> = standing.map(|(_, category)| category).collect();
     categories.push(if command.has_flag("fast") { "fast" } else { "slow" });
     match command.audience {
         Audience::Client if has_category => categories.push(CATEGORY),

@@ -46,8 +46,8 @@ pub use read::{EffectError, read};
 pub use write::Head;
 
 use crate::limit::{
-    Access, AccessEntry, BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta,
-    Verdict,
+    BanCount, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Standing,
+    StandingEntry, Verdict,
 };
 use crate::parse::Settled;
 use crate::rule::{NamedCost, Rule, named};
@@ -109,7 +109,7 @@ pub enum Action<'a> {
     /// A block, a ban or an exemption was set.
     Set {
         /// A ban is a block.
-        kind: Access,
+        kind: Standing,
         /// When it ends, in Unix microseconds; `None`: never.
         until_us: Option<u64>,
         /// For a ban by a rule.
@@ -189,8 +189,8 @@ impl<'a> Action<'a> {
 
     /// The action that gives a key this block, ban or exemption; with a ban, the key's count
     /// of bans.
-    pub fn set(access: &'a AccessEntry, count: Option<&BanCount>) -> Self {
-        let AccessEntry { kind, until_us, ban_us, ref reason } = *access;
+    pub fn set(standing: &'a StandingEntry, count: Option<&BanCount>) -> Self {
+        let StandingEntry { kind, until_us, ban_us, ref reason } = *standing;
         let count = count.copied();
         let ban = ban_us.map(|length_us| BanTerms { length_us: length_us.get(), count });
         Self::Set { kind, until_us, ban, reason }
@@ -211,9 +211,9 @@ impl<'a> Action<'a> {
             Self::Refund { .. } => Word::Refund,
             Self::Lapse => Word::Lapse,
             Self::Reset => Word::Reset,
-            Self::Set { kind: Access::Block, ban: None, .. } => Word::Block,
-            Self::Set { kind: Access::Block, ban: Some(_), .. } => Word::Ban,
-            Self::Set { kind: Access::Exempt, .. } => Word::Exempt,
+            Self::Set { kind: Standing::Block, ban: None, .. } => Word::Block,
+            Self::Set { kind: Standing::Block, ban: Some(_), .. } => Word::Ban,
+            Self::Set { kind: Standing::Exempt, .. } => Word::Exempt,
             Self::Unblock => Word::Unblock,
             Self::Unexempt => Word::Unexempt,
         }
@@ -283,10 +283,10 @@ impl Effect<'_> {
             Action::Set { kind, until_us, ban, reason } => {
                 let BanTerms { length_us, count } = ban.unwrap_or_default();
                 let (ban_us, reason) = (NonZeroU64::new(length_us), reason.into());
-                limiter.set_ban(AccessEntry { kind, until_us, ban_us, reason }, count);
+                limiter.set_ban(StandingEntry { kind, until_us, ban_us, reason }, count);
             }
             Action::Unblock => limiter.pardon(),
-            Action::Unexempt => limiter.set_access(None),
+            Action::Unexempt => limiter.set_standing(None),
         }
     }
 }

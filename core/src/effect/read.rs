@@ -2,7 +2,7 @@
 
 use super::{Action, BanTerms, Effect, Recorded, VERSION, VERSION_FIELD, Word};
 use crate::limit::{
-    Access, BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Verdict,
+    BanCount, Expiry, HoldRequest, MAX_FORGOTTEN_US, MAX_SPAN_US, Meta, Standing, Verdict,
 };
 use crate::parse::cursor::Cursor;
 use crate::parse::hold::MAX_END_US;
@@ -75,7 +75,7 @@ pub fn read<'a>(
             if let Some(meta) = meta {
                 meta.text = args.required()?;
             }
-            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
             if args.peek().is_none() {
                 require_rule(rules)?;
             }
@@ -86,7 +86,7 @@ pub fn read<'a>(
         }
         Action::Renew { id: hold, .. } => *hold = args.id()?,
         Action::Refund { .. } => {
-            take_rules(&mut args, &Limits::ANY, &mut NoPolicies, rules)?;
+            take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
         Action::Set { reason, .. } => *reason = args.required()?,
         Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}
@@ -160,9 +160,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Refund => Action::Refund { units: self.integer("units", UNITS)? },
             Word::Lapse => Action::Lapse,
             Word::Reset => Action::Reset,
-            Word::Block => self.set(Access::Block, None)?,
-            Word::Exempt => self.set(Access::Exempt, None)?,
-            Word::Ban => self.set(Access::Block, Some(BanTerms::default()))?,
+            Word::Block => self.set(Standing::Block, None)?,
+            Word::Exempt => self.set(Standing::Exempt, None)?,
+            Word::Ban => self.set(Standing::Block, Some(BanTerms::default()))?,
             Word::Unblock => Action::Unblock,
             Word::Unexempt => Action::Unexempt,
         })
@@ -184,7 +184,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
     }
 
     /// Reads the numbers of a block, an exemption or a ban.
-    fn set(&mut self, kind: Access, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
+    fn set(&mut self, kind: Standing, mut ban: Option<BanTerms>) -> Result<Action<'a>, ParseError> {
         let mut until_us = None;
         if !self.keyword("-1") {
             until_us = Some(self.integer("the end", END_US)?);

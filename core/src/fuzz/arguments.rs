@@ -3,9 +3,9 @@
 
 use super::{assert_printable, words};
 use crate::parse::{
-    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, access, blocks, check,
-    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, throttle, top, wait,
-    written_policy,
+    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, blocks, check,
+    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, standing, throttle,
+    top, wait, written_policy,
 };
 use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
@@ -13,6 +13,7 @@ use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 const DEFAULT: Limits = Limits {
     max_rules: 32,
     max_log_entries: 100_000,
+    same_identity: false,
     allow_at: false,
     max_meta: 256,
     log_entries: 128,
@@ -93,7 +94,7 @@ pub fn run(data: &[u8]) {
             written.err(),
             settle(args(), limits).err(),
             renew(args(), limits).err(),
-            access(args(), limits).err(),
+            standing(args(), limits).err(),
         ];
         test_errors(&errors);
     }

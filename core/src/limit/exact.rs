@@ -6,19 +6,22 @@ pub fn product(a: u64, b: u64) -> u128 {
 }
 
 /// `n / d`, rounded down; 0 for a divisor of 0; capped at `u64::MAX`.
-#[inline(always)]
 pub fn floor_div(n: u128, d: u64) -> u64 {
-    match u64::try_from(n) {
-        Ok(n) => n.checked_div(d).unwrap_or(0),
-        Err(_) => wide_floor_div(n, d),
+    match (u64::try_from(n), d) {
+        (_, 0) => 0,
+        (Ok(n), d) => n.checked_div(d).unwrap_or(0),
+        (Err(_), d) => wide_floor_div(n, d),
     }
 }
 
-/// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`. The sum does not wrap: `n` is at
-/// most a product of two `u64`.
+/// `n / d`, rounded up; 0 for a divisor of 0; capped at `u64::MAX`.
 #[inline(always)]
 pub fn ceil_div(n: u128, d: u64) -> u64 {
-    floor_div(n.wrapping_add(d.wrapping_sub(1).into()), d)
+    match (u64::try_from(n), d) {
+        (_, 0) => 0,
+        (Ok(n), d) => n.div_ceil(d),
+        (Err(_), d) => wide_ceil_div(n, d),
+    }
 }
 
 /// Out of line, since such large numbers are rare.
@@ -26,6 +29,12 @@ pub fn ceil_div(n: u128, d: u64) -> u64 {
 #[inline(never)]
 fn wide_floor_div(n: u128, d: u64) -> u64 {
     narrow(n.checked_div(u128::from(d)).unwrap_or(0))
+}
+
+#[cold]
+#[inline(never)]
+fn wide_ceil_div(n: u128, d: u64) -> u64 {
+    narrow(n.div_ceil(u128::from(d)))
 }
 
 /// `n`, capped at `u64::MAX`.

@@ -6,7 +6,7 @@
 //! series      the times of a sliding log, in one block
 //! algorithm   what one rule consumed, a file an algorithm, each with its formula
 //! holds       receipts of checks, by which charges are corrected
-//! value       a key's value: states, access, history, when it expires, how it is saved
+//! value       a key's value: states, standing, history, when it expires, how it is saved
 //! decide      a check: what each rule decides, which one is the answer, what is consumed
 //! tests       the laws, and the naive models that they compare with
 //! ```
@@ -37,7 +37,6 @@ pub use decide::outcome::Outcome;
 pub use decide::refusal::{Bounds, CheckError, Refusal};
 pub use heap::HeapVisitor;
 pub use holds::request::{HoldRequest, MAX_ID, Settlement};
-pub use value::access::{Access, AccessEntry, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 pub use value::check::{Change, Check, CheckOptions, Meta, Verdict};
 #[cfg(any(test, fuzzing))]
 pub(crate) use value::codec::parts;
@@ -46,3 +45,4 @@ pub use value::deadline::{Deadline, Expiry};
 pub use value::history::{Entry, History};
 pub use value::limiter::Limiter;
 pub use value::report::{HoldReport, StateReport};
+pub use value::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

@@ -7,6 +7,8 @@ pub struct Limits {
     pub max_rules: usize,
     /// The most entries of a key's log, and so the largest limit of a `log` rule.
     pub max_log_entries: u64,
+    /// Whether two rules of one key may have one identity. A check refuses such rules.
+    pub same_identity: bool,
     /// Whether a request may give the time.
     pub allow_at: bool,
     /// How many bytes of a `META` are kept, and the most bytes of a `REASON`.
@@ -21,8 +23,12 @@ impl Limits {
     pub const ANY: Self = Self {
         max_rules: usize::MAX,
         max_log_entries: crate::rule::MAX_UNITS as u64,
+        same_identity: true,
         allow_at: true,
         max_meta: usize::MAX,
         log_entries: 128,
     };
+
+    /// Allows what the parsers can read and a check accepts.
+    pub const ANY_CHECK: Self = Self { same_identity: false, ..Self::ANY };
 }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::parse::NoPolicies;
 
-    const LIMITS: Limits = Limits { max_rules: 2, ..Limits::ANY };
+    const LIMITS: Limits = Limits { max_rules: 2, ..Limits::ANY_CHECK };
 
     fn read(line: &str) -> Result<(MCheckRequest<'_>, String), String> {
         let mut rules = Vec::new();

@@ -15,7 +15,6 @@
 //! what was given and what was expected. Parsing opens no key and knows no server:
 //! [`crate::rule`] defines valid rules, and [`Limits`] what the settings allow.
 
-mod access;
 mod blocks;
 mod check;
 mod costs;
@@ -33,11 +32,11 @@ mod renew;
 mod resolver;
 pub(crate) mod rules;
 pub(crate) mod settle;
+mod standing;
 mod throttle;
 mod top;
 mod wait;
 
-pub use access::{AccessRequest, Ends, access};
 pub use blocks::{BlocksRequest, blocks};
 pub use check::{CheckRequest, check, peek};
 pub use cursor::no_arguments;
@@ -52,6 +51,7 @@ pub use refund::{RefundRequest, refund};
 pub use renew::{RenewRequest, renew};
 pub use resolver::{NoPolicies, RuleCache, RuleResolver};
 pub use settle::{SettleRequest, Settled, settle};
+pub use standing::{Ends, StandingRequest, standing};
 pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
 pub use wait::{WaitRequest, wait};
@@ -60,7 +60,8 @@ pub use wait::{WaitRequest, wait};
 #[cfg(any(test, fuzzing))]
 pub fn rules_of_line(line: &str) -> Vec<crate::rule::Rule> {
     let mut rules = Vec::new();
-    explain(line.split(' ').map(str::as_bytes), &Limits::ANY, &mut NoPolicies, &mut rules).unwrap();
+    explain(line.split(' ').map(str::as_bytes), &Limits::ANY_CHECK, &mut NoPolicies, &mut rules)
+        .unwrap();
     rules
 }
 
@@ -73,6 +74,7 @@ mod test_lines {
     pub const LIMITS: Limits = Limits {
         max_rules: 3,
         max_log_entries: 1000,
+        same_identity: false,
         allow_at: true,
         max_meta: 8,
         log_entries: 128,

@@ -145,7 +145,9 @@ mod tests {
             let given = policy(args(line), &LIMITS, &mut Vec::new());
             assert_eq!(given.unwrap_err().to_string(), error, "{line}");
         }
-        assert!(policy(args("SET free 1/s 2/m 3/h 4/d"), &Limits::ANY, &mut Vec::new()).is_ok());
+        for saved in ["SET free 1/s 2/m 3/h 4/d", "SET free 20/m 30/m"] {
+            assert!(policy(args(saved), &Limits::ANY, &mut Vec::new()).is_ok(), "{saved}");
+        }
     }
 
     #[test]

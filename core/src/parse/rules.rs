@@ -58,8 +58,9 @@ fn test_bounds(text: &[u8], found: &[Rule], limits: &Limits, before: &[Rule]) ->
     }
     for rule in found {
         // Skips the comparison for the first rule, usually the only one.
-        let is_repeated =
-            !before.is_empty() && before.iter().any(|other| other.same_identity(rule));
+        let is_repeated = !before.is_empty()
+            && !limits.same_identity
+            && before.iter().any(|other| other.same_identity(rule));
         if is_repeated || is_too_long(rule, limits) {
             return Err(out_of_bounds(text, rule, limits, before));
         }

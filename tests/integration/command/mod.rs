@@ -1,6 +1,5 @@
 //! What each command replies and changes, one file per command.
 
-mod access;
 mod bad_input;
 mod blocks;
 mod check;
@@ -15,6 +14,7 @@ mod mcheck;
 mod policy;
 mod refund;
 mod slots;
+mod standing;
 mod throttle;
 mod top;
 mod wait;

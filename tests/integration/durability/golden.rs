@@ -22,7 +22,7 @@
 //! gets a new folder, and a line in `AT_LEAST`.
 //!
 //! A program outside of this repository makes the files. It depends on this crate, makes a
-//! limiter with `Limiter::check_within`, `settle` and `set_access` at given times, and writes
+//! limiter with `Limiter::check_within`, `settle` and `set_standing` at given times, and writes
 //! its `encode` to the payload and the replies of `Limiter::peek`, `check` and `settle` after
 //! the arrows. Each line was then checked by hand against the definition of its algorithm. No
 //! program in the repository writes these files, because it would one day overwrite them.
@@ -34,7 +34,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ratelimit_core::limit::{
-    Access, AccessEntry, BanCount, Change, Check, Entry, History, HoldReport, Limiter, Verdict,
+    BanCount, Change, Check, Entry, History, HoldReport, Limiter, Standing, StandingEntry, Verdict,
     decode, encode,
 };
 use ratelimit_core::rule::Rule;
@@ -54,7 +54,7 @@ struct Golden {
     version: u8,
     payload: Vec<u8>,
     /// The line about a block or an exemption.
-    access: Option<String>,
+    standing: Option<String>,
     /// The line about a count of bans.
     bans: Option<String>,
     /// The lines about a history.
@@ -74,7 +74,7 @@ impl Golden {
             name: format!("v{version}/{name}"),
             version,
             payload: fs::read(payload).expect("a payload"),
-            access: None,
+            standing: None,
             bans: None,
             history: Vec::new(),
             holds: Vec::new(),
@@ -84,7 +84,7 @@ impl Golden {
             match Step::read(line) {
                 Some(step) => golden.steps.push(step),
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
-                    golden.access = Some(line.to_string());
+                    golden.standing = Some(line.to_string());
                 }
                 None if line.starts_with("bans ") => golden.bans = Some(line.to_string()),
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
@@ -104,17 +104,17 @@ impl Golden {
 }
 
 /// A block or an exemption, as in the files.
-fn access_line(access: &AccessEntry) -> String {
-    let kind = match access.kind {
-        Access::Block => "blocked",
-        Access::Exempt => "exempt",
+fn standing_line(standing: &StandingEntry) -> String {
+    let kind = match standing.kind {
+        Standing::Block => "blocked",
+        Standing::Exempt => "exempt",
     };
-    let until = access.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
-    let ban = access.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
-    if access.reason.is_empty() {
+    let until = standing.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
+    let ban = standing.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
+    if standing.reason.is_empty() {
         return format!("{kind} {until}{ban}");
     }
-    format!("{kind} {until}{ban} reason {}", access.reason.escape_ascii())
+    format!("{kind} {until}{ban} reason {}", standing.reason.escape_ascii())
 }
 
 /// A count of bans, as in the files.
@@ -214,7 +214,7 @@ fn every_version_has_its_payloads() {
 fn every_payload_decides_as_it_did() {
     for golden in all() {
         let mut limiter = golden.decoded();
-        assert_eq!(limiter.access().map(access_line), golden.access, "{}", golden.name);
+        assert_eq!(limiter.standing().map(standing_line), golden.standing, "{}", golden.name);
         assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);

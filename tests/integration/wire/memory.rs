@@ -15,8 +15,9 @@ use crate::support::settings::{SETTINGS, config_set};
 
 /// How much memory may differ: server tables that grow by doubling, and buffers.
 pub const SLACK: f64 = 192.0 * 1024.0;
-/// How long the server may take to free memory in the background.
-const FREEING: Duration = Duration::from_secs(5);
+/// How long the server may take to free memory in the background, on a machine that is busy with
+/// other tests. What leaks stays for good.
+const FREEING: Duration = Duration::from_secs(20);
 
 /// Deletes everything that clients made the server hold.
 pub fn clean(c: &mut Connection, flavor: Flavor) {

@@ -51,21 +51,21 @@ fn each_action_is_read_and_written() {
         ),
         ("v1:5:99:refund:2", Expiry::At(99), Action::Refund { units: 2 }, ""),
         ("v1:5:99:refund:2 20/m", Expiry::At(99), Action::Refund { units: 2 }, "log:20/1m"),
-        ("v1:5:99:block:77 why", Expiry::At(99), set(Access::Block, Some(77), None), ""),
-        ("v1:5:-1:block:-1 why", Expiry::Never, set(Access::Block, None, None), ""),
+        ("v1:5:99:block:77 why", Expiry::At(99), set(Standing::Block, Some(77), None), ""),
+        ("v1:5:-1:block:-1 why", Expiry::Never, set(Standing::Block, None, None), ""),
         (
             "v1:5:99:ban:77:9 why",
             Expiry::At(99),
-            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: None })),
+            set(Standing::Block, Some(77), Some(BanTerms { length_us: 9, count: None })),
             "",
         ),
         (
             "v1:5:99:ban:77:9:3:88:13 why",
             Expiry::At(99),
-            set(Access::Block, Some(77), Some(BanTerms { length_us: 9, count: Some(count) })),
+            set(Standing::Block, Some(77), Some(BanTerms { length_us: 9, count: Some(count) })),
             "",
         ),
-        ("v1:5:99:exempt:77 why", Expiry::At(99), set(Access::Exempt, Some(77), None), ""),
+        ("v1:5:99:exempt:77 why", Expiry::At(99), set(Standing::Exempt, Some(77), None), ""),
         ("v1:5:0:lapse", Expiry::Keep, Action::Lapse, ""),
         ("v1:5:0:reset", Expiry::Keep, Action::Reset, ""),
         ("v1:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
@@ -106,7 +106,7 @@ fn the_longest_head_is_whole() {
         ),
         (
             Action::Set {
-                kind: Access::Block,
+                kind: Standing::Block,
                 until_us: Some(u64::MAX),
                 ban: Some(BanTerms { length_us: u64::MAX, count: Some(count) }),
                 reason: b"",
@@ -121,33 +121,33 @@ fn the_longest_head_is_whole() {
 }
 
 #[test]
-fn a_replica_gets_the_access_that_was_set() {
+fn a_replica_gets_the_standing_that_was_set() {
     let reason: Box<[u8]> = b"why"[..].into();
     let count = BanCount { bans: 2, forgotten_us: 9, span_us: 5 };
     for (kind, until_us, ban_us, count, event) in [
-        (Access::Block, Some(7), None, None, c"rl.block"),
-        (Access::Block, None, None, None, c"rl.block"),
-        (Access::Block, Some(7), NonZeroU64::new(3), None, c"rl.ban"),
-        (Access::Block, Some(7), NonZeroU64::new(3), Some(&count), c"rl.ban"),
-        (Access::Exempt, Some(7), None, None, c"rl.exempt"),
-        (Access::Exempt, None, None, None, c"rl.exempt"),
+        (Standing::Block, Some(7), None, None, c"rl.block"),
+        (Standing::Block, None, None, None, c"rl.block"),
+        (Standing::Block, Some(7), NonZeroU64::new(3), None, c"rl.ban"),
+        (Standing::Block, Some(7), NonZeroU64::new(3), Some(&count), c"rl.ban"),
+        (Standing::Exempt, Some(7), None, None, c"rl.exempt"),
+        (Standing::Exempt, None, None, None, c"rl.exempt"),
     ] {
-        let access = AccessEntry { kind, until_us, ban_us, reason: reason.clone() };
+        let standing = StandingEntry { kind, until_us, ban_us, reason: reason.clone() };
         let mut replica = Limiter::default();
         let perform = |action, replica: &mut Limiter| {
             Effect { at_us: 5, expiry: Expiry::Keep, action }.perform(&[], &[], replica);
         };
-        perform(Action::set(&access, count), &mut replica);
-        assert_eq!((replica.access(), replica.bans()), (Some(&access), count));
-        assert_eq!(Action::set(&access, count).event(), Some(event));
+        perform(Action::set(&standing, count), &mut replica);
+        assert_eq!((replica.standing(), replica.bans()), (Some(&standing), count));
+        assert_eq!(Action::set(&standing, count).event(), Some(event));
         let (lift, other) = match kind {
-            Access::Block => (Action::Unblock, None),
-            Access::Exempt => (Action::Unexempt, Some(Action::Unblock)),
+            Standing::Block => (Action::Unblock, None),
+            Standing::Exempt => (Action::Unexempt, Some(Action::Unblock)),
         };
         // An `unblock` keeps an exemption.
         if let Some(other) = other {
             perform(other, &mut replica);
-            assert_eq!(replica.access(), Some(&access));
+            assert_eq!(replica.standing(), Some(&standing));
         }
         perform(lift, &mut replica);
         assert!(replica.is_empty());
@@ -208,9 +208,11 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Refund => (Action::Refund { units }, any_rules),
                 Word::Lapse => (Action::Lapse, Vec::new()),
                 Word::Reset => (Action::Reset, Vec::new()),
-                Word::Block => (set(Access::Block, None), Vec::new()),
-                Word::Ban => (set(Access::Block, Some(BanTerms { length_us, count })), Vec::new()),
-                Word::Exempt => (set(Access::Exempt, None), Vec::new()),
+                Word::Block => (set(Standing::Block, None), Vec::new()),
+                Word::Ban => {
+                    (set(Standing::Block, Some(BanTerms { length_us, count })), Vec::new())
+                }
+                Word::Exempt => (set(Standing::Exempt, None), Vec::new()),
                 Word::Unblock => (Action::Unblock, Vec::new()),
                 Word::Unexempt => (Action::Unexempt, Vec::new()),
             }

@@ -1,10 +1,10 @@
 //! The ban of a key by a rule that denies.
 
 use super::decision::Decision;
-use crate::limit::value::access::AccessEntry;
-use crate::limit::value::access::BanCount;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
+use crate::limit::value::standing::BanCount;
+use crate::limit::value::standing::StandingEntry;
 use crate::rule::{Ladder, Rule};
 
 /// A block set by a rule's `ban=`.
@@ -39,7 +39,7 @@ impl Limiter {
             None => remembered.map(|count| count.as_of(check.now_us)),
         };
         let until_us = check.now_us.saturating_add(length_us);
-        self.set_ban(AccessEntry::ban(rule, until_us, length_us), count);
+        self.set_ban(StandingEntry::ban(rule, until_us, length_us), count);
         Some(Ban { rule: index, until_us })
     }
 }

@@ -5,9 +5,9 @@ use super::foresight::Foresight;
 use super::keys::{KeyCheck, check_keys, peek_key};
 use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError};
-use crate::limit::value::access::Access;
 use crate::limit::value::check::Check;
 use crate::limit::value::limiter::Limiter;
+use crate::limit::value::standing::Standing;
 use std::slice;
 
 impl Limiter {
@@ -78,12 +78,12 @@ impl Limiter {
     }
 
     /// The answer of a block or an exemption, if one is in effect.
-    pub(crate) fn access_answer(&self, now_us: u64) -> Option<(Access, Decision)> {
-        let access = self.access_at(now_us)?;
-        let answer = match access.kind {
-            Access::Exempt => Decision::UNDECIDED,
-            Access::Block => Decision::blocked(access.left_ms(now_us)),
+    pub(crate) fn standing_answer(&self, now_us: u64) -> Option<(Standing, Decision)> {
+        let standing = self.standing_at(now_us)?;
+        let answer = match standing.kind {
+            Standing::Exempt => Decision::UNDECIDED,
+            Standing::Block => Decision::blocked(standing.left_ms(now_us)),
         };
-        Some((access.kind, answer))
+        Some((standing.kind, answer))
     }
 }

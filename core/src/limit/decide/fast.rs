@@ -42,10 +42,10 @@ impl Limiter {
         if self.is_empty() {
             return self.check_untouched(check, decisions);
         }
-        let (access, answer) = self.access_answer(check.now_us)?;
+        let (standing, answer) = self.standing_answer(check.now_us)?;
         decisions.clear();
         let ban_shortened = self.shorten_ban(check.now_us);
-        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(access)) })
+        Some(Outcome { ban_shortened, ..Outcome::unchanged(answer, check.cost, Some(standing)) })
     }
 
     /// A key that holds nothing decides as one with an empty state.

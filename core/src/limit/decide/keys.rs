@@ -29,9 +29,9 @@ use super::outcome::Outcome;
 use super::refusal::{Bounds, CheckError, Refusal};
 use super::view::View;
 use crate::limit::algorithm::reading::Moment;
-use crate::limit::value::access::Access;
 use crate::limit::value::check::{Change, Check};
 use crate::limit::value::limiter::Limiter;
+use crate::limit::value::standing::Standing;
 use crate::rule::Rule;
 use std::ops::{Deref, Range};
 use std::slice;
@@ -101,7 +101,7 @@ pub(crate) fn peek_key(
     let (denied, keys) = (key.outcome.denied, slice::from_mut(&mut key));
     grant(keys, denied, decisions, foresight);
     let (summary, _) = conclude(keys, denied, decisions, foresight);
-    Outcome::unchanged(summary, key.check.cost, key.outcome.access)
+    Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
 }
 
 /// Makes the default cost of all keys what is granted, if it is a range: the least that any
@@ -119,7 +119,8 @@ fn grant<'a, L: Deref<Target = Limiter>>(
     for key in keys {
         let changed = std::mem::replace(&mut key.check.cost, granted) != granted;
         // The other rules admit the grant; a shadow may not.
-        if changed && key.outcome.access.is_none() && key.check.rules.iter().any(Rule::is_shadow) {
+        if changed && key.outcome.standing.is_none() && key.check.rules.iter().any(Rule::is_shadow)
+        {
             key.decide(decisions, foresight);
         }
     }
@@ -143,7 +144,7 @@ fn conclude<'a, L: Deref<Target = Limiter>>(
         }
     }
     summary.wait_ms = if denied {
-        let evaluated = keys.iter().filter(|key| key.outcome.access.is_none());
+        let evaluated = keys.iter().filter(|key| key.outcome.standing.is_none());
         until_all_admit(evaluated.map(|key| key.view(foresight)), summary.wait_ms)
     } else {
         turn_ms
@@ -187,8 +188,8 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
     fn evaluate(&mut self, decisions: &mut Vec<Decision>, foresight: &Foresight) {
         let start = decisions.len();
         self.decisions = start..start;
-        if let Some((access, answer)) = self.limiter.access_answer(self.check.now_us) {
-            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(access));
+        if let Some((standing, answer)) = self.limiter.standing_answer(self.check.now_us) {
+            self.outcome = Outcome::unchanged(answer, self.check.cost, Some(standing));
             return;
         }
         self.repeats = self.limiter.repeats_until(&self.check).is_some();
@@ -235,9 +236,9 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         decisions: &mut [Decision],
         foresight: &Foresight,
     ) -> Option<(Decision, u32)> {
-        match self.outcome.access {
-            Some(Access::Exempt) => return None,
-            Some(Access::Block) => return Some((self.outcome.summary, 0)),
+        match self.outcome.standing {
+            Some(Standing::Exempt) => return None,
+            Some(Standing::Block) => return Some((self.outcome.summary, 0)),
             None => {}
         }
         let (rule, mut own) = self.check.deciding_rule(denied, self.own(decisions))?;
@@ -256,8 +257,8 @@ impl KeyCheck<'_> {
     fn may_be_charged(&self) -> bool {
         let Self { check, .. } = self;
         let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
-        match self.outcome.access {
-            Some(access) => access == Access::Exempt,
+        match self.outcome.standing {
+            Some(standing) => standing == Standing::Exempt,
             None => check.rules.iter().all(can_pass),
         }
     }
@@ -266,7 +267,7 @@ impl KeyCheck<'_> {
     /// all keys: that it is denied, and that the denial is charged to `count=all` rules.
     fn change_by(&self, denied: bool, charges: bool) -> Change {
         let change = match (denied, self.repeats) {
-            _ if self.outcome.access.is_some() => return Change::Nothing,
+            _ if self.outcome.standing.is_some() => return Change::Nothing,
             (false, true) if self.limiter.renews(&self.check) => return Change::Renewed,
             (false, false) => Change::Admitted,
             (true, false) if charges => Change::Charged,
@@ -314,7 +315,7 @@ impl KeyCheck<'_> {
     fn finish(&mut self, summary: Decision) {
         let outcome = &mut self.outcome;
         (outcome.summary, outcome.cost) = (summary, self.check.cost);
-        if outcome.access.is_some() {
+        if outcome.standing.is_some() {
             outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
         if outcome.change == Change::Nothing && self.check.meta().is_some() && !outcome.repeated {

@@ -2,8 +2,8 @@
 
 use super::ban::Ban;
 use super::decision::Decision;
-use crate::limit::value::access::Access;
 use crate::limit::value::check::{Change, Verdict};
+use crate::limit::value::standing::Standing;
 
 /// The answer to a check, and what it did to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Outcome {
     /// The key's ban now ends earlier, because the clock stepped back.
     pub ban_shortened: bool,
     /// A block or an exemption answered, and no rule was evaluated.
-    pub access: Option<Access>,
+    pub standing: Option<Standing>,
     /// The check repeated a live hold, and no rule was charged.
     pub repeated: bool,
     /// The check took a hold.
@@ -30,14 +30,14 @@ pub struct Outcome {
 
 impl Outcome {
     /// The answer of a check that left the key unchanged.
-    pub const fn unchanged(summary: Decision, cost: u32, access: Option<Access>) -> Self {
+    pub const fn unchanged(summary: Decision, cost: u32, standing: Option<Standing>) -> Self {
         Self {
             summary,
             denied: !matches!(summary.verdict, Verdict::Allowed),
             change: Change::Nothing,
             ban: None,
             ban_shortened: false,
-            access,
+            standing,
             repeated: false,
             held: false,
             cost,

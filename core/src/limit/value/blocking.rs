@@ -1,22 +1,22 @@
 //! Blocks, exemptions and bans of a key.
 
-use super::access::{Access, AccessEntry, BanCount};
 use super::limiter::Limiter;
+use super::standing::{BanCount, Standing, StandingEntry};
 
 impl Limiter {
     /// The block or exemption, even if it has ended.
-    pub fn access(&self) -> Option<&AccessEntry> {
-        self.compound()?.access.as_ref()
+    pub fn standing(&self) -> Option<&StandingEntry> {
+        self.compound()?.standing.as_ref()
     }
 
     /// The block or exemption in effect at `now_us`.
-    pub fn access_at(&self, now_us: u64) -> Option<&AccessEntry> {
-        self.access().filter(|access| access.in_effect(now_us))
+    pub fn standing_at(&self, now_us: u64) -> Option<&StandingEntry> {
+        self.standing().filter(|standing| standing.in_effect(now_us))
     }
 
     /// Sets, replaces or lifts a block or an exemption.
-    pub fn set_access(&mut self, access: Option<AccessEntry>) {
-        self.change(|compound| compound.access = access);
+    pub fn set_standing(&mut self, standing: Option<StandingEntry>) {
+        self.change(|compound| compound.standing = standing);
     }
 
     /// The count of bans, even if its time has passed.
@@ -30,9 +30,9 @@ impl Limiter {
     }
 
     /// Blocks the key with a rule's ban. If `count` is `None`, the key keeps its count.
-    pub fn set_ban(&mut self, ban: AccessEntry, count: Option<BanCount>) {
+    pub fn set_ban(&mut self, ban: StandingEntry, count: Option<BanCount>) {
         self.change(|compound| {
-            compound.access = Some(ban);
+            compound.standing = Some(ban);
             if let Some(count) = count {
                 compound.bans = Some(Box::new(count));
             }
@@ -43,7 +43,7 @@ impl Limiter {
     /// because it would otherwise last longer by that step. Returns true if it did.
     pub fn shorten_ban(&mut self, now_us: u64) -> bool {
         let Some(compound) = self.compound_mut() else { return false };
-        let shortened = compound.access.as_mut().is_some_and(|access| access.shorten(now_us));
+        let shortened = compound.standing.as_mut().is_some_and(|standing| standing.shorten(now_us));
         if shortened && let Some(count) = &mut compound.bans {
             **count = count.as_of(now_us);
         }
@@ -62,14 +62,14 @@ impl Limiter {
 
     /// True if the key is blocked, or its bans are remembered, at `now_us`.
     pub fn can_be_pardoned(&self, now_us: u64) -> bool {
-        let blocks = |access: &AccessEntry| access.kind == Access::Block;
-        self.access_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
+        let blocks = |standing: &StandingEntry| standing.kind == Standing::Block;
+        self.standing_at(now_us).is_some_and(blocks) || self.bans_at(now_us).is_some()
     }
 
     /// Lifts a block or a ban, and forgets all bans.
     pub fn pardon(&mut self) {
         self.change(|compound| {
-            compound.access.take_if(|access| access.kind == Access::Block);
+            compound.standing.take_if(|standing| standing.kind == Standing::Block);
             compound.bans = None;
         });
     }
@@ -86,9 +86,9 @@ mod tests {
         for (until_us, stays) in [(9, false), (10, false), (11, true)] {
             let mut limiter = Limiter::default();
             limiter.check(&Check::new(&rules, 1, 5), &mut Vec::new());
-            let (kind, reason) = (Access::Block, Box::default());
-            let block = AccessEntry { kind, until_us: Some(until_us), ban_us: None, reason };
-            limiter.set_access(Some(block));
+            let (kind, reason) = (Standing::Block, Box::default());
+            let block = StandingEntry { kind, until_us: Some(until_us), ban_us: None, reason };
+            limiter.set_standing(Some(block));
             assert!(limiter.reset(10));
             assert_eq!(!limiter.is_empty(), stays, "until {until_us}");
         }

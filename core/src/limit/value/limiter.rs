@@ -9,10 +9,10 @@
 //! limiter is as large as the server's smallest objects, so an allocator with size classes places
 //! it next to those of its key.
 
-use super::access::{AccessEntry, BanCount};
 use super::check::Check;
 use super::deadline::Deadline;
 use super::history::History;
+use super::standing::{BanCount, StandingEntry};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
 use crate::limit::heap::{HeapVisitor, address_of};
@@ -38,7 +38,7 @@ enum Contents {
 pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
-    pub access: Option<AccessEntry>,
+    pub standing: Option<StandingEntry>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -184,8 +184,8 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, access, bans, history, holds } = &*compound;
-        let plain = access.is_none() && bans.is_none() && history.is_none() && holds.is_none();
+        let Compound { states: _, standing, bans, history, holds } = &*compound;
+        let plain = standing.is_none() && bans.is_none() && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
         } else {
@@ -254,8 +254,8 @@ impl Limiter {
         if self.compound().is_none() {
             return;
         }
-        if self.access().is_some_and(|access| !access.in_effect(now_us)) {
-            self.set_access(None);
+        if self.standing().is_some_and(|standing| !standing.in_effect(now_us)) {
+            self.set_standing(None);
         }
         self.forget_bans(now_us);
         self.lapse(now_us);
@@ -267,10 +267,10 @@ impl Limiter {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => deadline_of(state),
             Contents::Compound(compound) => {
-                let Compound { states, access, bans, history, holds } = &**compound;
+                let Compound { states, standing, bans, history, holds } = &**compound;
                 let end_of = |until: Moment| Deadline::new(until, 0);
                 let others = [
-                    access.as_ref().map(|access| end_of(access.ends())),
+                    standing.as_ref().map(|standing| end_of(standing.ends())),
                     bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
                     history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
                     holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
@@ -286,8 +286,8 @@ impl Limiter {
         if let Contents::Compound(compound) = &mut self.contents {
             to.boxed(compound);
             to.vec(&mut compound.states);
-            if let Some(access) = &mut compound.access {
-                to.slice(&mut access.reason);
+            if let Some(standing) = &mut compound.standing {
+                to.slice(&mut standing.reason);
             }
             if let Some(bans) = &mut compound.bans {
                 to.boxed(bans);

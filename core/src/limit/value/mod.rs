@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! limiter    the value: states, and what else a key may hold
-//! access     a block or an exemption, and how often the key was banned
+//! standing   a block or an exemption, and how often the key was banned
 //! blocking   blocks, exemptions and bans of a key
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
@@ -14,7 +14,6 @@
 //! report     a limiter for RL.INFO and RL.LOG
 //! ```
 
-pub mod access;
 mod blocking;
 pub mod check;
 pub mod codec;
@@ -25,3 +24,4 @@ pub mod limiter;
 mod record;
 pub mod report;
 pub mod slots;
+pub mod standing;

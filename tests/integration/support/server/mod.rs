@@ -51,7 +51,7 @@ pub struct Flavor {
 
 /// Every server that the module supports, oldest first.
 pub fn all() -> Vec<Flavor> {
-    [
+    let wanted: Vec<_> = [
         ("redis-6.2", (6, 2)),
         ("redis-7.0", (7, 0)),
         ("redis-8.2", (8, 2)),
@@ -61,7 +61,9 @@ pub fn all() -> Vec<Flavor> {
     .map(|(name, version)| Flavor { name, version })
     .into_iter()
     .filter(|flavor| tool::is_wanted(flavor.name))
-    .collect()
+    .collect();
+    assert!(!wanted.is_empty(), "RATELIMIT_ONLY names no server");
+    wanted
 }
 
 /// A single server, for what does not depend on the server.

@@ -7,7 +7,7 @@ use super::traffic::{
 };
 use super::{act, cases};
 use crate::limit::{
-    Access, AccessEntry, Change, Check, CheckOptions, Decision, Limiter, Meta, encode,
+    Change, Check, CheckOptions, Decision, Limiter, Meta, Standing, StandingEntry, encode,
 };
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
@@ -85,13 +85,13 @@ fn on_both_paths(limiter: &mut Limiter, check: &Check<'_>) -> Result<bool, TestC
 #[derive(Clone, Copy, Debug)]
 struct Extra {
     meta: bool,
-    access: Option<(Option<Access>, u64)>,
+    standing: Option<(Option<Standing>, u64)>,
 }
 
 fn extra() -> impl Strategy<Value = Extra> {
-    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None, None]);
-    let access = prop::option::weighted(0.02, (kind, 1..10_000u64));
-    (prop::bool::weighted(0.02), access).prop_map(|(meta, access)| Extra { meta, access })
+    let kind = prop::sample::select(&[Some(Standing::Block), Some(Standing::Exempt), None, None]);
+    let standing = prop::option::weighted(0.02, (kind, 1..10_000u64));
+    (prop::bool::weighted(0.02), standing).prop_map(|(meta, standing)| Extra { meta, standing })
 }
 
 const CALLS: usize = 50;
@@ -99,15 +99,15 @@ const CALLS: usize = 50;
 fn throughout(traffic: &Traffic, extras: &[Extra], tally: &Tally) -> TestCaseResult {
     let mut limiter = Limiter::default();
     for (Call { rules, now_us, action }, extra) in traffic.calls().into_iter().zip(extras) {
-        if let Some((kind, ms)) = extra.access {
+        if let Some((kind, ms)) = extra.standing {
             let until_us = Some(now_us + ms * 1_000);
-            let access = kind.map(|kind| AccessEntry {
+            let standing = kind.map(|kind| StandingEntry {
                 kind,
                 until_us,
                 ban_us: None,
                 reason: [7; 3].into(),
             });
-            limiter.set_access(access);
+            limiter.set_standing(standing);
         }
         let Action::Check(cost) = action else {
             act(&mut limiter, rules, now_us, action);

@@ -31,15 +31,15 @@ use self::error::VERSION;
 use self::form::{load_items, load_text, put, save_items, take, within};
 use self::holds::{load_holds, save_holds};
 use self::states::{MAX_END_US, check_time, load_states, save_states};
-use super::access::{Access, AccessEntry, BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US};
 use super::check::Verdict;
 use super::history::{Entry, History};
 use super::limiter::{Compound, Limiter};
+use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
 use crate::rule::MAX_UNITS;
 use std::num::NonZeroU64;
 
 /// Whether it is an exemption, its end, the length of the ban, and the reason.
-type SavedAccess<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
+type SavedStanding<'a> = (bool, Option<u64>, Option<u64>, &'a [u8]);
 /// How many entries to keep, until when, and the entries.
 type SavedHistory<'a> = (u32, u64, &'a [u8]);
 /// The time, the cost, the verdict's code, and the text of `META`.
@@ -50,12 +50,12 @@ type SavedBans = (u32, u64, u64);
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let states = save_states(limiter.states());
-    let access = limiter.access().map(save_access);
+    let standing = limiter.standing().map(save_standing);
     let history = limiter.history().map(save_history);
     let holds = limiter.holds().map(save_holds).unwrap_or_default();
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
     let mut payload = vec![VERSION];
-    put(&mut payload, &(states, access, history, holds, bans));
+    put(&mut payload, &(states, standing, history, holds, bans));
     payload
 }
 
@@ -68,7 +68,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    let (states, access, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
+    let (states, standing, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
         take(&mut body)?;
     let history = history.map(load_history).transpose()?;
     if !body.is_empty() {
@@ -80,24 +80,24 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
-    let access = access.map(load_access).transpose()?;
+    let standing = standing.map(load_standing).transpose()?;
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
     let (history, holds) = (history.map(Box::new), holds.map(Box::new));
-    let limiter = Limiter::of(Compound { states, access, bans, history, holds });
+    let limiter = Limiter::of(Compound { states, standing, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
-fn save_access(access: &AccessEntry) -> SavedAccess<'_> {
-    let ban_us = access.ban_us.map(NonZeroU64::get);
-    (access.kind == Access::Exempt, access.until_us, ban_us, &access.reason)
+fn save_standing(standing: &StandingEntry) -> SavedStanding<'_> {
+    let ban_us = standing.ban_us.map(NonZeroU64::get);
+    (standing.kind == Standing::Exempt, standing.until_us, ban_us, &standing.reason)
 }
 
 /// A ban of 0 microseconds is read as none.
-fn load_access(saved: SavedAccess<'_>) -> Result<AccessEntry, DecodeError> {
+fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError> {
     let (exempt, until_us, ban_us, reason) = saved;
-    let kind = if exempt { Access::Exempt } else { Access::Block };
+    let kind = if exempt { Standing::Exempt } else { Standing::Block };
     let ban_us = ban_us.and_then(NonZeroU64::new);
-    Ok(AccessEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+    Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
 }
 
 fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, DecodeError> {

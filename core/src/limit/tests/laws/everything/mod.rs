@@ -16,7 +16,7 @@ use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
 use crate::limit::{
-    Access, AccessEntry, Bounds, Change, Check, CheckOptions, HoldRequest, Limiter, Verdict,
+    Bounds, Change, Check, CheckOptions, HoldRequest, Limiter, Standing, StandingEntry, Verdict,
     decode, encode,
 };
 use crate::rule::Rule;
@@ -63,9 +63,9 @@ impl Key {
         replicate(&step, &mut self.primary, &mut self.replica)
     }
 
-    fn set_access(&mut self, access: Option<AccessEntry>) {
-        self.primary.set_access(access.clone());
-        self.replica.set_access(access);
+    fn set_standing(&mut self, standing: Option<StandingEntry>) {
+        self.primary.set_standing(standing.clone());
+        self.replica.set_standing(standing);
     }
 
     fn step(&mut self, groups: &[Vec<Rule>], step: &Step) -> TestCaseResult {
@@ -106,8 +106,8 @@ impl Key {
                 self.act(&[], Deed::Reset)
             }
             Step::Block(length_us) => {
-                let (kind, until_us) = (Access::Block, Some(now_us + length_us));
-                self.set_access(Some(AccessEntry {
+                let (kind, until_us) = (Standing::Block, Some(now_us + length_us));
+                self.set_standing(Some(StandingEntry {
                     kind,
                     until_us,
                     ban_us: None,
@@ -116,7 +116,7 @@ impl Key {
                 Ok(())
             }
             Step::Unblock => {
-                self.set_access(None);
+                self.set_standing(None);
                 Ok(())
             }
             Step::Reload => {
@@ -153,7 +153,7 @@ impl Key {
         };
         prop_assert_eq!(&self.primary, &answered);
 
-        let blocked = self.primary.access_at(now_us).is_some();
+        let blocked = self.primary.standing_at(now_us).is_some();
         let repeated = hold.is_some_and(|ask| self.ledger.lives(ask.id, now_us)) && !blocked;
         prop_assert_eq!(outcome.repeated, repeated);
         if let (true, Some((ask, end_us))) = (repeated, ask) {

@@ -4,7 +4,7 @@
 use super::{Asked, CALLS, KEYS, Keys};
 use crate::limit::tests::laws::rules::rule_set;
 use crate::limit::tests::laws::traffic::{Action, Call, Traffic, changing};
-use crate::limit::{Access, AccessEntry, Check, CheckOptions, Limiter, Meta};
+use crate::limit::{Check, CheckOptions, Limiter, Meta, Standing, StandingEntry};
 use crate::rule::Rule;
 use proptest::prelude::*;
 use std::fmt;
@@ -24,20 +24,20 @@ pub struct Turn {
     asked: [bool; KEYS],
     options: CheckOptions<'static>,
     /// Before the call, sets or lifts a block or an exemption of a key.
-    pub access: Option<(usize, Option<Access>, Option<u64>)>,
+    pub standing: Option<(usize, Option<Standing>, Option<u64>)>,
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
-    let kind = prop::sample::select(&[Some(Access::Block), Some(Access::Exempt), None]);
-    let access = (0..KEYS, kind, prop::option::weighted(0.8, 1..10_000u64));
+    let kind = prop::sample::select(&[Some(Standing::Block), Some(Standing::Exempt), None]);
+    let standing = (0..KEYS, kind, prop::option::weighted(0.8, 1..10_000u64));
     (
         prop::array::uniform4(prop::bool::weighted(0.6)),
         prop::option::weighted(0.1, 1..6u32),
-        prop::option::weighted(0.2, access),
+        prop::option::weighted(0.2, standing),
     )
-        .prop_map(|(asked, keep, access)| {
+        .prop_map(|(asked, keep, standing)| {
             let meta = keep.map(|keep| Meta { text: &[1, 2, 3][..keep as usize % 4], keep });
-            Turn { asked, options: CheckOptions { meta, ..CheckOptions::default() }, access }
+            Turn { asked, options: CheckOptions { meta, ..CheckOptions::default() }, standing }
         })
 }
 
@@ -75,11 +75,11 @@ impl Scenario {
 }
 
 impl Turn {
-    pub fn access(&self, keys: &mut Keys, now_us: u64) {
-        if let Some((key, kind, until_ms)) = self.access {
+    pub fn standing(&self, keys: &mut Keys, now_us: u64) {
+        if let Some((key, kind, until_ms)) = self.standing {
             let until_us = until_ms.map(|ms| now_us + ms * 1_000);
             let reason = [7; 3].into();
-            keys[key].set_access(kind.map(|kind| AccessEntry {
+            keys[key].set_standing(kind.map(|kind| StandingEntry {
                 kind,
                 until_us,
                 ban_us: None,
@@ -108,7 +108,7 @@ pub fn aside(limiter: &mut Limiter, rules: &[Rule], now_us: u64, action: Action)
 /// Prints a turn on one line.
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, options, access } = self;
-        write!(f, "asked {asked:?}, META {:?}, access {access:?}", options.meta)
+        let Self { asked, options, standing } = self;
+        write!(f, "asked {asked:?}, META {:?}, standing {standing:?}", options.meta)
     }
 }

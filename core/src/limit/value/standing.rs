@@ -18,7 +18,7 @@ use std::num::NonZeroU64;
 
 /// What overrides the rules of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum Standing {
     /// Every check is denied.
     Block,
     /// Every check is allowed and consumes nothing.
@@ -27,9 +27,9 @@ pub enum Access {
 
 /// A block or an exemption, with or without an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessEntry {
+pub struct StandingEntry {
     /// Whether it denies or allows every check.
-    pub kind: Access,
+    pub kind: Standing,
     /// Unix microseconds; `None` if it has no end.
     pub until_us: Option<u64>,
     /// For a ban by a rule: its length, in microseconds.
@@ -38,7 +38,7 @@ pub struct AccessEntry {
     pub reason: Box<[u8]>,
 }
 
-impl AccessEntry {
+impl StandingEntry {
     /// The block that a rule's `ban=` sets.
     pub(crate) fn ban(rule: &Rule, until_us: u64, length_us: u64) -> Self {
         let reason = match rule.name() {
@@ -46,7 +46,7 @@ impl AccessEntry {
             None => format!("rule {rule}"),
         };
         Self {
-            kind: Access::Block,
+            kind: Standing::Block,
             until_us: Some(until_us),
             ban_us: NonZeroU64::new(length_us),
             reason: reason.into_bytes().into_boxed_slice(),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn left_ms(now_us: u64, until_us: Option<u64>) -> i64 {
-        AccessEntry { kind: Access::Block, until_us, ban_us: None, reason: Box::default() }
+        StandingEntry { kind: Standing::Block, until_us, ban_us: None, reason: Box::default() }
             .left_ms(now_us)
     }
 
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_ban_lasts_no_longer_than_its_length() {
-        let ban = |until_us, ban_us: Option<u64>| AccessEntry {
-            kind: Access::Block,
+        let ban = |until_us, ban_us: Option<u64>| StandingEntry {
+            kind: Standing::Block,
             until_us: Some(until_us),
             ban_us: ban_us.and_then(NonZeroU64::new),
             reason: Box::default(),

@@ -23,7 +23,7 @@ pub enum Ends {
 
 /// An `RL.BLOCK` or an `RL.EXEMPT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccessRequest<'a> {
+pub struct StandingRequest<'a> {
     /// `Never` unless one of `EX`, `PX`, `EXAT`, `PXAT` and `FOR` was given.
     pub ends: Ends,
     /// At most [`Limits::max_meta`] bytes; empty if none was given.
@@ -31,10 +31,10 @@ pub struct AccessRequest<'a> {
 }
 
 /// The request of an `RL.BLOCK` or an `RL.EXEMPT`.
-pub fn access<'a>(
+pub fn standing<'a>(
     args: impl Iterator<Item = &'a [u8]>,
     limits: &Limits,
-) -> Parsed<AccessRequest<'a>> {
+) -> Parsed<StandingRequest<'a>> {
     let mut args = Cursor::new(args);
     let (mut ends, mut reason) = (None, None);
     loop {
@@ -53,7 +53,7 @@ pub fn access<'a>(
         }
     }
     args.finish("EX, PX, EXAT, PXAT, FOR or REASON")?;
-    Ok(AccessRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
+    Ok(StandingRequest { ends: ends.unwrap_or(Ends::Never), reason: reason.unwrap_or_default() })
 }
 
 /// What errors call the options of which one may be given.
@@ -79,11 +79,11 @@ fn reason_within<'a>(text: &'a [u8], limits: &Limits) -> Parsed<&'a [u8]> {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY };
+    const LIMITS: Limits = Limits { max_meta: 5, ..Limits::ANY_CHECK };
 
-    fn parsed(args: &str) -> Result<AccessRequest<'_>, String> {
+    fn parsed(args: &str) -> Result<StandingRequest<'_>, String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty()).map(str::as_bytes);
-        access(args, &LIMITS).map_err(|error| error.to_string())
+        standing(args, &LIMITS).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             ("FOR 1ms", Ends::In(1_000), ""),
             ("EX 253402300799", Ends::In(253_402_300_799_000_000), ""),
         ] {
-            assert_eq!(parsed(args), Ok(AccessRequest { ends, reason: reason.as_bytes() }));
+            assert_eq!(parsed(args), Ok(StandingRequest { ends, reason: reason.as_bytes() }));
         }
     }
 

@@ -7,18 +7,18 @@ use crate::config;
 use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
-use ratelimit_core::limit::{Access, AccessEntry, Limiter};
+use ratelimit_core::limit::{Limiter, Standing, StandingEntry};
 use ratelimit_core::parse::{self, Ends};
 use ratelimit_core::rule::MAX_TIME_US;
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
-    set(call, Access::Block)
+    set(call, Standing::Block)
 }
 
 /// `RL.EXEMPT key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn exempt(call: &Call<'_>) -> Result<(), CommandError> {
-    set(call, Access::Exempt)
+    set(call, Standing::Exempt)
 }
 
 /// `RL.UNBLOCK key`
@@ -28,14 +28,14 @@ pub fn unblock(call: &Call<'_>) -> Result<(), CommandError> {
 
 /// `RL.UNEXEMPT key`
 pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
-    let exempts = |access: &AccessEntry| access.kind == Access::Exempt;
-    let is_exempt = |limiter: &Limiter, now_us| limiter.access_at(now_us).is_some_and(exempts);
-    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_access(None))
+    let exempts = |standing: &StandingEntry| standing.kind == Standing::Exempt;
+    let is_exempt = |limiter: &Limiter, now_us| limiter.standing_at(now_us).is_some_and(exempts);
+    lift(call, Action::Unexempt, is_exempt, |limiter| limiter.set_standing(None))
 }
 
 /// Sets a block or an exemption, which replaces any earlier one. Consumption stays.
-fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
-    let request = parse::access(call.after_key().bytes(), &config::limits())?;
+fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
+    let request = parse::standing(call.after_key().bytes(), &config::limits())?;
     let now_us = clock::now_us();
     let until_us = match request.ends {
         Ends::Never => None,
@@ -47,11 +47,11 @@ fn set(call: &Call<'_>, kind: Access) -> Result<(), CommandError> {
             return Err(CommandError::Because(why.into()));
         }
     };
-    let access = AccessEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
+    let standing = StandingEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
     let key = call.open_write(call.key_name()?, &LIMITER)?;
     let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
-    opened.change(|limiter| limiter.set_access(Some(access.clone())))?;
-    let action = Action::set(&access, None);
+    opened.change(|limiter| limiter.set_standing(Some(standing.clone())))?;
+    let action = Action::set(&standing, None);
     opened.changed(action, EffectArgs::default);
     call.reply_ok();
     opened.close(action.event());
@@ -80,9 +80,9 @@ fn lift(
 }
 
 /// The name of a block or an exemption in replies.
-pub const fn kind_name(kind: Access) -> &'static str {
+pub const fn kind_name(kind: Standing) -> &'static str {
     match kind {
-        Access::Block => "blocked",
-        Access::Exempt => "exempt",
+        Standing::Block => "blocked",
+        Standing::Exempt => "exempt",
     }
 }
