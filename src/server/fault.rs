@@ -1,9 +1,9 @@
 //! Panics that a test requests, only in builds with the feature `fault-injection` (`make faulty`).
 //!
 //! ```text
-//! panic-before   a file in the server's folder that names a callback: it panics before
-//!                its body has run
-//! panic-after    likewise, after its body has run
+//! panic-before   a file in the server's folder that names callbacks, one a line: they panic
+//!                before their body has run
+//! panic-after    likewise, after their body has run
 //! ```
 //!
 //! A callback is named by the path of its function, such as `datatype::saved::save`. A test may also
@@ -27,10 +27,12 @@ pub fn around<T, F: FnOnce() -> T>(body: F) -> impl FnOnce() -> T {
 /// Panics if the file names the function whose body, or whose handler, `F` is.
 #[expect(clippy::panic, reason = "a test asks for it")]
 fn panic_if_asked<F>(file: &str) {
-    let Ok(name) = fs::read_to_string(file) else { return };
+    let Ok(names) = fs::read_to_string(file) else { return };
     let is_in_word = |next: char| next.is_alphanumeric() || next == '_';
-    let mut ends = type_name::<F>().split(&name).skip(1);
-    if !name.is_empty() && ends.any(|rest| !rest.starts_with(is_in_word)) {
-        panic!("the panic that a test asked for, in {name}");
+    for name in names.lines() {
+        let mut ends = type_name::<F>().split(name).skip(1);
+        if !name.is_empty() && ends.any(|rest| !rest.starts_with(is_in_word)) {
+            panic!("the panic that a test asked for, in {name}");
+        }
     }
 }

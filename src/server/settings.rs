@@ -236,7 +236,9 @@ const unsafe fn setting<'a>(data: *mut c_void) -> &'a Setting {
 
 unsafe extern "C" fn get<T: TryFrom<i64> + Default>(_name: *const c_char, data: *mut c_void) -> T {
     // SAFETY: `register` gave this `data`.
-    let value = guarded(0, || unsafe { setting(data) }.get());
+    let setting = unsafe { setting(data) };
+    // After a panic too the server gets the value: CONFIG REWRITE would write any other.
+    let value = guarded(setting.get(), || setting.get());
     T::try_from(value).unwrap_or_default()
 }
 

@@ -7,8 +7,10 @@ use crate::support::client::{
     ask, attempt, digest, exists, info, raw_reply, refusal, remaining, replica_of, replicated,
 };
 use crate::support::faults::{Fault, MOMENTS, Moment, counted, while_panicking};
+use crate::support::files::crash;
 use crate::support::policies::{known_by_replica, policies, set};
 use crate::support::server::{self, Builder, eventually};
+use crate::support::settings::config_get;
 
 const ERROR: &str = "internal error, see the server's log";
 
@@ -187,10 +189,30 @@ fn a_setting_whose_change_panics_is_an_error() {
             let () = ask(&mut c, &format!("CONFIG SET ratelimit.{change}"));
             assert_ne!(ask::<Value>(&mut c, &get), before, "{change}");
         }
-        for name in ["max-rules", "allow-at"] {
-            while_panicking(server, Moment::AfterItsBody, "server::settings::get", || {
-                let _: Value = ask(&mut c, &format!("CONFIG GET ratelimit.{name}"));
+    });
+}
+
+#[test]
+fn a_setting_whose_reading_panics_is_told_and_written_as_it_is() {
+    server::on_all_with(Builder::faulty, |server| {
+        if !server.flavor().is_7_or_later() {
+            return; // 6.2 has no settings of modules.
+        }
+        let mut c = server.connect();
+        for change in ["max-rules 7", "allow-at yes", "policies config"] {
+            let () = ask(&mut c, &format!("CONFIG SET ratelimit.{change}"));
+        }
+        let expected = config_get(&mut c);
+        for moment in MOMENTS {
+            let told = while_panicking(server, moment, "server::settings::get", || {
+                let told = config_get(&mut c);
+                let () = ask(&mut c, "CONFIG REWRITE");
+                told
             });
+            assert_eq!(told, expected, "{moment:?}");
+            crash(server);
+            c = server.connect();
+            assert_eq!(config_get(&mut c), expected, "{moment:?}, after a restart");
         }
     });
 }

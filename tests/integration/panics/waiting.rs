@@ -2,8 +2,9 @@
 //! it.
 
 use crate::support::client::{ask, remaining};
-use crate::support::faults::{MOMENTS, Moment, while_panicking};
-use crate::support::server::{self, Builder};
+use crate::support::clock::on_all_with_clock_and;
+use crate::support::faults::{Fault, MOMENTS, Moment, counted, until_panic, while_panicking};
+use crate::support::server::{self, Builder, eventually};
 use crate::support::waiters::{wait_in_line, wait_unread, waiting};
 
 const ERROR: &str = "internal error, see the server's log";
@@ -65,6 +66,36 @@ fn a_client_that_hangs_up_leaves_the_line() {
             let () = ask(&mut c, "DEL k");
         }
     });
+}
+
+/// The server calls `gone`, which calls `let_go` if its body panics.
+#[test]
+fn a_client_that_cannot_leave_the_line_holds_up_the_next_only_as_long_as_its_turn() {
+    const GONE: [&str; 2] = ["server::waiting_clients::gone", "server::waiting_clients::let_go"];
+    for moment in MOMENTS {
+        on_all_with_clock_and(Builder::faulty, |server, clock| {
+            let mut c = server.connect();
+            assert_eq!(remaining(&mut c, "RL.CHECK k 1/1000s"), 0);
+            let first = wait_unread(server, "RL.WAIT k 3600000 1/1000s");
+            let second = wait_in_line(server, "RL.WAIT k 3600000 1/1000s");
+            let fault = Fault::begin(server.dir(), moment, &GONE.join("\n"));
+            until_panic(server, GONE[0], || until_panic(server, GONE[1], || drop(first)));
+            drop(fault);
+            // If neither could end its wait, it waits on, and its turn is charged.
+            let is_in_line = moment == Moment::BeforeItsBody;
+            assert_eq!(waiting(&mut c), 1 + usize::from(is_in_line), "{moment:?}");
+            clock.advance_s(&mut c, 1_000);
+            if is_in_line {
+                eventually("the turn of the first", || waiting(&mut c) == 1);
+                assert!(second.waits());
+                clock.advance_s(&mut c, 1_000);
+            }
+            assert_eq!(second.verdict(), 0, "{moment:?}");
+            assert_eq!(waiting(&mut c), 0, "{moment:?}");
+            assert_eq!(remaining(&mut c, "RL.PEEK k 1/1000s"), 0);
+            assert_eq!(counted(server), 2, "{moment:?}");
+        });
+    }
 }
 
 #[test]

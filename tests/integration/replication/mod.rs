@@ -4,6 +4,7 @@ mod cluster;
 mod failover;
 mod holds;
 mod joining;
+mod pauses;
 mod replicas;
 mod stream;
 mod waits;

@@ -2,13 +2,18 @@
 //! and `MODULE LOADEX` into a running server. It cannot be unloaded.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 use redis::{Connection, RedisResult, Value, cmd};
 
-use crate::support::client::{allowed, ask, attempt, refusal, remaining};
+use crate::support::client::{allowed, ask, attempt, refusal, remaining, verdict};
 use crate::support::files::crash;
-use crate::support::server::{self, Builder, Flavor, Server};
+use crate::support::server::{self, Builder, Flavor, Server, eventually};
 use crate::support::settings::{SETTINGS, config_get, defaults, with_values};
+use crate::support::waiters::wait_in_line;
 
 #[test]
 fn arguments_of_loadmodule_take_effect() {
@@ -185,15 +190,66 @@ fn module_loadex_takes_settings() {
 }
 
 #[test]
-fn the_module_cannot_be_unloaded() {
+fn the_module_cannot_be_unloaded_or_loaded_again_under_traffic() {
     server::on_all_with(Builder::allow_module_command, |server| {
+        let path = server.remove_module();
+        // The same file under another name is another library to the system's loader.
+        let copy = server.dir().join("copy.so");
+        fs::copy(&path, &copy).expect("a copy");
         let mut c = server.connect();
-        assert!(allowed(&mut c, "RL.CHECK k COST 3 5/h"));
+        assert_eq!(verdict(&mut c, "RL.CHECK line HOLD held EX 3000 slots:1"), 0);
+        let waiter = wait_in_line(server, "RL.WAIT line 3600000 HOLD next EX 3000 slots:1");
+        let module = |c: &mut Connection| -> Vec<Value> {
+            let modules: Vec<Vec<Value>> = ask(c, "MODULE LIST");
+            let name = Value::BulkString("ratelimit".into());
+            let module: Vec<_> = modules.into_iter().filter(|m| m.contains(&name)).collect();
+            assert_eq!(module.len(), 1, "{module:?}");
+            module.concat()
+        };
+        let before = module(&mut c);
+        let (ended, passed) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let all: i64 = thread::scope(|scope| {
+            let call = || {
+                let mut c = server.connect();
+                let mut mine = 0;
+                while !ended.load(Relaxed) {
+                    assert!(allowed(&mut c, "RL.CHECK k fixed:900000000/366d,align=first"));
+                    mine += 1;
+                    passed.fetch_add(1, Relaxed);
+                }
+                mine
+            };
+            let callers = [(); 3].map(|()| scope.spawn(call));
+            for _ in 0..20 {
+                let enough = passed.load(Relaxed) + 50;
+                eventually("traffic", || passed.load(Relaxed) >= enough);
+                let why = refusal(&mut c, "MODULE UNLOAD ratelimit");
+                assert!(why.contains("data types"), "{why}");
+                for file in [Path::new(&path), &copy] {
+                    let load: RedisResult<()> = cmd("MODULE")
+                        .arg("LOAD")
+                        .arg(file.to_str())
+                        .arg("max-rules")
+                        .arg(1)
+                        .query(&mut c);
+                    assert!(load.is_err(), "{} was loaded again", file.display());
+                }
+            }
+            ended.store(true, Relaxed);
+            callers.into_iter().map(|caller| caller.join().expect("no panic")).sum()
+        });
+        assert_eq!(module(&mut c), before);
+        assert_eq!(
+            900_000_000 - remaining(&mut c, "RL.PEEK k fixed:900000000/366d,align=first"),
+            all
+        );
+        attempt(&mut c, "RL.PEEK k 5/s 9/m").expect("the settings of the first load");
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE line held"), 1);
+        assert_eq!(waiter.verdict(), 0);
+        // The data type counts, not its values.
+        let () = ask(&mut c, "FLUSHALL");
         let why = refusal(&mut c, "MODULE UNLOAD ratelimit");
         assert!(why.contains("data types"), "{why}");
-        let modules: Vec<Vec<Value>> = ask(&mut c, "MODULE LIST");
-        let name = Value::BulkString("ratelimit".into());
-        assert_eq!(modules.iter().filter(|module| module.contains(&name)).count(), 1);
-        assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 1);
+        assert_eq!(remaining(&mut c, "RL.CHECK k 5/h"), 4);
     });
 }

@@ -50,12 +50,17 @@ impl Clock {
         self.write(WALL, unix_s * 1_000_000 - now_us);
     }
 
-    /// Lets time pass, and returns once the server has acted on it.
-    pub fn advance_s(&self, c: &mut Connection, seconds: i64) {
-        let then_us = now_us(c) + seconds.cast_unsigned() * 1_000_000;
+    /// Lets time pass, without a word to the server.
+    pub fn step_s(&self, seconds: i64) {
         for clock in [WALL, MONOTONIC] {
             self.write(clock, self.read(clock) + seconds * 1_000_000);
         }
+    }
+
+    /// Lets time pass, and returns once the server has acted on it.
+    pub fn advance_s(&self, c: &mut Connection, seconds: i64) {
+        let then_us = now_us(c) + seconds.cast_unsigned() * 1_000_000;
+        self.step_s(seconds);
         eventually("the server's time to pass", || now_us(c) >= then_us);
         let_server_act(c);
     }
@@ -74,9 +79,17 @@ impl Clock {
 
 /// Runs a test on each server, one after the other, each with its clock.
 pub fn on_all_with_clock(body: impl Fn(&mut Server, &Clock)) {
+    on_all_with_clock_and(|builder| builder, body);
+}
+
+/// Runs a test as [`on_all_with_clock`] does, on servers that `configure` configures.
+pub fn on_all_with_clock_and(
+    configure: impl Fn(Builder) -> Builder,
+    body: impl Fn(&mut Server, &Clock),
+) {
     for flavor in server::all() {
         let clock = Clock::new();
-        let mut server = clock.of(flavor.builder()).start();
+        let mut server = clock.of(configure(flavor.builder())).start();
         body(&mut server, &clock);
         assert!(!server.has_ended(), "{} ended", flavor.name);
     }

@@ -22,7 +22,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Names the callback by the path of its function, such as `datatype::saved::save`.
+    /// Names the callback by the path of its function, such as `datatype::saved::save`. Several
+    /// are named one a line.
     pub fn begin(dir: &Path, moment: Moment, callback: &str) -> Self {
         let file = dir.join(match moment {
             Moment::BeforeItsBody => "panic-before",
