@@ -321,6 +321,7 @@ test-arm64: export LIBGCC := $(ARM64)/libgcc_s.so.1
 test-arm64: export RATELIMIT_SERVERS := $(ARM64)
 test-arm64: export RATELIMIT_ONLY := redis-7.0 redis-8.2 valkey-8.1 valkey-9.1
 test-arm64: export RATELIMIT_PATIENCE ?= 5
+test-arm64: export RATELIMIT_CC := $(CURDIR)/.cache/zigbuild/ziglang/zig cc -target aarch64-linux-gnu.2.17
 test-arm64: fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
 	@scripts/fetch.py arm64
 	PATH=$(ARM64)/bin:$$PATH $(MAKE) dist test-dist TARGET=aarch64-unknown-linux-gnu \

@@ -1,31 +1,21 @@
 //! An allocator that a test preloads into servers that use the system's allocator. See
 //! `malloc.c`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
+use crate::support::preloaded;
 use crate::support::server::Builder;
 
-/// The library. gcc compiles it once per run.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/support/malloc.c");
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        fs::create_dir_all(folder).expect("a folder");
-        let library = folder.join(format!("malloc-{}.so", process::id()));
-        let status = Command::new("gcc")
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-            .args([library.as_os_str(), source.as_ref(), "-ldl".as_ref()])
-            .status();
-        assert!(status.as_ref().is_ok_and(|status| status.success()), "gcc: {status:?}");
-        library
-    })
+/// The library, built on first use.
+fn library() -> &'static PathBuf {
+    static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = LIBRARY.get_or_init(|| preloaded::library("malloc.c"));
+    path
 }
 
 /// Makes each allocation of a server begin 8 bytes after a multiple of 16.

@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +11,7 @@ use redis::Connection;
 use tempfile::TempDir;
 
 use crate::support::client::{ask, now_us};
+use crate::support::preloaded;
 use crate::support::server::{self, Builder, Server, eventually};
 
 /// How many bytes the file has for each clock.
@@ -105,15 +105,6 @@ pub fn let_server_act(c: &mut Connection) {
 /// The library, built on first use.
 fn library() -> &'static PathBuf {
     static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = LIBRARY.get_or_init(|| {
-        let folder = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
-        let path = folder.path().join("clock.so");
-        let source =
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/support/clock/stepping.c");
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]).arg(&path).arg(source);
-        assert!(gcc.arg("-ldl").status().expect("gcc starts").success(), "{source}");
-        (folder, path)
-    });
+    let (_, path) = LIBRARY.get_or_init(|| preloaded::library("clock/stepping.c"));
     path
 }

@@ -12,6 +12,7 @@ pub mod holds;
 pub mod machine;
 pub mod network;
 pub mod policies;
+pub mod preloaded;
 pub mod rdb_version;
 pub mod server;
 pub mod settings;

@@ -21,6 +21,7 @@
 //! RATELIMIT_ONLY           the servers to test, by name: all
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
 //! RATELIMIT_PATIENCE       by how much all deadlines are multiplied: 1
+//! RATELIMIT_CC             what compiles libraries that are preloaded into servers: gcc
 //! ```
 //!
 //! A server or module that is missing fails the test: with fewer servers it would prove less.
