@@ -19,7 +19,7 @@ from wheels import MUSL, unpack_wheel
 TARGET = "x86_64-unknown-linux-musl"
 #: The release of Debian with musl 1.2.5, which Alpine 3.20 to 3.22 have; and the one with Redis 7.0.
 MUSL_RELEASE, REDIS_RELEASE = "trixie", "bookworm"
-#: Any wheel that holds a program in C++ would do.
+#: A wheel with a library in C++. Alpine's unwinder has relocations that musl knows since 1.2.4: with 1.2.3 it crashes.
 UNWINDER = "greenlet==3.5.6"
 LOADER = "ld-musl-x86_64.so.1"
 VERSION = f"1 {debian_rust.VERSION} {MUSL_RELEASE} {REDIS_RELEASE} {UNWINDER}"
@@ -87,7 +87,8 @@ def redis(home):
         # Nothing of a make that runs this, which passes on its own variables.
         run(["make", "-C", sources, *words], env={"PATH": os.environ["PATH"], **environment})
         for name, program in programs.items():
-            script(home / name, f'exec "$here/../lib/{LOADER}" --library-path "$here/../lib" --argv0 {program} "$here/{program}" "$@"')
+            musl = f'"$here/../lib/{LOADER}" --library-path "$here/../lib"'
+            script(home / name, f'exec {musl} --argv0 {program} "$here/{program}" "$@"')
             shutil.copy(sources / program, home)
     if "v=7.0.15 " not in run([home / "server", "--version"]):
         raise Failed("Redis was built for musl, but is not 7.0.15")
