@@ -263,7 +263,7 @@ pub fn load(saved: &[u8]) -> Result<(), ParseError> {
     // Each line ends with a line feed.
     for line in saved.split_inclusive(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let name = parse::written_policy(line, &Limits::ANY, &mut rules)?;
+        let name = parse::written_policy(line, &Limits::ANY_CHECK, &mut rules)?;
         loaded.insert(name.as_bytes().into(), Arc::new(Policy::new(name, &rules)));
     }
     let Store { in_effect, staged, .. } = &mut *store_to_change();
