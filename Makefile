@@ -188,6 +188,7 @@ asan-servers: faulty fetch ## run tests with the module under AddressSanitizer i
 
 server-suite: build ## run the servers' own tests with the module loaded (SUITES='redis-7.0 valkey-8.1')
 	@scripts/fetch.py servers
+	@scripts/fetch.py redis-benchmark
 	@scripts/server-suite $(SUITES)
 
 out-of-memory: export RATELIMIT_STRIDE ?= 1

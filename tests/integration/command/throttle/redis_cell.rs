@@ -6,28 +6,19 @@
 //! arrival time), and the earliest and the latest time of the decisions. Nearly always the
 //! range is a single value.
 
-use std::env;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 use redis::{Cmd, Connection, RedisResult, cmd, pipe};
 
+use crate::support::modules::redis_cell;
 use crate::support::server::{self, Builder};
 
 const CALLS: usize = 10_000;
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
-
-fn redis_cell() -> PathBuf {
-    let default =
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/redis-cell/libredis_cell.so");
-    let module = env::var_os("RATELIMIT_REDIS_CELL").map_or_else(default, PathBuf::from);
-    assert!(module.exists(), "no redis-cell at {}: run `make fetch`", module.display());
-    module
-}
 
 fn both_modules(builder: Builder) -> Builder {
     builder

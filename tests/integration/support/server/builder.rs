@@ -25,9 +25,8 @@ impl Builder {
     pub(super) fn new(flavor: Flavor) -> Self {
         machine::share();
         let (module_args, directives) = (Vec::new(), Vec::new());
-        let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
-        assert!(module.exists(), "no module at {}: run `make build`", module.display());
         let (dir, environment) = (None, Vec::new());
+        let module = module();
         Self { flavor, module_args, directives, dir, module, environment, pick_port: free_port }
     }
 
@@ -143,6 +142,13 @@ impl Builder {
         lines.extend(self.directives.iter().cloned());
         lines.join("\n")
     }
+}
+
+/// The module under test.
+pub fn module() -> PathBuf {
+    let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
+    assert!(module.exists(), "no module at {}: run `make build`", module.display());
+    module
 }
 
 /// A port without a listener, below the ports of outgoing connections, so that it is still free

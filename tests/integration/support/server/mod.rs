@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use builder::{Builder, free_port};
+pub use builder::{Builder, free_port, module};
 pub use process::Server;
 pub use tool::DEADLINE;
 
