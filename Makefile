@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-others test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
@@ -121,7 +121,7 @@ test-partitions: build ## cut and delay the links between primary, replica and c
 	@$(AS_ROOT) unshare --net true || { echo "no network namespace can be made here: run this as root, or allow user namespaces" >&2; exit 1; }
 	$(AS_ROOT) $(CARGO) test --profile checked --test integration -- --ignored --nocapture partition::
 
-test-clients: test-clients-rust test-clients-node test-clients-python ## tests of the adapters in clients/, on all servers
+test-clients: test-clients-rust test-clients-node test-clients-python test-clients-others ## tests of the adapters in clients/, on all servers
 
 # A workspace of its own: its crates are not the module's.
 RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
@@ -148,6 +148,14 @@ test-clients-python: build ## tests of clients/python against its libraries and 
 	cd clients/python && python3 -B -m mypy --cache-dir=/dev/null
 	cd clients/python && python3 -B -m pytest -q
 	cd .cache/clients-python/limits-sources && python3 -B -m pytest -p limits_own --noconftest -q -n 6 -c $(CURDIR)/clients/python/tests/limits_own.ini $(LIMITS_TESTS)
+
+test-clients-others: export PYTHONPATH := $(PYTHON_CLIENT):$(CURDIR)/clients/python/tests
+test-clients-others: build ## run the programs of docs/clients.md in PHP, Ruby, Go and a shell
+	@scripts/fetch.py servers
+	@scripts/fetch.py clients-python
+	@scripts/fetch.py languages
+	cd clients/python && python3 -B -m ruff check --no-cache --config pyproject.toml ../others
+	cd clients/others && python3 -B -m pytest -q -p no:cacheprovider
 
 faulty: ## build the module so that tests can make it panic: target/faulty/libredis_ratelimit.so
 	$(CARGO) build --profile checked --lib --features fault-injection

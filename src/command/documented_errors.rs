@@ -143,6 +143,7 @@ const fn place_of_rule_error(error: &RuleError) -> u8 {
         RuleError::MonthAlignFirst => 14,
         RuleError::TimeZone => 15,
         RuleError::ForeignOption { .. } => 16,
+        RuleError::PeriodInWords { .. } => 17,
     }
 }
 
@@ -176,7 +177,7 @@ fn each_error_of_a_rule_is_documented() {
     let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
     let of_texts = [
         RuleError::NoPeriod,
-        RuleError::UnknownAlgorithm { given: text() },
+        RuleError::UnknownAlgorithm { given: text(), meant: None },
         RuleError::UnknownOption { given: text(), kind },
         RuleError::RepeatedOption(option),
         RuleError::NoValue(option),
@@ -192,8 +193,9 @@ fn each_error_of_a_rule_is_documented() {
         RuleError::MonthAlignFirst,
         RuleError::TimeZone,
         RuleError::ForeignOption { option, owner: Kind::Bucket, kind },
+        RuleError::PeriodInWords { kind: None, limit: 5, unit: "m" },
     ];
-    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_error(&shown.0), 17);
+    assert_all_documented(&of_texts.map(Shown), |shown| place_of_rule_error(&shown.0), 18);
 }
 
 /// A fault in a rule's text, as the reply shows it.

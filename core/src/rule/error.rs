@@ -11,9 +11,12 @@ pub enum RuleError {
     /// There is no `/` with a period after the limit.
     #[error("the period is missing, expected limit/period such as 20/1m")]
     NoPeriod,
+    /// No `/`, but words that mean a period, such as `5 per minute`.
+    #[error("the period is missing, did you mean {}{limit}/{unit}?", prefix(*kind))]
+    PeriodInWords { kind: Option<Kind>, limit: u32, unit: &'static str },
     /// What precedes the first colon names no algorithm.
-    #[error("unknown algorithm {given}, expected {}", any_of(&Kind::ALL.map(Kind::name)))]
-    UnknownAlgorithm { given: Excerpt },
+    #[error("unknown algorithm {given}, {}", known_or(*meant))]
+    UnknownAlgorithm { given: Excerpt, meant: Option<Kind> },
     /// An option that no rule has.
     #[error("unknown option {given}, expected {}", any_of(&options_of(*kind)))]
     UnknownOption { given: Excerpt, kind: Kind },
@@ -59,6 +62,19 @@ pub enum RuleError {
     /// An option that only another algorithm, its owner, takes.
     #[error("option '{}' belongs to {}, not to {}", .option.name(), .owner.name(), .kind.name())]
     ForeignOption { option: RuleOption, owner: Kind, kind: Kind },
+}
+
+/// The algorithm before a limit.
+fn prefix(kind: Option<Kind>) -> String {
+    kind.map_or_else(String::new, |kind| format!("{}:", kind.name()))
+}
+
+/// The algorithm that is meant, or all of them.
+fn known_or(meant: Option<Kind>) -> String {
+    match meant {
+        Some(kind) => format!("did you mean {}:limit/period?", kind.name()),
+        None => format!("expected {}", any_of(&Kind::ALL.map(Kind::name))),
+    }
 }
 
 fn options_of(kind: Kind) -> Vec<&'static str> {

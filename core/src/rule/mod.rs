@@ -15,6 +15,7 @@ mod error;
 mod explain;
 mod ladder;
 mod lengths;
+mod meant;
 pub(crate) mod memory;
 mod names;
 mod spec;

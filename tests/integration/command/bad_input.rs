@@ -50,6 +50,8 @@ const WRONG: &[(&str, &[&str], &[&str])] = &[
     ("RL.WAIT", &["3600001", "5/m"], &["ms is '3600001'", "0..3600000"]),
     ("RL.WAIT", &["5", "AT", "5", "5/m"], &["AT is refused", "RL.WAIT decides"]),
     ("RL.WAIT", &["5", "5/x"], &["5/x"]),
+    ("RL.CHECK", &["gcra:5/s"], &["unknown algorithm 'gcra'", "did you mean bucket:"]),
+    ("RL.CHECK", &["5 per minute"], &["rule '5 per minute'", "did you mean 5/m?"]),
     ("RL.WAIT", &["5", "slots:5"], &["slots are held", "HOLD id"]),
     ("RL.SETTLE", &[""], &["the hold is 0 bytes", "1..64"]),
     ("RL.SETTLE", &["r", "REFUND", "COST", "5"], &["REFUND and COST"]),

@@ -20,7 +20,7 @@
 
 use super::{
     Algorithm, Align, BucketParams, Calendar, Excerpt, FixedParams, Kind, Ladder, LeakyParams,
-    Name, Period, Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams,
+    Name, Period, Refill, Rule, RuleError, RuleOption, RuleSpec, Unit, WindowParams, meant,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -88,7 +88,7 @@ fn spec(text: &[u8]) -> Result<RuleSpec, RuleError> {
 
 /// A limit and a period, and the options that follow.
 fn spec_of_rate(text: &[u8]) -> Result<(RuleSpec, Option<&[u8]>), RuleError> {
-    let (head, tail) = split(text, b'/').ok_or(RuleError::NoPeriod)?;
+    let (head, tail) = split(text, b'/').ok_or_else(|| no_period(text))?;
     let (kind, given) = match split(head, b':') {
         Some((name, limit)) => (algorithm(name)?, limit),
         None => (Kind::Log, head),
@@ -124,7 +124,20 @@ pub(crate) fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 }
 
 fn algorithm(name: &[u8]) -> Result<Kind, RuleError> {
-    Kind::of_name(name).ok_or_else(|| RuleError::UnknownAlgorithm { given: Excerpt::new(name) })
+    Kind::of_name(name).ok_or_else(|| RuleError::UnknownAlgorithm {
+        given: Excerpt::new(name),
+        meant: meant::algorithm(name),
+    })
+}
+
+#[cold]
+fn no_period(text: &[u8]) -> RuleError {
+    let (kind, given) = match split(text, b':') {
+        Some((name, given)) => (meant::algorithm(name), given),
+        None => (None, text),
+    };
+    meant::rate(cut(given, b',').0)
+        .map_or(RuleError::NoPeriod, |(limit, unit)| RuleError::PeriodInWords { kind, limit, unit })
 }
 
 /// Reads one option into the spec. Also reads options of other algorithms, which validation

@@ -90,10 +90,7 @@ fn errors_name_what_was_given_and_expected() {
             "foo:20/m",
             "unknown algorithm 'foo', expected log, window, fixed, bucket, leaky or slots",
         ),
-        (
-            "Log:20/m",
-            "unknown algorithm 'Log', expected log, window, fixed, bucket, leaky or slots",
-        ),
+        ("Log:20/m", "unknown algorithm 'Log', did you mean log:limit/period?"),
         (":20/m", "unknown algorithm '', expected log, window, fixed, bucket, leaky or slots"),
         ("/m", "limit is '', expected an integer 0..1000000000"),
         ("log:/m", "limit is '', expected an integer 0..1000000000"),

@@ -1,0 +1,209 @@
+"""The programs of docs/clients.md, each run as a user would: copied into a file.
+
+A program checks `login:42` with `5/h` on port 6379, and prints the HTTP status and the seconds for Retry-After.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import servers
+
+PAGE = (servers.ROOT / "docs/clients.md").read_text()
+PROGRAMS = servers.ROOT / ".cache/languages/bin"
+SHELL = "redis-cli"
+#: Each section, and how its program is started.
+SECTIONS = {
+    SHELL: ["sh", "check.sh"],
+    "PHP: phpredis": ["php", "check.php"],
+    "PHP: Predis": ["php", "check.php"],
+    "Ruby": ["ruby", "check.rb"],
+    "Go: redigo": ["go", "run", "check.go"],
+}
+#: Less than any of the libraries waits without the program's time-out; a busy machine starts programs late.
+SOON_S = 3
+
+
+class Ended(NamedTuple):
+    status: int
+    printed: str
+    logged: str
+    took_s: float
+
+
+Run = Callable[[str, str], Ended]
+
+
+def blocks(section: str) -> list[str]:
+    [text] = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def patient(code: str) -> str:
+    """A busy machine may take longer than an application should wait."""
+    return re.sub(r"(?<![\d.])0\.(1|25)\b", "9", code).replace("100 * time.Milli", "9000 * time.Milli")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "redis-cli").symlink_to(servers.SERVERS / "redis-7.0/cli")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{PROGRAMS}:{os.environ['PATH']}"}
+
+    def run(section: str, code: str) -> Ended:
+        command = SECTIONS[section]
+        (tmp_path / command[-1]).write_text(code)
+        if command[0] == "go":
+            built = [PROGRAMS / "go", "build", "-o", "check", "check.go"]
+            subprocess.run(built, cwd=tmp_path, check=True)
+            command = [str(tmp_path / "check")]
+        before = time.monotonic()
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+        return Ended(done.returncode, done.stdout.strip(), done.stderr.strip(), time.monotonic() - before)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[list[servers.Server]]:
+    with servers.start_cluster() as nodes:
+        yield nodes
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_program_answers_as_the_server_decides(section: str, run: Run, server: servers.Server) -> None:
+    code = patient(blocks(section)[0]).replace("6379", str(server.port))
+    with server.client() as client:
+        client.flushall()
+        assert run(section, code)[:2] == (0, "200 0")
+        assert client.execute_command("RL.PEEK", "login:42", "5/h")[2] == 4, "it was counted"
+        client.execute_command("RL.CHECK", "login:42", "COST", 4, "5/h")
+        status, seconds = run(section, code).printed.split()
+        assert status == "429" and 3500 < int(seconds) <= 3600
+        client.execute_command("RL.BLOCK", "login:42", "EX", 3600)
+        status, seconds = run(section, code).printed.split()
+        assert status == "403" and 3500 < int(seconds) <= 3600
+        client.execute_command("RL.BLOCK", "login:42")
+        assert run(section, code).printed == "403 0", "a block without an end has no Retry-After"
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_wrong_rule_is_no_outage(section: str, run: Run, server: servers.Server) -> None:
+    code = patient(blocks(section)[0]).replace("6379", str(server.port))
+    ended = run(section, re.sub(r"(?<= )5/h", "'5/h'", code).replace("5/h", "5 per hour"))
+    assert "did you mean 5/h?" in ended.logged + ended.printed
+    if section == SHELL:
+        assert ended.printed == "200 0"
+    else:
+        assert ended.status != 0 and "200" not in ended.printed
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_program_soon_goes_on_without_its_server(section: str, run: Run) -> None:
+    code = blocks(section)[0]
+    with servers.start() as server:
+        code = code.replace("6379", str(server.port))
+        server.process.send_signal(signal.SIGSTOP)
+        stopped = run(section, code)
+        server.process.send_signal(signal.SIGCONT)
+    gone = run(section, code)
+    for ended in (stopped, gone):
+        assert ended[:2] == (0, "200 0")
+        assert "not limited:" in ended.logged
+    assert stopped.took_s - gone.took_s < SOON_S
+
+
+PREDIS = "<?php require 'Predis/Autoloader.php'; Predis\\Autoloader::register();\n"
+KEYS = "['a', 'b', 'c', 'd', 'e', 'f']"
+REDISC = """package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+)
+
+const timeout = 9 * time.Second
+
+func main() {
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+BLOCK		fmt.Println(err)
+		fmt.Println(redis.Int64s(conn.Do("RL.CHECK", key, "5/h")))
+		conn.Close()
+	}
+}
+"""
+#: What goes around the section's code for a cluster, so that it checks six keys.
+CLUSTERED = {
+    "PHP: phpredis": f"<?php foreach ({KEYS} as $key) {{\nBLOCKecho '[', implode(' ', $reply), \"]\\n\";\n}}",
+    "PHP: Predis": PREDIS
+    + f"BLOCKforeach ({KEYS} as $key) echo '[', implode(' ', $redis->executeRaw(['RL.CHECK', $key, '5/h'])), \"]\\n\";",
+    "Go: redigo": REDISC,
+}
+
+
+@pytest.mark.parametrize("section", CLUSTERED)
+def test_a_cluster_is_asked_at_the_right_node(section: str, run: Run, cluster: list[servers.Server]) -> None:
+    for node in cluster:
+        with node.client() as client:
+            client.flushall()
+    code = CLUSTERED[section].replace("BLOCK", patient(blocks(section)[1]))
+    ended = run(section, with_ports(code, cluster))
+    assert ended.printed.count("[0 5 4 0 3600000]") == 6, ended
+
+
+def test_ruby_in_a_cluster(run: Run, cluster: list[servers.Server]) -> None:
+    assert "`Redis.new(cluster: urls)`" in PAGE
+    urls = " ".join(node.url for node in cluster)
+    check = 'puts Redis.new(cluster: urls).call("RL.CHECK", "ruby", "5/h").join(" ")'
+    ended = run("Ruby", f'require "redis"\nurls = %w[{urls}]\n{check}')
+    assert ended.printed == "0 5 4 0 3600000", ended
+
+
+def with_ports(code: str, nodes: list[servers.Server]) -> str:
+    return re.sub(r"\b700([012])\b", lambda port: str(nodes[int(port[1])].port), code)
+
+
+@pytest.mark.parametrize(
+    ("section", "code"),
+    [
+        (
+            "PHP: phpredis",
+            "<?php $redis = new Redis(); $redis->connect('127.0.0.1', 6379);\n"
+            "$redis->setOption(Redis::OPT_PREFIX, 'p:'); $redis->set('known', 1);\n"
+            "$redis->rawCommand('RL.CHECK', 'raw', '5/h');",
+        ),
+        (
+            "PHP: Predis",
+            PREDIS + "$redis = new Predis\\Client(['port' => 6379], ['prefix' => 'p:']);\n"
+            "$redis->set('known', 1); $redis->executeRaw(['RL.CHECK', 'raw', '5/h']);",
+        ),
+    ],
+)
+def test_raw_commands_ignore_the_prefix(section: str, code: str, run: Run, server: servers.Server) -> None:
+    with server.client() as client:
+        client.flushall()
+        ended = run(section, code.replace("6379", str(server.port)))
+        assert sorted(client.keys()) == ["p:known", "raw"], ended
+
+
+def test_every_section_that_is_not_run_says_so() -> None:
+    for section in re.findall(r"^## (.*)$", PAGE, re.MULTILINE):
+        [begin] = re.findall(rf"^## {re.escape(section)}\n\n(.*?)\n", PAGE, re.MULTILINE)
+        assert begin.startswith("Not run.") == (section not in SECTIONS), section
