@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-others test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-others test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-images test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
@@ -291,7 +291,7 @@ endif
 # zig names its headers by paths from this folder if they are in it, which bindgen, run elsewhere, does not find.
 ZIGBUILD := cd src && ../$(CARGO) zigbuild --lib --locked --target $(TARGET)$(if $(findstring -gnu,$(TARGET)),.$(GLIBC))
 
-dist: standard-library sbom unwinder ## build an archive and a Debian package for systems with glibc 2.17 and later, or with musl (TARGET=): target/dist/
+dist: standard-library sbom unwinder ## build an archive, a Debian package and an RPM for systems with glibc 2.17 and later, or with musl (TARGET=): target/dist/
 	$(ZIGBUILD) --release
 	scripts/dist
 
@@ -316,11 +316,22 @@ test-dist: standard-library unwinder fetch ## test the files of `make dist`: sum
 	$(if $(findstring -musl,$(TARGET)),install -D -m 755 $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE),\
 		dpkg-deb --extract target/dist/redis-ratelimit_*_$(if $(filter aarch64%,$(TARGET)),arm64,amd64).deb $(UNPACKED))
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
+	$(if $(wildcard target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm),rpm2archive target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm && \
+		tar -xzf target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm.tgz -C $(UNPACKED) && rm target/dist/*.rpm.tgz && \
+		cmp $(UNPACKED)/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
 	for server in $(RATELIMIT_SERVERS)/*/server; do \
 		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \
 	done
 	$(ZIGBUILD) --profile checked --features fault-injection
 	env -u RUSTC -u RUSTFLAGS -u CFLAGS $(CARGO) test --profile checked --test integration -- $(or $(TESTS),command:: panics::)
+
+test-images: ## build the images of packaging/docker and run them with podman, without a network (needs root; see scripts/test-images)
+	$(MAKE) dist
+	$(MAKE) dist TARGET=x86_64-unknown-linux-musl
+	@scripts/fetch.py zigbuild
+	@scripts/fetch.py musl
+	@scripts/fetch.py podman-compose
+	@scripts/test-images
 
 # Debian's compiler, which has the standard library for arm64, and servers under an emulator, which makes them five times slower.
 # redis-cell is built for this machine's processor.

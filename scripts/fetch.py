@@ -15,6 +15,7 @@
     scripts/fetch.py chromium            a browser for tests, and playwright, which drives it -> .cache/chromium, .cache/playwright
     scripts/fetch.py rich                what scripts/rl-top draws its screen with -> .cache/rich
     scripts/fetch.py pyte                the terminal in which a test looks at it -> .cache/pyte
+    scripts/fetch.py podman-compose      what runs packaging/docker/compose.yaml without Docker -> .cache/podman-compose
     scripts/fetch.py zigbuild            what links against an old glibc, for releases -> .cache/zigbuild
     scripts/fetch.py prometheus          prometheus, promtool and redis_exporter, for the tests of alerts -> .cache/prometheus
     scripts/fetch.py grafana-sdk         what the dashboard of Grafana is built with -> .cache/grafana
@@ -73,6 +74,9 @@ CHROMIUM = ["chromium", "fonts-dejavu-core"]
 
 # rich, and what it needs.
 RICH = ["rich==15.0.0", "markdown-it-py==4.3.0", "mdurl==0.1.2", "pygments==2.21.0"]
+
+# podman-compose, and what it needs.
+PODMAN_COMPOSE = ["podman-compose==1.6.0", "PyYAML==6.0.2", "python-dotenv==1.1.0"]
 
 # A terminal without a screen, and what it needs.
 PYTE = ["pyte==0.8.2", "wcwidth==0.2.13"]
@@ -429,6 +433,10 @@ def pyte(_):
     install(PYTE, CACHE / "pyte")
 
 
+def podman_compose(_):
+    install(PODMAN_COMPOSE, CACHE / "podman-compose")
+
+
 def plots(_):
     install(PLOTS, CACHE / "plots")
 
@@ -593,6 +601,7 @@ COMMANDS = {
     "chromium": chromium,
     "rich": rich,
     "pyte": pyte,
+    "podman-compose": podman_compose,
     "zigbuild": zigbuild,
     "prometheus": prometheus,
     "grafana-sdk": grafana_sdk,
