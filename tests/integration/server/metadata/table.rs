@@ -22,7 +22,7 @@ pub struct Expected {
 const CLOCK: &str = "nondeterministic_output";
 const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
-const COMMANDS: [Expected; 27] = [
+const COMMANDS: [Expected; 30] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -88,6 +88,27 @@ const COMMANDS: [Expected; 27] = [
         flags: "write fast",
         key: "RW access delete",
         tips: "",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.sync",
+        flags: "write fast deny-oom",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: "key:key REMAINING remaining:integer [AT unix-time-microseconds:integer] rule:string",
+    },
+    Expected {
+        name: "rl.pause",
+        flags: "write fast",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: PAUSE,
+    },
+    Expected {
+        name: "rl.resume",
+        flags: "write fast",
+        key: "RW access delete",
+        tips: CLOCK,
         syntax: "key:key",
     },
     Expected {
@@ -216,6 +237,9 @@ const COMMANDS: [Expected; 27] = [
 const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
                         period-seconds:integer [quantity:integer]";
 
+const PAUSE: &str = "key:key EX seconds:integer | PX milliseconds:integer | \
+                     EXAT unix-time-seconds:unix-time | \
+                     PXAT unix-time-milliseconds:unix-time | FOR period:string [REASON reason:string]";
 const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
