@@ -11,6 +11,7 @@ use ratelimit_core::parse;
 
 /// `RL.PAUSE key EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]`
 pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
+    call.require_args(["RL.PAUSE", "key", "EX", "s"].len())?;
     let request = parse::pause(call.after_key().bytes(), &config::limits())?;
     let mut opened = Opened::first(call, None)?;
     let (now_us, reason) = (opened.at_us, request.reason);

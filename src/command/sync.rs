@@ -11,6 +11,7 @@ use ratelimit_core::parse;
 
 /// `RL.SYNC key REMAINING n [AT unix-us] rule`
 pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
+    call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
     scratch::with(call, |Scratch { rules, resolver, .. }| {
         let request = parse::sync(call.after_key().bytes(), &config::limits(), resolver, rules)?;
         let mut opened = Opened::first(call, request.at_us)?;

@@ -51,7 +51,7 @@ const COMMANDS: [(&str, bool); 44] = [
     ("RL.RESET k", true),
     ("RL.PAUSE k EX 9", true),
     ("RL.SYNC k REMAINING 1 5/h", true),
-    ("RL.SYNC k REMAINING 4 7/h", true),
+    ("RL.SYNC k REMAINING 3 7/h", true),
     ("RL.SYNC k REMAINING 3 bucket:5/h", true),
 ];
 

@@ -103,7 +103,7 @@ fn on_small_keys(watch: &mut Stopwatch<'_>) {
     filled::states(&mut watch.c, "keep", STATES, "fixed:5/ms,keep=366", 370, 1_000);
     watch.holds("`RL.INFO`, 256 states with `keep=366`", &command("RL.INFO keep"));
 
-    watch.holds("`RL.SYNC`, 256 states", &command("RL.SYNC keep REMAINING 1 7/s"));
+    watch.holds("`RL.SYNC`, 256 states", &at("RL.SYNC states @ REMAINING 1", later, &rules[..1]));
     let reason = "x".repeat(256);
     for (row, line) in
         [("`RL.BLOCK`", "RL.BLOCK blocked REASON"), ("`RL.EXEMPT`", "RL.EXEMPT blocked REASON")]

@@ -92,7 +92,7 @@ const COMMANDS: [Expected; 30] = [
     },
     Expected {
         name: "rl.sync",
-        flags: "write fast deny-oom",
+        flags: "write denyoom fast",
         key: "RW access update",
         tips: CLOCK,
         syntax: "key:key REMAINING remaining:integer [AT unix-time-microseconds:integer] rule:string",
@@ -271,11 +271,15 @@ impl Expected {
             return 1;
         }
         let outside = self.syntax.replace(['{', '}'], "");
-        let mut depth = 0;
-        let required = outside.split(' ').filter(|word| {
-            let is_outside = depth == 0 && word.contains(':') && !word.starts_with('[');
+        let (mut depth, mut is_alternative) = (0, false);
+        let required = outside.split_whitespace().filter(|word| {
+            let is_outside = depth == 0 && !word.starts_with('[');
             depth += word.matches('[').count() as i64 - word.matches(']').count() as i64;
-            is_outside
+            // Of alternatives only the first counts.
+            is_alternative |= is_outside && *word == "|";
+            let counts = is_outside && !is_alternative;
+            is_alternative &= !word.contains(':');
+            counts
         });
         required.count()
     }
