@@ -60,7 +60,7 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let mut payload = vec![VERSION];
     put(&mut payload, &(states, standing, history, holds, bans));
     if let Some(Pause { until_us, reason }) = limiter.pause() {
-        put(&mut payload, &(*until_us, &**reason));
+        put(&mut payload, &Some((*until_us, &**reason)));
     }
     payload
 }
@@ -78,7 +78,11 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
         take(&mut body)?;
     let history = history.map(load_history).transpose()?;
     // Only a paused key has a pause behind its other parts.
-    let pause = if body.is_empty() { None } else { Some(load_pause(take(&mut body)?)?) };
+    let left = body.len();
+    let pause = if left == 0 { None } else { take(&mut body)? };
+    if left > 0 && pause.is_none() {
+        return Err(DecodeError::Trailing(left));
+    }
     if !body.is_empty() {
         return Err(DecodeError::Trailing(body.len()));
     }
@@ -88,6 +92,7 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
+    let pause = pause.map(load_pause).transpose()?;
     let standing = standing.map(load_standing).transpose()?.map(Box::new);
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
     let (pause, history, holds) = (pause.map(Box::new), history.map(Box::new), holds.map(Box::new));
