@@ -51,6 +51,8 @@ counters! {
         BLOCKED = c"blocked";
         EXEMPT = c"exempt";
         BANS = c"bans";
+        /// `RL.PAUSE` that paused a key, or for longer.
+        PAUSES = c"pauses";
         SHADOW_LIMITED = c"shadow_limited";
         PEEKS = c"peeks";
         REFUNDS = c"refunds";

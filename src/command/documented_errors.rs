@@ -72,6 +72,9 @@ const fn place_of_parse_error(error: &ParseError) -> u8 {
         ParseError::SameKey { .. } => 15,
         ParseError::Groups { .. } => 16,
         ParseError::Rule { .. } => 17,
+        ParseError::EndPassed { .. } => 18,
+        ParseError::LongPause { .. } => 19,
+        ParseError::ManyRules { .. } => 20,
     }
 }
 
@@ -87,6 +90,7 @@ fn each_error_of_arguments_is_documented() {
         missing("META", "text"),
         missing("FOR", "period, expected one such as 1h"),
         missing("HOLD", "id, expected one of 1..64 bytes"),
+        missing("the pause", "end, expected EX, PX, EXAT, PXAT or FOR"),
         missing("the hold", "time, expected EX seconds or PX milliseconds"),
         ParseError::Value { what: option, given: text(), expected: expected.into() },
         ParseError::Period(RuleError::PeriodUnit { of, given: text(), units }),
@@ -102,12 +106,15 @@ fn each_error_of_arguments_is_documented() {
         ParseError::RefundWithCost,
         ParseError::SameKey { key: text() },
         ParseError::Groups { groups: 2, keys: 3 },
+        ParseError::EndPassed { end_ms: 5, now_ms: 9 },
+        ParseError::LongPause { ms: 5 },
+        ParseError::ManyRules { rules: 2 },
         ParseError::rule(b"5/m", RuleArgError::Unheld),
     ];
     // The reply adds the usage to the first.
     assert_documented(&format!("{}, usage: RL.RESET key", ParseError::Arity));
     let places: BTreeSet<u8> = examples.iter().map(place_of_parse_error).collect();
-    assert_eq!(places, (1..18).collect(), "an example for each variant");
+    assert_eq!(places, (1..21).collect(), "an example for each variant");
     examples.iter().for_each(assert_documented);
 }
 
@@ -120,7 +127,8 @@ const fn place_of_rule_arg_error(error: &RuleArgError) -> u8 {
         RuleArgError::SameIdentity { .. } => 4,
         RuleArgError::UnlikeCosts { .. } => 5,
         RuleArgError::Unheld => 6,
-        RuleArgError::Text(_) => 7,
+        RuleArgError::Uncounted => 7,
+        RuleArgError::Text(_) => 8,
     }
 }
 
@@ -165,6 +173,7 @@ fn each_error_of_a_rule_is_documented() {
         RuleArgError::SameIdentity { other: other.clone(), name: "name=" },
         RuleArgError::UnlikeCosts { cost: cost.clone(), other, other_cost: cost },
         RuleArgError::Unheld,
+        RuleArgError::Uncounted,
         RuleArgError::Text(RuleError::NoPeriod),
     ];
     for error in &examples {
@@ -172,7 +181,7 @@ fn each_error_of_a_rule_is_documented() {
         assert!(is_of_text || has_its_own_row(error), "{error}");
     }
     let places: BTreeSet<u8> = examples.iter().map(place_of_rule_arg_error).collect();
-    assert_eq!(places, (0..8).collect(), "an example for each variant");
+    assert_eq!(places, (0..9).collect(), "an example for each variant");
 
     let (option, kind, of) = (RuleOption::Burst, Kind::Log, "the period");
     let of_texts = [

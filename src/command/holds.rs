@@ -30,14 +30,9 @@ pub fn settle(call: &Call<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The command, the key, the id and the time.
-const LEAST_ARGUMENTS: usize = 5;
-
 /// `RL.RENEW key id EX s|PX ms [AT unix-us]`
 pub fn renew(call: &Call<'_>) -> Result<(), CommandError> {
-    if call.args().len() < LEAST_ARGUMENTS {
-        return Err(CommandError::WrongArity);
-    }
+    call.require_args(["RL.RENEW", "key", "id", "EX", "s"].len())?;
     let request = parse::renew(call.after_key().bytes(), &config::limits())?;
     let mut opened = Opened::first(call, request.at_us)?;
     let (id, end_us) = (request.id, hold_end_us(request.hold_us, opened.at_us));

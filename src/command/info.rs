@@ -3,7 +3,7 @@
 use super::standing::kind_name;
 use crate::datatype::{self, LIMITER};
 use crate::newer_data;
-use crate::server::reply::Value::{Count, Integer, Nested, Text};
+use crate::server::reply::Value::{Count, Integer, Nested, Null, Text};
 use crate::server::{Call, CommandError, Writer, clock};
 use ratelimit_core::limit::{HoldReport, Limiter, StateReport};
 use ratelimit_core::parse;
@@ -29,6 +29,7 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
     let history = limiter.history().map_or(0, |history| history.entries.len());
     let states = |to: &Writer<'_>| to.list(&states, show_state);
     let bans = limiter.bans_at(now_us);
+    let pause = limiter.pause_at(now_us);
     let holds = limiter.live_holds(now_us);
     let next_holds = limiter.next_holds(now_us, NEXT_HOLDS);
     let next_holds = |to: &Writer<'_>| to.list(&next_holds, show_hold);
@@ -36,6 +37,8 @@ pub fn info(call: &Call<'_>) -> Result<(), CommandError> {
         to.map([
             Some(("states", Nested(&states))),
             Some(("access", Nested(&|to| show_standing(to, limiter, now_us)))),
+            Some(("paused_ms", Integer(pause.map_or(0, |pause| pause.left_ms(now_us))))),
+            Some(("pause_reason", pause.map_or(Null, |pause| Text(&pause.reason)))),
             Some(("bans", Count(bans.map_or(0, |count| count.bans.into())))),
             Some(("forgiven_ms", Integer(bans.map_or(0, |count| count.left_ms(now_us))))),
             Some(("holds", Count(holds as u64))),

@@ -7,6 +7,7 @@
 //! ```text
 //! check, wait, peek, mcheck, throttle     decide
 //! refund, reset, standing                 change a key
+//! pause, sync                             follow an upstream
 //! holds                                   RL.SETTLE and RL.RENEW
 //! blocks, log, info, top, explain         show
 //! policy                                  rules under a name
@@ -20,7 +21,7 @@
 //! ```
 //!
 //! Other files have the commands of their names; `standing` has RL.BLOCK, RL.EXEMPT, RL.UNBLOCK and
-//! RL.UNEXEMPT.
+//! RL.UNEXEMPT, `pause` RL.PAUSE and RL.RESUME.
 
 mod answer;
 mod blocks;
@@ -35,12 +36,14 @@ mod internal;
 mod log;
 mod mcheck;
 mod opened;
+mod pause;
 mod peek;
 mod policy;
 mod refund;
 mod reset;
 mod scratch;
 mod standing;
+mod sync;
 mod throttle;
 mod top;
 mod wait;
@@ -60,7 +63,8 @@ const CLOCK: &CStr = c"nondeterministic_output";
 /// all succeed.
 const EVERY_SHARD: &CStr = c"request_policy:all_shards response_policy:all_succeeded";
 
-const RULES: Param = Param::string(c"rule").repeated();
+const RULE: Param = Param::string(c"rule");
+const RULES: Param = RULE.repeated();
 const NEXT_RULES: Param =
     Param::group(c"next-rules", &[Param::word(c"next", c"NEXT"), RULES]).repeated().optional();
 const NAME: Param = Param::string(c"name");
@@ -93,7 +97,7 @@ const HOLD: Param = Param::group(
 /// How a hold is settled.
 const SETTLEMENT: Param =
     Param::one_of(c"settlement", &[Param::word(c"refund", c"REFUND"), ACTUAL_COST]).optional();
-const ENDS: Param = Param::one_of(
+const END: Param = Param::one_of(
     c"end",
     &[
         Param::integer(c"seconds").after(c"EX"),
@@ -102,8 +106,7 @@ const ENDS: Param = Param::one_of(
         Param::unix_time(c"unix-time-milliseconds").after(c"PXAT"),
         Param::string(c"period").after(c"FOR"),
     ],
-)
-.optional();
+);
 const AT: Param = Param::integer(c"unix-time-microseconds").after(c"AT").optional();
 const FULL: Param = Param::word(c"full", c"FULL").optional();
 const BUCKET: &[Param] = &[
@@ -147,7 +150,20 @@ const BLOCK: Command = Command {
     tips: c"",
     summary: c"Blocks a key: every check of it is refused, and its counts are kept.",
     complexity: c"O(1)",
-    args: &[Param::key(), ENDS, REASON],
+    args: &[Param::key(), END.optional(), REASON],
+};
+
+/// `RL.RESUME` copies the fields that it does not replace.
+const PAUSE: Command = Command {
+    name: c"rl.pause",
+    handler: on_command(pause::pause),
+    flags: c"write fast",
+    audience: Audience::Client,
+    keys: Keys::First(KeyUse::Update),
+    tips: CLOCK,
+    summary: c"Denies every check of a key until an upstream wants requests again.",
+    complexity: c"O(1)",
+    args: &[Param::key(), END, REASON],
 };
 
 /// Subcommands copy the fields that they do not replace.
@@ -164,7 +180,7 @@ const POLICY: Command = Command {
     args: &[],
 };
 
-static TABLE: [Command; 27] = [
+static TABLE: [Command; 30] = [
     Command {
         name: c"rl.check",
         handler: on_command(check::check),
@@ -262,6 +278,26 @@ static TABLE: [Command; 27] = [
         summary: c"Forgets what a key consumed, keeps its block or exemption.",
         complexity: c"O(S) with S states.",
         args: &[Param::key()],
+    },
+    Command {
+        name: c"rl.sync",
+        handler: on_command(sync::sync),
+        flags: c"write fast deny-oom",
+        audience: Audience::Client,
+        keys: Keys::First(KeyUse::Update),
+        tips: CLOCK,
+        summary: c"Consumes what leaves a rule no more than an upstream says remains.",
+        complexity: c"O(S) with S states; a log adds O(log N) with N requests in its window.",
+        args: &[Param::key(), Param::integer(c"remaining").after(c"REMAINING"), AT, RULE],
+    },
+    PAUSE,
+    Command {
+        name: c"rl.resume",
+        handler: on_command(pause::resume),
+        keys: Keys::First(KeyUse::Delete),
+        summary: c"Ends the pause of a key.",
+        args: &[Param::key()],
+        ..PAUSE
     },
     BLOCK,
     Command {

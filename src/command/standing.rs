@@ -8,8 +8,7 @@ use crate::datatype::LIMITER;
 use crate::server::{Call, CommandError, clock};
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{Limiter, Standing, StandingEntry};
-use ratelimit_core::parse::{self, Ends};
-use ratelimit_core::rule::MAX_TIME_US;
+use ratelimit_core::parse;
 
 /// `RL.BLOCK key [EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period] [REASON text]`
 pub fn block(call: &Call<'_>) -> Result<(), CommandError> {
@@ -37,16 +36,7 @@ pub fn unexempt(call: &Call<'_>) -> Result<(), CommandError> {
 fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
     let request = parse::standing(call.after_key().bytes(), &config::limits())?;
     let now_us = clock::now_us();
-    let until_us = match request.ends {
-        Ends::Never => None,
-        Ends::In(us) => Some(now_us.saturating_add(us).min(MAX_TIME_US)),
-        Ends::At(us) if us > now_us => Some(us),
-        Ends::At(us) => {
-            let (end_ms, now_ms) = (us / 1_000, now_us / 1_000);
-            let why = format!("the end is {end_ms} ms, expected a Unix time after {now_ms} ms");
-            return Err(CommandError::Because(why.into()));
-        }
-    };
+    let until_us = request.ends.at(now_us)?;
     let standing = StandingEntry { kind, until_us, ban_us: None, reason: request.reason.into() };
     let key = call.open_write(call.key_name()?, &LIMITER)?;
     let mut opened = Opened { key, at_us: now_us, clock_us: now_us };
@@ -59,7 +49,7 @@ fn set(call: &Call<'_>, kind: Standing) -> Result<(), CommandError> {
 }
 
 /// Lifts what is in effect now, and nothing else.
-fn lift(
+pub fn lift(
     call: &Call<'_>,
     action: Action<'_>,
     in_effect: impl Fn(&Limiter, u64) -> bool,

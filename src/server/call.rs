@@ -74,6 +74,15 @@ impl<'a> Call<'a> {
         self.args.get(1).ok_or(CommandError::WrongArity)
     }
 
+    /// Tests that there are as many arguments, with the command and its key, as the shortest form
+    /// of the command has.
+    ///
+    /// # Errors
+    /// [`CommandError::WrongArity`] if there are fewer.
+    pub fn require_args(&self, least: usize) -> Result<(), CommandError> {
+        if self.args.len() < least { Err(CommandError::WrongArity) } else { Ok(()) }
+    }
+
     /// The arguments after the key.
     pub fn after_key(&self) -> Args<'a> {
         self.args.from(2)

@@ -18,8 +18,9 @@
 //! block, exempt           :until-us               reason                    -1: no end
 //! ban                     :until-us:length-us[:bans:forgotten-us:span-us]
 //!                                                 reason                    a block by a rule
+//! pause                   :until-us               reason
 //! lapse                                                                 holds that ended
-//! reset, unblock, unexempt
+//! reset, unblock, unexempt, resume
 //! ```
 //!
 //! The expiry is in Unix milliseconds: -1 means that the key does not expire, 0 that its expiry
@@ -121,6 +122,15 @@ pub enum Action<'a> {
     Unblock,
     /// The exemption was removed.
     Unexempt,
+    /// The key was paused.
+    Pause {
+        /// When the pause ends, in Unix microseconds.
+        until_us: u64,
+        /// Empty if none was given.
+        reason: &'a [u8],
+    },
+    /// The pause was ended.
+    Resume,
 }
 
 /// What a check did.
@@ -164,6 +174,8 @@ named! {
         Exempt = "exempt",
         Unblock = "unblock",
         Unexempt = "unexempt",
+        Pause = "pause",
+        Resume = "resume",
     }
 }
 
@@ -216,6 +228,8 @@ impl<'a> Action<'a> {
             Self::Set { kind: Standing::Exempt, .. } => Word::Exempt,
             Self::Unblock => Word::Unblock,
             Self::Unexempt => Word::Unexempt,
+            Self::Pause { .. } => Word::Pause,
+            Self::Resume => Word::Resume,
         }
     }
 
@@ -229,10 +243,10 @@ impl<'a> Action<'a> {
             Self::Check { meta, .. } => [meta.map(|meta| meta.text), None],
             Self::Settle { id: text, .. }
             | Self::Renew { id: text, .. }
-            | Self::Set { reason: text, .. } => [Some(text), None],
-            Self::Refund { .. } | Self::Lapse | Self::Reset | Self::Unblock | Self::Unexempt => {
-                [None, None]
-            }
+            | Self::Set { reason: text, .. }
+            | Self::Pause { reason: text, .. } => [Some(text), None],
+            Self::Refund { .. } | Self::Lapse | Self::Reset => [None, None],
+            Self::Unblock | Self::Unexempt | Self::Resume => [None, None],
         }
     }
 
@@ -244,6 +258,8 @@ impl<'a> Action<'a> {
             Word::Exempt => Some(c"rl.exempt"),
             Word::Unblock => Some(c"rl.unblock"),
             Word::Unexempt => Some(c"rl.unexempt"),
+            Word::Pause => Some(c"rl.pause"),
+            Word::Resume => Some(c"rl.resume"),
             Word::Admit | Word::Charge | Word::Pass | Word::Deny | Word::Refuse | Word::Hold => {
                 None
             }
@@ -287,6 +303,10 @@ impl Effect<'_> {
             }
             Action::Unblock => limiter.pardon(),
             Action::Unexempt => limiter.set_standing(None),
+            Action::Pause { until_us, reason } => {
+                limiter.pause_until(until_us, reason);
+            }
+            Action::Resume => limiter.resume(),
         }
     }
 }

@@ -88,8 +88,9 @@ pub fn read<'a>(
         Action::Refund { .. } => {
             take_rules(&mut args, &Limits::ANY_CHECK, &mut NoPolicies, rules)?;
         }
-        Action::Set { reason, .. } => *reason = args.required()?,
-        Action::Lapse | Action::Reset | Action::Unblock | Action::Unexempt => {}
+        Action::Set { reason, .. } | Action::Pause { reason, .. } => *reason = args.required()?,
+        Action::Lapse | Action::Reset => {}
+        Action::Unblock | Action::Unexempt | Action::Resume => {}
     }
     args.finish(A_RULE)?;
     Ok(effect)
@@ -165,6 +166,10 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Cursor<'a, I> {
             Word::Ban => self.set(Standing::Block, Some(BanTerms::default()))?,
             Word::Unblock => Action::Unblock,
             Word::Unexempt => Action::Unexempt,
+            Word::Pause => {
+                Action::Pause { until_us: self.integer("the end", END_US)?, reason: b"" }
+            }
+            Word::Resume => Action::Resume,
         })
     }
 

@@ -38,7 +38,9 @@ impl Head {
                     head.number(meta.keep);
                 }
             }
-            Action::Renew { end_us, .. } => head.number(end_us),
+            Action::Renew { end_us: at_us, .. } | Action::Pause { until_us: at_us, .. } => {
+                head.number(at_us);
+            }
             Action::Refund { units } => head.number(units),
             Action::Set { until_us, ban, .. } => {
                 head.end(until_us);
@@ -55,7 +57,8 @@ impl Head {
             | Action::Lapse
             | Action::Reset
             | Action::Unblock
-            | Action::Unexempt => {}
+            | Action::Unexempt
+            | Action::Resume => {}
         }
         head
     }

@@ -4,8 +4,8 @@
 use super::{assert_printable, words};
 use crate::parse::{
     CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, blocks, check,
-    explain, log, mcheck, no_arguments, peek, policy, refund, renew, settle, standing, throttle,
-    top, wait, written_policy,
+    explain, log, mcheck, no_arguments, pause, peek, policy, refund, renew, settle, standing, sync,
+    throttle, top, wait, written_policy,
 };
 use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
@@ -80,6 +80,11 @@ pub fn run(data: &[u8]) {
             assert!(request.units <= MAX_UNITS && rules.len() <= limits.max_rules);
             test_time(request.at_us, limits);
         }
+        let synced = sync(args(), limits, policies, &mut rules);
+        if let (Ok(request), [rule]) = (&synced, rules.as_slice()) {
+            assert!(u64::from(request.remaining) <= rule.capacity());
+            test_time(request.at_us, limits);
+        }
         let explained = explain(args(), limits, policies, &mut rules);
         let set = policy(args(), limits, &mut rules);
         let written = written_policy(data, limits, &mut rules);
@@ -95,6 +100,8 @@ pub fn run(data: &[u8]) {
             settle(args(), limits).err(),
             renew(args(), limits).err(),
             standing(args(), limits).err(),
+            pause(args(), limits).err(),
+            synced.err(),
         ];
         test_errors(&errors);
     }

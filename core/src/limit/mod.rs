@@ -44,5 +44,6 @@ pub use value::codec::{DecodeError, decode, encode};
 pub use value::deadline::{Deadline, Expiry};
 pub use value::history::{Entry, History};
 pub use value::limiter::Limiter;
+pub use value::pause::Pause;
 pub use value::report::{HoldReport, StateReport};
 pub use value::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};

@@ -67,6 +67,15 @@ pub enum ParseError {
     /// `REFUND` and `COST` in one `RL.SETTLE`.
     #[error("REFUND and COST are given, expected one of them")]
     RefundWithCost,
+    /// The end that was given lies in the past.
+    #[error("the end is {end_ms} ms, expected a Unix time after {now_ms} ms")]
+    EndPassed { end_ms: u64, now_ms: u64 },
+    /// A pause lasts longer than any period.
+    #[error("the pause lasts {ms} ms, expected at most 366d")]
+    LongPause { ms: u64 },
+    /// More than one rule in `RL.SYNC`.
+    #[error("{rules} rules are given, expected one")]
+    ManyRules { rules: usize },
     /// `RL.MCHECK` names a key twice.
     #[error("key {key} is given twice, expected each key once")]
     SameKey { key: Excerpt },
@@ -110,6 +119,9 @@ pub enum RuleArgError {
     /// Slots in a check that takes no hold.
     #[error("slots are held, give HOLD id EX seconds")]
     Unheld,
+    /// Slots in `RL.SYNC`.
+    #[error("slots count no requests, expected another rule")]
+    Uncounted,
     /// The text is no valid rule.
     #[error(transparent)]
     Text(#[from] RuleError),

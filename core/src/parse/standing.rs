@@ -21,6 +21,23 @@ pub enum Ends {
     At(u64),
 }
 
+impl Ends {
+    /// The end for a command at `now_us`, Unix microseconds; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`ParseError::EndPassed`]
+    pub fn at(self, now_us: u64) -> Parsed<Option<u64>> {
+        match self {
+            Self::Never => Ok(None),
+            Self::In(us) => Ok(Some(now_us.saturating_add(us).min(MAX_TIME_US))),
+            Self::At(us) if us > now_us => Ok(Some(us)),
+            Self::At(us) => {
+                Err(ParseError::EndPassed { end_ms: us / MS_US, now_ms: now_us / MS_US })
+            }
+        }
+    }
+}
+
 /// An `RL.BLOCK` or an `RL.EXEMPT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandingRequest<'a> {

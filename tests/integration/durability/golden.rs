@@ -6,6 +6,7 @@
 //! ```text
 //! # what was done to it
 //! blocked|exempt until UNIX-US|for good [banned for US] [reason BYTES]    if it is; BYTES escaped as in Rust
+//! paused until UNIX-US [reason BYTES]                        its pause, if any
 //! trail keep N until UNIX-US                                 its history, if any: oldest entry first
 //! mark UNIX-US cost N allowed|limited|blocked [meta "BYTES"]
 //! bans N until UNIX-US span US                               its count of bans, if any: until they are forgotten
@@ -34,8 +35,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ratelimit_core::limit::{
-    BanCount, Change, Check, Entry, History, HoldReport, Limiter, Standing, StandingEntry, Verdict,
-    decode, encode,
+    BanCount, Change, Check, Entry, History, HoldReport, Limiter, Pause, Standing, StandingEntry,
+    Verdict, decode, encode,
 };
 use ratelimit_core::rule::Rule;
 use redis::cmd;
@@ -45,7 +46,7 @@ use crate::support::dump::{Dump, uncompressed};
 use crate::support::server::{self, Builder};
 
 /// The least number of payloads of each version, so that none gets lost unnoticed.
-const AT_LEAST: [(u8, usize); 1] = [(1, 93)];
+const AT_LEAST: [(u8, usize); 1] = [(1, 94)];
 
 /// A payload and what its file expects.
 struct Golden {
@@ -55,6 +56,8 @@ struct Golden {
     payload: Vec<u8>,
     /// The line about a block or an exemption.
     standing: Option<String>,
+    /// The line about a pause.
+    pause: Option<String>,
     /// The line about a count of bans.
     bans: Option<String>,
     /// The lines about a history.
@@ -75,6 +78,7 @@ impl Golden {
             version,
             payload: fs::read(payload).expect("a payload"),
             standing: None,
+            pause: None,
             bans: None,
             history: Vec::new(),
             holds: Vec::new(),
@@ -86,6 +90,7 @@ impl Golden {
                 None if line.starts_with("blocked ") || line.starts_with("exempt ") => {
                     golden.standing = Some(line.to_string());
                 }
+                None if line.starts_with("paused ") => golden.pause = Some(line.to_string()),
                 None if line.starts_with("bans ") => golden.bans = Some(line.to_string()),
                 None if line.starts_with("trail ") || line.starts_with("mark ") => {
                     golden.history.push(line.to_string());
@@ -111,10 +116,16 @@ fn standing_line(standing: &StandingEntry) -> String {
     };
     let until = standing.until_us.map_or("for good".to_string(), |us| format!("until {us}"));
     let ban = standing.ban_us.map(|us| format!(" banned for {us}")).unwrap_or_default();
-    if standing.reason.is_empty() {
-        return format!("{kind} {until}{ban}");
-    }
-    format!("{kind} {until}{ban} reason {}", standing.reason.escape_ascii())
+    with_reason(format!("{kind} {until}{ban}"), &standing.reason)
+}
+
+/// A pause, as in the files.
+fn pause_line(pause: &Pause) -> String {
+    with_reason(format!("paused until {}", pause.until_us), &pause.reason)
+}
+
+fn with_reason(line: String, reason: &[u8]) -> String {
+    if reason.is_empty() { line } else { format!("{line} reason {}", reason.escape_ascii()) }
 }
 
 /// A count of bans, as in the files.
@@ -215,6 +226,7 @@ fn every_payload_decides_as_it_did() {
     for golden in all() {
         let mut limiter = golden.decoded();
         assert_eq!(limiter.standing().map(standing_line), golden.standing, "{}", golden.name);
+        assert_eq!(limiter.pause().map(pause_line), golden.pause, "{}", golden.name);
         assert_eq!(limiter.bans().map(bans_line), golden.bans, "{}", golden.name);
         let history = limiter.history().map(history_lines).unwrap_or_default();
         assert_eq!(history, golden.history, "{}", golden.name);

@@ -29,6 +29,9 @@ fn an_application_may_limit_its_keys_and_nothing_else() {
             &["RL.REFUND", "rl:1", "1"],
             &["RL.EXPLAIN", "5/m"],
             &["RL.RESET", "rl:1"],
+            &["RL.PAUSE", "rl:1", "EX", "9"],
+            &["RL.RESUME", "rl:1"],
+            &["RL.SYNC", "rl:1", "REMAINING", "1", "5/m"],
         ] {
             assert_allowed(&mut c, call);
         }
@@ -41,6 +44,9 @@ fn an_application_may_limit_its_keys_and_nothing_else() {
             &["RL.RENEW", "other", "r", "EX", "9"],
             &["RL.SETTLE", "other", "r"],
             &["RL.RESET", "other"],
+            &["RL.PAUSE", "other", "EX", "9"],
+            &["RL.RESUME", "other"],
+            &["RL.SYNC", "other", "REMAINING", "1", "5/m"],
             &["RL.LOG", "other"],
             &["RL.INFO", "other"],
             &["SET", "rl:1", "x"],
@@ -169,6 +175,9 @@ fn commands_are_in_the_categories_that_fit_their_effects() {
             ("rl.settle", "write fast ratelimit"),
             ("rl.renew", "write fast ratelimit"),
             ("rl.reset", "write fast ratelimit"),
+            ("rl.pause", "write fast ratelimit"),
+            ("rl.resume", "write fast ratelimit"),
+            ("rl.sync", "write fast ratelimit"),
             ("rl.explain", "fast ratelimit"),
             ("rl.log", "read slow ratelimit"),
             ("rl.info", "read slow ratelimit"),

@@ -8,7 +8,7 @@ use crate::support::client::{allowed, ask, raw_reply};
 use crate::support::server::{self, Server};
 
 /// Commands, and whether they change the key `k` with 3 units of `5/h`.
-const COMMANDS: [(&str, bool); 37] = [
+const COMMANDS: [(&str, bool); 44] = [
     ("RL.CHECK k COST 3 5/h", false),
     ("RL.CHECK k COST 6 5/h,count=all", false), // can never fit: not charged
     ("RL.CHECK k COST 0 5/h", false),
@@ -20,6 +20,9 @@ const COMMANDS: [(&str, bool); 37] = [
     ("RL.RENEW k r EX 9", false),
     ("RL.CHECK k HOLD r EX 9 COST 3 5/h", false),
     ("RL.RESET other", false),
+    ("RL.RESUME k", false),
+    ("RL.PAUSE k EXAT 1", false), // in the past
+    ("RL.SYNC k REMAINING 2 5/h", false),
     ("RL.CHECK other 5/h", false),
     ("RL.CHECK k META x 5/x", false),
     ("RL.UNBLOCK k", false),
@@ -46,6 +49,10 @@ const COMMANDS: [(&str, bool); 37] = [
     ("RL.REFUND k 1", true),
     ("RL.REFUND k 3", true),
     ("RL.RESET k", true),
+    ("RL.PAUSE k EX 9", true),
+    ("RL.SYNC k REMAINING 1 5/h", true),
+    ("RL.SYNC k REMAINING 3 7/h", true),
+    ("RL.SYNC k REMAINING 3 bucket:5/h", true),
 ];
 
 /// Commands, and whether they change a key that does not exist.

@@ -7,18 +7,21 @@ use redis::{Connection, RedisResult, ToRedisArgs, Value, cmd};
 use crate::support::server::{Flavor, Server};
 
 /// The commands of the ACL category `ratelimit`: all that an application needs.
-pub const LIMITING: [&str; 13] = [
+pub const LIMITING: [&str; 16] = [
     "cl.throttle",
     "rl.check",
     "rl.explain",
     "rl.info",
     "rl.log",
     "rl.mcheck",
+    "rl.pause",
     "rl.peek",
     "rl.refund",
     "rl.renew",
     "rl.reset",
+    "rl.resume",
     "rl.settle",
+    "rl.sync",
     "rl.throttle",
     "rl.wait",
 ];

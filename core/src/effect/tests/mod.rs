@@ -66,6 +66,13 @@ fn each_action_is_read_and_written() {
             "",
         ),
         ("v1:5:99:exempt:77 why", Expiry::At(99), set(Standing::Exempt, Some(77), None), ""),
+        (
+            "v1:5:99:pause:77 why",
+            Expiry::At(99),
+            Action::Pause { until_us: 77, reason: b"why" },
+            "",
+        ),
+        ("v1:5:0:resume", Expiry::Keep, Action::Resume, ""),
         ("v1:5:0:lapse", Expiry::Keep, Action::Lapse, ""),
         ("v1:5:0:reset", Expiry::Keep, Action::Reset, ""),
         ("v1:5:0:unblock", Expiry::Keep, Action::Unblock, ""),
@@ -215,6 +222,10 @@ fn actions() -> impl Strategy<Value = (Action<'static>, Vec<&'static str>)> {
                 Word::Exempt => (set(Standing::Exempt, None), Vec::new()),
                 Word::Unblock => (Action::Unblock, Vec::new()),
                 Word::Unexempt => (Action::Unexempt, Vec::new()),
+                Word::Pause => {
+                    (Action::Pause { until_us: until_us.unwrap_or(0), reason }, Vec::new())
+                }
+                Word::Resume => (Action::Resume, Vec::new()),
             }
         },
     )
@@ -322,7 +333,7 @@ fn errors_name_what_was_given_and_expected() {
         (
             "v1:5:0:ADMIT:1 20/m",
             "effect is 'ADMIT', expected admit, charge, pass, deny, refuse, hold, settle, renew, \
-             lapse, refund, reset, block, ban, exempt, unblock or unexempt",
+             lapse, refund, reset, block, ban, exempt, unblock, unexempt, pause or resume",
         ),
         ("v1:5:0:admit:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
         ("v1:5:0:refund:-1 20/m", "units is '-1', expected an integer 0..1000000000"),
@@ -370,7 +381,7 @@ fn every_word_belongs_to_the_newest_version() {
     ];
     let of_version_1 = [
         "admit charge pass deny refuse hold settle renew lapse refund reset block ban exempt unblock \
-         unexempt",
+         unexempt pause resume",
         "log window fixed bucket leaky slots",
         "res align tz keep burst refill queue name count cost ban shadow",
     ];

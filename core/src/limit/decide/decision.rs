@@ -31,6 +31,11 @@ impl Decision {
         Self { verdict, limit: 0, remaining: 0, wait_ms: left_ms, reset_ms: left_ms }
     }
 
+    /// The answer of a pause.
+    pub(crate) const fn paused(left_ms: i64) -> Self {
+        Self { verdict: Verdict::Limited, ..Self::blocked(left_ms) }
+    }
+
     /// What a rule decides on its reading. The reset is left at 0: it depends on what the
     /// check consumes.
     #[inline(always)]

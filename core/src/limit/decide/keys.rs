@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! each key    a block or an exemption in effect answers, and no rule is evaluated;
-//!             otherwise every rule reads its state and decides
+//!             otherwise every rule reads its state and decides, and a pause denies
 //! all keys    every rule admits:                     consume from all
 //!             a rule denies:                         consume from none (but count=all)
 //!             a key would hold too many states:      nothing is done (see `max_states`)
@@ -43,6 +43,8 @@ pub struct KeyCheck<'a, L = &'a mut Limiter> {
     check: Check<'a>,
     /// The check repeats a hold of this key that lives.
     repeats: bool,
+    /// The answer of its pause, if that denies the check.
+    pause: Option<Decision>,
     decisions: Range<usize>,
     /// Its change is a plan at first, and is not made if one of the keys refuses the check. Its
     /// summary is at first the answer of this key's block or exemption.
@@ -73,7 +75,7 @@ pub fn check_keys(
             tested.map_err(|why| CheckError { key: index, why })?;
         }
     }
-    let denied = keys.iter().any(|key| key.outcome.denied);
+    let denied = keys.iter().any(KeyCheck::denies);
     grant(keys, denied, decisions, foresight);
     let charges = denied && keys.iter().all(KeyCheck::may_be_charged);
     for (index, key) in keys.iter_mut().enumerate() {
@@ -98,7 +100,7 @@ pub(crate) fn peek_key(
 ) -> Outcome {
     decisions.clear();
     key.evaluate(decisions, foresight);
-    let (denied, keys) = (key.outcome.denied, slice::from_mut(&mut key));
+    let (denied, keys) = (key.denies(), slice::from_mut(&mut key));
     grant(keys, denied, decisions, foresight);
     let (summary, _) = conclude(keys, denied, decisions, foresight);
     Outcome::unchanged(summary, key.check.cost, key.outcome.standing)
@@ -159,6 +161,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             limiter,
             check,
             repeats: false,
+            pause: None,
             decisions: 0..0,
             outcome: Outcome::unchanged(Decision::UNDECIDED, 0, None),
         }
@@ -196,7 +199,16 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         decisions.resize(start.saturating_add(self.check.rules.len()), Decision::UNDECIDED);
         self.decisions = start..decisions.len();
         let own = self.decide(decisions, foresight);
-        self.outcome.denied = self.check.is_denied(own);
+        let denied = self.check.is_denied(own);
+        let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
+        self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
+        // A denial by a pause is none by a rule: it charges nothing and bans nobody.
+        self.outcome.denied = denied && self.pause.is_none();
+    }
+
+    /// True if its block, its pause or its rules deny the check.
+    const fn denies(&self) -> bool {
+        self.outcome.denied || self.pause.is_some()
     }
 
     /// Lets the rules decide, and takes account of the key's holds.
@@ -228,8 +240,8 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         granted.unwrap_or(most).clamp(least, most)
     }
 
-    /// The decision of this key's block or its deciding rule, and the cost that it was made for;
-    /// `None` if the key is exempt or has only shadows.
+    /// The decision of this key's block, of its pause or of its deciding rule, and the cost that it
+    /// was made for; `None` if the key is exempt or has only shadows.
     fn summary(
         &self,
         denied: bool,
@@ -241,7 +253,14 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
             Some(Standing::Block) => return Some((self.outcome.summary, 0)),
             None => {}
         }
-        let (rule, mut own) = self.check.deciding_rule(denied, self.own(decisions))?;
+        let deciding = self.check.deciding_rule(denied, self.own(decisions));
+        let longer_pause = |pause: &Decision| {
+            deciding.is_none_or(|(rule, own)| pause.precedes(0, &own, self.check.cost_of(rule)))
+        };
+        if let Some(pause) = self.pause.filter(longer_pause) {
+            return Some((pause, 0));
+        }
+        let (rule, mut own) = deciding?;
         own.reset_ms = self.view(foresight).reset_ms(rule);
         if let Some(ban) = self.outcome.ban {
             let ban_ms = Moment::At(ban.until_us).ms_after(self.check.now_us);
@@ -253,13 +272,13 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
 }
 
 impl KeyCheck<'_> {
-    /// Nothing is charged if a key is blocked, nor for a cost that can never pass.
+    /// Nothing is charged if a key is blocked or paused, nor for a cost that can never pass.
     fn may_be_charged(&self) -> bool {
         let Self { check, .. } = self;
         let can_pass = |rule: &Rule| rule.is_shadow() || rule.can_ever_admit(check.cost_of(rule));
         match self.outcome.standing {
             Some(standing) => standing == Standing::Exempt,
-            None => check.rules.iter().all(can_pass),
+            None => self.pause.is_none() && check.rules.iter().all(can_pass),
         }
     }
 
@@ -318,7 +337,8 @@ impl KeyCheck<'_> {
         if outcome.standing.is_some() {
             outcome.ban_shortened = self.limiter.shorten_ban(self.check.now_us);
         }
-        if outcome.change == Change::Nothing && self.check.meta().is_some() && !outcome.repeated {
+        let shows = !outcome.repeated && self.pause.is_none();
+        if outcome.change == Change::Nothing && self.check.meta().is_some() && shows {
             outcome.change = Change::HistoryOnly(summary.verdict);
             self.limiter.record(&self.check, outcome.change);
         }

@@ -7,6 +7,7 @@
 //! ban            the ban of a key by a rule that denies
 //! outcome        the answer to a check, and what was done
 //! refusal        why a check is an error, and how much a key may hold
+//! sync           what an upstream says that others consumed
 //! full           what only the reply to FULL shows
 //! later_denials  waits that end later because a rule will deny that does not deny now
 //! lapses         waits and resets that end earlier because holds lapse
@@ -33,4 +34,5 @@ mod lapses;
 mod later_denials;
 pub mod outcome;
 pub mod refusal;
+mod sync;
 mod view;

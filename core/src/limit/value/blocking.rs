@@ -6,7 +6,7 @@ use super::standing::{BanCount, Standing, StandingEntry};
 impl Limiter {
     /// The block or exemption, even if it has ended.
     pub fn standing(&self) -> Option<&StandingEntry> {
-        self.compound()?.standing.as_ref()
+        self.compound()?.standing.as_deref()
     }
 
     /// The block or exemption in effect at `now_us`.
@@ -16,7 +16,7 @@ impl Limiter {
 
     /// Sets, replaces or lifts a block or an exemption.
     pub fn set_standing(&mut self, standing: Option<StandingEntry>) {
-        self.change(|compound| compound.standing = standing);
+        self.change(|compound| compound.standing = standing.map(Box::new));
     }
 
     /// The count of bans, even if its time has passed.
@@ -32,7 +32,7 @@ impl Limiter {
     /// Blocks the key with a rule's ban. If `count` is `None`, the key keeps its count.
     pub fn set_ban(&mut self, ban: StandingEntry, count: Option<BanCount>) {
         self.change(|compound| {
-            compound.standing = Some(ban);
+            compound.standing = Some(Box::new(ban));
             if let Some(count) = count {
                 compound.bans = Some(Box::new(count));
             }

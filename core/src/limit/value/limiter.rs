@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Limiter, 16 bytes
-//! | pointer -> one state |  or  | pointer | -> states, block or exemption, history
+//! | pointer -> one state |  or  | pointer | -> states, block, pause, history and others
 //! ```
 //!
 //! Most keys have one state, because one rule checks them, or several log rules that share a log. A
@@ -12,6 +12,7 @@
 use super::check::Check;
 use super::deadline::Deadline;
 use super::history::History;
+use super::pause::Pause;
 use super::standing::{BanCount, StandingEntry};
 use crate::limit::algorithm::reading::Moment;
 use crate::limit::algorithm::state::State;
@@ -38,7 +39,8 @@ enum Contents {
 pub(crate) struct Compound {
     /// Ordered by first consumption.
     pub states: Vec<State>,
-    pub standing: Option<StandingEntry>,
+    pub standing: Option<Box<StandingEntry>>,
+    pub pause: Option<Box<Pause>>,
     /// Present only if a ladder banned the key.
     pub bans: Option<Box<BanCount>>,
     pub history: Option<Box<History>>,
@@ -184,8 +186,9 @@ impl Limiter {
         };
         change(&mut compound);
         compound.holds.take_if(|holds| holds.is_empty());
-        let Compound { states: _, standing, bans, history, holds } = &*compound;
-        let plain = standing.is_none() && bans.is_none() && history.is_none() && holds.is_none();
+        let Compound { states: _, standing, pause, bans, history, holds } = &*compound;
+        let overridden = standing.is_some() || pause.is_some() || bans.is_some();
+        let plain = !overridden && history.is_none() && holds.is_none();
         self.contents = if !plain || compound.states.len() > 1 {
             Contents::Compound(compound)
         } else {
@@ -233,8 +236,8 @@ impl Limiter {
         most
     }
 
-    /// Drops every state and hold. Keeps the history, the count of bans, and a block or an
-    /// exemption in effect. Returns true if it dropped any.
+    /// Drops every state and hold. Keeps the history, the count of bans, and a block, an exemption
+    /// or a pause in effect. Returns true if it dropped any.
     pub fn reset(&mut self, now_us: u64) -> bool {
         let any = !self.states().is_empty() || self.holds().is_some();
         if any {
@@ -247,7 +250,7 @@ impl Limiter {
         any
     }
 
-    /// Drops a block or an exemption that has ended, because it would keep the key large and its
+    /// Drops a block, an exemption or a pause that has ended, because it would keep the key large and its
     /// checks off the fast path. Also forgets bans and ends lapsed holds. Called when the key
     /// changes anyway, on replicas too.
     pub(super) fn drop_ended(&mut self, now_us: u64) {
@@ -256,6 +259,9 @@ impl Limiter {
         }
         if self.standing().is_some_and(|standing| !standing.in_effect(now_us)) {
             self.set_standing(None);
+        }
+        if self.pause().is_some() && self.pause_at(now_us).is_none() {
+            self.resume();
         }
         self.forget_bans(now_us);
         self.lapse(now_us);
@@ -267,10 +273,11 @@ impl Limiter {
             Contents::Nothing => Deadline::PASSED,
             Contents::One(state) => deadline_of(state),
             Contents::Compound(compound) => {
-                let Compound { states, standing, bans, history, holds } = &**compound;
+                let Compound { states, standing, pause, bans, history, holds } = &**compound;
                 let end_of = |until: Moment| Deadline::new(until, 0);
                 let others = [
                     standing.as_ref().map(|standing| end_of(standing.ends())),
+                    pause.as_deref().map(|pause| end_of(Moment::At(pause.until_us))),
                     bans.as_deref().map(|bans| end_of(Moment::At(bans.forgotten_us))),
                     history.as_deref().map(|all| Deadline::new(Moment::At(all.until_us), HOUR_US)),
                     holds.as_deref().map(|holds| end_of(Moment::At(holds.last_end_us()))),
@@ -287,7 +294,12 @@ impl Limiter {
             to.boxed(compound);
             to.vec(&mut compound.states);
             if let Some(standing) = &mut compound.standing {
+                to.boxed(standing);
                 to.slice(&mut standing.reason);
+            }
+            if let Some(pause) = &mut compound.pause {
+                to.boxed(pause);
+                to.slice(&mut pause.reason);
             }
             if let Some(bans) = &mut compound.bans {
                 to.boxed(bans);
@@ -330,6 +342,6 @@ mod tests {
         assert_eq!(size_of::<Named>(), 48);
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
-        assert_eq!(size_of::<Compound>(), 96);
+        assert_eq!(size_of::<Compound>(), 64);
     }
 }

@@ -4,6 +4,8 @@
 //! limiter    the value: states, and what else a key may hold
 //! standing   a block or an exemption, and how often the key was banned
 //! blocking   blocks, exemptions and bans of a key
+//! pause      a pause of a key's upstream
+//! pausing    pauses of a key
 //! check      a check's arguments, and what a check did
 //! record     what a check does to the value, once it is decided
 //! holding    what holds do to states
@@ -21,6 +23,8 @@ pub mod deadline;
 pub mod history;
 mod holding;
 pub mod limiter;
+pub mod pause;
+mod pausing;
 mod record;
 pub mod report;
 pub mod slots;

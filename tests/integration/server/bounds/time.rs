@@ -103,12 +103,15 @@ fn on_small_keys(watch: &mut Stopwatch<'_>) {
     filled::states(&mut watch.c, "keep", STATES, "fixed:5/ms,keep=366", 370, 1_000);
     watch.holds("`RL.INFO`, 256 states with `keep=366`", &command("RL.INFO keep"));
 
+    watch.holds("`RL.SYNC`, 256 states", &at("RL.SYNC states @ REMAINING 1", later, &rules[..1]));
     let reason = "x".repeat(256);
     for (row, line) in
         [("`RL.BLOCK`", "RL.BLOCK blocked REASON"), ("`RL.EXEMPT`", "RL.EXEMPT blocked REASON")]
     {
         watch.holds(row, command(line).arg(&reason));
     }
+    watch.holds("`RL.PAUSE`", command("RL.PAUSE blocked EX 9 REASON").arg(&reason));
+    watch.holds("`RL.RESUME`", &command("RL.RESUME blocked"));
     watch.holds("`RL.UNBLOCK`, `RL.UNEXEMPT`", &command("RL.UNEXEMPT blocked"));
 
     let fill = "for n = 1, 5000 do redis.call('RL.BLOCK', string.rep('x', 190) .. string.format('%010d', n), 'REASON', ARGV[1]) end";

@@ -1,6 +1,7 @@
 //! A command's arguments in `COMMAND DOCS`.
 
 use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::{Value, from_redis_value};
 
@@ -87,13 +88,13 @@ impl Argument {
             ("key", _) => &["k"],
             ("integer", "numkeys") => &["1"],
             ("string", "name") => &["free"],
-            ("integer", "cost" | "units" | "count") => &["1"],
+            ("integer", "cost" | "units" | "count" | "remaining") => &["1"],
             ("integer", "max-burst" | "count-per-period" | "period-seconds" | "quantity") => &["1"],
             ("integer", "seconds" | "milliseconds") => &["100"],
             ("integer", "cursor") => &["0"],
             ("integer", "unix-time-microseconds") => &["1605916800000000"],
-            ("unix-time", "unix-time-seconds") => &["4102444800"],
-            ("unix-time", "unix-time-milliseconds") => &["4102444800000"],
+            ("unix-time", "unix-time-seconds") => tomorrow(1),
+            ("unix-time", "unix-time-milliseconds") => tomorrow(1_000),
             ("pattern", "pattern") => &["user:*"],
             ("string", "period") => &["1h", "90minutes"],
             ("string", "id") => &["request-9"],
@@ -107,6 +108,13 @@ impl Argument {
             (kind, name) => panic!("no example of {name}, of type {kind}"),
         }
     }
+}
+
+/// The Unix time of tomorrow, for as long as the tests run.
+fn tomorrow(units_a_second: u64) -> &'static [&'static str] {
+    let at = SystemTime::now() + Duration::from_secs(86_400);
+    let at_s = at.duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    Box::leak(Box::new([&*(at_s * units_a_second).to_string().leak()]))
 }
 
 /// Every way to call a command with these arguments.

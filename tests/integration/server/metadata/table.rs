@@ -22,7 +22,7 @@ pub struct Expected {
 const CLOCK: &str = "nondeterministic_output";
 const EVERY_SHARD: &str = "request_policy:all_shards response_policy:all_succeeded";
 
-const COMMANDS: [Expected; 27] = [
+const COMMANDS: [Expected; 30] = [
     Expected {
         name: "rl.check",
         flags: "write denyoom fast",
@@ -88,6 +88,27 @@ const COMMANDS: [Expected; 27] = [
         flags: "write fast",
         key: "RW access delete",
         tips: "",
+        syntax: "key:key",
+    },
+    Expected {
+        name: "rl.sync",
+        flags: "write denyoom fast",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: "key:key REMAINING remaining:integer [AT unix-time-microseconds:integer] rule:string",
+    },
+    Expected {
+        name: "rl.pause",
+        flags: "write fast",
+        key: "RW access update",
+        tips: CLOCK,
+        syntax: PAUSE,
+    },
+    Expected {
+        name: "rl.resume",
+        flags: "write fast",
+        key: "RW access delete",
+        tips: CLOCK,
         syntax: "key:key",
     },
     Expected {
@@ -216,6 +237,9 @@ const COMMANDS: [Expected; 27] = [
 const THROTTLE: &str = "key:key max-burst:integer count-per-period:integer \
                         period-seconds:integer [quantity:integer]";
 
+const PAUSE: &str = "key:key EX seconds:integer | PX milliseconds:integer | \
+                     EXAT unix-time-seconds:unix-time | \
+                     PXAT unix-time-milliseconds:unix-time | FOR period:string [REASON reason:string]";
 const ACCESS: &str = "key:key [EX seconds:integer | PX milliseconds:integer | \
                         EXAT unix-time-seconds:unix-time | \
                         PXAT unix-time-milliseconds:unix-time | FOR period:string] [REASON reason:string]";
@@ -247,11 +271,15 @@ impl Expected {
             return 1;
         }
         let outside = self.syntax.replace(['{', '}'], "");
-        let mut depth = 0;
-        let required = outside.split(' ').filter(|word| {
-            let is_outside = depth == 0 && word.contains(':') && !word.starts_with('[');
+        let (mut depth, mut is_alternative) = (0, false);
+        let required = outside.split_whitespace().filter(|word| {
+            let is_outside = depth == 0 && !word.starts_with('[');
             depth += word.matches('[').count() as i64 - word.matches(']').count() as i64;
-            is_outside
+            // Of alternatives only the first counts.
+            is_alternative |= is_outside && *word == "|";
+            let counts = is_outside && !is_alternative;
+            is_alternative &= !word.contains(':');
+            counts
         });
         required.count()
     }

@@ -28,8 +28,11 @@ impl Generator {
             56..61 => (self.renew(), Form::Integer),
             61..67 => (self.refund(), Form::Integer),
             67..70 => (self.on("RL.RESET"), Form::Integer),
-            70..77 => (self.block(), Form::Ok),
-            77..80 => (self.on_either("RL.UNBLOCK", "RL.UNEXEMPT"), Form::Integer),
+            70..75 => (self.block(), Form::Ok),
+            75..76 => (self.pause(), Form::Integer),
+            76..77 => (self.sync(), Form::Integer),
+            77..79 => (self.on_either("RL.UNBLOCK", "RL.UNEXEMPT"), Form::Integer),
+            79..80 => (self.on("RL.RESUME"), Form::Integer),
             80..83 => (self.blocks(), Form::List),
             83..86 => (self.log(), Form::List),
             86..89 => (self.on("RL.INFO"), Form::Report),
@@ -218,6 +221,27 @@ impl Generator {
         command
     }
 
+    fn sync(&mut self) -> Words {
+        let mut command = self.on("RL.SYNC");
+        command.extend([b"REMAINING".to_vec(), self.units().into_bytes()]);
+        self.at(&mut command);
+        command.push(self.rule());
+        command
+    }
+
+    fn pause(&mut self) -> Words {
+        let mut command = self.on("RL.PAUSE");
+        command.extend(self.lasting());
+        self.reason(&mut command);
+        command
+    }
+
+    fn reason(&mut self, command: &mut Words) {
+        if self.one_in(3) {
+            command.extend([b"REASON".to_vec(), junk::bytes(&mut self.rng, 40)]);
+        }
+    }
+
     fn block(&mut self) -> Words {
         let mut command = self.on_either("RL.BLOCK", "RL.EXEMPT");
         let time = match self.rng.u32(0..6) {
@@ -229,9 +253,7 @@ impl Generator {
             _ => Words::new(),
         };
         command.extend(time);
-        if self.one_in(3) {
-            command.extend([b"REASON".to_vec(), junk::bytes(&mut self.rng, 40)]);
-        }
+        self.reason(&mut command);
         command
     }
 

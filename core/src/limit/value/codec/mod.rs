@@ -34,6 +34,7 @@ use self::states::{MAX_END_US, check_time, load_states, save_states};
 use super::check::Verdict;
 use super::history::{Entry, History};
 use super::limiter::{Compound, Limiter};
+use super::pause::Pause;
 use super::standing::{BanCount, MAX_FORGOTTEN_US, MAX_SPAN_US, Standing, StandingEntry};
 use crate::rule::MAX_UNITS;
 use std::num::NonZeroU64;
@@ -46,6 +47,8 @@ type SavedHistory<'a> = (u32, u64, &'a [u8]);
 type SavedEntry<'a> = (u64, u32, u8, Option<&'a [u8]>);
 /// The count, when it is forgotten, and its span.
 type SavedBans = (u32, u64, u64);
+/// The end, and the reason.
+type SavedPause<'a> = (u64, &'a [u8]);
 
 /// Encodes a limiter in its saved form.
 pub fn encode(limiter: &Limiter) -> Vec<u8> {
@@ -56,6 +59,9 @@ pub fn encode(limiter: &Limiter) -> Vec<u8> {
     let bans = limiter.bans().map(|count| (count.bans, count.forgotten_us, count.span_us));
     let mut payload = vec![VERSION];
     put(&mut payload, &(states, standing, history, holds, bans));
+    if let Some(Pause { until_us, reason }) = limiter.pause() {
+        put(&mut payload, &Some((*until_us, &**reason)));
+    }
     payload
 }
 
@@ -71,6 +77,12 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     let (states, standing, history, holds, bans): (_, Option<_>, Option<_>, _, Option<_>) =
         take(&mut body)?;
     let history = history.map(load_history).transpose()?;
+    // Only a paused key has a pause behind its other parts.
+    let left = body.len();
+    let pause = if left == 0 { None } else { take(&mut body)? };
+    if left > 0 && pause.is_none() {
+        return Err(DecodeError::Trailing(left));
+    }
     if !body.is_empty() {
         return Err(DecodeError::Trailing(body.len()));
     }
@@ -80,10 +92,11 @@ pub fn decode(payload: &[u8]) -> Result<Limiter, DecodeError> {
     if (0..).zip(&states).any(|(place, state)| state.meter().is_empty() && !held(place)) {
         return Err(DecodeError::Idle);
     }
-    let standing = standing.map(load_standing).transpose()?;
+    let pause = pause.map(load_pause).transpose()?;
+    let standing = standing.map(load_standing).transpose()?.map(Box::new);
     let bans = bans.map(load_bans).transpose()?.map(Box::new);
-    let (history, holds) = (history.map(Box::new), holds.map(Box::new));
-    let limiter = Limiter::of(Compound { states, standing, bans, history, holds });
+    let (pause, history, holds) = (pause.map(Box::new), history.map(Box::new), holds.map(Box::new));
+    let limiter = Limiter::of(Compound { states, standing, pause, bans, history, holds });
     if limiter.is_empty() { Err(DecodeError::Idle) } else { Ok(limiter) }
 }
 
@@ -98,6 +111,11 @@ fn load_standing(saved: SavedStanding<'_>) -> Result<StandingEntry, DecodeError>
     let kind = if exempt { Standing::Exempt } else { Standing::Block };
     let ban_us = ban_us.and_then(NonZeroU64::new);
     Ok(StandingEntry { kind, until_us, ban_us, reason: load_text(reason)? })
+}
+
+fn load_pause((until_us, reason): SavedPause<'_>) -> Result<Pause, DecodeError> {
+    within(until_us <= MAX_END_US, "a time")?;
+    Ok(Pause { until_us, reason: load_text(reason)? })
 }
 
 fn load_bans((bans, forgotten_us, span_us): SavedBans) -> Result<BanCount, DecodeError> {

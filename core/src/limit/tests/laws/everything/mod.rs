@@ -15,9 +15,10 @@ use super::cases;
 use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
+use crate::effect::{Action, Effect};
 use crate::limit::{
-    Bounds, Change, Check, CheckOptions, HoldRequest, Limiter, Standing, StandingEntry, Verdict,
-    decode, encode,
+    Bounds, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Standing, StandingEntry,
+    Verdict, decode, encode,
 };
 use crate::rule::Rule;
 use proptest::prelude::*;
@@ -66,6 +67,14 @@ impl Key {
     fn set_standing(&mut self, standing: Option<StandingEntry>) {
         self.primary.set_standing(standing.clone());
         self.replica.set_standing(standing);
+    }
+
+    fn upstream(&mut self, action: Action<'_>) -> TestCaseResult {
+        for limiter in [&mut self.primary, &mut self.replica] {
+            let effect = Effect { at_us: self.now_us, expiry: Expiry::Keep, action };
+            effect.perform(&[], &[], limiter);
+        }
+        Ok(())
     }
 
     fn step(&mut self, groups: &[Vec<Rule>], step: &Step) -> TestCaseResult {
@@ -119,6 +128,10 @@ impl Key {
                 self.set_standing(None);
                 Ok(())
             }
+            Step::Pause(length_us) => {
+                self.upstream(Action::Pause { until_us: now_us + length_us, reason: b"429" })
+            }
+            Step::Resume => self.upstream(Action::Resume),
             Step::Reload => {
                 if !self.primary.is_empty() {
                     let reloaded = decode(&encode(&self.primary));
@@ -165,6 +178,11 @@ impl Key {
             return Ok(());
         }
         prop_assert_eq!(outcome.summary.verdict, peeked.verdict);
+        if self.primary.pause_at(now_us).is_some() {
+            let denial = (Verdict::Limited, Change::Nothing, false);
+            prop_assert_eq!((outcome.summary.verdict, outcome.change, outcome.denied), denial);
+            return is_honest(&self.primary, rules, cost, now_us, outcome.summary.wait_ms);
+        }
         let granted = Check::new(rules, outcome.cost, now_us);
         let costs: Vec<u32> = rules.iter().map(|rule| granted.cost_of(rule)).collect();
         if outcome.summary.verdict == Verdict::Allowed {

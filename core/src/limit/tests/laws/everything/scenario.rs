@@ -63,6 +63,9 @@ pub enum Step {
     /// The duration.
     Block(u64),
     Unblock,
+    /// The duration.
+    Pause(u64),
+    Resume,
     /// Saves and loads the key.
     Reload,
 }
@@ -127,6 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..6u32).prop_map(Step::Refund),
         1 => prop_oneof![3 => Just(Step::Unblock), 1 => Just(Step::Reset)],
         1 => prop_oneof![1 => length_us().prop_map(Step::Block), 4 => Just(Step::Unblock)],
+        1 => prop_oneof![1 => length_us().prop_map(Step::Pause), 2 => Just(Step::Resume)],
         1 => Just(Step::Reload),
     ]
 }

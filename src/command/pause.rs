@@ -1,0 +1,38 @@
+//! `RL.PAUSE` and `RL.RESUME`: deny every check of a key until its upstream wants requests again.
+
+use super::effect_args::EffectArgs;
+use super::opened::Opened;
+use super::standing::lift;
+use crate::server::{Call, CommandError};
+use crate::{config, metrics};
+use ratelimit_core::effect::Action;
+use ratelimit_core::limit::{Limiter, Pause};
+use ratelimit_core::parse;
+
+/// `RL.PAUSE key EX s | PX ms | EXAT unix-s | PXAT unix-ms | FOR period [REASON text]`
+pub fn pause(call: &Call<'_>) -> Result<(), CommandError> {
+    call.require_args(["RL.PAUSE", "key", "EX", "s"].len())?;
+    let request = parse::pause(call.after_key().bytes(), &config::limits())?;
+    let mut opened = Opened::first(call, None)?;
+    let (now_us, reason) = (opened.at_us, request.reason);
+    let until_us = request.until_us(now_us)?;
+    let (mut grew, mut left_ms) = (false, 0);
+    opened.change(|limiter| {
+        grew = limiter.pause_until(until_us, reason);
+        left_ms = limiter.pause().map_or(0, |pause: &Pause| pause.left_ms(now_us));
+    })?;
+    let action = Action::Pause { until_us, reason };
+    if grew {
+        opened.changed(action, EffectArgs::default);
+        metrics::PAUSES.add(1);
+    }
+    call.reply_integer(left_ms);
+    opened.close(action.event().filter(|_| grew));
+    Ok(())
+}
+
+/// `RL.RESUME key`
+pub fn resume(call: &Call<'_>) -> Result<(), CommandError> {
+    let paused = |limiter: &Limiter, now_us| limiter.pause_at(now_us).is_some();
+    lift(call, Action::Resume, paused, Limiter::resume)
+}

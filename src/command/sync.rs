@@ -1,0 +1,36 @@
+//! `RL.SYNC`: follows what an upstream says remains.
+
+use super::effect_args::EffectArgs;
+use super::opened::{Opened, refused};
+use super::scratch::{self, Scratch};
+use crate::config;
+use crate::server::{Call, CommandError};
+use ratelimit_core::effect::{Action, Recorded};
+use ratelimit_core::limit::CheckError;
+use ratelimit_core::parse;
+
+/// `RL.SYNC key REMAINING n [AT unix-us] rule`
+pub fn sync(call: &Call<'_>) -> Result<(), CommandError> {
+    call.require_args(["RL.SYNC", "key", "REMAINING", "n", "rule"].len())?;
+    scratch::with(call, |Scratch { rules, resolver, .. }| {
+        let request = parse::sync(call.after_key().bytes(), &config::limits(), resolver, rules)?;
+        let mut opened = Opened::first(call, request.at_us)?;
+        opened.lapse();
+        let (at_us, mut units) = (opened.at_us, Ok(0));
+        opened.change(|limiter| {
+            if let Some(rule) = rules.first_mut() {
+                units = limiter.sync(config::bounds(), rule, request.remaining, at_us);
+            }
+        })?;
+        let units =
+            units.map_err(|why| refused(call.args().from(1), &CheckError { key: 0, why }))?;
+        if units > 0 {
+            let recorded = Recorded::Admitted;
+            opened.changed(Action::Check { recorded, cost: units, meta: None }, || {
+                EffectArgs::of_check(call.args().last(1), resolver, rules)
+            });
+        }
+        call.reply_integer(units.into());
+        Ok(())
+    })
+}

@@ -1,0 +1,128 @@
+//! `RL.PAUSE` and `RL.RESUME`.
+
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use crate::support::client::{ask, dump, exists, info, replica_of, replicated, verdict};
+use crate::support::server;
+use crate::support::waiters::wait_in_line;
+
+/// A verdict, a limit, what remains, the wait and the reset.
+type Reply = [i64; 5];
+
+/// The milliseconds that a pause or a denial has left, which `most` bounds.
+#[track_caller]
+fn assert_left(left: i64, most: i64) {
+    assert!((most - 3_000..=most).contains(&left), "{left} ms of {most} ms are left");
+}
+
+#[track_caller]
+fn assert_paused(c: &mut Connection, line: &str, most: i64) {
+    let [verdict, limit, remaining, wait_ms, reset_ms] = ask::<Reply>(c, line);
+    assert_eq!([verdict, limit, remaining], [1, 0, 0], "{line}");
+    assert_eq!(wait_ms, reset_ms, "{line}");
+    assert_left(wait_ms, most);
+}
+
+fn field(c: &mut Connection, key: &str, name: &str) -> Value {
+    let report: Vec<(String, Value)> = ask(c, &format!("RL.INFO {key}"));
+    report.into_iter().find(|(field, _)| field == name).expect(name).1
+}
+
+#[test]
+fn a_paused_key_denies_every_check_until_it_is_resumed() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(ask::<Reply>(&mut c, "RL.CHECK k 10/h")[..3], [0, 10, 9]);
+        assert_left(ask(&mut c, "RL.PAUSE k EX 30 REASON 429"), 30_000);
+        for line in [
+            "RL.CHECK k 10/h",
+            "RL.CHECK k META who 10/h,count=all",
+            "RL.PEEK k 10/h",
+            "RL.MCHECK 2 other k 10/h",
+        ] {
+            assert_paused(&mut c, line, 30_000);
+        }
+        let [denied, _, _, wait_s, _]: Reply = ask(&mut c, "RL.THROTTLE k 9 9 3600");
+        assert_eq!((denied, (27..=30).contains(&wait_s)), (1, true), "{wait_s}");
+        assert_left(ask(&mut c, "RL.PAUSE k PX 5 REASON shorter"), 30_000);
+        assert_left(redis::from_redis_value(field(&mut c, "k", "paused_ms")).unwrap(), 30_000);
+        assert_eq!(field(&mut c, "k", "pause_reason"), Value::BulkString(b"429".into()));
+        assert_eq!(ask::<i64>(&mut c, "RL.RESET k"), 1);
+        assert_paused(&mut c, "RL.CHECK k 10/h", 30_000);
+        assert_eq!(ask::<Vec<Value>>(&mut c, "RL.TOP"), [], "no rule denied");
+        assert_eq!(info(&mut c, "ratelimit", "ratelimit_pauses"), 1.0);
+        assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 1);
+        assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 0);
+        assert!(!exists(&mut c, "k"), "nothing is left");
+        assert_eq!(ask::<Reply>(&mut c, "RL.CHECK k 10/h")[..3], [0, 10, 9]);
+        assert_eq!(field(&mut c, "k", "paused_ms"), Value::Int(0));
+        assert_eq!(field(&mut c, "k", "pause_reason"), Value::Nil);
+        for line in ["RL.PAUSE k EX 5", "RL.EXEMPT k"] {
+            let _: Value = ask(&mut c, line);
+        }
+        assert_eq!(verdict(&mut c, "RL.CHECK k 10/h"), 0, "an exemption precedes a pause");
+    });
+}
+
+#[test]
+fn a_longer_wait_of_a_rule_is_the_answer_and_bans_nobody() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 1/h"), 0);
+        assert_left(ask(&mut c, "RL.PAUSE k EX 30"), 30_000);
+        let [verdict, limit, remaining, wait_ms, _]: Reply = ask(&mut c, "RL.CHECK k 1/h,ban=1d");
+        assert_eq!([verdict, limit, remaining], [1, 1, 0]);
+        assert_left(wait_ms, 3_600_000);
+        assert_eq!(field(&mut c, "k", "access"), Value::Nil);
+    });
+}
+
+#[test]
+fn clients_in_line_stay_and_are_served_in_order_at_the_end() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let start = Instant::now();
+        assert_left(ask(&mut c, "RL.PAUSE k PX 1000"), 1_000);
+        let first = wait_in_line(server, "RL.WAIT k 60000 bucket:2/s,burst=1");
+        let second = wait_in_line(server, "RL.WAIT k 60000 bucket:2/s,burst=1");
+        assert_eq!(first.verdict(), 0);
+        let paused = start.elapsed();
+        assert!(paused >= Duration::from_millis(1_000), "{paused:?}");
+        assert_eq!(second.verdict(), 0);
+        let both = start.elapsed();
+        assert!(both >= paused + Duration::from_millis(400), "{paused:?}, then {both:?}");
+    });
+}
+
+#[test]
+fn a_resumption_wakes_the_line() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_left(ask(&mut c, "RL.PAUSE k EX 3000"), 3_000_000);
+        let waiter = wait_in_line(server, "RL.WAIT k 3600000 1/h");
+        assert_eq!(ask::<i64>(&mut c, "RL.RESUME k"), 1);
+        assert_eq!(waiter.verdict(), 0);
+    });
+}
+
+#[test]
+fn a_pause_survives_a_restart_a_copy_and_a_failover() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k 10/h"), 0);
+        assert_left(ask(&mut c, "RL.PAUSE k EX 300 REASON busy"), 300_000);
+        let replica = replica_of(server);
+        assert_left(ask(&mut c, "RL.PAUSE k EX 600 REASON busier"), 600_000);
+        replicated(&mut c);
+        let mut r = replica.connect();
+        assert_eq!(dump(&mut r, "k"), dump(&mut c, "k"));
+        assert_paused(&mut r, "RL.PEEK k 10/h", 600_000);
+        let () = ask(&mut r, "REPLICAOF NO ONE");
+        assert_paused(&mut r, "RL.CHECK k 10/h", 600_000);
+        let () = ask(&mut r, "DEBUG RELOAD");
+        assert_paused(&mut r, "RL.CHECK k 10/h", 600_000);
+        assert_eq!(field(&mut r, "k", "pause_reason"), Value::BulkString(b"busier".into()));
+    });
+}
