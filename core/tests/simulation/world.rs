@@ -1,0 +1,401 @@
+//! The servers, what happens to them, and the laws.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fastrand::Rng;
+use ratelimit_core::effect::Action;
+use ratelimit_core::limit::{
+    Bounds, Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, Standing, StandingEntry,
+    Verdict,
+};
+use ratelimit_core::parse::Settled;
+use ratelimit_core::rule::Rule;
+use ratelimit_core::waiting::{Due, Ticket};
+
+use super::disk::Disk;
+use super::keyspace::{Keyspace, Propagated, propagated};
+use super::line::{Ask, Line, Waiter, place};
+use super::link::Replica;
+
+const START_US: u64 = 1_700_000_000_000_000;
+const MS_US: u64 = 1_000;
+const KEYS: u8 = 3;
+/// The most that a client waits.
+const PATIENCE_MS: u64 = 20_000;
+
+const RULES: [&str; 8] = [
+    "3/s",
+    "bucket:2/s,burst=4 10/m,count=all",
+    "slots:2",
+    "slots:1 fixed:5/2s",
+    "leaky:2/s,queue=3",
+    "window:4/s,ban=2s:5s,name=w",
+    "log:6/3s bucket:3/s,refill=interval,name=r",
+    "fixed:4/s,align=first,keep=2",
+];
+
+pub struct World {
+    rng: Rng,
+    /// The clock of the servers, which jumps, and the one of the line, which does not.
+    wall_us: u64,
+    steady_us: u64,
+    rules: Vec<(Vec<Rule>, Vec<String>)>,
+    primary: Keyspace,
+    /// What the primary has propagated, applied as a replica applies it.
+    told: Keyspace,
+    /// The state after each effect.
+    states: Vec<u64>,
+    disk: Disk,
+    syncs_always: bool,
+    replica: Replica,
+    line: Line,
+    /// Keys that have not changed since the clock jumped, of which nobody in line is told.
+    jumped: [bool; KEYS as usize],
+    requests: u64,
+    /// The ids of holds that were taken, with their keys.
+    held: VecDeque<(u8, u64)>,
+}
+
+/// How a request looks before it is decided.
+enum Look {
+    Passes,
+    Later(u64),
+    Decided,
+}
+
+fn state(keys: &Keyspace) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    keys.snapshot().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn rules_of(line: &str) -> (Vec<Rule>, Vec<String>) {
+    let rule = |text: &str| Rule::from_text(text.as_bytes()).expect("a rule");
+    line.split(' ').map(|text| (rule(text), text.to_string())).unzip()
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut replica = Replica::default();
+        replica.begin_again(&Vec::new(), 0);
+        Self {
+            wall_us: START_US,
+            steady_us: 1,
+            rules: RULES.map(rules_of).to_vec(),
+            primary: Keyspace::default(),
+            told: Keyspace::default(),
+            states: vec![state(&Keyspace::default())],
+            disk: Disk::default(),
+            syncs_always: rng.bool(),
+            replica,
+            line: Line::EMPTY,
+            jumped: [false; KEYS as usize],
+            requests: 0,
+            held: VecDeque::new(),
+            rng,
+        }
+    }
+
+    pub fn play(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+            self.serve();
+            self.test();
+        }
+        self.pass(2 * PATIENCE_MS);
+        self.line.assert_nobody_is_forgotten();
+    }
+
+    fn step(&mut self) {
+        let key = self.rng.u8(..KEYS);
+        match self.rng.u32(..100) {
+            0..30 => {
+                let ask = self.ask(key);
+                self.check(self.requests, ask);
+            }
+            30..45 => self.wait(key),
+            45..55 => self.settle(),
+            55..58 => self.renew(),
+            58..61 => self.change(key, Action::Refund { units: 2 }, |limiter, now_us| {
+                limiter.refund(2, now_us, &[]) > 0
+            }),
+            61..62 => self.change(key, Action::Reset, Limiter::reset),
+            62..64 => self.block(key),
+            64..66 => self.change(key, Action::Unblock, |limiter, now_us| {
+                let pardons = limiter.can_be_pardoned(now_us);
+                if pardons {
+                    limiter.pardon();
+                }
+                pardons
+            }),
+            66..68 => self.pause(key),
+            68..69 => self.change(key, Action::Resume, |limiter, now_us| {
+                let paused = limiter.pause_at(now_us).is_some();
+                if paused {
+                    limiter.resume();
+                }
+                paused
+            }),
+            69..84 => {
+                let ms = self.rng.u64(..2_500);
+                self.pass(ms);
+            }
+            84..86 => {
+                self.wall_us = self.wall_us.saturating_add_signed(self.rng.i64(-9..=9) * 700_000);
+                self.jumped = [true; KEYS as usize];
+            }
+            86..90 => self.replica.receive(self.rng.usize(..9)),
+            90..92 => self.replica.cut(),
+            92..95 => self.replica.link(|| self.told.snapshot(), self.last()),
+            95..96 => self.disk = Disk::rewritten(self.told.snapshot(), self.last()),
+            96..98 => self.disk.sync(self.states.len() - 1),
+            98..99 => self.crash(),
+            _ => self.promote(),
+        }
+    }
+
+    fn last(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    fn test(&mut self) {
+        if self.rng.bool() {
+            self.replica.receive(self.rng.usize(..3));
+        }
+        assert_eq!(state(&self.primary), self.states[self.last()], "what was propagated");
+        assert_eq!(state(&self.replica.keys), self.states[self.replica.at], "the replica");
+        for key in 0..KEYS {
+            let Some(first) = self.line.first(key) else { continue };
+            let passes = matches!(self.look(first.number, first.ask), Look::Passes);
+            assert!(!passes || self.jumped[usize::from(key)], "{first:?} is not served");
+        }
+    }
+
+    /// Propagates an effect on a key, which wakes those who wait for it.
+    fn commit(&mut self, effect: &Propagated) {
+        self.told.apply(effect);
+        self.states.push(state(&self.told));
+        self.disk.append(effect);
+        if self.syncs_always {
+            self.disk.sync(self.last());
+        }
+        self.replica.send(effect);
+        self.line.queues.key_changed(&effect[0]);
+        self.jumped[usize::from(effect[0][0])] = false;
+    }
+
+    /// Changes a key with an action that says whether it changed anything.
+    fn change(
+        &mut self,
+        key: u8,
+        action: Action<'_>,
+        change: impl FnOnce(&mut Limiter, u64) -> bool,
+    ) {
+        let mut limiter = self.primary.get(key);
+        if change(&mut limiter, self.wall_us) {
+            self.primary.put(key, limiter);
+            let settled = [String::from("REFUND")];
+            let refunds = matches!(action, Action::Settle { settled: Settled::Refund, .. });
+            let words = if refunds { &settled[..] } else { &[] };
+            self.commit(&propagated(key, self.wall_us, action, words));
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some((key, number)) = self.held.pop_front() else { return };
+        let (id, refund) = (number.to_string(), self.rng.bool());
+        let (settled, settlement) = match refund {
+            true => (Settled::Refund, Settlement::Refund),
+            false => (Settled::AsCharged, Settlement::AsCharged),
+        };
+        let id = id.as_bytes();
+        self.change(key, Action::Settle { id, settled }, |limiter, now_us| {
+            limiter.settle(id, settlement, now_us)
+        });
+    }
+
+    fn renew(&mut self) {
+        let Some(&(key, number)) = self.held.front() else { return };
+        let (id, end_us) = (number.to_string(), self.wall_us + 3_000 * MS_US);
+        let id = id.as_bytes();
+        self.change(key, Action::Renew { id, end_us }, |limiter, now_us| {
+            limiter.renew(id, end_us, now_us)
+        });
+    }
+
+    fn block(&mut self, key: u8) {
+        let kind = if self.rng.bool() { Standing::Block } else { Standing::Exempt };
+        let until_us = Some(self.wall_us + self.rng.u64(1..3_000) * MS_US);
+        let entry = StandingEntry { kind, until_us, ban_us: None, reason: b"why"[..].into() };
+        self.change(key, Action::set(&entry.clone(), None), |limiter, _| {
+            limiter.set_standing(Some(entry));
+            true
+        });
+    }
+
+    fn pause(&mut self, key: u8) {
+        let (until_us, reason) = (self.wall_us + self.rng.u64(1..3_000) * MS_US, b"429");
+        self.change(key, Action::Pause { until_us, reason }, |limiter, _| {
+            limiter.pause_until(until_us, reason)
+        });
+    }
+
+    fn ask(&mut self, key: u8) -> Ask {
+        self.requests += 1;
+        let rules = self.rng.usize(..RULES.len());
+        let holds = RULES[rules].contains("slots") || self.rng.u8(..4) == 0;
+        Ask { key, rules, cost: self.rng.u32(1..4).min(2), holds }
+    }
+
+    /// Lets a function see the check that a request makes now.
+    fn with_check<T>(&self, number: u64, ask: Ask, body: impl FnOnce(&Check<'_>) -> T) -> T {
+        let id = number.to_string();
+        let end_us = self.wall_us + 1_500 * MS_US;
+        let hold = ask.holds.then_some(HoldRequest {
+            id: id.as_bytes(),
+            end_us,
+            refund: number.is_multiple_of(2),
+        });
+        let meta = number.is_multiple_of(5).then_some(Meta { text: b"who", keep: 3 });
+        let options = CheckOptions { hold, meta, up_to: None };
+        body(&Check::new(&self.rules[ask.rules].0, ask.cost, self.wall_us).with(&options))
+    }
+
+    /// Decides a request, as `RL.CHECK` does.
+    fn check(&mut self, number: u64, ask: Ask) -> Verdict {
+        let mut limiter = self.primary.get(ask.key);
+        if limiter.lapse_if_due(self.wall_us) {
+            self.primary.put(ask.key, limiter.clone());
+            self.commit(&propagated(ask.key, self.wall_us, Action::Lapse, &[]));
+        }
+        let (verdict, effects) = self.with_check(number, ask, |check| {
+            let bounds = Bounds { max_states: 12, max_holds: 6 };
+            let Ok(outcome) = limiter.check_within(bounds, check, &mut Vec::new()) else {
+                return (Verdict::Limited, Vec::new());
+            };
+            let rules = &self.rules[ask.rules].1;
+            let done = Action::of_check(check, outcome.change);
+            let ban = limiter.standing().filter(|_| outcome.ban_changed());
+            let of = |action, rules: &[String]| propagated(ask.key, self.wall_us, action, rules);
+            let done = done.map(|action| of(action, rules));
+            let ban = ban.map(|ban| of(Action::set(ban, limiter.bans()), &[]));
+            (outcome.summary.verdict, done.into_iter().chain(ban).collect::<Vec<_>>())
+        });
+        self.primary.put(ask.key, limiter);
+        effects.iter().for_each(|effect| self.commit(effect));
+        if verdict == Verdict::Allowed && ask.holds {
+            self.held.push_back((ask.key, number));
+        }
+        verdict
+    }
+
+    fn look(&self, number: u64, ask: Ask) -> Look {
+        let limiter = self.primary.get(ask.key);
+        let seen =
+            self.with_check(number, ask, |check| limiter.peek(check, &mut Vec::new()).summary);
+        match (seen.verdict, u64::try_from(seen.wait_ms)) {
+            (Verdict::Allowed, _) => Look::Passes,
+            (Verdict::Limited, Ok(wait_ms)) => Look::Later(wait_ms),
+            _ => Look::Decided,
+        }
+    }
+
+    /// A request that waits in line, as `RL.WAIT` does.
+    fn wait(&mut self, key: u8) {
+        let ask = self.ask(key);
+        let (number, ms) = (self.requests, self.rng.u64(1..PATIENCE_MS));
+        let look_us = match self.look(number, ask) {
+            Look::Passes if self.line.queues.look_of(&place(key)).is_none() => None,
+            Look::Passes => Some(self.steady_us),
+            Look::Later(wait_ms) if wait_ms <= ms => Some(self.steady_us + wait_ms * MS_US),
+            Look::Later(_) | Look::Decided => None,
+        };
+        let Some(look_us) = look_us else {
+            self.check(number, ask);
+            return;
+        };
+        let deadline_us = self.steady_us + ms * MS_US;
+        self.line.queues.join(place(key), deadline_us, look_us, 1, Waiter { number, ask });
+        self.line.joined(Waiter { number, ask }, deadline_us);
+    }
+
+    /// Lets time pass, and serves the line at each instant at which something is due.
+    fn pass(&mut self, ms: u64) {
+        let until_us = self.steady_us + ms * MS_US;
+        while let Some(at_us) = self.line.queues.next_us().filter(|&at_us| at_us <= until_us) {
+            self.reach(at_us.max(self.steady_us));
+            self.serve();
+        }
+        self.reach(until_us);
+    }
+
+    fn reach(&mut self, steady_us: u64) {
+        self.wall_us += steady_us - self.steady_us;
+        self.steady_us = steady_us;
+    }
+
+    fn serve(&mut self) {
+        while let Some(due) = self.line.queues.due(self.steady_us) {
+            match due {
+                Due::First(ticket) => self.decide_first(ticket),
+                Due::Deadline(ticket) => self.expire(ticket),
+            }
+        }
+    }
+
+    fn decide_first(&mut self, ticket: Ticket) {
+        let waiter = *self.line.queues.waiter(ticket).expect("in line");
+        match self.look(waiter.number, waiter.ask) {
+            Look::Later(wait_ms) => {
+                self.line.queues.look_at(ticket, self.steady_us + wait_ms * MS_US);
+            }
+            Look::Passes | Look::Decided => self.decide(ticket),
+        }
+    }
+
+    fn expire(&mut self, ticket: Ticket) {
+        let waiter = *self.line.queues.waiter(ticket).expect("in line");
+        let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes);
+        if passes && self.line.queues.behind(ticket).is_some() {
+            self.line.queues.leave(ticket);
+            return self.line.answered(&waiter, false, self.steady_us);
+        }
+        self.decide(ticket);
+    }
+
+    fn decide(&mut self, ticket: Ticket) {
+        let waiter = self.line.queues.leave(ticket).expect("in line");
+        let admitted = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
+        self.line.answered(&waiter, admitted, self.steady_us);
+    }
+
+    /// The primary dies and loads its file. The replica begins again.
+    fn crash(&mut self) {
+        let (keys, at) = self.disk.recover(&mut self.rng);
+        assert!(
+            at >= self.disk.synced_at,
+            "{at} effects are left of {} synced",
+            self.disk.synced_at
+        );
+        assert!(!self.syncs_always || at == self.last(), "an acknowledged effect is lost");
+        assert_eq!(state(&keys), self.states[at], "the file");
+        self.restart(keys, at);
+    }
+
+    /// The replica takes over. What it has not received is lost.
+    fn promote(&mut self) {
+        let (keys, at) = (self.replica.keys.clone(), self.replica.at);
+        self.restart(keys, at);
+    }
+
+    /// Another history of effects begins after this one.
+    fn restart(&mut self, keys: Keyspace, at: usize) {
+        self.states.truncate(at + 1);
+        self.disk = Disk::rewritten(keys.snapshot(), at);
+        self.replica.begin_again(&keys.snapshot(), at);
+        (self.primary, self.told) = (keys.clone(), keys);
+        self.line.disconnected();
+    }
+}
