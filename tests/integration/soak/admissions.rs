@@ -17,7 +17,7 @@ use crate::support::client::{
 };
 use crate::support::dump::assert_calm;
 use crate::support::files::with_aof;
-use crate::support::server::{self, Flavor, Server};
+use crate::support::server::{self, Flavor, Server, eventually};
 use crate::support::traffic::Flag;
 use crate::support::watchdog::{Line, Watchdog};
 
@@ -328,7 +328,7 @@ fn disturb(stage: &Stage<'_>, length: Duration, mut random: fastrand::Rng) -> (T
     (tally, replica.unwrap_or_else(new_replica))
 }
 
-/// Sets the server's memory limit below its use for a moment.
+/// Sets the server's memory limit below its use until it evicts a key.
 fn evict(stage: &Stage<'_>, c: &mut Connection) {
     for filler in 0..300 {
         // It may be refused because memory is full.
@@ -336,9 +336,13 @@ fn evict(stage: &Stage<'_>, c: &mut Connection) {
     }
     let () = ask(c, "CONFIG SET maxmemory-policy allkeys-random");
     let from_us = now_us(c).cast_signed();
-    let most = info(c, "memory", "used_memory") - 300_000.0;
-    let () = ask(c, &format!("CONFIG SET maxmemory {}", most as u64));
-    thread::sleep(Duration::from_millis(20));
+    let before = info(c, "stats", "evicted_keys");
+    // Memory that a flush frees meanwhile may make room.
+    eventually("a key to be evicted", || {
+        let most = info(c, "memory", "used_memory") - 300_000.0;
+        let () = ask(c, &format!("CONFIG SET maxmemory {}", most as u64));
+        info(c, "stats", "evicted_keys") > before
+    });
     let () = ask(c, "CONFIG SET maxmemory 0");
     stage.ledger.forgot(from_us, now_us(c).cast_signed());
 }
