@@ -86,6 +86,7 @@ fn changes_wake_the_first_of_the_key_in_every_database() {
 fn room_is_bounded_in_waiters_and_in_bytes() {
     let mut queues = three();
     let room = |waiters, bytes| Room { waiters, bytes };
+    assert_eq!((queues.waiting(), queues.bytes()), (3, 7));
     assert!(queues.has_room(ROOM, usize::MAX - 7));
     assert!(queues.has_room(room(4, 10), 3));
     assert!(!queues.has_room(room(3, 10), 3), "one too many");
