@@ -99,9 +99,11 @@ class Core:
             return known
         one_by_one = self.separately and len(limits) > 1
         report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta)
-        denied = report.source == "server" and not report.allowed
-        if self.denials and denied and all(lasts(rule.rule) for rule in report.rules):
-            self.denials.keep(what, report.key, report, _now_ms())
+        if self.denials and report.source == "server" and not report.allowed:
+            # One by one the report has the rules of one key only.
+            shown = tuple(rule.rule for rule in report.rules)
+            if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
+                self.denials.keep(what, report.key, report, _now_ms())
         return report
 
     def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:

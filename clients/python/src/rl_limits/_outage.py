@@ -18,28 +18,22 @@ NO_REPLY = {"ConnectionError", "TimeoutError", "OSError", "BusyLoadingError", "C
 NOT_NOW = {"OutOfMemoryError", "ReadOnlyError", "TryAgainError", "MasterDownError", "ClusterDownError"}
 WRONG = {"AuthenticationError", "AuthorizationError", "ExternalAuthProviderError"}  # these are ConnectionErrors, too
 
-CODES = (
-    "LOADING ",
-    "BUSY ",
-    "OOM ",
-    "MISCONF ",
-    "NOREPLICAS ",
-    "READONLY ",
-    "MASTERDOWN ",
-    "CLUSTERDOWN ",
-    "TRYAGAIN ",
-)
-TEXTS = ("UNBLOCKED ", "max number of clients", "internal error", "this replica skipped")
+CODES = [
+    "LOADING",
+    "BUSY",
+    "OOM",
+    "MISCONF",
+    "NOREPLICAS",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "UNBLOCKED",
+]
+TEXTS = ("max number of clients", "internal error", "this replica skipped")
 CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
-#: What these say if the cluster is the reason. They also stand for faults of the application, such as keys in two
-#: slots.
-CLUSTER_IS_AWAY = (
-    "cannot be connected",
-    "slots are not covered",
-    "not agree",
-    "No targets",
-    "doesn't exist in the cluster",
-)
+# What these say if the cluster is the reason: they also stand for faults of the application, such as keys in two slots.
+AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
 
 
 def is_outage(error: BaseException) -> bool:
@@ -50,10 +44,10 @@ def is_outage(error: BaseException) -> bool:
         return False
     if classes & CLUSTER_EXCEPTIONS and "SlotNotCoveredError" not in classes:
         cause = error.__cause__
-        return any(part in text for part in CLUSTER_IS_AWAY) and (cause is None or is_outage(cause))
+        return any(part in text for part in AWAY) and (cause is None or is_outage(cause))
     if classes & (NO_REPLY | NOT_NOW):
         return True
-    return "ResponseError" in classes and text.startswith((*CODES, *TEXTS))
+    return "ResponseError" in classes and (text.partition(" ")[0] in CODES or text.startswith(TEXTS))
 
 
 class Outage(NamedTuple):

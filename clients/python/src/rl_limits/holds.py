@@ -35,7 +35,7 @@ class Hold:
 
     `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
     The work must stop then, for another may have begun. Leaving the block settles, also by an exception: the charges
-    stand, and slots are free. A server that is away sees the hold lapse instead.
+    stand, and slots are free. If the server is away, the hold lapses instead.
     """
 
     reply: Report
@@ -62,7 +62,7 @@ class Hold:
         return self
 
     def settle(self, *, cost: Cost | None = None) -> bool:
-        """Ends the hold now, with its real cost. Says whether it lived until then."""
+        """Ends the hold now, with its real cost. Says whether it lived until then, and the server could be told."""
         return self._end(cost, False)
 
     def refund(self) -> bool:
@@ -72,17 +72,18 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._end(None, False)
-        except Exception as unsettled:
-            if not is_outage(unsettled):
-                raise
+        self._end(None, False)
 
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
-        return self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        try:
+            return self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        except Exception as error:
+            if is_outage(error):
+                return False
+            raise
 
     def _keep(self, since_s: float) -> None:
         with contextlib.suppress(Left):
@@ -135,11 +136,7 @@ class AsyncHold:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._end(None, False)
-        except Exception as unsettled:
-            if not is_outage(unsettled):
-                raise
+        await self._end(None, False)
 
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:
@@ -147,7 +144,12 @@ class AsyncHold:
         self._left = True
         if self._keeper:
             self._keeper.cancel()
-        return await self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        try:
+            return await self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        except Exception as error:
+            if is_outage(error):
+                return False
+            raise
 
     async def _keep(self, since_s: float) -> None:
         await self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s))
