@@ -284,17 +284,23 @@ def digest(*files):
 
 
 def clients_python(_):
-    """The packages that clients/python/requirements.txt pins, and the sources of `limits`, which have its own tests."""
-    pins, home = ROOT / "clients/python/requirements.txt", CACHE / "clients-python"
-    version = digest(pins)
+    """The packages that clients/python/requirements.txt pins, and beside them the sources of `limits`, which have its own
+    tests, the wheel of redis-py, which an empty environment needs, and what older.txt pins, a folder each."""
+    pins, older = (ROOT / "clients/python" / name for name in ("requirements.txt", "older.txt"))
+    home = CACHE / "clients-python"
+    version = digest(pins, older)
     if is_version(home, version):
         return
     say("the packages of clients/python/requirements.txt into .cache/clients-python")
     with Scratch() as scratch:
         target = scratch / home.name
         quiet = ["--quiet", "--no-deps", "--disable-pip-version-check"]
-        run([*pip(), "install", *quiet, "--only-binary=:all:", f"--target={target}", f"--requirement={pins}"])
-        [limits] = [pin for pin in pins.read_text().split() if pin.startswith("limits==")]
+        wheels = [*quiet, "--only-binary=:all:"]
+        run([*pip(), "install", *wheels, f"--target={target}", f"--requirement={pins}"])
+        for pin in older.read_text().split():
+            run([*pip(), "install", *wheels, f"--target={target}/older/{pin}", pin])
+        [limits], [redis] = ([pin for pin in pins.read_text().split() if pin.startswith(f"{name}==")] for name in ("limits", "redis"))
+        run([*pip(), "download", *wheels, f"--dest={target}/wheels", redis])
         run([*pip(), "download", *quiet, "--no-binary=limits", f"--dest={scratch}", limits])
         with tarfile.open(next(scratch.glob("limits-*.tar.gz"))) as sources:
             sources.extractall(scratch, filter="data")

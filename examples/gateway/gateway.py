@@ -17,26 +17,27 @@ the gateway is killed, the hold lapses: the slot is free again, and the tokens c
 
 import argparse
 import asyncio
-import contextlib
 import json
 import sys
 from pathlib import Path
 from uuid import uuid4
 
-from fields import fields, problem
 from wire import BadRequest, Client
 
-EXAMPLES = Path(__file__).resolve().parent.parent
-sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / folder) for folder in ("examples/web", "clients/python/src", ".cache/python")]
 
-from limits import Limits  # noqa: E402  it imports redis-py, which scripts/fetch.py puts there
 from pages import left, page  # noqa: E402  from examples/web
-from redis.exceptions import RedisError  # noqa: E402
+from redis.exceptions import RedisError  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
+from rl_limits import AsyncRateLimiter, Denied  # noqa: E402  from clients/python
+from rl_limits.http import PROBLEM_TYPE, fields, problem  # noqa: E402
 
 
 class Gateway:
-    def __init__(self, limits, options):
-        self.limits = limits
+    def __init__(self, options):
+        # Without the limiter nothing passes: a check then raises its error. Tests share their machine with others, so this
+        # waits longer than an application should.
+        self.limiter = AsyncRateLimiter.from_url(options.redis, timeout=5, socket_timeout=5)
         self.options = options
         # Calls that run here: two with one id would share one slot.
         self.running = set()
@@ -48,15 +49,15 @@ class Gateway:
             if (method, path) == ("POST", "/v1/chat"):
                 await self.chat(client, asked)
             elif (method, path) == ("GET", "/v1/limits"):
-                await client.answer(200, left(await self.limits.peek(client.headers["x-tenant"])))
+                key = f"llm:{client.headers['x-tenant']}"
+                await client.answer(200, left(await self.limiter.peek_all(key, self.options.rules)))
             elif method == "GET" and (file := page("/web/gateway.html" if path == "/" else path)):
                 await client.send(200, *file)
             else:
                 await client.answer(404, {"title": "there are POST /v1/chat, GET /v1/limits and GET /"})
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
-        except RedisError as error:
-            # Without the limiter nothing passes. The alternative is to let everything pass.
+        except (RedisError, TimeoutError) as error:
             await client.answer(503, {"title": f"no limiter: {error}"})
         except ConnectionRefusedError:
             await client.answer(502, {"title": "no model"})
@@ -68,15 +69,16 @@ class Gateway:
     async def chat(self, client, asked):
         tenant = client.headers["x-tenant"]
         id = client.headers.get("idempotency-key") or uuid4().hex
-        call = Call(self.limits, tenant, id, asked, self.options)
+        call = Call(id, asked, self.options)
         if (tenant, id) in self.running:
             return await client.answer(409, {"title": "this call is under way"})
         self.running.add((tenant, id))
+        terms = {"cost": call.estimate, "ttl": self.options.lease_ms / 1000, "refund": True, "id": id}
         try:
-            decision = await self.limits.take(tenant, id, call.estimate)
-            if decision["verdict"]:
-                return await client.answer(429, problem(decision), fields(decision), "application/problem+json")
-            await call.run(client, fields(decision))
+            async with self.limiter.hold(f"llm:{tenant}", self.options.rules, **terms) as hold:
+                await call.run(client, hold)
+        except Denied as denied:
+            await client.answer(429, problem(denied.reply), fields(denied.reply), PROBLEM_TYPE)
         finally:
             self.running.discard((tenant, id))
 
@@ -84,10 +86,8 @@ class Gateway:
 class Call:
     """A call, which holds all that it may use."""
 
-    def __init__(self, limits, tenant, id, asked, options):
-        self.limits = limits
-        self.owner = (tenant, id)
-        self.options = options
+    def __init__(self, id, asked, options):
+        self.port = options.model
         # Words stand for tokens here. A real gateway asks the model's tokenizer.
         self.input = len(asked["prompt"].split())
         self.estimate = self.input + asked["max_tokens"]
@@ -95,14 +95,15 @@ class Call:
         length = min(asked.get("length", asked["max_tokens"]), asked["max_tokens"])
         self.asked = {"id": id, "gateway": options.name, "input": self.input, "length": length}
 
-    async def run(self, client, headers):
+    async def run(self, client, hold):
         """Relays the answer, and settles what the call used, however it ended."""
-        taken = 0
+        taken, headers = 0, fields(hold.reply)
         try:
-            reader, self.model = await asyncio.open_connection("127.0.0.1", self.options.model)
+            reader, self.model = await asyncio.open_connection("127.0.0.1", self.port)
             self.model.write(json.dumps(self.asked).encode() + b"\n")
             taken = self.input
-            watchers = [asyncio.create_task(self.renew()), asyncio.create_task(self.watch(client))]
+            # A lost hold stops the call: another call may have the slot.
+            watchers = [asyncio.create_task(self.cancel_after(end)) for end in (client.gone(), hold.lost.wait())]
             try:
                 if self.streams:
                     client.begin_stream(headers)
@@ -116,10 +117,8 @@ class Call:
                     watcher.cancel()
                 self.model.close()
         finally:
-            # Settles before the answer ends, so a client with the whole answer finds its slot
-            # free. Without a server the hold lapses.
-            with contextlib.suppress(RedisError):
-                await self.limits.settle(*self.owner, taken)
+            # Settles before the answer ends, so a client with the whole answer finds its slot free.
+            await hold.settle(cost=taken)
         if self.streams:
             await client.stream("")
         else:
@@ -137,21 +136,8 @@ class Call:
         if self.model.can_write_eof() and not self.model.is_closing():
             self.model.write_eof()
 
-    async def watch(self, client):
-        await client.gone()
-        self.cancel()
-
-    async def renew(self):
-        """Renews the hold three times per lease. A lost lease stops the call: another call may have the slot."""
-        lease_s = self.options.lease_ms / 1000
-        clock = asyncio.get_running_loop().time
-        end = clock() + lease_s
-        while clock() < end:
-            await asyncio.sleep(lease_s / 3)
-            asked = clock()
-            with contextlib.suppress(RedisError, asyncio.TimeoutError):
-                lives = await asyncio.wait_for(self.limits.renew(*self.owner), lease_s / 3)
-                end = asked + lease_s if lives else asked
+    async def cancel_after(self, end):
+        await end
         self.cancel()
 
 
@@ -164,8 +150,7 @@ async def main():
     parser.add_argument("--name", default="gateway")
     parser.add_argument("rules", nargs="+")
     options = parser.parse_args()
-    limits = Limits(options.redis, options.rules, options.lease_ms)
-    server = await asyncio.start_server(Gateway(limits, options).serve, "127.0.0.1", options.port)
+    server = await asyncio.start_server(Gateway(options).serve, "127.0.0.1", options.port)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

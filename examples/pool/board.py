@@ -17,11 +17,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parent.parent
-sys.path += [str(EXAMPLES / "web"), str(EXAMPLES.parent / ".cache/python")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / folder) for folder in ("examples/web", "clients/python/src", ".cache/python")]
 
-import redis  # noqa: E402  where scripts/fetch.py put it
+import redis  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
 from pages import left, page  # noqa: E402  from examples/web
+from rl_limits import RateLimiter  # noqa: E402  from clients/python
 
 JOBS = 20
 
@@ -29,14 +30,15 @@ JOBS = 20
 class Board:
     def __init__(self, options):
         self.server = redis.Redis.from_url(options.redis, protocol=3, decode_responses=True)
+        self.limiter = RateLimiter(self.server)
         self.key = options.key
         self.rules = options.rules
         self.jobs = (f"extra-{number}" for number in count(1))
 
     def state(self):
-        key = self.server.execute_command("RL.INFO", self.key) or {}
+        key = self.limiter.call("RL.INFO", self.key) or {}
         return {
-            "limits": left(self.server.execute_command("RL.PEEK", self.key, "FULL", *self.rules)),
+            "limits": left(self.limiter.peek_all(self.key, self.rules)),
             "holds": [f"{hold['id']}, for {hold['ttl_ms'] / 1000:.1f} s" for hold in key.get("next_holds", [])],
             "waiting": self.server.info("ratelimit")["ratelimit_waiting_clients"],
             "to_do": self.server.llen(f"{self.key}:jobs"),

@@ -10,13 +10,21 @@ outlives its worker: a new worker of the same name begins with the job in its li
 import argparse
 import http.client
 import os
+import sys
 import time
+from itertools import count
+from pathlib import Path
 
-from line import Line, connect
-from redis.exceptions import ConnectionError as RedisConnectionError
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / folder) for folder in ("clients/python/src", ".cache/python")]
+
+import redis  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
+from rl_limits import Denied, RateLimiter  # noqa: E402  from clients/python
 
 # How long to wait for a job before checking that the pool still runs.
 IDLE_S = 1
+# How long to wait in line before asking again, at the end of the line.
+WAIT_S = 60
 
 
 class Jobs:
@@ -57,22 +65,29 @@ def main():
     parser.add_argument("rules", nargs="+")
     options = parser.parse_args()
     pool = os.getppid()
-    server = connect(options.redis)
+    server = redis.Redis.from_url(options.redis, socket_timeout=5, decode_responses=True)
     jobs = Jobs(server, options.key, options.name)
-    line = Line(server, options.key, options.rules, options.lease_ms, options.name)
-    # The request must end before the hold does: afterwards another worker may have the slot.
-    timeout_s = options.lease_ms / 1000 / 2
+    limiter = RateLimiter(server)
+    # Who holds what: RL.INFO shows these ids. Each id is used once, so that a new attempt does not take the slot of one that
+    # died for its own.
+    ids = (f"{options.name}.{os.getpid()}.{number}" for number in count(1))
+    lease_s = options.lease_ms / 1000
     while os.getppid() == pool:
         try:
             job = jobs.next()
             if job is None:
                 continue
-            with line.place():
-                status, later_s = ask(options.upstream, job, timeout_s)
+            with limiter.hold(options.key, options.rules, ttl=lease_s, id=next(ids), wait=WAIT_S):
+                # The request must end before the hold does: afterwards another worker may have the slot.
+                status, later_s = ask(options.upstream, job, lease_s / 2)
             if status == 200:
                 jobs.finish(job)
                 continue
-        except (RedisConnectionError, OSError):
+        except Denied as denied:
+            if denied.reply.verdict == "limited" and denied.reply.wait_ms < 0:
+                sys.exit(f"{' '.join(options.rules)}: nothing ever passes")
+            later_s = 1  # The line is too long, or an operator has blocked the key.
+        except (redis.RedisError, OSError):
             later_s = 1  # No server, or no answer from the upstream.
         time.sleep(later_s)  # The job is still in our list.
 

@@ -12,9 +12,8 @@ def page(path):
     return file and (file.read_bytes(), TYPES[file.suffix])
 
 
-def left(reply):
-    """What each rule of a `FULL` reply would still admit, for limits.js."""
+def left(report):
+    """What each rule of a report would still admit, for limits.js."""
     return [
-        {"name": rule["name"] or rule["rule"], "remaining": rule["remaining"], "limit": rule["limit"]}
-        for rule in reply["rules"]
+        {"name": rule.name or rule.rule, "remaining": rule.remaining, "limit": rule.limit} for rule in report.rules
     ]

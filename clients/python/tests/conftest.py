@@ -39,9 +39,15 @@ def stopped() -> servers.Server:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[list[servers.Server]]:
+def one_cluster() -> Iterator[list[servers.Server]]:
     with servers.start_cluster() as nodes:
         yield nodes
+
+
+@pytest.fixture
+def cluster(one_cluster: list[servers.Server]) -> list[servers.Server]:
+    """Three primaries, empty."""
+    return [emptied(node) for node in one_cluster]
 
 
 def emptied(server: servers.Server) -> servers.Server:

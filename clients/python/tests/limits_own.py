@@ -38,8 +38,11 @@ def start() -> tuple[dict, dict]:
         "single": f"ratelimit+redis://127.0.0.1:{single.port}",
         "cluster": f"ratelimit+redis+cluster://127.0.0.1:{first.port}",
     }
-    sync = {name: pytest.param(uri, {}, None, id=name) for name, uri in uris.items()}
-    return sync, {name: pytest.param(f"async+{uri}", {}, None, id=name) for name, uri in uris.items()}
+    # These tests keep the machine busier than an application's time-outs expect.
+    patient = {"socket_timeout": 5, "socket_connect_timeout": 5}
+    sync = {name: pytest.param(uri, patient, None, id=name) for name, uri in uris.items()}
+    more = {**patient, "timeout": 5}
+    return sync, {name: pytest.param(f"async+{uri}", more, None, id=name) for name, uri in uris.items()}
 
 
 def pytest_configure(config: pytest.Config) -> None:

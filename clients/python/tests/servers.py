@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from redis import Redis, RedisError
+from redis import BusyLoadingError, Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rl_limits import AsyncRateLimiter, RateLimiter
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULE = os.environ.get("RATELIMIT_MODULE", ROOT / "target/release/libredis_ratelimit.so")
@@ -35,15 +40,39 @@ class Server(NamedTuple):
         return f"redis://127.0.0.1:{self.port}"
 
     def client(self) -> Redis:
-        return Redis(port=self.port, decode_responses=True)
+        return Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
+
+    def limiter(self, **options: Any) -> RateLimiter:
+        """One that waits longer than applications should: other tests keep the machine busy."""
+        return RateLimiter.from_url(self.url, socket_timeout=5, socket_connect_timeout=5, **options)
+
+    @asynccontextmanager
+    async def async_limiter(self, **options: Any) -> AsyncIterator[AsyncRateLimiter]:
+        timeouts = {"timeout": 5, "socket_timeout": 5, "socket_connect_timeout": 5}
+        limiter = AsyncRateLimiter.from_url(self.url, **timeouts, **options)
+        yield limiter
+        await limiter.client.aclose()
 
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Accepts connections, and answers nothing."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+Ready = Callable[[Server], bool]
+
 
 @contextmanager
-def start(name: str = NAMES[-1], *options: object) -> Iterator[Server]:
+def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None) -> Iterator[Server]:
+    """`ready`: when to go on, by default when it answers."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:
         log = Path(folder) / "log"
@@ -51,7 +80,7 @@ def start(name: str = NAMES[-1], *options: object) -> Iterator[Server]:
         command = [SERVERS / name / "server", *map(str, words), "--loadmodule", str(MODULE)]
         server = Server(port, subprocess.Popen(command, stdout=subprocess.DEVNULL))
         try:
-            until(lambda: server.process.poll() is not None or answers(server))
+            until(lambda: server.process.poll() is not None or (ready or answers)(server))
             assert server.process.poll() is None, log.read_text()
             yield server
         finally:
@@ -86,6 +115,18 @@ def answers(server: Server) -> bool:
             return bool(client.ping())
     except RedisError:
         return False
+
+
+def loads(server: Server) -> bool:
+    """Whether it answers that it cannot answer yet."""
+    try:
+        with server.client() as client:
+            client.ping()
+    except BusyLoadingError:
+        return True
+    except RedisError:
+        pass
+    return False
 
 
 def until(holds: Callable[[], bool]) -> None:

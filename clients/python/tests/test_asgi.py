@@ -5,17 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from httpx import ASGITransport, AsyncClient
-from redis import RedisError
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Scope
 
-from rl_limits import AsyncRateLimiter, Limit
+from rl_limits import Limit, Report
 from rl_limits.asgi import RateLimitMiddleware
 from servers import Server
 
@@ -29,15 +25,18 @@ def limits_of(scope: Scope) -> list[Limit]:
 
 async def hello(request: Request) -> JSONResponse:
     report = getattr(request.state, "rate_limit", None)
-    return JSONResponse(report and report.verdict, headers={"RateLimit": '"own";r=1;t=1'})
+    status = int(request.query_params.get("status", 200))
+    return JSONResponse(report and report.verdict, status, headers={"RateLimit": '"own";r=1;t=1'})
 
 
-async def asked(server: Server, **options: object) -> AsyncIterator[AsyncClient]:
+async def asked(
+    server: Server, outage: str = "raise", address: str | None = "203.0.113.9", **options: object
+) -> AsyncIterator[AsyncClient]:
     options = {"limits": limits_of, **options}
-    async with Redis(port=server.port, retry=Retry(NoBackoff(), 0)) as redis:
+    async with server.async_limiter(outage=outage) as limiter:
         app = Starlette(routes=[Route("/", hello), Route("/health", hello)])
-        app.add_middleware(RateLimitMiddleware, limiter=AsyncRateLimiter(redis), **options)
-        transport = ASGITransport(app, raise_app_exceptions=False)
+        app.add_middleware(RateLimitMiddleware, limiter=limiter, **options)
+        transport = ASGITransport(app, raise_app_exceptions=False, client=address and (address, 123))
         async with AsyncClient(transport=transport, base_url="http://test") as client:
             yield client
 
@@ -91,15 +90,76 @@ async def test_a_turn_is_waited_for(newest: Server) -> None:
         assert 0.19 < time.monotonic() - began < 2
 
 
-@pytest.mark.parametrize("aio", [False, True])
-async def test_without_the_server_requests_fail_or_pass_as_chosen(stopped: Server, aio: bool) -> None:
-    seen = []
-
-    async def later(error: RedisError, scope: Scope) -> None:
-        seen.append(error)
-
+async def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server) -> None:
     async for client in asked(stopped):
         assert (await client.get("/")).status_code == 500
-    async for client in asked(stopped, on_error=later if aio else lambda error, scope: seen.append(error)):
-        assert (await client.get("/")).json() is None
-    assert len(seen) == 1
+    async for client in asked(stopped, "allow"):
+        assert [(await client.get("/")).status_code for _ in range(5)] == [200] * 5
+    async for client in asked(stopped, "local"):
+        answers = [await client.get("/") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert answers[2].json()["violated-policies"] == ["user"]
+    async for client in asked(stopped, "deny"):
+        refused = await client.get("/")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1"), "it is our fault"
+        assert refused.json() == {"title": "Service Unavailable", "status": 503}
+
+
+@pytest.mark.parametrize(
+    "address, prefix, key",
+    [
+        ("203.0.113.9", 64, "ip:203.0.113.9"),
+        ("2001:db8:1:2::3", 64, "ip:2001:db8:1:2::/64"),
+        ("2001:db8:1:2::3", 48, "ip:2001:db8:1::/48"),
+        (None, 64, "ip:unknown"),
+    ],
+)
+async def test_rules_alone_limit_each_network(newest: Server, address: str | None, prefix: int, key: str) -> None:
+    async for client in asked(newest, address=address, limits="1/m", prefix=prefix):
+        assert [(await client.get("/")).status_code for _ in range(2)] == [200, 429]
+    with newest.client() as redis:
+        assert redis.keys() == [key]
+
+
+async def test_a_key_a_skip_and_no_rules(newest: Server) -> None:
+    def of_user(scope: Scope) -> str:
+        return "user:42"
+
+    async for client in asked(
+        newest, limits=["1/m", "9/d"], key=of_user, skip=lambda scope: scope["path"] == "/health"
+    ):
+        assert [(await client.get("/health")).status_code for _ in range(2)] == [200, 200]
+        assert [(await client.get("/")).status_code for _ in range(2)] == [200, 429]
+    for limits in ([], lambda scope: [], ""):
+        async for client in asked(newest, limits=limits):
+            assert (await client.get("/")).json() is None
+    with newest.client() as redis:
+        assert redis.keys() == ["user:42"]
+
+
+@pytest.mark.parametrize("count, left", [("all", 6), ("failed", 8), ("successful", 8)])
+async def test_requests_count_by_their_answers(newest: Server, count: str, left: int) -> None:
+    async for client in asked(newest, limits=["10/m,name=burst", "bucket:100/d,cost=5"], count=count):
+        for status in (200, 302, 404, 500):
+            await client.get("/", params={"status": status})
+    with newest.client() as redis:
+        assert redis.execute_command("RL.PEEK", "ip:203.0.113.9", "10/m,name=burst")[2] == left
+
+
+async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
+    async for client in asked(newest, limits="2/m", headers="legacy"):
+        first = await client.get("/")
+        assert {name: first.headers[f"x-ratelimit-{name}"] for name in ("limit", "remaining", "reset")} == {
+            "limit": "2",
+            "remaining": "1",
+            "reset": "60",
+        }
+
+    def refuse(scope: Scope, report: Report) -> PlainTextResponse:
+        return PlainTextResponse(f"wait {report.wait_ms // 60_000} min", 420)
+
+    async for client in asked(newest, limits="1/h", headers="none", refusal=refuse):
+        assert "ratelimit-policy" not in (await client.get("/")).headers
+        refused = await client.get("/")
+        assert (refused.status_code, refused.text) == (420, "wait 59 min")
+        assert "retry-after" in refused.headers

@@ -1,17 +1,23 @@
 """The middleware of Django, and the throttles of its REST framework."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import django
 import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.test import Client
 from django.test.utils import override_settings
 from django.urls import path
-from redis import RedisError
+from redis import RedisCluster, RedisError
 
+import servers
 from servers import Server
 
 RATES = {"anon": "2/min", "user": "bucket:3/m 100/d", "search": "1/hour"}
@@ -32,23 +38,29 @@ from rest_framework.decorators import api_view, throttle_classes  # noqa: E402  
 from rest_framework.response import Response  # noqa: E402
 from rest_framework.views import APIView  # noqa: E402
 
-from rl_limits import Limit  # noqa: E402
+from rl_limits import Limit, RateLimiter, Report  # noqa: E402
 from rl_limits.rest_framework import AnonRateThrottle, ScopedRateThrottle, UserRateThrottle, rules_of  # noqa: E402
-
-seen: list[RedisError] = []
 
 
 def limits_of(request: HttpRequest) -> list[Limit]:
     return [Limit("web:ip", "20/s,name=burst"), Limit("web:ann", "2/m,name=user")] if request.path == "/" else []
 
 
-def unanswered(error: RedisError, request: HttpRequest) -> None:
-    seen.append(error)
+def is_free(request: HttpRequest) -> bool:
+    return request.path == "/health"
+
+
+def user_of(request: HttpRequest) -> str:
+    return "user:42"
+
+
+def refuse(request: HttpRequest, report: Report) -> HttpResponse:
+    return HttpResponseRedirect("/wait")
 
 
 def hello(request: HttpRequest) -> HttpResponse:
     report = getattr(request, "rate_limit", None)
-    return JsonResponse({"verdict": report and report.verdict})
+    return JsonResponse({"verdict": report and report.verdict}, status=int(request.GET.get("status", 200)))
 
 
 def throttled(*classes: type) -> object:
@@ -63,23 +75,20 @@ class Search(APIView):
         return Response("found")
 
 
-class Open(AnonRateThrottle):
-    def on_error(self, error: RedisError) -> bool:
-        return True
-
-
 urlpatterns = [
     path("", hello),
     path("health", hello),
     path("anon", throttled(AnonRateThrottle)),
     path("user", throttled(UserRateThrottle)),
-    path("open", throttled(Open)),
     path("search", Search.as_view()),
 ]
 
 
-def using(server: Server, **more: object) -> override_settings:
-    return override_settings(RL_LIMITS={"URL": server.url, "LIMITS": f"{__name__}.limits_of", **more})
+def using(server: Server, outage: str = "raise", **more: Any) -> override_settings:
+    patient = {"socket_timeout": 5, "socket_connect_timeout": 5, "outage": outage}
+    return override_settings(
+        RL_LIMITS={"URL": server.url, "OPTIONS": patient, "LIMITS": f"{__name__}.limits_of", **more}
+    )
 
 
 @pytest.fixture
@@ -106,12 +115,59 @@ def test_requests_pass_until_a_rule_denies(client: Client, server: Server) -> No
     assert (blocked.status_code, int(blocked["Retry-After"])) == (403, 100)
 
 
-def test_without_the_server_requests_fail_or_pass_as_chosen(stopped: Server) -> None:
+def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server) -> None:
     with using(stopped), pytest.raises(RedisError):
         Client().get("/")
-    with using(stopped, ON_ERROR=f"{__name__}.unanswered"):
-        assert Client().get("/").json() == {"verdict": None}
-    assert len(seen) == 1
+    with using(stopped, "allow"):
+        assert [Client().get("/").status_code for _ in range(4)] == [200] * 4
+    with using(stopped, "local"):
+        assert [Client().get("/").status_code for _ in range(3)] == [200, 200, 429]
+    with using(stopped, "deny"):
+        refused = Client().get("/")
+        assert (refused.status_code, refused["Retry-After"]) == (503, "1")
+
+
+def test_a_limiter_of_the_application_is_asked(cluster: list[Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    client = RedisCluster(host="127.0.0.1", port=cluster[0].port)
+    monkeypatch.setitem(globals(), "limiter", RateLimiter(client, separately=True))
+    with override_settings(RL_LIMITS={"LIMITER": f"{__name__}.limiter", "LIMITS": f"{__name__}.limits_of"}):
+        assert [Client().get("/").status_code for _ in range(3)] == [200, 200, 429]
+        assert Client().get("/anon", REMOTE_ADDR="198.51.100.1").status_code == 200
+    assert client.exists("web:ip", "web:ann") == 2
+
+
+def test_rules_alone_limit_each_network(newest: Server) -> None:
+    with using(newest, LIMITS="1/m"):
+        addresses = ["203.0.113.9", "203.0.113.9", "2001:db8::1", "2001:db8::2", ""]
+        codes = [Client().get("/", REMOTE_ADDR=address).status_code for address in addresses]
+        assert codes == [200, 429, 200, 429, 200]
+    with newest.client() as redis:
+        assert sorted(redis.keys()) == ["ip:2001:db8::/64", "ip:203.0.113.9", "ip:unknown"]
+
+
+def test_a_key_a_skip_a_refusal_and_older_fields(newest: Server) -> None:
+    names = {"KEY": "user_of", "SKIP": "is_free", "REFUSAL": "refuse"}
+    more = {name: f"{__name__}.{function}" for name, function in names.items()}
+    with using(newest, LIMITS=["1/m", "9/d"], HEADERS="legacy", **more):
+        assert [Client().get("/health").status_code for _ in range(2)] == [200, 200]
+        first = Client().get("/")
+        assert [first[f"X-RateLimit-{name}"] for name in ("Limit", "Remaining", "Reset")] == ["1", "0", "60"]
+        refused = Client().get("/")
+        assert (refused.status_code, refused["Location"]) == (302, "/wait")
+    with newest.client() as redis:
+        assert redis.keys() == ["user:42"]
+    for limits in ([], ""):
+        with using(newest, LIMITS=limits):
+            assert Client().get("/").json() == {"verdict": None}
+
+
+@pytest.mark.parametrize("count, left", [("all", 7), ("failed", 8), ("successful", 9)])
+def test_requests_count_by_their_answers(newest: Server, count: str, left: int) -> None:
+    with using(newest, LIMITS="10/m", COUNT=count, KEY=f"{__name__}.user_of"):
+        for status in (200, 404, 500):
+            Client().get("/", {"status": status})
+    with newest.client() as redis:
+        assert redis.execute_command("RL.PEEK", "user:42", "10/m")[2] == left
 
 
 def test_settings_that_lack_something_are_named() -> None:
@@ -131,8 +187,70 @@ def test_throttles_keep_to_their_rates(client: Client) -> None:
 def test_throttles_without_the_server(stopped: Server) -> None:
     with using(stopped), pytest.raises(RedisError):
         Client().get("/anon")
-    with using(stopped):
-        assert Client().get("/open").status_code == 200
+    for outage, codes in (("allow", [200] * 3), ("local", [200, 200, 429]), ("deny", [503] * 3)):
+        with using(stopped, outage):
+            answers = [Client().get("/anon") for _ in range(3)]
+            assert [answer.status_code for answer in answers] == codes
+    assert answers[0]["Retry-After"] == "1"
+
+
+def test_throttles_count_networks(newest: Server) -> None:
+    with using(newest):
+        addresses = [f"2001:db8::{n}" for n in (1, 2, 3)]
+        assert [Client().get("/anon", REMOTE_ADDR=address).status_code for address in addresses] == [200, 200, 429]
+    with using(newest, PREFIX=128):
+        assert Client().get("/anon", REMOTE_ADDR=addresses[0]).status_code == 200
+
+
+SETTINGS = """
+ALLOWED_HOSTS = ["*"]
+INSTALLED_APPS += ["rest_framework"]
+RL_LIMITS = {"URL": "%s"}
+REST_FRAMEWORK = {
+    "DEFAULT_THROTTLE_CLASSES": ["rl_limits.rest_framework.AnonRateThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"anon": "2/min"},
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+}
+"""
+URLS = """
+from django.urls import path
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+
+class Hello(APIView):
+    def get(self, request):
+        return Response("hello")
+
+
+urlpatterns = [path("", Hello.as_view())]
+"""
+VISIT = """
+import django, rest_framework
+django.setup()
+from django.test import Client
+print(rest_framework.VERSION, *(Client().get("/").status_code for _ in range(3)))
+"""
+OLDER = servers.ROOT / ".cache/clients-python/older"
+
+
+@pytest.mark.parametrize("version", ["newest", *sorted(path.name for path in OLDER.iterdir())])
+def test_a_new_project_starts_with_its_throttles(newest: Server, version: str, tmp_path: Path) -> None:
+    paths = [str(OLDER / version), *sys.path] if version != "newest" else sys.path
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DJANGO_SETTINGS_MODULE": "shop.settings"}
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-B", *words]
+        return subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
+
+    run("-m", "django", "startproject", "--settings=django.conf.global_settings", "shop", ".")
+    with (tmp_path / "shop/settings.py").open("a") as file:
+        file.write(SETTINGS % newest.url)
+    (tmp_path / "shop/urls.py").write_text(URLS)
+    run("manage.py", "check")
+    seen, *codes = run("-c", VISIT).split()
+    assert codes == ["200", "200", "429"]
+    assert version == "newest" or version.endswith(f"=={seen}")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
-from servers import ROOT, Server
+from servers import ROOT, Server, until
 
 ANN = {"authorization": "Bearer token-of-ann"}
 
@@ -72,6 +73,31 @@ def test_a_browser_shows_what_is_left_and_when_more_comes(newest: Server) -> Non
         )
 
 
-def test_the_page_works_while_the_server_is_down(stopped: Server) -> None:
+def test_limits_hold_while_the_server_is_down(stopped: Server) -> None:
     with started(stopped) as url:
-        visit(url, "click", "#ask", "see", "#answer", "The answer is 42.", "see", "#quota", "")
+        visit(url, "click", "#ask", "see", "#answer", "The answer is 42.", *shows("address", "19 of 20"))
+
+
+def test_clients_behind_a_unix_socket_have_no_address(newest: Server, tmp_path: Path) -> None:
+    socket = str(tmp_path / "socket")
+    program = [
+        sys.executable,
+        "-B",
+        "-m",
+        "uvicorn",
+        "--app-dir",
+        ROOT / "examples/fastapi",
+        "--uds",
+        socket,
+        "app:app",
+    ]
+    env = {**os.environ, "REDIS_URL": newest.url}
+    with subprocess.Popen(program, env=env, stderr=subprocess.DEVNULL) as app:
+        try:
+            until(lambda: os.path.exists(socket))
+            with httpx.Client(base_url="http://test", transport=httpx.HTTPTransport(uds=socket)) as client:
+                assert client.post("/ask").status_code == 200
+        finally:
+            app.kill()
+    with newest.client() as redis:
+        assert redis.keys() == ["web:ip:unknown"]

@@ -2,7 +2,6 @@
 
 import pytest
 from redis import Redis, RedisCluster, RedisError
-from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -48,8 +47,7 @@ def test_a_report_tells_of_each_rule(server: Server, protocol: int, decode: bool
 
 
 async def test_the_same_with_asyncio(server: Server) -> None:
-    async with AsyncRedis(port=server.port) as client:
-        limiter = AsyncRateLimiter(client)
+    async with server.async_limiter() as limiter:
         assert (await limiter.check("a", "3/m", cost=2)).remaining == 1
         assert (await limiter.peek("a", "3/m")).allowed
         assert (await limiter.check_all([Limit("a", "3/m")])).rules[0].remaining == 0
@@ -70,7 +68,7 @@ def test_a_cluster_is_asked_where_the_key_is(cluster: list[Server]) -> None:
 
 async def test_a_cluster_is_asked_with_asyncio(cluster: list[Server]) -> None:
     async with AsyncRedisCluster(host="127.0.0.1", port=cluster[0].port) as client:
-        limiter = AsyncRateLimiter(client)
+        limiter = AsyncRateLimiter(client, timeout=5)
         for i in range(30):
             assert (await limiter.check(f"someone:{i}", "2/m")).remaining == 1
             assert (await limiter.check_all([Limit(f"{{{i}}}:c", "2/m"), Limit(f"{{{i}}}:d", "3/m")])).allowed
@@ -81,3 +79,50 @@ def test_errors_are_those_of_redis_py(newest: Server, stopped: Server) -> None:
         RateLimiter(Redis(port=newest.port)).check("a", "5/x")
     with pytest.raises(RedisError):
         RateLimiter(Redis(port=stopped.port, retry=Retry(NoBackoff(), 0))).check("a", "5/m")
+
+
+LIMITS = [Limit("ip:203.0.113.9", "5/m"), Limit("user:42", "2/m")]
+
+
+def test_keys_in_different_slots_are_no_outage(cluster: list[Server]) -> None:
+    for client in (RedisCluster(host="127.0.0.1", port=cluster[0].port), Redis(port=cluster[0].port)):
+        limiter = RateLimiter(client, outage="allow")
+        for _ in range(4):
+            with pytest.raises(Exception, match="slot"):
+                limiter.check_all(LIMITS)
+        assert not limiter.away
+
+
+def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Server]) -> None:
+    limiter = RateLimiter(RedisCluster(host="127.0.0.1", port=cluster[0].port), separately=True)
+    first = limiter.check_all(LIMITS)
+    assert [(rule.key, rule.remaining) for rule in first.rules] == [("ip:203.0.113.9", 4), ("user:42", 1)]
+    assert limiter.check_all(LIMITS).allowed
+    denied = limiter.check_all(LIMITS)
+    assert (denied.verdict, denied.key) == ("limited", "user:42")
+    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3, "what the denial had consumed is back"
+    limiter.call("RL.BLOCK", "user:42")
+    assert limiter.check_all(LIMITS).verdict == "blocked"
+    assert limiter.peek("ip:203.0.113.9", "5/m").remaining == 3
+    limiter.call("RL.UNBLOCK", "user:42")
+    with pytest.raises(ValueError, match="range"):
+        limiter.check_all(LIMITS, cost=(1, 5))
+
+
+async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server]) -> None:
+    async with AsyncRedisCluster(host="127.0.0.1", port=cluster[0].port) as client:
+        with pytest.raises(Exception, match="slot"):
+            await AsyncRateLimiter(client, timeout=5, outage="allow").check_all(LIMITS)
+        limiter = AsyncRateLimiter(client, timeout=5, separately=True)
+        answers = [await limiter.check_all(LIMITS) for _ in range(3)]
+        assert [answer.allowed for answer in answers] == [True, True, False]
+        assert (await limiter.peek("ip:203.0.113.9", "5/m")).remaining == 3
+
+
+def test_no_limits_pass(newest: Server) -> None:
+    assert RateLimiter(Redis(port=newest.port)).check_all([]).allowed
+
+
+def test_an_option_that_is_unknown_is_named() -> None:
+    with pytest.raises(ValueError, match="'alow', expected one of raise, allow, deny, local"):
+        RateLimiter(Redis(), outage="alow")

@@ -16,7 +16,9 @@ from redis import RedisError
 from slowapi import Limiter as SlowLimiter
 from slowapi import _rate_limit_exceeded_handler
 from slowapi.errors import RateLimitExceeded
+from valkey import Valkey
 
+from rl_limits import RateLimiter
 from rl_limits.storage import RateLimitStorage
 from servers import Server
 
@@ -24,7 +26,8 @@ LIMIT = RateLimitItemPerMinute(3)
 
 
 def storage(server: Server, **options: object) -> RateLimitStorage:
-    return storage_from_string(f"ratelimit+{server.url}", **options)
+    patient = {"socket_timeout": 5, "socket_connect_timeout": 5}
+    return storage_from_string(f"ratelimit+{server.url}", **patient, **options)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -110,3 +113,20 @@ def test_slowapi_works_unmodified(server: Server) -> None:
 
     client = TestClient(app)
     assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("outage, codes", [("allow", [200] * 3), ("deny", [429] * 3), ("local", [200, 200, 429])])
+def test_flask_limiter_without_the_server(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
+    app = Flask(__name__)
+    how = {"storage_uri": f"ratelimit+{stopped.url}", "strategy": strategy, "headers_enabled": True}
+    options = {"outage": outage, "share": 0.5}
+    Limiter(lambda: "ann", app=app, default_limits=["4 per minute"], storage_options=options, **how)
+    app.get("/")(lambda: "hello")
+    client = app.test_client()
+    assert [client.get("/").status_code for _ in range(3)] == codes
+
+
+def test_a_limiter_that_is_made_already(newest: Server) -> None:
+    store = RateLimitStorage("ratelimit+redis://", limiter=RateLimiter(Valkey(port=newest.port)))
+    assert (store.incr("k", 60), store.get("k")) == (1, 1)

@@ -1,19 +1,18 @@
-"""The words of each command, and what makes an answer of its reply."""
+"""The words of each command."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
-
-from ._replies import Reply, Report, to_reply, to_report
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 #: Rules as a text each, `["5/15m", "20/h"]`, or a policy, `"@free"`.
 Rules = str | Sequence[str]
 
-#: Units that a check consumes. A pair, `(1, 100)`, takes as much as passes.
-Cost = int | tuple[int, int]
+#: Units that a check consumes. A pair, `(1, 100)`, takes as much as passes. A mapping, `{"in": 3000, "out": 1000}`, has
+#: the costs of rules by their names, and under `""` that of all others.
+Cost = int | tuple[int, int] | Mapping[str, int]
 
-Answer = TypeVar("Answer")
+Words = tuple[str | int, ...]
 
 
 class Limit(NamedTuple):
@@ -23,52 +22,89 @@ class Limit(NamedTuple):
     rules: Rules
 
 
-class Command(NamedTuple, Generic[Answer]):
-    words: tuple[str | int, ...]
-    answer: Callable[[Any], Answer]
+class Held(NamedTuple):
+    """What a check holds: `RL.SETTLE` ends it, and otherwise its time."""
+
+    id: str
+    ttl_ms: int
+    refund: bool = False
+    """Whether the units come back if nobody settles."""
 
 
-def check(key: str, rules: Rules, cost: Cost, meta: str | None) -> Command[Reply]:
-    return Command(("RL.CHECK", key, *_cost(cost), *_meta(meta), *_texts(rules)), to_reply)
+class Question(NamedTuple):
+    """What a check asks, for whoever answers it: the server, or what stands in for it."""
+
+    limits: Sequence[Limit]
+    cost: Cost = 1
+    held: Held | None = None
+    consumes: bool = True
 
 
-def peek(key: str, rules: Rules, cost: Cost) -> Command[Reply]:
-    return Command(("RL.PEEK", key, *_cost(cost), *_texts(rules)), to_reply)
+class Command(NamedTuple):
+    words: Words
+    wait_s: float | None = None
+    """`RL.WAIT`: how long the server may take. Such a command needs a connection that nobody else uses."""
 
 
-def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None) -> Command[Report]:
+def check(key: str, rules: Rules, cost: Cost, meta: str | None) -> Words:
+    return ("RL.CHECK", key, *costs(cost), *_meta(meta), *texts(rules))
+
+
+def peek(key: str, rules: Rules, cost: Cost) -> Words:
+    return ("RL.PEEK", key, *costs(cost), *texts(rules))
+
+
+def wait(key: str, rules: Rules, timeout_ms: int, cost: Cost, meta: str | None) -> Words:
+    return ("RL.WAIT", key, timeout_ms, *costs(cost), *_meta(meta), *texts(rules))
+
+
+def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None) -> Words:
     if len(limits) == 1:
         [(key, rules)] = limits
-        return Command(("RL.CHECK", key, *_cost(cost), *_meta(meta), "FULL", *_texts(rules)), to_report)
+        return ("RL.CHECK", key, *costs(cost), *_meta(meta), "FULL", *texts(rules))
     keys = [limit.key for limit in limits]
-    groups = [word for limit in limits for word in ("NEXT", *_texts(limit.rules))][1:]
-    return Command(("RL.MCHECK", len(keys), *keys, *_cost(cost), *_meta(meta), "FULL", *groups), to_report)
+    groups = [word for limit in limits for word in ("NEXT", *texts(limit.rules))][1:]
+    return ("RL.MCHECK", len(keys), *keys, *costs(cost), *_meta(meta), "FULL", *groups)
 
 
-def peek_all(key: str, rules: Rules) -> Command[Report]:
-    return Command(("RL.PEEK", key, "FULL", *_texts(rules)), to_report)
+def hold(key: str, rules: Rules, cost: Cost, held: Held, wait_ms: int | None) -> Words:
+    command: Words = ("RL.CHECK", key) if wait_ms is None else ("RL.WAIT", key, wait_ms)
+    back = ("REFUND",) if held.refund else ()
+    return (*command, *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, *back, "FULL", *texts(rules))
 
 
-def refund(key: str, units: int, rules: Rules) -> Command[int]:
-    return Command(("RL.REFUND", key, units, *_texts(rules)), int)
+def lease(key: str, rules: Rules, cost: Cost, held: Held) -> Words:
+    return ("RL.CHECK", key, *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, "REFUND", *texts(rules))
 
 
-def reset(key: str) -> Command[bool]:
-    return Command(("RL.RESET", key), bool)
+def peek_all(key: str, rules: Rules) -> Words:
+    return ("RL.PEEK", key, "FULL", *texts(rules))
 
 
-def call(name: str, key: str, *words: str | int) -> Command[Any]:
-    return Command((name, key, *words), lambda reply: reply)
+def settle(key: str, id: str, cost: Cost | None, refund: bool) -> Words:
+    # `COST 1` must be sent, though it is what a check costs anyway.
+    real = ("REFUND",) if refund else () if cost is None else ("COST", 1) if cost == 1 else costs(cost)
+    return ("RL.SETTLE", key, id, *real)
 
 
-def _texts(rules: Rules) -> Sequence[str]:
-    return [rules] if isinstance(rules, str) else rules
+def renew(key: str, id: str, ttl_ms: int) -> Words:
+    return ("RL.RENEW", key, id, "PX", ttl_ms)
 
 
-def _cost(cost: Cost) -> tuple[str | int, ...]:
-    if cost == 1:
-        return ()
-    return ("COST", cost if isinstance(cost, int) else f"{cost[0]}..{cost[1]}")
+def refund(key: str, units: int, rules: Rules) -> Words:
+    return ("RL.REFUND", key, units, *texts(rules))
+
+
+def texts(rules: Rules) -> Sequence[str]:
+    return (rules,) if isinstance(rules, str) else rules
+
+
+def costs(cost: Cost) -> Words:
+    if isinstance(cost, int):
+        return () if cost == 1 else ("COST", cost)
+    if isinstance(cost, tuple):
+        return ("COST", f"{cost[0]}..{cost[1]}")
+    return tuple(word for name, n in cost.items() for word in ("COST", f"{name}={n}" if name else n))
 
 
 def _meta(meta: str | None) -> tuple[str, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 #: `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule.
 Verdict = Literal["allowed", "limited", "blocked"]
+
+#: Where an answer comes from. `local`: a limiter in this process. `outage`: nothing decided, the answer is that of the
+#: option `outage`. `denial`: a denial of the server, remembered.
+Source = Literal["server", "local", "outage", "denial"]
 
 VERDICTS: tuple[Verdict, ...] = ("allowed", "limited", "blocked")
 
@@ -39,6 +44,13 @@ class Reply(Decision):
     """The time until nothing counts under the deciding rule."""
     granted: int | None = None
     """What a range of costs was granted."""
+    source: Source = "server"
+
+    def later(self, ms: int) -> Reply:
+        """This denial `ms` later, from memory."""
+        wait_ms = self.wait_ms if self.wait_ms < 0 else self.wait_ms - ms
+        reset_ms = self.reset_ms if self.reset_ms < 0 else self.reset_ms - ms
+        return Reply(self.verdict, self.limit, self.remaining, wait_ms, reset_ms, self.granted, "denial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +72,15 @@ class RuleReport:
     wait_ms: int
     next_ms: int
     reset_ms: int
-    key: str | None = None
-    """The key that the rule belongs to, in a check of several keys."""
+    key: str = ""
+    """The key that the rule belongs to."""
+
+    def later(self, ms: int) -> RuleReport:
+        left = {name: max(0, old - ms) if (old := getattr(self, name)) > 0 else old for name in TIMES}
+        return replace(self, **left)
+
+
+TIMES = ("wait_ms", "next_ms", "reset_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +90,47 @@ class Report(Decision):
     verdict: Verdict
     wait_ms: int
     rules: tuple[RuleReport, ...]
-    key: str | None = None
-    """The key that decides, in a check of several keys."""
+    key: str = ""
+    """The key that decides."""
     granted: int | None = None
+    source: Source = "server"
+
+    def later(self, ms: int) -> Report:
+        """This denial `ms` later, from memory."""
+        wait_ms = self.wait_ms if self.wait_ms < 0 else self.wait_ms - ms
+        rules = tuple(rule.later(ms) for rule in self.rules)
+        return Report(self.verdict, wait_ms, rules, self.key, self.granted, "denial")
+
+    def reply(self) -> Reply:
+        """The numbers of the rule that decides."""
+        seen = [rule for rule in self.rules if not rule.shadow]
+        if not seen:
+            return Reply(self.verdict, -1, -1, self.wait_ms, 0, self.granted, self.source)
+        if self.allowed:
+            rule = min(seen, key=lambda rule: rule.remaining / max(rule.cost, 1))
+        else:
+            denying = [rule for rule in seen if rule.denies] or seen
+            rule = max(denying, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms)
+        return Reply(self.verdict, rule.limit, rule.remaining, self.wait_ms, rule.reset_ms, self.granted, self.source)
 
 
 def to_reply(numbers: Sequence[Any]) -> Reply:
-    return Reply(VERDICTS[int(numbers[0])], *map(int, numbers[1:]))
+    verdict, *counted = map(int, numbers)
+    granted = counted[4] if len(counted) > 4 else None
+    return Reply(VERDICTS[verdict], counted[0], counted[1], counted[2], counted[3], granted)
 
 
-def to_report(sent: Any) -> Report:
+def to_report(sent: Any, key: str) -> Report:
+    """`key` is the first of those that were checked: with one the server leaves it out."""
     fields = record(sent)
-    rules = tuple(_rule(record(rule)) for rule in fields["rules"])
-    return Report(VERDICTS[fields["verdict"]], fields["wait_ms"], rules, fields.get("key"), fields.get("granted"))
+    rules = tuple(_rule(record(rule), key) for rule in fields["rules"])
+    verdict = VERDICTS[fields["verdict"]]
+    return Report(verdict, fields["wait_ms"], rules, fields.get("key", key), fields.get("granted"))
 
 
-def _rule(fields: dict[str, Any]) -> RuleReport:
+def _rule(fields: dict[str, Any], key: str) -> RuleReport:
     verdict, shadow = fields.pop("verdict"), fields.pop("shadow")
+    fields.setdefault("key", key)
     known = {name: value for name, value in fields.items() if name in RuleReport.__slots__}
     return RuleReport(**known, denies=verdict != 0, shadow=shadow != 0)
 

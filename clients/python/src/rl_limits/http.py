@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ._replies import Report, RuleReport
 
 #: The type of the body that refuses a request.
 PROBLEM_TYPE = "application/problem+json"
 
+#: Which fields clients get. `legacy`: X-RateLimit-Limit, -Remaining and -Reset, in seconds from now.
+Headers = Literal["draft-11", "legacy", "none"]
 
-def fields(report: Report) -> dict[str, str]:
-    """`RateLimit-Policy` and `RateLimit`, and `Retry-After` if a wait helps."""
+#: Which requests count: all, or those whose answers have a status of 400 and above, or below.
+Count = Literal["all", "failed", "successful"]
+
+
+def fields(report: Report, headers: Headers = "draft-11") -> dict[str, str]:
+    """What clients are told of the limits, and `Retry-After` if a wait helps."""
     rules = [rule for rule in report.rules if not rule.shadow]
     found = {}
-    if rules:
+    if rules and headers == "draft-11":
         found["RateLimit-Policy"] = ", ".join(map(_policy, rules))
         found["RateLimit"] = ", ".join(map(_state, rules))
+    elif rules and headers == "legacy":
+        reply = report.reply()
+        found["X-RateLimit-Limit"] = str(reply.limit)
+        found["X-RateLimit-Remaining"] = str(reply.remaining)
+        found["X-RateLimit-Reset"] = str(seconds(reply.reset_ms))
     if not report.allowed and report.wait_ms >= 0:
         found["Retry-After"] = str(seconds(report.wait_ms))
     return found
 
 
 def status(report: Report) -> int:
-    """The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it."""
+    """The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it, 503 if nobody could
+    decide."""
+    if report.source == "outage":
+        return 503
     return 403 if report.verdict == "blocked" else 429
 
 
 def problem(report: Report) -> dict[str, Any]:
     """The body that refuses a request."""
+    if report.source == "outage":
+        return {"title": "Service Unavailable", "status": 503}
     if report.verdict == "blocked":
         return {"title": "Forbidden", "status": 403}
     return {
@@ -37,6 +53,11 @@ def problem(report: Report) -> dict[str, Any]:
         "status": 429,
         "violated-policies": [_name(rule) for rule in report.rules if rule.denies and not rule.shadow],
     }
+
+
+def counts(count: Count, status: int) -> bool:
+    """Whether a request that was answered with this status counts."""
+    return count == "all" or (count == "failed") == (status >= 400)
 
 
 def seconds(ms: int) -> int:

@@ -1,22 +1,25 @@
 """Throttle classes for Django REST framework, in place of those of the same names in `rest_framework.throttling`.
 
-They need no cache, only `RL_LIMITS = {"URL": ...}` (`rl_limits.django`). In `DEFAULT_THROTTLE_RATES` each of the
-framework's own rates may stand, `"5/min"`, which it keeps to exactly, as a sliding log; or rules of the server,
-`"5/15m 20/d"`, `"bucket:30/m,burst=5"`, `"@free"`.
+They need no cache, only `RL_LIMITS = {"URL": ...}` or `{"LIMITER": ...}` (`rl_limits.django`). In
+`DEFAULT_THROTTLE_RATES` each of the framework's own rates may stand, `"5/min"`, which it keeps to exactly, as a sliding
+log; or rules of the server, `"5/15m 20/d"`, `"bucket:30/m,burst=5"`, `"@free"`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redis import RedisError
 from rest_framework import throttling
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from ._replies import Reply
-from .django import limiter
+from .address import network
+from .django import limiter, optional
+
+if TYPE_CHECKING:  # rest_framework.views imports the throttles that the settings name
+    from rest_framework.views import APIView
 
 # What the framework reads as a rate: of the period only its first letter.
 OWN_RATE = re.compile(r"(\d+)/([smhd])[a-z]*")
@@ -32,18 +35,24 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
         key = self.get_cache_key(request, view)
         if self.rate is None or key is None:
             return True
-        try:
-            self.reply = limiter().check(key, rules_of(self.rate))
-        except RedisError as error:
-            return self.on_error(error)
+        self.reply = limiter().check(key, rules_of(self.rate))
+        if self.reply.source == "outage" and not self.reply.allowed:
+            raise Undecided
         return self.reply.allowed
 
     def wait(self) -> float | None:
         return self.reply.wait_ms / 1000 if self.reply and self.reply.wait_ms >= 0 else None
 
-    def on_error(self, error: RedisError) -> bool:
-        """Says whether to let a request pass while the server cannot be asked. By default the request fails."""
-        raise error
+    def get_ident(self, request: Request) -> str:
+        return network(super().get_ident(request), optional("PREFIX", 64))
+
+
+class Undecided(APIException):  # type: ignore[misc]
+    """The server cannot be asked, and the limiter was told to deny then."""
+
+    status_code = 503
+    default_detail = "Service Unavailable"
+    wait = 1
 
 
 class AnonRateThrottle(throttling.AnonRateThrottle, RateLimitThrottle):  # type: ignore[misc]

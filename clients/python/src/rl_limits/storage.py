@@ -19,10 +19,9 @@ from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindow
 from limits.aio.storage import Storage as AsyncStorage
 from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
 from limits.storage.base import TimestampedSlidingWindow
-from redis import Redis, RedisCluster, RedisError
-from redis.asyncio import Redis as AsyncRedis
-from redis.asyncio import RedisCluster as AsyncRedisCluster
 
+from ._core import Core
+from ._outage import is_outage
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
 
@@ -41,8 +40,8 @@ KEY_TYPE = "ratelimit"
 
 class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport, TimestampedSlidingWindow):
     """A storage for `ratelimit+redis://host:port/db`, `ratelimit+rediss://`, `ratelimit+unix:///path` and, for
-    clusters, `ratelimit+redis+cluster://`. Options are those of redis-py. `client` takes one that is made already, such
-    as `Sentinel.master_for(...)`."""
+    clusters, `ratelimit+redis+cluster://`. Options are those of `RateLimiter.from_url`. `limiter` takes one that is
+    made already, for sentinels or valkey-py."""
 
     STORAGE_SCHEME = SCHEMES
 
@@ -51,25 +50,25 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         uri: str,
         wrap_exceptions: bool = False,
         key_prefix: str = PREFIX,
-        client: Redis | RedisCluster | None = None,
+        limiter: RateLimiter | None = None,
         **options: Any,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self.key_prefix = key_prefix
-        self.limiter = RateLimiter(client or _client(Redis, RedisCluster, uri, options))
+        self.limiter = limiter or RateLimiter.from_url(uri.removeprefix("ratelimit+"), **options)
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        return RedisError
+        return Exception  # redis-py and valkey-py have no common one, not even for a cluster and a single server
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         return _hits(self.limiter.check(self._key(key), _counter(expiry), cost=amount))
 
     def get(self, key: str) -> int:
-        return _counted(self.limiter.call("RL.INFO", self._key(key)))[0]
+        return self._counted(key)[0]
 
     def get_expiry(self, key: str) -> float:
-        return time.time() + _counted(self.limiter.call("RL.INFO", self._key(key)))[1]
+        return time.time() + self._counted(key)[1]
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         return self.limiter.check(self._key(key), _log(limit, expiry), cost=amount).allowed
@@ -96,10 +95,17 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
 
     def check(self) -> bool:
         try:
-            self.limiter.peek(self._key(""), "1/s")
-        except RedisError:
+            self.limiter.call("RL.PEEK", self._key(""), "1/s")
+        except Exception:
             return False
         return True
+
+    def _counted(self, key: str) -> tuple[int, float]:
+        """The hits of a fixed window, and the seconds until it ends."""
+        try:
+            return _counted(self.limiter.call("RL.INFO", self._key(key)))
+        except Exception as error:
+            return _counted_here(self.limiter.core, self._key(key), error)
 
     def _key(self, key: str) -> str:
         return f"{self.key_prefix}:{key}"
@@ -118,26 +124,26 @@ class AsyncRateLimitStorage(
         uri: str,
         wrap_exceptions: bool = False,
         key_prefix: str = PREFIX,
-        client: AsyncRedis | AsyncRedisCluster | None = None,
+        limiter: AsyncRateLimiter | None = None,
         **options: Any,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self.key_prefix = key_prefix
-        uri = uri.removeprefix("async+")
-        self.limiter = AsyncRateLimiter(client or _client(AsyncRedis, AsyncRedisCluster, uri, options))
+        url = uri.removeprefix("async+ratelimit+")
+        self.limiter = limiter or AsyncRateLimiter.from_url(url, **options)
 
     @property
     def base_exceptions(self) -> type[Exception]:
-        return RedisError
+        return Exception  # redis-py and valkey-py have no common one, not even for a cluster and a single server
 
     async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         return _hits(await self.limiter.check(self._key(key), _counter(expiry), cost=amount))
 
     async def get(self, key: str) -> int:
-        return _counted(await self.limiter.call("RL.INFO", self._key(key)))[0]
+        return (await self._counted(key))[0]
 
     async def get_expiry(self, key: str) -> float:
-        return time.time() + _counted(await self.limiter.call("RL.INFO", self._key(key)))[1]
+        return time.time() + (await self._counted(key))[1]
 
     async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         return (await self.limiter.check(self._key(key), _log(limit, expiry), cost=amount)).allowed
@@ -163,20 +169,20 @@ class AsyncRateLimitStorage(
 
     async def check(self) -> bool:
         try:
-            await self.limiter.peek(self._key(""), "1/s")
-        except RedisError:
+            await self.limiter.call("RL.PEEK", self._key(""), "1/s")
+        except Exception:
             return False
         return True
 
+    async def _counted(self, key: str) -> tuple[int, float]:
+        """The hits of a fixed window, and the seconds until it ends."""
+        try:
+            return _counted(await self.limiter.call("RL.INFO", self._key(key)))
+        except Exception as error:
+            return _counted_here(self.limiter.core, self._key(key), error)
+
     def _key(self, key: str) -> str:
         return f"{self.key_prefix}:{key}"
-
-
-def _client(single: Any, cluster: Any, uri: str, options: dict[str, Any]) -> Any:
-    url = uri.removeprefix("ratelimit+")
-    if url.startswith("redis+cluster"):
-        return cluster.from_url(url.replace("+cluster", "", 1), **options)
-    return single.from_url(url, **options)
 
 
 def _pattern(prefix: str) -> str:
@@ -197,12 +203,14 @@ def _window(limit: int, expiry: int) -> str:
 
 
 def _hits(reply: Reply) -> int:
-    """What a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is exempt."""
-    return 0 if reply.limit == -1 else MOST - reply.remaining
+    """What a rule with the limit `MOST` has counted: more than any limit if the key is blocked, 0 if it is exempt. In
+    an outage the limit is a share of that, and so a unit counts for more."""
+    if reply.limit <= 0:
+        return 0 if reply.allowed else MOST
+    return math.ceil((reply.limit - reply.remaining) * MOST / reply.limit)
 
 
 def _counted(info: Any) -> tuple[int, float]:
-    """The hits of a fixed window, and the seconds until it ends."""
     if info is None:
         return 0, 0.0
     fields = record(info)
@@ -213,6 +221,14 @@ def _counted(info: Any) -> tuple[int, float]:
         if not access and state["rule"].startswith(f"fixed:{MOST}/"):
             return state["consumed"], state["reset_ms"] / 1000
     return 0, 0.0
+
+
+def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
+    """What counts in this process while the server is away."""
+    if core.mode == "raise" or not is_outage(error):
+        raise error
+    units, left_ms = core.local.counted(key, time.monotonic() * 1000)
+    return math.ceil(units / core.local.share), left_ms / 1000
 
 
 def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""One hot key, asked by a hundred limiters with a connection each: by `RL.CHECK`, by leases, with denials remembered.
+
+It prints decisions a second, and what passed as a part of what the limit allows: its rate for that time, and its burst.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+import servers
+from rl_limits import AsyncLease, AsyncRateLimiter, Reply
+
+CONNECTIONS = 100
+SECONDS = 5
+RATE, BURST = 20_000, 2_000
+RULE = f"bucket:{RATE}/s,burst={BURST}"
+
+Take = Callable[[], Awaitable[Reply]]
+
+
+async def measure(name: str, takes: list[Take], rate: int = RATE) -> None:
+    began, asked, passed = time.monotonic(), 0, 0
+
+    async def client(take: Take) -> None:
+        nonlocal asked, passed
+        while time.monotonic() < began + SECONDS:
+            for _ in range(10):
+                reply = await take()
+                passed += reply.allowed
+            asked += 10
+            await asyncio.sleep(0)  # lets the others run
+
+    await asyncio.gather(*map(client, takes))
+    lasted_s = time.monotonic() - began
+    part = passed / (rate * lasted_s + BURST)
+    print(f"{name:20} {asked / lasted_s:9,.0f} a second, {passed / lasted_s:7,.0f} passed, {part:.3f} of the limit")
+
+
+async def main() -> None:
+    with servers.start() as server:
+
+        def limiters(**options: int) -> list[AsyncRateLimiter]:
+            patient = {"timeout": 5, "socket_timeout": 5, "socket_connect_timeout": 5}
+            return [AsyncRateLimiter.from_url(server.url, **patient, **options) for _ in range(CONNECTIONS)]
+
+        def check(limiter: AsyncRateLimiter, key: str, rule: str = RULE) -> Take:
+            return lambda: limiter.check(key, rule)
+
+        await measure("RL.CHECK", [check(limiter, "plain") for limiter in limiters()])
+        leases = [AsyncLease(limiter, "leased", RULE) for limiter in limiters()]
+        await measure("leases", [lease.take for lease in leases])
+        for lease in leases:
+            await lease.close()
+        remembering = limiters(remember_denials=1000)
+        await measure("denials remembered", [check(limiter, "denied", f"{BURST}/h") for limiter in remembering], 0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,267 @@
+"""What `RateLimiter` and `AsyncRateLimiter` have in common: everything but how a command is sent.
+
+Each method is a generator. It yields a command, is sent the server's reply or thrown its error, and returns the answer.
+Whoever runs it, with or without asyncio, knows nothing of what is behind: the breaker, the limiter that stands in, the
+denials remembered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypedDict, TypeVar
+
+from . import _commands as commands
+from ._commands import Command, Cost, Held, Limit, Question, Rules, Words
+from ._denials import Denials, hashable, key_of, lasts
+from ._local import LocalLimiter
+from ._outage import MODES, Breaker, Mode, Outage, is_outage
+from ._replies import Reply, Report, to_reply, to_report
+
+Answer = TypeVar("Answer")
+Decided = TypeVar("Decided", Reply, Report)
+
+
+class Pause(NamedTuple):
+    """Yielded to sleep."""
+
+    s: float
+
+
+class Options(TypedDict, total=False):
+    """The options of a limiter."""
+
+    outage: Mode
+    """What a check answers if the server gives no decision: `"raise"` its error, `"allow"`, `"deny"`, or `"local"`,
+    what a limiter in this process decides. Errors of a wrong request are always raised."""
+    share: float
+    """The part of each limit that this process has while it decides `"local"`: 1/n if n processes serve."""
+    policies: Mapping[str, Rules]
+    """The rules of each policy then."""
+    on_outage: Callable[[Outage], object]
+    """Is called when the limiter stops asking the server, and when it asks again."""
+    separately: bool
+    """`check_all` asks key by key: in a cluster keys in different slots cannot be decided at once. It is not atomic."""
+    remember_denials: int
+    """How many denials by a rate to remember, and to answer here until their waits are over."""
+
+
+Flow = Generator[Command | Pause, Any, Answer]
+
+
+class Core:
+    def __init__(
+        self,
+        outage: Mode = "raise",
+        share: float = 1.0,
+        policies: Mapping[str, Rules] | None = None,
+        on_outage: Callable[[Outage], object] | None = None,
+        separately: bool = False,
+        remember_denials: int = 0,
+    ) -> None:
+        if outage not in MODES:
+            raise ValueError(f"outage is {outage!r}, expected one of {', '.join(MODES)}")
+        self.mode = outage
+        self.breaker = Breaker(on_outage)
+        self.local = LocalLimiter(share, policies or {})
+        self.separately = separately
+        self.denials = Denials(remember_denials) if remember_denials else None
+
+    def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
+        """A denial that needs no question."""
+        if self.denials is None:
+            return None
+        reply = self.denials.get((key, key_of(rules), hashable(cost)), _now_ms())
+        return reply if isinstance(reply, Reply) else None
+
+    def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
+        question = Question([Limit(key, rules)], cost)
+        reply = yield from self._decide(commands.check(key, rules, cost, meta), question, to_reply, Report.reply)
+        if self.denials and reply.source == "server" and not reply.allowed and lasts(key_of(rules)):
+            self.denials.keep((key, key_of(rules), hashable(cost)), key, reply, _now_ms())
+        return reply
+
+    def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
+        question = Question([Limit(key, rules)], cost, consumes=False)
+        return (yield from self._decide(commands.peek(key, rules, cost), question, to_reply, Report.reply))
+
+    def wait(self, key: str, rules: Rules, timeout_s: float, cost: Cost, meta: str | None) -> Flow[Reply]:
+        question = Question([Limit(key, rules)], cost)
+        words = commands.wait(key, rules, round(timeout_s * 1000), cost, meta)
+        return (yield from self._decide(words, question, to_reply, Report.reply, timeout_s))
+
+    def check_all(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+        if not limits:
+            return Report("allowed", 0, ())
+        what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
+        if self.denials and isinstance(known := self.denials.get(what, _now_ms()), Report):
+            return known
+        one_by_one = self.separately and len(limits) > 1
+        report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta)
+        if self.denials and report.source == "server" and not report.allowed:
+            # One by one the report has the rules of one key only.
+            shown = tuple(rule.rule for rule in report.rules)
+            if all(lasts(key_of(rules)) for _, rules in limits) if one_by_one else lasts(shown):
+                self.denials.keep(what, report.key, report, _now_ms())
+        return report
+
+    def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+        return (yield from self._report(commands.check_all(limits, cost, meta), Question(limits, cost)))
+
+    def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+        """One key after the other. The first denial gives back what those before it have consumed."""
+        if isinstance(cost, tuple):
+            raise ValueError("a range of costs needs one decision over all keys: separately=False")
+        reports: list[Report] = []
+        for limit in limits:
+            try:
+                report = yield from self._check_together([limit], cost, meta)
+            except Exception:
+                for earlier in reports:
+                    yield from self.give_back(earlier)
+                raise
+            if not report.allowed:
+                for earlier in reports:
+                    yield from self.give_back(earlier)
+                return report
+            reports.append(report)
+        rules = tuple(rule for report in reports for rule in report.rules)
+        slowest = max(reports, key=lambda report: report.wait_ms)
+        return replace(slowest, rules=rules)
+
+    def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
+        return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
+
+    def hold(self, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None) -> Flow[Report]:
+        words = commands.hold(key, rules, cost, held, None if wait_s is None else round(wait_s * 1000))
+        return (yield from self._report(words, Question([Limit(key, rules)], cost, held), wait_s))
+
+    def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Reply]:
+        """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
+        words = commands.lease(key, rules, (units, max(units, most)), held)
+        return (yield from self._decide(words, Question([Limit(key, rules)], units), to_reply, Report.reply))
+
+    def settle(self, key: str, id: str, cost: Cost | None, refund: bool) -> Flow[bool]:
+        if self.local.settle(key, id, cost, refund):
+            return True
+        return (yield from self.send(commands.settle(key, id, cost, refund), bool))
+
+    def renew(self, key: str, id: str, ttl_ms: int) -> Flow[bool]:
+        if self.local.holds(key, id):
+            return self.local.renew(key, id, ttl_ms, _now_ms())
+        return (yield from self.send(commands.renew(key, id, ttl_ms), bool))
+
+    def keep_renewing(self, key: str, held: Held, since_s: float) -> Flow[None]:
+        """Renews a hold three times in each `ttl`, and returns when it is lost."""
+        ttl_s = held.ttl_ms / 1000
+        ends_s = since_s + ttl_s
+        while (now_s := time.monotonic()) < ends_s:
+            yield Pause(min(ttl_s / 3, ends_s - now_s))
+            asked_s = time.monotonic()
+            try:
+                lives = yield from self.renew(key, held.id, held.ttl_ms)
+            except Exception:  # the next attempt may find the server again
+                continue
+            if not lives:
+                return
+            ends_s = asked_s + ttl_s
+
+    def refund(self, key: str, units: int, rules: Rules) -> Flow[int]:
+        self._forget(key)
+        return (yield from self.send(commands.refund(key, units, rules), int))
+
+    def give_back(self, report: Report) -> Flow[None]:
+        """Gives back what an allowed check has consumed. A server that is away keeps it."""
+        for (key, units), rules in _charges(report):
+            if report.source == "local":
+                self.local.refund(key, units, rules)
+            elif report.source == "server":
+                try:
+                    yield from self.refund(key, units, rules)
+                except Exception as error:
+                    if not is_outage(error):
+                        raise
+
+    def reset(self, key: str) -> Flow[bool]:
+        self._forget(key)
+        self.local.reset(key)
+        return (yield from self.send(("RL.RESET", key), bool))
+
+    def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
+        """Sends what has no other answer than the server's: without it, an error."""
+        if not self.breaker.may_ask(time.monotonic()):
+            raise self.breaker.error.with_traceback(None)
+        try:
+            sent = yield Command(words)
+        except Exception as error:
+            self._judge(error)
+            raise
+        self.breaker.served()
+        return read(sent)
+
+    def _report(self, words: Words, question: Question, wait_s: float | None = None) -> Flow[Report]:
+        def read(sent: Any) -> Report:
+            return to_report(sent, question.limits[0].key)
+
+        return (yield from self._decide(words, question, read, lambda report: report, wait_s))
+
+    def _decide(
+        self,
+        words: Words,
+        question: Question,
+        read: Callable[[Any], Decided],
+        adapt: Callable[[Report], Decided],
+        wait_s: float | None = None,
+    ) -> Flow[Decided]:
+        until_s = time.monotonic() + (wait_s or 0)
+        while self.breaker.may_ask(time.monotonic()):
+            try:
+                sent = yield Command(words, wait_s)
+            except Exception as error:
+                left_s = until_s - time.monotonic()
+                if left_s > 0 and str(error).startswith("UNBLOCKED"):  # back into the line, for the time that is left
+                    wait_s, words = left_s, (*words[:2], round(left_s * 1000), *words[3:])
+                    continue
+                if not self._judge(error):
+                    raise
+                break
+            self.breaker.served()
+            return read(sent)
+        return adapt(self._stand_in(question))
+
+    def _judge(self, error: Exception) -> bool:
+        """Whether it is an outage; tells the breaker."""
+        if is_outage(error):
+            self.breaker.failed(error, time.monotonic())
+            return True
+        self.breaker.served()  # it has answered: the request was wrong
+        return False
+
+    def _stand_in(self, question: Question) -> Report:
+        key = question.limits[0].key
+        granted = question.cost[1] if isinstance(question.cost, tuple) else None
+        if self.mode == "local":
+            return self.local.decide(question, _now_ms())
+        if self.mode == "allow":
+            return Report("allowed", 0, (), key, granted, "outage")
+        if self.mode == "deny":
+            return Report("limited", 1000, (), key, granted and 0, "outage")
+        raise self.breaker.error.with_traceback(None)
+
+    def _forget(self, key: str) -> None:
+        if self.denials:
+            self.denials.forget(key)
+
+
+def _charges(report: Report) -> Iterator[tuple[tuple[str, int], list[str]]]:
+    """What each key was charged: the rules of each cost."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for rule in report.rules:
+        if rule.cost and not rule.denies:
+            groups.setdefault((rule.key, rule.cost), []).append(rule.rule)
+    yield from groups.items()
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000

@@ -1,0 +1,75 @@
+"""Denials that are remembered: until its wait is over, a denial by a rate is what the server would answer again.
+
+It would not if an operator pardons the key, another process gives units back, or a limit is raised meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from ._commands import Cost, Rules, texts
+from ._replies import Reply, Report
+
+#: How long a block is remembered, and what can never pass: an operator may end it.
+SHORT_MS = 1000
+
+
+class Entry(NamedTuple):
+    answer: Reply | Report
+    at_ms: float
+    until_ms: float
+    key: str
+
+
+class Denials:
+    """At most `most` denials, the oldest of which make room."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._entries: dict[Hashable, Entry] = {}
+        self._of_key: dict[str, set[Hashable]] = {}
+
+    def get(self, what: Hashable, now_ms: float) -> Reply | Report | None:
+        entry = self._entries.get(what)
+        if entry is None:
+            return None
+        if now_ms >= entry.until_ms:
+            self._drop(what)
+            return None
+        return entry.answer.later(int(now_ms - entry.at_ms))
+
+    def keep(self, what: Hashable, key: str, answer: Reply | Report, now_ms: float) -> None:
+        lasts_ms = answer.wait_ms if answer.verdict == "limited" and answer.wait_ms >= 0 else SHORT_MS
+        self._drop(what)
+        while len(self._entries) >= self.most:
+            self._drop(next(iter(self._entries)))
+        self._entries[what] = Entry(answer, now_ms, now_ms + lasts_ms, key)
+        self._of_key.setdefault(key, set()).add(what)
+
+    def forget(self, key: str) -> None:
+        for what in self._of_key.pop(key, ()):
+            self._entries.pop(what, None)
+
+    def _drop(self, what: Hashable) -> None:
+        entry = self._entries.pop(what, None)
+        if entry and (others := self._of_key.get(entry.key)):
+            others.discard(what)
+            if not others:
+                del self._of_key[entry.key]
+
+
+def hashable(cost: Cost) -> Hashable:
+    return tuple(cost.items()) if isinstance(cost, Mapping) else cost
+
+
+@functools.lru_cache(1024)
+def lasts(rules: str | tuple[str, ...]) -> bool:
+    """Whether a denial under these rules stays the answer: not if denied requests count, or a hold may end at any time.
+    Of a policy nobody knows."""
+    return not any(rule.startswith(("slots:", "@")) or "count=all" in rule or "ban=" in rule for rule in texts(rules))
+
+
+def key_of(rules: Rules) -> str | tuple[str, ...]:
+    return rules if isinstance(rules, str) else tuple(rules)

@@ -1,0 +1,156 @@
+"""Holds as context managers: taken when the block begins, renewed while it runs, settled when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from ._commands import Cost, Held, Rules
+from ._outage import is_outage
+from ._replies import Report
+
+if TYPE_CHECKING:
+    from .limiter import AsyncRateLimiter, RateLimiter
+
+
+class Denied(Exception):
+    """A hold was denied; `reply` says until when."""
+
+    def __init__(self, reply: Report) -> None:
+        super().__init__(f"{reply.verdict}, {f'wait {reply.wait_ms} ms' if reply.wait_ms >= 0 else 'no wait helps'}")
+        self.reply = reply
+
+
+def held_for(ttl_s: float, refund: bool, id: str | None) -> Held:
+    return Held(id or uuid4().hex, round(ttl_s * 1000), refund)
+
+
+class Hold:
+    """`with limiter.hold(...) as hold:`
+
+    `lost` is set when the hold has ended too early: somebody settled it, or the server could not be reached for `ttl`.
+    The work must stop then, for another may have begun. Leaving the block settles, also by an exception: the charges
+    stand, and slots are free. If the server is away, the hold lapses instead.
+    """
+
+    reply: Report
+
+    def __init__(
+        self, limiter: RateLimiter, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None
+    ) -> None:
+        self.key, self.id, self.lost = key, held.id, threading.Event()
+        self._limiter, self._held, self._rules, self._cost, self._wait_s = limiter, held, rules, cost, wait_s
+        self._left = threading.Event()
+
+    def __enter__(self) -> Hold:
+        since_s = time.monotonic()
+        core = self._limiter.core
+        self.reply = self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._wait_s))
+        if not self.reply.allowed:
+            raise Denied(self.reply)
+        if self._wait_s:
+            since_s = time.monotonic()
+        if self.reply.source == "outage":
+            self._left.set()
+        else:
+            threading.Thread(target=self._keep, args=(since_s,), daemon=True).start()
+        return self
+
+    def settle(self, *, cost: Cost | None = None) -> bool:
+        """Ends the hold now, with its real cost. Says whether it lived until then, and the server could be told."""
+        return self._end(cost, False)
+
+    def refund(self) -> bool:
+        """Ends the hold now, and gives all of it back."""
+        return self._end(None, True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(None, False)
+
+    def _end(self, cost: Cost | None, refund: bool) -> bool:
+        if self._left.is_set():
+            return False
+        self._left.set()
+        try:
+            return self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        except Exception as error:
+            if is_outage(error):
+                return False
+            raise
+
+    def _keep(self, since_s: float) -> None:
+        with contextlib.suppress(Left):
+            self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s), self._pause)
+            if not self._left.is_set():
+                self.lost.set()
+
+    def _pause(self, s: float) -> None:
+        if self._left.wait(s):
+            raise Left
+
+
+class Left(BaseException):
+    """Ends the thread that renews."""
+
+
+class AsyncHold:
+    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio."""
+
+    reply: Report
+
+    def __init__(
+        self, limiter: AsyncRateLimiter, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None
+    ) -> None:
+        self.key, self.id, self.lost = key, held.id, asyncio.Event()
+        self._limiter, self._held, self._rules, self._cost, self._wait_s = limiter, held, rules, cost, wait_s
+        self._left = False
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> AsyncHold:
+        since_s = time.monotonic()
+        core = self._limiter.core
+        self.reply = await self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._wait_s))
+        if not self.reply.allowed:
+            raise Denied(self.reply)
+        if self._wait_s:
+            since_s = time.monotonic()
+        if self.reply.source == "outage":
+            self._left = True
+        else:
+            self._keeper = asyncio.create_task(self._keep(since_s))
+        return self
+
+    async def settle(self, *, cost: Cost | None = None) -> bool:
+        return await self._end(cost, False)
+
+    async def refund(self) -> bool:
+        return await self._end(None, True)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._end(None, False)
+
+    async def _end(self, cost: Cost | None, refund: bool) -> bool:
+        if self._left:
+            return False
+        self._left = True
+        if self._keeper:
+            self._keeper.cancel()
+        try:
+            return await self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+        except Exception as error:
+            if is_outage(error):
+                return False
+            raise
+
+    async def _keep(self, since_s: float) -> None:
+        await self._limiter.run(self._limiter.core.keep_renewing(self.key, self._held, since_s))
+        self.lost.set()

@@ -1,0 +1,192 @@
+"""Leases: for a key that is asked more often than one server can decide.
+
+A lease takes units ahead, hands them out in this process, and settles what was used. It takes more at a time while that
+is used up quickly, and fewer when it is not. The bounds: units count from when they are leased, and may be used until
+half of `ttl` later. If the process dies, what it used of its last lease, at most `most` units, comes back at the hold's
+end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from ._commands import Held, Rules
+from ._core import Flow
+from ._outage import is_outage
+from ._replies import Reply
+
+if TYPE_CHECKING:
+    from .limiter import AsyncRateLimiter, RateLimiter
+
+#: A lease that lasts less is too small, one that lasts more too large.
+SHORT_S = 0.05
+LONG_S = 0.2
+
+
+class Taken(NamedTuple):
+    """A lease of the server."""
+
+    id: str
+    reply: Reply
+    units: int
+    at_s: float
+
+
+class Book:
+    """What is leased, used and denied. `now_s` is the time on any clock that only goes forward."""
+
+    def __init__(self, ttl_s: float, most: int) -> None:
+        self.ttl_s = ttl_s
+        self.most = most
+        self.next_units = 1
+        self.taken: Taken | None = None
+        self.used = 0
+        self._denial: tuple[Reply, int, float] | None = None
+
+    def hand_out(self, units: int, now_s: float) -> Reply | None:
+        """An answer from what is known here, or nothing: then the server must be asked."""
+        taken = self.taken
+        if taken and not self.is_due(now_s) and self.used + units <= taken.units:
+            self.used += units
+            return Reply("allowed", taken.reply.limit, taken.units - self.used, 0, taken.reply.reset_ms)
+        if self._denial:
+            reply, least, at_s = self._denial
+            ago_ms = int((now_s - at_s) * 1000)
+            if units >= least and ago_ms < (reply.wait_ms if reply.wait_ms >= 0 else 1000):
+                return reply.later(ago_ms)
+        return None
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether the lease must be settled, used up or not."""
+        return self.taken is not None and now_s >= self.taken.at_s + self.ttl_s / 2
+
+    def close(self, now_s: float) -> tuple[str, int] | None:
+        """Ends the lease: its id, and what was used of it."""
+        taken, used = self.taken, self.used
+        self.taken, self.used = None, 0
+        if taken is None:
+            return None
+        lasted_s = now_s - taken.at_s
+        if lasted_s > LONG_S or used * 2 < taken.units:
+            self.next_units = max(1, taken.units // 2)
+        elif lasted_s < SHORT_S:
+            self.next_units = min(self.most, taken.units * 2)
+        return taken.id, used
+
+    def open(self, id: str, units: int, reply: Reply, at_s: float) -> None:
+        """Notes the server's answer to a request for at least `units`."""
+        if reply.allowed and reply.source == "server":
+            self.taken, self.used = Taken(id, reply, reply.granted or 0, at_s), units
+        elif reply.source == "server":
+            self._denial = reply, units, at_s
+
+
+class LeaseBase:
+    def __init__(self, limiter: RateLimiter | AsyncRateLimiter, key: str, rules: Rules, ttl: float, most: int) -> None:
+        self.key = key
+        self._rules = rules
+        self._core = limiter.core
+        self._book = Book(ttl, most)
+
+    def _refill(self, units: int) -> Flow[Reply]:
+        known = self._book.hand_out(units, time.monotonic())  # another caller may have refilled it
+        if known:
+            return known
+        yield from self._settle()
+        id, at_s = uuid4().hex, time.monotonic()
+        held = Held(id, round(self._book.ttl_s * 1000), True)
+        reply = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
+        self._book.open(id, units, reply, at_s)
+        return reply
+
+    def _settle(self) -> Flow[None]:
+        closed = self._book.close(time.monotonic())
+        if closed is None:
+            return
+        try:
+            yield from self._core.settle(self.key, closed[0], closed[1], False)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+
+
+class Lease(LeaseBase):
+    """`take` answers as `check` does. For any number of threads; `close` gives back what is left."""
+
+    def __init__(self, limiter: RateLimiter, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
+        super().__init__(limiter, key, rules, ttl, most)
+        self._run = limiter.run
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._settler: threading.Thread | None = None
+
+    def take(self, units: int = 1) -> Reply:
+        with self._lock:
+            reply = self._book.hand_out(units, time.monotonic())
+            if reply:
+                return reply
+            if self._settler is None:
+                self._settler = threading.Thread(target=self._settle_when_due, daemon=True)
+                self._settler.start()
+            return self._run(self._refill(units))
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            self._run(self._settle())
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _settle_when_due(self) -> None:
+        while not self._closed.wait(self._book.ttl_s / 4):
+            with self._lock:
+                if self._book.is_due(time.monotonic()):
+                    self._run(self._settle())
+
+
+class AsyncLease(LeaseBase):
+    """A `Lease` for the tasks of one loop."""
+
+    def __init__(
+        self, limiter: AsyncRateLimiter, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000
+    ) -> None:
+        super().__init__(limiter, key, rules, ttl, most)
+        self._run = limiter.run
+        self._lock = asyncio.Lock()
+        self._settler: asyncio.Task[None] | None = None
+
+    async def take(self, units: int = 1) -> Reply:
+        reply = self._book.hand_out(units, time.monotonic())
+        if reply:
+            return reply
+        async with self._lock:
+            if self._settler is None:
+                self._settler = asyncio.create_task(self._settle_when_due())
+            return await self._run(self._refill(units))
+
+    async def close(self) -> None:
+        if self._settler:
+            self._settler.cancel()
+        async with self._lock:
+            await self._run(self._settle())
+
+    async def __aenter__(self) -> AsyncLease:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _settle_when_due(self) -> None:
+        while True:
+            await asyncio.sleep(self._book.ttl_s / 4)
+            async with self._lock:
+                if self._book.is_due(time.monotonic()):
+                    await self._run(self._settle())

@@ -1,0 +1,48 @@
+"""When the limiter stops asking, at given times."""
+
+from rl_limits import Outage
+from rl_limits._outage import Breaker
+
+ERROR = ConnectionError("gone")
+
+
+def test_three_outages_in_a_row_stop_the_questions_for_a_second() -> None:
+    told: list[Outage] = []
+    breaker = Breaker(told.append)
+    for _ in range(2):
+        assert breaker.may_ask(0)
+        breaker.failed(ERROR, 0)
+    breaker.served()
+    assert not told, "one success begins again"
+    for _ in range(3):
+        assert breaker.may_ask(10)
+        breaker.failed(ERROR, 10)
+    assert told == [Outage(True, ERROR, 5)]
+    assert [breaker.may_ask(at) for at in (10, 10.5, 10.99)] == [False] * 3
+
+    assert breaker.may_ask(11), "one request tries"
+    assert not breaker.may_ask(11.1), "and others do not, until it is answered"
+    breaker.failed(ERROR, 11.2)
+    assert not breaker.may_ask(12.1)
+    assert breaker.may_ask(12.2)
+    breaker.served()
+    assert told[1:] == [Outage(False, ERROR, 6)]
+    assert breaker.may_ask(12.2) and breaker.may_ask(12.2)
+    assert (breaker.outages, breaker.away) == (11, False)
+
+
+def test_a_try_that_never_ends_lets_another_try_a_second_later() -> None:
+    breaker = Breaker()
+    for _ in range(3):
+        breaker.failed(ERROR, 0)
+    assert breaker.may_ask(1) and not breaker.may_ask(1.9) and breaker.may_ask(2)
+
+
+def test_a_callback_that_fails_harms_nobody() -> None:
+    def fails(event: Outage) -> None:
+        raise ValueError
+
+    breaker = Breaker(fails)
+    for _ in range(3):
+        breaker.failed(ERROR, 0)
+    assert breaker.away

@@ -1,0 +1,98 @@
+"""Denials that are remembered: at given times, and on a real server."""
+
+import time
+from typing import Any
+
+import pytest
+
+from rl_limits import Limit, Reply, Rules
+from rl_limits._denials import Denials, lasts
+from servers import Server
+
+
+def denied(wait_ms: int, verdict: Any = "limited") -> Reply:
+    return Reply(verdict, 5, 0, wait_ms, 900)
+
+
+def test_a_denial_holds_until_its_wait_is_over() -> None:
+    known = Denials(2)
+    known.keep("a", "k", denied(300), 1000)
+    assert known.get("a", 1100) == Reply("limited", 5, 0, 200, 800, None, "denial")
+    assert known.get("a", 1299) and not known.get("a", 1300) and not known.get("b", 1000)
+
+
+@pytest.mark.parametrize("answer", [denied(-1), denied(-1, "blocked"), denied(90_000, "blocked")])
+def test_blocks_and_what_never_passes_are_remembered_for_a_second(answer: Reply) -> None:
+    known = Denials(2)
+    known.keep("a", "k", answer, 0)
+    assert known.get("a", 999) and not known.get("a", 1000)
+
+
+def test_the_oldest_makes_room_and_a_key_can_be_forgotten() -> None:
+    known = Denials(2)
+    for what, key in (("a", "k"), ("b", "k"), ("c", "m")):
+        known.keep(what, key, denied(300), 0)
+    assert [bool(known.get(what, 1)) for what in "abc"] == [False, True, True]
+    known.forget("k")
+    assert [bool(known.get(what, 1)) for what in "abc"] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "rules, lasting",
+    [
+        ("5/m", True),
+        (("5/m", "bucket:1/s"), True),
+        (("5/m", "slots:3"), False),
+        ("5/m,count=all", False),
+        ("5/m,ban=1m", False),
+        ("@free", False),
+    ],
+)
+def test_only_denials_by_rates_last(rules: str | tuple[str, ...], lasting: bool) -> None:
+    assert lasts(rules) == lasting
+
+
+def denials_of(server: Server) -> int:
+    with server.client() as client:
+        return int(client.info("commandstats").get("cmdstat_rl.check", {}).get("calls", 0))
+
+
+def test_a_denied_client_costs_the_server_nothing(server: Server) -> None:
+    limiter = server.limiter(remember_denials=100)
+    rules: Rules = ["1/h", "9/d"]
+    limiter.check("a", rules)
+    first, asked = limiter.check("a", rules), denials_of(server)
+    again = limiter.check("a", tuple(rules))
+    assert (first.source, again.source, again.verdict) == ("server", "denial", "limited")
+    assert first.wait_ms - 2000 < again.wait_ms <= first.wait_ms
+    assert denials_of(server) == asked
+    assert limiter.check("a", rules, cost=2).source == "server", "another cost is another question"
+    assert limiter.refund("a", 1) == 1
+    assert limiter.check("a", rules).allowed, "what was given back counts at once"
+
+
+def test_reports_are_remembered_and_policies_if_their_rules_are_rates(newest: Server) -> None:
+    limiter = newest.limiter(remember_denials=100)
+    with newest.client() as redis:
+        redis.execute_command("RL.POLICY", "SET", "rate", "1/h")
+        redis.execute_command("RL.POLICY", "SET", "strict", "1/h,count=all")
+    for policy, source in (("@rate", "denial"), ("@strict", "server")):
+        limits = [Limit(f"{policy}:ip", policy), Limit(f"{policy}:user", "9/m")]
+        assert limiter.check_all(limits).allowed
+        assert [limiter.check_all(limits).source for _ in range(2)] == ["server", source]
+    for _ in range(3):
+        assert limiter.check("@rate:ip", "@rate").source == "server", "five numbers do not say what the policy is"
+
+
+async def test_denials_are_remembered_with_asyncio(newest: Server) -> None:
+    async with newest.async_limiter(remember_denials=100) as limiter:
+        answers = [await limiter.check("a", "1/h") for _ in range(3)]
+    assert [answer.source for answer in answers] == ["server", "server", "denial"]
+
+
+def test_a_wait_that_is_over_is_asked_for_again(newest: Server) -> None:
+    limiter = newest.limiter(remember_denials=100)
+    limiter.check("a", "1/100ms")
+    denial = limiter.check("a", "1/100ms")
+    time.sleep(denial.wait_ms / 1000)
+    assert limiter.check("a", "1/100ms").allowed

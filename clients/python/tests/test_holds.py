@@ -1,0 +1,200 @@
+"""Holds, waits and costs by name, on every server, with and without asyncio."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+import redis
+
+from rl_limits import AsyncRateLimiter, Denied, RateLimiter, Report
+from servers import Server, until
+
+RULES = ["slots:1,cost=1", "100/m"]
+
+
+def left(server: Server, key: str = "k", rule: str = "100/m") -> int:
+    with server.client() as client:
+        return client.execute_command("RL.PEEK", key, rule)[2]
+
+
+def waiting(server: Server) -> int:
+    with server.client() as client:
+        return client.info("ratelimit")["ratelimit_waiting_clients"]
+
+
+def test_a_hold_lasts_as_long_as_its_block(server: Server) -> None:
+    limiter = server.limiter()
+    with limiter.hold("k", RULES, cost=10, ttl=0.6) as hold:
+        assert hold.reply.allowed and [rule.cost for rule in hold.reply.rules] == [1, 10]
+        with pytest.raises(Denied) as denied, limiter.hold("k", RULES, ttl=30):
+            pass
+        assert (denied.value.reply.verdict, denied.value.reply.rules[0].denies) == ("limited", True)
+        assert 0 < denied.value.reply.wait_ms <= 600
+        time.sleep(1)  # it renews itself
+        assert not hold.lost.is_set() and left(server, rule="slots:1") == 0
+    assert left(server, rule="slots:1") == 1 and left(server) == 90, "its charges stand"
+
+
+def test_its_cost_is_corrected_or_given_back(server: Server) -> None:
+    limiter = server.limiter()
+    with limiter.hold("k", RULES, cost=40, ttl=30, id="req-1") as hold:
+        assert hold.id == "req-1" and hold.settle(cost=1)
+        assert left(server) == 99 and not hold.settle(cost=5), "only once"
+    with limiter.hold("k", RULES, cost=40, ttl=30) as hold:
+        assert hold.refund()
+    assert left(server) == 99
+    with pytest.raises(ZeroDivisionError), limiter.hold("k", RULES, cost=9, ttl=30, refund=True):
+        raise ZeroDivisionError
+    assert left(server) == 90 and left(server, rule="slots:1") == 1, "an error settles too"
+
+
+def test_whoever_loses_a_hold_is_told(newest: Server) -> None:
+    limiter = newest.limiter()
+    with limiter.hold("k", "slots:1", ttl=0.3) as hold:
+        limiter.settle("k", hold.id)
+        assert hold.lost.wait(5)
+    limiter = RateLimiter.from_url(newest.url)
+    with limiter.hold("k", "slots:1", ttl=0.9) as hold, newest.paused():
+        assert not hold.lost.wait(0.5)
+        assert hold.lost.wait(5), "nobody could renew it"
+
+
+def test_settle_and_renew_by_hand(server: Server) -> None:
+    limiter = server.limiter()
+    limiter.call("RL.CHECK", "k", "COST", 40, "HOLD", "a", "EX", 30, "100/m")
+    assert limiter.renew("k", "a", 60) and not limiter.renew("k", "b", 60)
+    assert limiter.settle("k", "a", cost=1) and not limiter.settle("k", "a")
+    assert left(server) == 99
+
+
+def test_costs_have_names(server: Server) -> None:
+    limiter = server.limiter()
+    rules = ["50/m,cost=1", "bucket:40000/d,name=in", "bucket:8000/d,name=out", "fixed:9/d"]
+    with limiter.hold("k", rules, cost={"in": 3000, "out": 1000, "": 2}, ttl=30) as hold:
+        assert [rule.cost for rule in hold.reply.rules] == [1, 3000, 1000, 2]
+        hold.settle(cost={"out": 250})
+    assert [left(server, rule=rule) for rule in rules[1:]] == [37000, 7750, 7]
+    assert limiter.check("k", rules, cost={"in": 37_001}).verdict == "limited"
+
+
+def test_a_turn_in_line(server: Server) -> None:
+    limiter = server.limiter()
+    assert limiter.wait("k", "1/300ms", 1).allowed
+    began = time.monotonic()
+    assert limiter.wait("k", "1/300ms", 0.05).verdict == "limited", "it cannot pass in time"
+    assert limiter.wait("k", "1/300ms", 5).allowed
+    assert 0.2 < time.monotonic() - began < 4
+
+
+def test_waiting_holds_up_nobody_else_and_its_time_out_is_long_enough(newest: Server) -> None:
+    limiter = RateLimiter(redis.Redis(port=newest.port, socket_timeout=0.5))
+    with limiter.hold("k", "slots:1", ttl=30) as first:
+        got: list[Report] = []
+
+        def work() -> None:
+            with limiter.hold("k", "slots:1", ttl=30, wait=20) as second:
+                got.append(second.reply)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        until(lambda: waiting(newest) == 1)
+        time.sleep(0.7)
+        assert limiter.check("other", "5/m").allowed and not got
+        first.settle()
+        thread.join()
+    assert got[0].allowed
+
+
+def test_who_is_sent_away_waits_again(newest: Server) -> None:
+    limiter = newest.limiter()
+    limiter.check("k", "1/s")
+
+    def send_away() -> None:
+        until(lambda: waiting(newest) == 1)
+        with newest.client() as client:
+            [waiter] = [one["id"] for one in client.client_list() if one["cmd"] == "rl.wait"]
+            client.client_unblock(int(waiter), error=True)
+
+    thread = threading.Thread(target=send_away)
+    thread.start()
+    assert limiter.wait("k", "1/s", 20).allowed
+    thread.join()
+    with newest.client() as client:
+        assert client.info("errorstats")["errorstat_UNBLOCKED"]["count"] == 1
+
+
+async def test_holds_with_asyncio(server: Server) -> None:
+    async with server.async_limiter() as limiter:
+        async with limiter.hold("k", RULES, cost=10, ttl=0.6) as hold:
+            with pytest.raises(Denied):
+                async with limiter.hold("k", RULES, ttl=30):
+                    pass
+            await asyncio.sleep(1)
+            assert not hold.lost.is_set() and left(server, rule="slots:1") == 0
+            assert await hold.settle(cost=1)
+        assert left(server) == 99 and left(server, rule="slots:1") == 1
+        async with limiter.hold("k", "slots:1", ttl=0.3) as hold:
+            await limiter.settle("k", hold.id)
+            async with asyncio.timeout(5):
+                await hold.lost.wait()
+        async with limiter.hold("k", RULES, cost=40, ttl=30) as hold:
+            assert await hold.refund()
+        assert left(server) == 99
+
+
+async def test_a_cancelled_task_leaves_the_line(server: Server) -> None:
+    async with server.async_limiter() as limiter:
+        await limiter.check("k", "1/h")
+        task = asyncio.create_task(limiter.wait("k", "1/h", 3600))
+        other = asyncio.create_task(limiter.wait("k2", "1/300ms", 5))
+        assert (await other).allowed, "each waits on a connection of its own"
+        await asyncio.to_thread(until, lambda: waiting(server) == 1)
+        task.cancel()
+        await asyncio.to_thread(until, lambda: waiting(server) == 0)
+        async with limiter.hold("k3", "slots:1", ttl=30) as first:
+            again = asyncio.create_task(limiter.hold("k3", "slots:1", ttl=30, wait=20).__aenter__())
+            await asyncio.to_thread(until, lambda: waiting(server) == 1)
+            await first.settle()
+            await (await again).settle()
+
+
+async def test_a_cluster_lets_wait_where_the_key_is(cluster: list[Server]) -> None:
+    port = cluster[0].port
+    limiter = RateLimiter(redis.RedisCluster(host="127.0.0.1", port=port))
+    async with redis.asyncio.RedisCluster(host="127.0.0.1", port=port) as client:
+        async_limiter = AsyncRateLimiter(client, timeout=5)
+        for n in range(6):
+            assert limiter.wait(f"line:{n}", "2/m", 1).allowed
+            assert (await async_limiter.wait(f"line:{n}", "2/m", 1)).remaining == 0
+            with limiter.hold(f"jobs:{n}", "slots:1", ttl=30, wait=1):
+                assert (await async_limiter.peek(f"jobs:{n}", "slots:1")).remaining == 0
+
+
+async def test_holds_without_the_server(stopped: Server) -> None:
+    local = RateLimiter.from_url(stopped.url, outage="local")
+    with local.hold("k", "slots:1", ttl=0.3) as hold:
+        with pytest.raises(Denied), local.hold("k", "slots:1", ttl=30):
+            pass
+        time.sleep(0.5)
+        assert not hold.lost.is_set(), "it is renewed here"
+    with local.hold("k", "slots:1", ttl=30):
+        pass
+    with pytest.raises(Denied), RateLimiter.from_url(stopped.url, outage="deny").hold("k", "slots:1", ttl=30):
+        pass
+    with RateLimiter.from_url(stopped.url, outage="allow").hold("k", "slots:1", ttl=30, wait=1) as hold:
+        assert hold.reply.source == "outage"
+    with pytest.raises(redis.ConnectionError), RateLimiter.from_url(stopped.url).hold("k", "slots:1", ttl=30):
+        pass
+
+
+def test_a_server_that_goes_away_ends_no_block_in_an_error(newest: Server) -> None:
+    limiter = RateLimiter.from_url(newest.url)
+    with newest.client() as client:
+        client.ping()
+    hold = limiter.hold("k", "slots:1", ttl=1)
+    hold.__enter__()
+    with newest.paused():
+        hold.__exit__(None, None, None)
+    with limiter.hold("k", "slots:1", ttl=1, wait=5):
+        pass  # it has lapsed

@@ -1,0 +1,106 @@
+"""Leases: the book of one at given times, and real ones."""
+
+import asyncio
+import time
+
+import pytest
+
+from rl_limits import AsyncLease, Lease, RateLimiter, Reply
+from rl_limits.lease import Book
+from servers import Server
+
+RULE = "bucket:1000/s,burst=150"
+
+
+def granted(units: int) -> Reply:
+    return Reply("allowed", 150, 150 - units, 0, 100, units)
+
+
+def test_units_are_handed_out_until_they_are_used_up_or_half_the_time_is_over() -> None:
+    book = Book(2, 100)
+    assert book.hand_out(1, 0) is None
+    book.open("a", 1, granted(4), 0)
+    assert [bool(book.hand_out(1, 0.5)) for _ in range(4)] == [True, True, True, False]
+    assert book.close(0.5) == ("a", 4) and book.close(0.5) is None
+    book.open("b", 1, granted(4), 1)
+    assert book.hand_out(1, 1.9) == Reply("allowed", 150, 2, 0, 100)
+    assert not book.is_due(1.9) and book.is_due(2)
+    assert book.hand_out(1, 2) is None, "its hold must not end before it is settled"
+    assert book.close(2) == ("b", 2)
+
+
+@pytest.mark.parametrize(
+    "units, used, lasted_s, then",
+    [(8, 8, 0.01, 16), (8, 8, 0.1, 8), (8, 8, 0.3, 4), (8, 3, 0.01, 4), (1, 1, 0.3, 1), (80, 80, 0.01, 100)],
+)
+def test_the_size_adapts(units: int, used: int, lasted_s: float, then: int) -> None:
+    book = Book(2, 100)
+    book.next_units = units
+    book.open("a", used, granted(units), 0)
+    book.close(lasted_s)
+    assert book.next_units == then
+
+
+def test_a_denial_holds_until_its_wait_is_over() -> None:
+    book = Book(2, 100)
+    book.open("a", 5, Reply("limited", 150, 0, 300, 900, 0), 0)
+    assert book.hand_out(5, 0.1) == Reply("limited", 150, 0, 200, 800, 0, "denial")
+    assert book.hand_out(4, 0.1) is None, "fewer may pass"
+    assert book.hand_out(5, 0.3) is None
+
+
+def left(server: Server) -> int:
+    with server.client() as client:
+        return client.execute_command("RL.PEEK", "k", "100/h")[2]
+
+
+def test_what_is_left_of_a_lease_comes_back(server: Server) -> None:
+    with Lease(server.limiter(), "k", "100/h") as lease:
+        assert sum(lease.take().allowed for _ in range(20)) == 20
+        assert left(server) <= 80
+    assert left(server) == 80
+    with Lease(server.limiter(), "k", "100/h") as lease:
+        assert sum(lease.take().allowed for _ in range(200)) == 80
+        assert lease.take().source == "denial" and lease.take().wait_ms > 3_000_000
+    assert left(server) == 0
+
+
+async def test_leases_with_asyncio(server: Server) -> None:
+    async with server.async_limiter() as limiter, AsyncLease(limiter, "k", "100/h") as lease:
+        answers = await asyncio.gather(*(lease.take() for _ in range(200)))
+        assert sum(answer.allowed for answer in answers) == 100
+    assert left(server) == 0
+    with server.client() as client:
+        calls = client.info("commandstats")["cmdstat_rl.check"]["calls"]
+    assert calls < 60, "a lease serves many"
+
+
+async def test_an_idle_lease_is_settled_before_it_ends(newest: Server) -> None:
+    lease = Lease(newest.limiter(), "k", "100/h", ttl=0.6)
+    async with newest.async_limiter() as limiter:
+        async_lease = AsyncLease(limiter, "k", "100/h", ttl=0.6)
+        for _ in range(5):
+            assert lease.take().allowed and (await async_lease.take()).allowed
+        await asyncio.sleep(0.8)
+        assert left(newest) == 90, "what was used stays counted, though the holds would have given it back"
+        await async_lease.close()
+    lease.close()
+
+
+def test_several_leases_keep_to_one_limit(newest: Server) -> None:
+    began = time.monotonic()
+    leases = [Lease(newest.limiter(), "k", RULE) for _ in range(4)]
+    passed = 0
+    while time.monotonic() < began + 1:
+        passed += sum(lease.take().allowed for lease in leases)
+    lasted_s = time.monotonic() - began
+    for lease in leases:
+        lease.close()
+    assert 0.7 * 1000 * lasted_s < passed <= 150 + 1000 * lasted_s
+
+
+def test_without_the_server_the_limiter_answers_as_chosen(stopped: Server) -> None:
+    with Lease(RateLimiter.from_url(stopped.url, outage="local"), "k", "2/m") as lease:
+        answers = [lease.take() for _ in range(3)]
+    assert [answer.allowed for answer in answers] == [True, True, False]
+    assert {answer.source for answer in answers} == {"local"}

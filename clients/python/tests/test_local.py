@@ -1,0 +1,107 @@
+"""The limiter that stands in for a server, at given times."""
+
+import pytest
+
+from rl_limits import Cost, Limit, Report, Rules
+from rl_limits import _local as local
+from rl_limits._commands import Held, Question
+
+
+def limiter(share: float = 1.0, **policies: Rules) -> local.LocalLimiter:
+    return local.LocalLimiter(share, policies)
+
+
+def ask(here: local.LocalLimiter, at_ms: float, rules: Rules, cost: Cost = 1, key: str = "k") -> Report:
+    return here.decide(Question([Limit(key, rules)], cost), at_ms)
+
+
+@pytest.mark.parametrize("rule", ["2/s", "log:2/s", "window:2/1sec", "fixed:2/1000ms,align=first,name=x"])
+def test_windows_begin_with_their_first_request(rule: str) -> None:
+    here = limiter()
+    assert ask(here, 500, rule).reply().remaining == 1
+    assert ask(here, 900, rule).allowed
+    denied = ask(here, 1200, rule)
+    assert (denied.verdict, denied.wait_ms, denied.source) == ("limited", 300, "local")
+    assert not ask(here, 1499, rule).allowed
+    assert ask(here, 1500, rule).reply().reset_ms == 1000
+
+
+def test_a_bucket_refills_steadily() -> None:
+    here = limiter()
+    rule = "bucket:10/s,burst=3"
+    assert [ask(here, 0, rule).allowed for _ in range(4)] == [True, True, True, False]
+    assert ask(here, 0, rule).wait_ms == 100
+    assert not ask(here, 99, rule).allowed and ask(here, 100, rule).allowed
+    assert ask(here, 100, rule, cost=4).wait_ms == -1, "more than the bucket holds"
+    assert ask(here, 300, rule, cost=(1, 5)).granted == 2
+    assert not ask(here, 300, rule, cost=(1, 5)).allowed
+
+
+def test_a_process_has_its_share_of_a_limit_and_at_least_one() -> None:
+    assert [ask(limiter(0.25), 0, rule).reply().limit for rule in ("10/s", "3/s", "bucket:8/s,burst=40", "0/s")] == [
+        2,
+        1,
+        10,
+        0,
+    ]
+    assert not ask(limiter(0.25), 0, "0/s").allowed
+
+
+def test_all_rules_and_keys_consume_or_none() -> None:
+    here = limiter()
+    both = [Limit("a", "5/s"), Limit("b", ["1/s", "9/m"])]
+    assert here.decide(Question(both), 0).allowed
+    denied = here.decide(Question(both), 0)
+    assert (denied.key, [rule.remaining for rule in denied.rules]) == ("b", [4, 0, 8])
+    assert [rule.denies for rule in denied.rules] == [False, True, False]
+
+
+def test_costs_have_names() -> None:
+    here = limiter()
+    rules = ["5/m,cost=1", "bucket:100/m,name=in", "bucket:100/m,name=out", "50/m"]
+    report = ask(here, 0, rules, {"in": 30, "out": 4, "": 2})
+    assert [rule.cost for rule in report.rules] == [1, 30, 4, 2]
+
+
+def test_rules_on_trial_deny_nobody_and_policies_are_what_was_given() -> None:
+    here = limiter(pro=["2/s"])
+    assert [ask(here, 0, ["1/s,shadow"]).allowed for _ in range(3)] == [True] * 3
+    assert [ask(here, 0, "@pro").allowed for _ in range(3)] == [True, True, False]
+    assert [ask(here, 0, "@other").allowed for _ in range(3)] == [True] * 3
+    assert [ask(here, 0, rule).allowed for rule in ("nonsense", "5/x", "slots:5/s", "5")] == [True] * 4
+
+
+def test_slots_are_free_when_holds_end() -> None:
+    here = limiter()
+
+    def hold(id: str, at_ms: float, cost: Cost = 1, refund: bool = False) -> Report:
+        return here.decide(Question([Limit("k", ["slots:2,cost=1", "100/m"])], cost, Held(id, 1000, refund)), at_ms)
+
+    assert hold("a", 0, 10).allowed and hold("b", 200, 10, True).allowed
+    assert hold("c", 300).wait_ms == 700
+    assert hold("a", 400, 10).allowed, "the same again takes nothing"
+    assert here.renew("k", "a", 1000, 900) and not here.renew("k", "x", 1000, 900)
+    assert hold("c", 1300).allowed, "b has lapsed, and its units are back"
+    assert hold("c", 1300).rules[1].remaining == 89
+    assert here.settle("k", "a", 4, False) and not here.settle("k", "a", None, False)
+    assert hold("d", 1400, 0).rules[1].remaining == 95
+    assert here.settle("k", "c", None, True)
+    assert hold("e", 1400, 0).rules[1].remaining == 96
+
+
+def test_the_key_that_was_not_asked_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MOST_KEYS", 2)
+    here = limiter()
+    for key in ("a", "b", "a", "c"):
+        ask(here, 0, "2/m", key=key)
+    assert not ask(here, 0, "2/m", key="a").allowed
+    assert ask(here, 0, "2/m", key="b").reply().remaining == 1
+
+
+def test_what_is_given_back_can_be_used_again() -> None:
+    here = limiter()
+    ask(here, 0, "2/m", 2)
+    here.refund("k", 1, "2/m")
+    assert ask(here, 0, "2/m").allowed
+    here.reset("k")
+    assert ask(here, 0, "2/m").reply().remaining == 1

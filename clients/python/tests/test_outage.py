@@ -1,0 +1,166 @@
+"""Real servers that cannot decide, and real clients of redis-py and valkey-py that ask them."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import valkey
+import valkey.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import outages
+from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, is_outage
+from servers import Server
+
+#: What a request may cost while the server is asked: the time-out, and a busy machine.
+SOON_S = 0.25 + 0.75
+
+
+@pytest.fixture(scope="module", params=outages.ALL)
+def away(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a server that cannot decide, for each reason in turn."""
+    with outages.ALL[request.param]() as url:
+        yield url
+
+
+def test_a_limiter_in_the_process_stands_in(away: str) -> None:
+    told: list[Outage] = []
+    limiter = RateLimiter.from_url(away, outage="local", on_outage=told.append)
+    answers, longest_s = [], 0.0
+    for _ in range(4):
+        began_s = time.monotonic()
+        answers.append(limiter.check("a", "2/m"))
+        longest_s = max(longest_s, time.monotonic() - began_s)
+    assert [answer.verdict for answer in answers] == ["allowed", "allowed", "limited", "limited"]
+    assert {answer.source for answer in answers} == {"local"}
+    assert longest_s < SOON_S
+    assert [event[::2] for event in told] == [(True, 3)] and is_outage(told[0].error)
+    assert (limiter.outages, limiter.away) == (4, True)
+    began_s = time.monotonic()
+    for _ in range(100):
+        limiter.check_all([Limit("b", "2/m"), Limit("c", "5/m")])
+    assert time.monotonic() - began_s < SOON_S, "nobody asks a server that is away"
+
+
+@pytest.mark.parametrize("outage, verdict, wait_ms", [("allow", "allowed", 0), ("deny", "limited", 1000)])
+def test_all_pass_or_none_if_that_is_chosen(away: str, outage: Any, verdict: str, wait_ms: int) -> None:
+    limiter = RateLimiter.from_url(away, outage=outage)
+    for answer in (limiter.check("a", "2/m"), limiter.check_all([Limit("a", "2/m")])):
+        assert (answer.verdict, answer.wait_ms, answer.source) == (verdict, wait_ms, "outage")
+    assert limiter.check("a", "2/m", cost=(1, 10)).granted == (10 if outage == "allow" else 0)
+
+
+def test_errors_are_raised_by_default_and_at_once_after_three(away: str) -> None:
+    limiter = RateLimiter.from_url(away)
+    for _ in range(3):
+        with pytest.raises(Exception) as raised:
+            limiter.check("a", "2/m")
+        assert is_outage(raised.value)
+    began_s = time.monotonic()
+    for send in (lambda: limiter.check("a", "2/m"), lambda: limiter.settle("a", "id"), lambda: limiter.reset("a")):
+        with pytest.raises(type(raised.value)):
+            send()
+    assert time.monotonic() - began_s < 0.1
+
+
+async def test_asyncio_waits_no_longer(away: str) -> None:
+    limiter = AsyncRateLimiter.from_url(away, outage="local")
+    longest_s = 0.0
+    for verdict in ("allowed", "allowed", "limited", "limited"):
+        began_s = time.monotonic()
+        answer = await limiter.check("a", "2/m")
+        longest_s = max(longest_s, time.monotonic() - began_s)
+        assert (answer.verdict, answer.source) == (verdict, "local")
+    assert longest_s < SOON_S and limiter.away
+    await limiter.client.aclose()
+
+
+async def test_a_patient_client_costs_no_more_with_asyncio(newest: Server) -> None:
+    client = redis.asyncio.Redis(port=newest.port, retry=AsyncRetry(NoBackoff(), 10), socket_timeout=5)
+    limiter = AsyncRateLimiter(client, outage="allow", timeout=5)
+    assert (await limiter.check("a", "2/m")).source == "server"
+    limiter.timeout = 0.25
+    with newest.paused():
+        began_s = time.monotonic()
+        assert (await limiter.check("a", "2/m")).source == "outage"
+        assert time.monotonic() - began_s < SOON_S
+    await client.aclose()
+
+
+def test_the_server_is_asked_again_when_it_is_back(newest: Server) -> None:
+    told: list[Outage] = []
+    limiter = RateLimiter.from_url(newest.url, outage="local", on_outage=told.append)
+    with newest.paused():
+        for _ in range(5):
+            limiter.check("a", "1/m")
+    time.sleep(1)
+    assert limiter.check("a", "1/m").source == "server"
+    assert [(event.away, event.answered) for event in told] == [(True, 3), (False, 2)]
+    assert not limiter.away
+
+
+def clients(server: Server) -> Iterator[Any]:
+    yield redis.Redis(port=server.port, socket_timeout=1, retry=Retry(NoBackoff(), 0))
+    yield valkey.Valkey(port=server.port, socket_timeout=1)
+
+
+def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> None:
+    for client in clients(newest):
+        limiter = RateLimiter(client, outage="allow")
+        client.set("text", "of somebody else")
+        for key, rule in (("a", "5/x"), ("text", "5/m"), ("a", "@nobody"), ("a", "slots:1")):
+            for _ in range(4):
+                with pytest.raises(Exception) as raised:
+                    limiter.check(key, rule)
+                assert not is_outage(raised.value)
+        assert limiter.check("a", "5/m").source == "server", "they are no reason to stop asking"
+        client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
+    for user, password in (("nobody", "secret"), ("nobody", "wrong")):
+        for library in (redis.Redis, valkey.Valkey):
+            refused = library(port=newest.port, username=user, password=password)
+            with pytest.raises(Exception) as raised:
+                RateLimiter(refused, outage="allow").check("a", "5/m")
+            assert not is_outage(raised.value), raised.value
+
+
+@pytest.mark.parametrize(
+    "text", ["BUSY a script", "MISCONF x", "NOREPLICAS x", "UNBLOCKED x", "internal error, see the log"]
+)
+def test_replies_without_a_class_are_told_by_their_text(text: str) -> None:
+    assert is_outage(redis.ResponseError(text)) and is_outage(valkey.ResponseError(text))
+    assert not is_outage(redis.ResponseError("rule 'BUSY ': no such algorithm")) and not is_outage(ValueError(text))
+
+
+async def test_valkey_py_is_known_as_well(newest: Server, stopped: Server) -> None:
+    assert [RateLimiter(client).check("a", "5/m").remaining for client in clients(newest)] == [4, 3]
+    for client in clients(stopped):
+        assert RateLimiter(client, outage="allow").check("a", "5/m").source == "outage"
+    with newest.paused():
+        for client in clients(newest):
+            assert RateLimiter(client, outage="allow").check("a", "5/m").source == "outage"
+    async with valkey.asyncio.Valkey(port=stopped.port) as client:
+        assert (await AsyncRateLimiter(client, outage="allow").check("a", "5/m")).source == "outage"
+    async with valkey.asyncio.Valkey(port=newest.port) as client:
+        limiter = AsyncRateLimiter(client, timeout=5)
+        assert (await limiter.check("a", "5/m")).remaining == 2
+        assert (await limiter.wait("a", "5/m", 1)).remaining == 1
+
+
+@pytest.mark.parametrize("library, name", [(redis, "Redis"), (valkey, "Valkey")])
+async def test_a_cluster_whose_nodes_are_all_dead(library: Any, name: str) -> None:
+    with outages.cluster() as nodes:
+        sync = getattr(library, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port, socket_timeout=0.25)
+        aio = getattr(library.asyncio, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port)
+        limiter, async_limiter = RateLimiter(sync, outage="allow"), AsyncRateLimiter(aio, outage="allow", timeout=5)
+        assert limiter.check("a", "5/m").source == (await async_limiter.check("a", "5/m")).source == "server"
+        for node in nodes:
+            node.stop()
+        assert limiter.check("a", "5/m").source == (await async_limiter.check("a", "5/m")).source == "outage"
+        with pytest.raises(Exception) as raised:
+            getattr(library, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port)
+        assert is_outage(raised.value), "that of the constructor as well"
+        await aio.aclose()
