@@ -86,32 +86,11 @@ test('two middlewares in a row both tell their limits', async (t) => {
   assert.equal((await get('/')).headers.get('ratelimit'), '"a";r=8;t=3600, "b";r=4;t=3600');
 });
 
-test('the application decides what happens while the server is down', async (t) => {
-  const { port, stop } = await startServer(t);
-  const limiter = ioredis(connect(t, port));
-  const onError = (error, _req, res, next) => {
-    res.set('x-error', error.name);
-    next();
-  };
-  const app = express()
-    .get('/open', rateLimit(limiter, limits, { onError }), here)
-    .get('/closed', rateLimit(limiter, limits), here)
-    .use((_error, _req, res, _next) => res.sendStatus(503));
-  const get = await serve(t, app);
-  assert.deepEqual([(await get('/open')).status, (await get('/closed')).status], [200, 200]);
-  await stop();
-  const open = await get('/open');
-  assert.equal(open.status, 200);
-  assert.ok(open.headers.get('x-error'));
-  assert.equal((await get('/closed')).status, 503);
-});
-
 test('an error of the application is not taken for one of the server', async (t) => {
   const { port } = await startServer(t);
   const broken = () => assert.fail('a fault');
-  const options = { onError: (_error, _req, _res, next) => next() };
   const app = express()
-    .get('/', rateLimit(ioredis(connect(t, port)), broken, options), here)
+    .get('/', rateLimit(ioredis(connect(t, port), { outage: 'allow' }), broken), here)
     .use((error, _req, res, _next) => res.status(500).send(error.message));
   const get = await serve(t, app);
   assert.equal(await (await get('/')).text(), 'a fault');

@@ -55,15 +55,3 @@ test('options say cost and refusal', async (t) => {
   assert.equal((await get('ann')).body, 'here');
   assert.match((await get('ann')).body, /^come back in \d+ ms$/);
 });
-
-test('the application decides what happens while the server is down', async (t) => {
-  const { port, stop } = await startServer(t);
-  const limiter = ioredis(connect(t, port));
-  const told = [];
-  const open = application(t, rateLimit(limiter, limits, { onError: (error) => void told.push(error) }));
-  const closed = application(t, rateLimit(limiter, limits));
-  assert.deepEqual([(await open('ann')).statusCode, (await closed('ann')).statusCode], [200, 200]);
-  await stop();
-  assert.deepEqual([(await open('ann')).statusCode, (await closed('ann')).statusCode], [200, 500]);
-  assert.equal(told.length, 1);
-});
