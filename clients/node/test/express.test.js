@@ -3,9 +3,9 @@ import { test } from 'node:test';
 
 import express from 'express';
 import { rateLimit } from 'redis-ratelimit/express';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
 import { serve } from './support/http.js';
+import { ioredis } from './support/limiters.js';
 import { connect, onEachServer, startServer, until } from './support/servers.js';
 
 const here = (_req, res) => res.send('here');

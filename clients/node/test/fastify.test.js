@@ -3,8 +3,8 @@ import { test } from 'node:test';
 
 import Fastify from 'fastify';
 import { rateLimit } from 'redis-ratelimit/fastify';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
+import { ioredis } from './support/limiters.js';
 import { connect, onEachServer, startServer } from './support/servers.js';
 
 const limits = (request) => [

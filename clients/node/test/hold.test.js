@@ -7,10 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
 import { Denied, Lease } from 'redis-ratelimit';
-import { ioredis } from 'redis-ratelimit/ioredis';
-import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { startCluster } from './support/cluster.js';
+import { ioredis, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';
 
 async function limiters(t, port, options) {
@@ -77,8 +76,8 @@ test('a hold is lost when the server cannot be reached for its time', async (t) 
 
 test('holds go on in the process while the server is away', async (t) => {
   const server = await startServer(t);
-  const limiter = ioredis(connect(t, server.port), { outage: 'local' });
-  const open = ioredis(connect(t, server.port), { outage: 'allow' });
+  const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 });
+  const open = ioredis(connect(t, server.port), { outage: 'allow', timeoutMs: 250 });
   await server.stop();
   const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 90 });
   const hold = await take();
@@ -137,7 +136,7 @@ test('callers wait in a cluster', async (t) => {
   for (const client of [io, node]) client.on('error', () => {});
   t.after(() => [io.disconnect(), node.destroy()]);
   await node.connect();
-  for (const limiter of [ioredis(io, { timeoutMs: 2000 }), nodeRedis(node, { timeoutMs: 2000 })]) {
+  for (const limiter of [ioredis(io), nodeRedis(node)]) {
     const keys = ['a', 'b', 'c', 'd', 'e'];
     const waits = keys.map((key) => limiter.wait(key, '1/s', 5000));
     assert.ok((await Promise.all(waits)).every(({ verdict }) => verdict === 'allowed'));
@@ -207,7 +206,7 @@ onEachServer(test, 'leases hand out what the limit allows, and give back the res
 
 test('a lease answers as its limiter while the server is away', async (t) => {
   const server = await startServer(t);
-  const lease = new Lease(ioredis(connect(t, server.port), { outage: 'local' }), 'k', '3/h');
+  const lease = new Lease(ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 }), 'k', '3/h');
   await server.stop();
   const found = [];
   for (let i = 0; i < 5; i++) found.push(await lease.take());

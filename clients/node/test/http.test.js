@@ -5,8 +5,8 @@ import { resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { fields, network, problem, status } from 'redis-ratelimit';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
+import { ioredis } from './support/limiters.js';
 import { connect, startServer } from './support/servers.js';
 
 const PYTHON_FIELDS = resolve(import.meta.dirname, '../../../examples/gateway/fields.py');
@@ -89,6 +89,7 @@ async function pythonFields(report) {
       name: rule.name,
       cost: rule.cost,
       verdict: rule.denies ? 1 : 0,
+      cost: rule.cost,
       limit: rule.limit,
       quota: rule.quota,
       period_ms: rule.periodMs,

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Redis as Iovalkey } from 'iovalkey';
-import { ioredis } from 'redis-ratelimit/ioredis';
-import { iovalkey } from 'redis-ratelimit/iovalkey';
-import { nodeRedis } from 'redis-ratelimit/node-redis';
 
+import { ioredis, iovalkey, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, startServer } from './support/servers.js';
 
 /** A limiter for each client library and protocol, on one server. */

@@ -7,9 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Controller, Get, Module } from '@nestjs/common';
 import { APP_GUARD, NestFactory } from '@nestjs/core';
 import { Throttle, ThrottlerGuard, ThrottlerModule, ThrottlerStorageService } from '@nestjs/throttler';
-import { ioredis } from 'redis-ratelimit/ioredis';
 import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 
+import { ioredis } from './support/limiters.js';
 import { connect, NAMES, onEachServer, startServer } from './support/servers.js';
 
 /** What a storage says to some hits, the pauses between them in milliseconds. */
