@@ -89,7 +89,6 @@ async function pythonFields(report) {
       name: rule.name,
       cost: rule.cost,
       verdict: rule.denies ? 1 : 0,
-      cost: rule.cost,
       limit: rule.limit,
       quota: rule.quota,
       period_ms: rule.periodMs,
