@@ -1,7 +1,9 @@
 import type { ClientRateLimitInfo, Options, Store } from 'express-rate-limit';
 
 import { counter, hits } from './hits.js';
-import type { RateLimiter, Reply } from './limiter.js';
+import type { RateLimiter } from './limiter.js';
+import { ignoreOutage } from './outage.js';
+import type { Reply } from './replies.js';
 
 /**
  * A store of express-rate-limit. That library decides by the number of hits and counts denied ones too. Within a window
@@ -34,7 +36,7 @@ export class RateLimitStore implements Store {
   }
 
   async decrement(key: string): Promise<void> {
-    await this.#limiter.refund(this.prefix + key, 1, this.#rule);
+    await this.#limiter.refund(this.prefix + key, 1, this.#rule).catch(ignoreOutage); // which the library would not catch
   }
 
   async resetKey(key: string): Promise<void> {

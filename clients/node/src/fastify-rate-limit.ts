@@ -1,7 +1,8 @@
 import type { FastifyRateLimitStoreCtor } from '@fastify/rate-limit';
 
 import { counter, hits } from './hits.js';
-import type { RateLimiter, Reply } from './limiter.js';
+import type { RateLimiter } from './limiter.js';
+import type { Reply } from './replies.js';
 
 type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void;
 

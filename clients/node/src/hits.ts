@@ -1,4 +1,4 @@
-import type { Reply } from './limiter.js';
+import type { Reply } from './replies.js';
 
 /** A limit that no client reaches. */
 const MOST = 1_000_000_000;
@@ -11,7 +11,11 @@ export function counter(windowMs: number): string {
   return `fixed:${MOST}/${windowMs}ms,align=first`;
 }
 
-/** The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. */
+/**
+ * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. In a process with a share
+ * of the limits each hit counts for those of the others as well.
+ */
 export function hits({ limit, remaining }: Reply): number {
-  return limit === -1 ? 0 : MOST - remaining;
+  if (limit <= 0) return limit === 0 ? MOST : 0;
+  return Math.round((limit - remaining) * (MOST / limit));
 }

@@ -1,12 +1,21 @@
-import type { Report, RuleReport } from './limiter.js';
+import { deciding, type Report, type RuleReport } from './replies.js';
 
-/** The fields of draft-ietf-httpapi-ratelimit-headers-11, and `Retry-After` if a wait helps. */
-export function fields(report: Report): Record<string, string> {
+/** Those of draft-ietf-httpapi-ratelimit-headers-11; `X-RateLimit-*`, in seconds from now; or none but `Retry-After`. */
+export type Headers = 'draft-11' | 'legacy' | 'none';
+
+/** The fields that tell a client its limits, and `Retry-After` if a wait helps. */
+export function fields(report: Report, headers: Headers = 'draft-11'): Record<string, string> {
   const rules = report.rules.filter(({ shadow }) => !shadow);
   const found: Record<string, string> = {};
-  if (rules.length > 0) {
+  const decides = deciding(report);
+  if (headers === 'draft-11' && rules.length > 0) {
     found['RateLimit-Policy'] = rules.map(policy).join(', ');
     found['RateLimit'] = rules.map(state).join(', ');
+  }
+  if (headers === 'legacy' && decides) {
+    found['X-RateLimit-Limit'] = String(decides.limit);
+    found['X-RateLimit-Remaining'] = String(decides.remaining);
+    found['X-RateLimit-Reset'] = String(seconds(decides.resetMs));
   }
   if (report.verdict !== 'allowed' && report.waitMs >= 0) {
     found['Retry-After'] = String(seconds(report.waitMs));
@@ -14,13 +23,15 @@ export function fields(report: Report): Record<string, string> {
   return found;
 }
 
-/** The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it. */
-export function status(report: Report): 403 | 429 {
+/** The status that refuses a request: 403 if its key is blocked, 429 if a rule denies it, 503 if nobody could decide. */
+export function status(report: Report): 403 | 429 | 503 {
+  if (report.source === 'outage') return 503;
   return report.verdict === 'blocked' ? 403 : 429;
 }
 
 /** The body that refuses a request, a problem of RFC 9457. */
 export function problem(report: Report): object {
+  if (report.source === 'outage') return { title: 'Service Unavailable', status: 503 };
   if (report.verdict === 'blocked') return { title: 'Forbidden', status: 403 };
   return {
     type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',

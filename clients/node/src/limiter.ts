@@ -1,160 +1,325 @@
-/** Rules as a text each, `['5/15m', '20/h']`, or a policy, `'@free'`. */
-export type Rules = string | readonly string[];
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 
-/** A key, and the rules that it must keep to. */
-export interface Limit {
-  key: string;
-  rules: Rules;
+import { Breaker } from './breaker.js';
+import { denialsOfChecks, denialsOfReports, lasts } from './denials.js';
+import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
+import { LocalLimiter, type LocalOptions } from './local.js';
+import { ignoreOutage, isOutage, within } from './outage.js';
+import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
+import { type CheckOptions, type Cost, type HoldOptions, type Limit, list, type Rules, words } from './request.js';
+import type { Send, Server } from './server.js';
+import { WaitingConnections } from './waiting.js';
+
+/** The limiter has stopped asking the server (`away`), or asks it again. */
+export interface OutageEvent {
+  away: boolean;
+  /** The last outage. */
+  error: unknown;
+  /** How many requests got no decision from the server since it went away. */
+  answered: number;
 }
 
-export interface CheckOptions {
-  /** The units that the check consumes: 1 by default. A range `[a, b]` takes as much as passes. */
-  cost?: number | readonly [least: number, most: number];
-  /** A text for `RL.LOG`, such as who asks. */
-  meta?: string;
+export interface LimiterOptions extends LocalOptions {
+  /**
+   * What a check answers if the server gives no decision: it throws the error (`raise`, the default), lets pass, denies for a
+   * second, or decides in this process (`local`). An error of a wrong request is always thrown.
+   */
+  outage?: 'raise' | 'allow' | 'deny' | 'local';
+  /** How long a command may take, whatever the client library does meanwhile: 250 ms by default. */
+  timeoutMs?: number;
+  /** Hears when the limiter stops asking the server for a second after three outages in a row, and when that is over. */
+  onOutage?: (event: OutageEvent) => void;
+  /**
+   * Checks several keys one after the other, and gives back at a denial: for clusters, where keys in different slots cannot be
+   * decided at once. Another check may see what is given back a moment later.
+   */
+  separately?: boolean;
+  /**
+   * How many denials to remember and answer in this process until their wait is over: none by default. Until then the limiter
+   * sees no operator's pardon, no refund and no raised limit of others, and the server does not count those denials.
+   */
+  rememberDenials?: number;
 }
 
-const VERDICTS = ['allowed', 'limited', 'blocked'] as const;
-
-/** `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule. */
-export type Verdict = (typeof VERDICTS)[number];
-
-/** What a check replies. `-1` stands for "no limit" and "never", as in the server's own reply. */
-export interface Reply {
-  verdict: Verdict;
-  /** The most that the deciding rule lets pass at once. */
-  limit: number;
-  /** The units that the deciding rule would still allow now. */
-  remaining: number;
-  /** Above 0: wait, then ask again (denied) or proceed (allowed by `leaky`). */
-  waitMs: number;
-  /** The time until nothing counts under the deciding rule. */
-  resetMs: number;
-  /** What a range of costs was granted. */
-  granted?: number;
+export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
+  /** For how long the hold lives if this process dies; it renews itself every third of that. */
+  ttlMs: number;
+  /** Whether all comes back if it ends unsettled. */
+  refund?: boolean;
+  /** New for each request: a random one by default. */
+  id?: string;
+  /** Waits in line for at most so long, instead of being denied at once. */
+  waitMs?: number;
+  /** Leaves the line. */
+  signal?: AbortSignal;
 }
 
-/** One rule of a {@link Report}. */
-export interface RuleReport {
-  rule: string;
-  name: string | null;
-  /** The key that the rule belongs to, in a check of several keys. */
-  key?: string;
-  cost: number;
-  denies: boolean;
-  /** A rule on trial: it never denies, and clients should not hear of it. */
-  shadow: boolean;
-  limit: number;
-  /** What the rule allows per period. */
-  quota: number;
-  /** 0: the rule has no period (`slots`). */
-  periodMs: number;
-  remaining: number;
-  waitMs: number;
-  nextMs: number;
-  resetMs: number;
+export interface WaitOptions extends CheckOptions {
+  /** Leaves the line. */
+  signal?: AbortSignal;
 }
 
-/** What a check with `FULL` replies: the numbers of each rule. */
-export interface Report {
-  verdict: Verdict;
-  waitMs: number;
-  /** The key that decides, in a check of several keys. */
-  key?: string;
-  granted?: number;
-  rules: RuleReport[];
-}
+/** A wait's reply comes at most so much later than its deadline. */
+const LATE_MS = 1000;
+const NONE: CheckOptions = {};
 
-/**
- * Sends the command `[...head, ...keys, ...tail]`. Client libraries find the node of a cluster by the keys, and add their
- * prefix to them.
- */
-export type Send = (head: string[], keys: string[], tail: string[]) => Promise<unknown>;
-
-/** The commands of an application. `ioredis()` and `nodeRedis()` make one of a client. */
+/** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make one of a client. */
 export class RateLimiter {
-  readonly #send: Send;
+  /** How many requests got no decision from the server. */
+  outages = 0;
+  readonly #server: Server;
+  readonly #waiting: WaitingConnections;
+  readonly #breaker = new Breaker();
+  readonly #local: LocalLimiter;
+  readonly #options: LimiterOptions;
+  readonly #timeoutMs: number;
+  readonly #denials: ReturnType<typeof denialsOfChecks> | undefined;
+  readonly #reports: ReturnType<typeof denialsOfReports> | undefined;
+  #since = 0;
 
-  constructor(send: Send) {
-    this.#send = send;
+  constructor(server: Server, options: LimiterOptions = {}) {
+    this.#server = server;
+    this.#waiting = new WaitingConnections(server);
+    this.#local = new LocalLimiter(options);
+    this.#options = options;
+    this.#timeoutMs = options.timeoutMs ?? 250;
+    if (options.rememberDenials) {
+      this.#denials = denialsOfChecks(options.rememberDenials);
+      this.#reports = denialsOfReports(options.rememberDenials);
+    }
+  }
+
+  /** Whether the limiter has stopped asking the server. */
+  get away(): boolean {
+    return this.#breaker.open;
   }
 
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
-  async check(key: string, rules: Rules, options: CheckOptions = {}): Promise<Reply> {
-    return reply(await this.#send(['RL.CHECK'], [key], [...words(options), ...list(rules)]));
+  async check(key: string, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
+    const { cost = 1, hold } = options;
+    const denials = typeof cost === 'number' && !hold ? this.#denials : undefined;
+    const now = denials ? performance.now() : 0;
+    const denial = denials?.find(now, key, rules, cost as number);
+    if (denial) return denial;
+    const reply = await this.#reply('RL.CHECK', key, rules, options);
+    if (denials && reply.verdict !== 'allowed' && reply.source === 'server' && lasts(list(rules))) {
+      denials.keep(now, key, rules, cost as number, reply);
+    }
+    return reply;
   }
 
   /** Decides without consuming: `RL.PEEK`. */
-  async peek(key: string, rules: Rules, { cost }: Pick<CheckOptions, 'cost'> = {}): Promise<Reply> {
-    return reply(await this.#send(['RL.PEEK'], [key], [...words({ cost }), ...list(rules)]));
+  peek(key: string, rules: Rules, { cost = 1 }: Pick<CheckOptions, 'cost'> = NONE): Promise<Reply> {
+    return this.#reply('RL.PEEK', key, rules, { cost });
   }
 
   /** Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`. */
-  async checkAll(limits: readonly Limit[], options: CheckOptions = {}): Promise<Report> {
-    const keys = limits.map(({ key }) => key);
-    const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
-    const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
-    return report(await this.#send(head, keys, [...words(options), 'FULL', ...groups]));
+  async checkAll(limits: readonly Limit[], options: CheckOptions = NONE): Promise<Report> {
+    const some = limits.filter(({ rules }) => rules.length > 0);
+    if (some.length === 0) return { ...PASSED, source: 'local' };
+    const { cost = 1, hold } = options;
+    const denials = typeof cost === 'number' && !hold ? this.#reports : undefined;
+    const now = performance.now();
+    for (const { key } of denials ? some : []) {
+      const denial = denials?.find(now, key, some, cost as number);
+      if (denial) return denial;
+    }
+    const apart = this.#options.separately && some.length > 1;
+    const ask = () => (apart ? this.#checkEach(some, options) : this.#checkTogether(some, options));
+    const report = await this.#orWithout(ask, (error) => this.#without(error, some, options));
+    if (denials && report.verdict !== 'allowed' && report.source === 'server' && lasts(report.rules.map(({ rule }) => rule))) {
+      denials.keep(now, report.key ?? some[0]!.key, some, cost as number, report);
+    }
+    return report;
   }
 
   /** Reports on each rule of a key without consuming. */
   async peekAll(key: string, rules: Rules): Promise<Report> {
-    return report(await this.#send(['RL.PEEK'], [key], ['FULL', ...list(rules)]));
+    if (rules.length === 0) return { ...PASSED, source: 'local' };
+    const ask = async () => readReport(await this.#ask(['RL.PEEK'], [key], ['FULL', ...list(rules)]));
+    return this.#orWithout(ask, (error) => this.#without(error, [{ key, rules }], NONE, true));
+  }
+
+  /**
+   * Waits in line until the request passes, but at most so long: `RL.WAIT`, on a connection for this call. While the server is
+   * away nobody waits: the reply is that of `check`.
+   */
+  async wait(key: string, rules: Rules, timeoutMs: number, { signal, ...options }: WaitOptions = NONE): Promise<Reply> {
+    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
+    signal?.throwIfAborted();
+    const ask = async () => {
+      if (this.away) await this.#ask(['RL.PEEK'], [key], list(rules)); // a try that cannot take long
+      const command = [['RL.WAIT'], [key], [String(timeoutMs), ...words(options), ...list(rules)]] as Parameters<Send>;
+      return readReply(await this.#guard(() => this.#waiting.send(command, this.#timeoutMs, timeoutMs + LATE_MS, signal), signal));
+    };
+    return this.#orWithout(ask, (error) => shorten(this.#without(error, [{ key, rules }], options)), signal);
+  }
+
+  /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
+  async hold(key: string, rules: Rules, { ttlMs, id = randomUUID(), refund = false, waitMs, signal, ...options }: TakeOptions): Promise<Hold> {
+    const asked = performance.now();
+    const taking = { ...options, hold: { id, ttlMs, refund } };
+    const reply = await (waitMs === undefined
+      ? this.check(key, rules, taking)
+      : this.wait(key, rules, waitMs, { ...taking, ...(signal && { signal }) }));
+    if (reply.verdict !== 'allowed') throw new Denied(key, reply);
+    const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
+    const hold = new Hold(id, reply, this.#keeper(reply, key, id, ttlMs), ttlMs, ttlMs - sinceMs);
+    if (reply.waitMs > 0) await sleep(reply.waitMs); // its turn under a `leaky` rule
+    return hold;
+  }
+
+  /** Ends a hold: `RL.SETTLE`; `false` if there was none. */
+  async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
+    const how = refund ? ['REFUND'] : cost === undefined ? [] : words({ cost });
+    return Number(await this.#ask(['RL.SETTLE'], [key], [id, ...how])) === 1;
+  }
+
+  /** Moves a hold's end: `RL.RENEW`; `false` if there was none. */
+  async renew(key: string, id: string, ttlMs: number): Promise<boolean> {
+    return Number(await this.#ask(['RL.RENEW'], [key], [id, 'PX', String(ttlMs)])) === 1;
   }
 
   /** Gives units back to the states of some rules, or of all; replies with the most that one of them got. */
   async refund(key: string, units: number, rules: Rules = []): Promise<number> {
-    return Number(await this.#send(['RL.REFUND'], [key], [String(units), ...list(rules)]));
+    this.#forget(key);
+    return Number(await this.#ask(['RL.REFUND'], [key], [String(units), ...list(rules)]));
+  }
+
+  /** Gives back what a check of these limits has consumed, where it was decided. A server that is away gets no units back. */
+  async giveBack(limits: readonly Limit[], { rules, source }: Report): Promise<void> {
+    for (const { key } of limits) {
+      const charged = rules.filter((rule) => (rule.key ?? limits[0]!.key) === key && rule.cost > 0);
+      for (const cost of new Set(charged.map((rule) => rule.cost))) {
+        const texts = charged.filter((rule) => rule.cost === cost).map(({ rule }) => rule);
+        if (source === 'local') this.#local.refund(key, cost, texts);
+        else await this.refund(key, cost, texts).catch(ignoreOutage);
+      }
+    }
   }
 
   /** Forgets what was consumed. Blocks, exemptions and the history stay. */
   async reset(key: string): Promise<void> {
-    await this.#send(['RL.RESET'], [key], []);
+    this.#forget(key);
+    await this.#ask(['RL.RESET'], [key], []);
   }
 
-  /** Sends any other command whose first argument is its key, such as `RL.SETTLE`. */
+  /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
-    return this.#send([command], [key], args.map(String));
+    return this.#ask([command], [key], args.map(String));
+  }
+
+  async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
+    if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
+    try {
+      return readReply(await this.#ask([command], [key], [...words(options), ...list(rules)]));
+    } catch (error) {
+      return shorten(this.#without(error, [{ key, rules }], options, command === 'RL.PEEK'));
+    }
+  }
+
+  async #checkTogether(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+    const keys = limits.map(({ key }) => key);
+    const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
+    const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
+    return readReport(await this.#ask(head, keys, [...words(options), 'FULL', ...groups]));
+  }
+
+  async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+    let all: Report = { ...PASSED, source: 'server' };
+    for (const [i, limit] of limits.entries()) {
+      const { key } = limit;
+      const one = await this.#checkTogether([limit], options);
+      const rules = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
+      if (one.verdict !== 'allowed') {
+        const before = limits.slice(0, i);
+        const { hold } = options;
+        if (!hold) await this.giveBack(before, all);
+        else for (const { key } of before) await this.settle(key, hold.id, { refund: true }).catch(ignoreOutage);
+        return { ...one, key, rules };
+      }
+      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules };
+    }
+    return all;
+  }
+
+  async #ask(head: string[], keys: string[], tail: readonly string[]): Promise<unknown> {
+    return this.#guard(() => within(this.#timeoutMs, this.#server.send(head, keys, tail as string[])));
+  }
+
+  /** Asks the server, unless it is away. Only outages count against it. */
+  async #guard(send: () => Promise<unknown>, signal?: AbortSignal): Promise<unknown> {
+    if (!this.#breaker.asks(performance.now())) throw this.#breaker.error;
+    try {
+      const reply = await send();
+      this.#back();
+      return reply;
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      if (!isOutage(error)) this.#back();
+      else if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
+      throw error;
+    }
+  }
+
+  #back(): void {
+    if (this.#breaker.succeeded()) this.#tell(false);
+  }
+
+  #tell(away: boolean): void {
+    if (away) this.#since = this.outages;
+    try {
+      this.#options.onOutage?.({ away, error: this.#breaker.error, answered: this.outages - this.#since });
+    } catch {
+      // No fault of a listener ends a request.
+    }
+  }
+
+  async #orWithout<T>(ask: () => Promise<T>, without: (error: unknown) => T, signal?: AbortSignal): Promise<T> {
+    try {
+      return await ask();
+    } catch (error) {
+      if (signal?.aborted) throw error;
+      return without(error);
+    }
+  }
+
+  /** The answer to a check that the server did not decide. */
+  #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
+    if (!isOutage(error)) throw error;
+    this.outages += 1;
+    switch (this.#options.outage) {
+      case 'allow': return { ...PASSED, source: 'outage' };
+      case 'deny': return { ...PASSED, verdict: 'limited', waitMs: 1000, source: 'outage' };
+      case 'local': return this.#local.decide(performance.now(), limits, options, peek);
+      default: throw error;
+    }
+  }
+
+  #keeper({ source, limit }: Reply, key: string, id: string, ttlMs: number): Keeper {
+    const [local, isLocal] = [this.#local, source === 'local'];
+    if (source === 'server') {
+      return {
+        renew: async () => (await this.renew(key, id, ttlMs)) || limit === -1, // exempt keys take no holds
+        settle: (options) => this.settle(key, id, options),
+      };
+    }
+    return {
+      renew: async () => {
+        if (isLocal) local.renew(performance.now(), key, id, ttlMs);
+        return true; // rules without slots keep no hold here
+      },
+      settle: async () => isLocal && local.settle(key, id),
+    };
+  }
+
+  #forget(key: string): void {
+    this.#denials?.forget(key);
+    this.#reports?.forget(key);
   }
 }
 
-function list(rules: Rules): readonly string[] {
-  return typeof rules === 'string' ? [rules] : rules;
-}
+const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };
 
-function words({ cost, meta }: { [Name in keyof CheckOptions]: CheckOptions[Name] | undefined }): string[] {
-  const found: string[] = [];
-  if (cost !== undefined) found.push('COST', typeof cost === 'number' ? String(cost) : cost.join('..'));
-  if (meta !== undefined) found.push('META', meta);
-  return found;
-}
-
-function reply(numbers: unknown): Reply {
-  const [verdict, limit, remaining, waitMs, resetMs, granted] = (numbers as unknown[]).map(Number) as Numbers;
-  return { verdict: VERDICTS[verdict], limit, remaining, waitMs, resetMs, ...(granted !== undefined && { granted }) };
-}
-
-type Numbers = [verdict: 0 | 1 | 2, limit: number, remaining: number, waitMs: number, resetMs: number, granted?: number];
-
-function report(sent: unknown): Report {
-  const { verdict, rules, ...rest } = record(sent);
-  return { ...rest, verdict: VERDICTS[Number(verdict) as 0 | 1 | 2], rules: (rules as unknown[]).map(ruleReport) } as Report;
-}
-
-function ruleReport(sent: unknown): RuleReport {
-  const { verdict, shadow, ...rest } = record(sent);
-  return { ...rest, denies: verdict !== 0, shadow: shadow !== 0 } as RuleReport;
-}
-
-/** A map as the client library hands it over: with RESP2 a flat list of names and values, with RESP3 a Map or an object. */
-function record(sent: unknown): Record<string, unknown> {
-  const entries =
-    sent instanceof Map ? [...sent]
-    : Array.isArray(sent) ? Array.from({ length: sent.length / 2 }, (_, i) => [sent[2 * i], sent[2 * i + 1]] as const)
-    : Object.entries(sent as object);
-  return Object.fromEntries(entries.map(([name, value]) => [camelCase(name), value]));
-}
-
-function camelCase(name: string): string {
-  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-}
+export type { CheckOptions, Cost, HoldOptions, Limit, Rules };

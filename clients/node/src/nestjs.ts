@@ -36,7 +36,7 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
       return { totalHits, timeToExpire: seconds(reply.resetMs), isBlocked: false, timeToBlockExpire: 0 };
     }
     let waitMs = reply.waitMs;
-    if (reply.verdict === 'limited' && ban && blockDuration < ttl) {
+    if (reply.verdict === 'limited' && reply.source === 'server' && ban && blockDuration < ttl) {
       // The library begins anew after a block, even where earlier hits would count for longer.
       await this.#limiter.reset(limited);
       waitMs = blockDuration;

@@ -1,22 +1,50 @@
-import { RateLimiter } from './limiter.js';
+import { type LimiterOptions, RateLimiter } from './limiter.js';
+import type { Send, Server } from './server.js';
 
-/** A client or a pool of node-redis. */
-export interface NodeRedisClient {
+interface Duplicates<Options> {
+  readonly isOpen: boolean;
+  connect(): Promise<unknown>;
+  destroy(): void;
+  on(event: 'error', listener: () => void): unknown;
+  duplicate(options: Options): unknown;
+}
+
+/** A client of node-redis. */
+export interface NodeRedisClient extends Duplicates<{ socket: object }> {
+  readonly options?: { socket?: object } | undefined;
   sendCommand(args: string[]): Promise<unknown>;
 }
 
 /** A cluster client of node-redis, which sends a command to the node of its first key. */
-export interface NodeRedisCluster {
+export interface NodeRedisCluster extends Duplicates<object> {
   readonly masters: readonly unknown[];
   sendCommand(firstKey: string, isReadonly: boolean, args: string[]): Promise<unknown>;
 }
 
 /** A limiter on a client of node-redis, which has to be connected by its owner. */
-export function nodeRedis(client: NodeRedisClient | NodeRedisCluster): RateLimiter {
-  return new RateLimiter((head, keys, tail) => {
+export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: LimiterOptions): RateLimiter {
+  return new RateLimiter(serverOf(client), options);
+}
+
+function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
+  const open = async () => {
+    const alone = (
+      'masters' in client
+        ? client.duplicate({})
+        : client.duplicate({ socket: { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false } })
+    ) as typeof client;
+    alone.on('error', () => {}); // the command tells
+    await alone.connect();
+    return { send: sendBy(alone), alive: () => alone.isOpen, close: () => alone.destroy() };
+  };
+  return { send: sendBy(client), open };
+}
+
+function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
+  return (head, keys, tail) => {
     const words = [...head, ...keys, ...tail];
     return 'masters' in client
       ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words)
       : client.sendCommand(words);
-  });
+  };
 }

@@ -3,10 +3,9 @@ import { describe, test } from 'node:test';
 
 import { Cluster } from 'ioredis';
 import { createCluster } from 'redis';
-import { ioredis } from 'redis-ratelimit/ioredis';
-import { nodeRedis } from 'redis-ratelimit/node-redis';
 
 import { beginMove, endMove, replies, startCluster } from './support/cluster.js';
+import { ioredis, nodeRedis } from './support/limiters.js';
 import { NAMES } from './support/servers.js';
 
 const USERS = Array.from({ length: 60 }, (_, i) => `user:${i}`);

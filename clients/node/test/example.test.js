@@ -78,5 +78,5 @@ test('a browser shows what is left, and when more comes', async (t) => {
 test('the page works while the server is down', async (t) => {
   const { url, stop } = await start(t);
   await stop();
-  await visit(url, ['click', '#ask', 'see', '#answer', 'The answer is 42.', 'see', '#quota', '']);
+  await visit(url, ['click', '#ask', 'see', '#answer', 'The answer is 42.', 'see', '#address td:nth-child(2)', '19 of 20']);
 });

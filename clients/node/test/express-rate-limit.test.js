@@ -7,9 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import { rateLimit } from 'express-rate-limit';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
 import { serve } from './support/http.js';
+import { ioredis } from './support/limiters.js';
 import { connect, onEachServer, startServer, until } from './support/servers.js';
 
 function storeOf(client, windowMs, options) {

@@ -3,10 +3,10 @@ import { test } from 'node:test';
 
 import express from 'express';
 import { rateLimit } from 'redis-ratelimit/express';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
 import { serve } from './support/http.js';
-import { connect, onEachServer, startServer } from './support/servers.js';
+import { ioredis } from './support/limiters.js';
+import { connect, onEachServer, startServer, until } from './support/servers.js';
 
 const here = (_req, res) => res.send('here');
 
@@ -86,33 +86,51 @@ test('two middlewares in a row both tell their limits', async (t) => {
   assert.equal((await get('/')).headers.get('ratelimit'), '"a";r=8;t=3600, "b";r=4;t=3600');
 });
 
-test('the application decides what happens while the server is down', async (t) => {
-  const { port, stop } = await startServer(t);
-  const limiter = ioredis(connect(t, port));
-  const onError = (error, _req, res, next) => {
-    res.set('x-error', error.name);
-    next();
-  };
-  const app = express()
-    .get('/open', rateLimit(limiter, limits, { onError }), here)
-    .get('/closed', rateLimit(limiter, limits), here)
-    .use((_error, _req, res, _next) => res.sendStatus(503));
-  const get = await serve(t, app);
-  assert.deepEqual([(await get('/open')).status, (await get('/closed')).status], [200, 200]);
-  await stop();
-  const open = await get('/open');
-  assert.equal(open.status, 200);
-  assert.ok(open.headers.get('x-error'));
-  assert.equal((await get('/closed')).status, 503);
-});
-
 test('an error of the application is not taken for one of the server', async (t) => {
   const { port } = await startServer(t);
   const broken = () => assert.fail('a fault');
-  const options = { onError: (_error, _req, _res, next) => next() };
   const app = express()
-    .get('/', rateLimit(ioredis(connect(t, port)), broken, options), here)
+    .get('/', rateLimit(ioredis(connect(t, port), { outage: 'allow' }), broken), here)
     .use((error, _req, res, _next) => res.status(500).send(error.message));
   const get = await serve(t, app);
   assert.equal(await (await get('/')).text(), 'a fault');
+});
+
+test('rules alone count networks, and no rules let pass', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const app = express()
+    .get('/rules', rateLimit(limiter, '2/h,name=hour', { skip: (req) => 'skip' in req.query, headers: 'legacy' }), here)
+    .get('/none', rateLimit(limiter, () => []), here)
+    .get('/empty', rateLimit(limiter, () => ({ key: 'k', rules: [] }), { headers: 'none' }), here)
+    .get('/silent', rateLimit(limiter, '0/h', { headers: 'none', key: () => 'all' }), here);
+  const get = await serve(t, app);
+  const first = await get('/rules');
+  const fields = ['limit', 'remaining', 'reset'].map((name) => first.headers.get(`x-ratelimit-${name}`));
+  assert.deepEqual([first.headers.get('ratelimit'), ...fields], [null, '2', '1', '3600']);
+  assert.equal((await limiter.peek('ip:127.0.0.1', '2/h,name=hour')).remaining, 1);
+  const statuses = [];
+  for (const path of ['/rules', '/rules', '/rules?skip', '/none', '/empty', '/silent']) statuses.push((await get(path)).status);
+  assert.deepEqual(statuses, [200, 429, 200, 200, 200, 429]);
+});
+
+test('requests that do not count get their units back after the response', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const limits = (count) => [{ key: `${count}:a`, rules: ['9/h', 'bucket:9/h,cost=2'] }, { key: `${count}:b`, rules: '9/h' }];
+  const app = express();
+  for (const count of ['failed', 'successful']) {
+    app.get(`/${count}/:status`, rateLimit(limiter, () => limits(count), { count }), (req, res) => res.sendStatus(Number(req.params.status)));
+  }
+  const get = await serve(t, app);
+  const left = async (count) => {
+    const reports = await Promise.all(limits(count).map(({ key, rules }) => limiter.peekAll(key, rules)));
+    return reports.flatMap(({ rules }) => rules).map(({ remaining }) => remaining).join();
+  };
+  for (const [count, counted, ignored] of [['failed', 404, 200], ['successful', 200, 404]]) {
+    await get(`/${count}/${ignored}`);
+    await until(async () => (await left(count)) === '9,9,9');
+    await get(`/${count}/${counted}`);
+    assert.equal(await left(count), '8,7,8');
+  }
 });

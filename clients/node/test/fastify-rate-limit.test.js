@@ -11,8 +11,8 @@ import { promisify } from 'node:util';
 import rateLimit from '@fastify/rate-limit';
 import Fastify from 'fastify';
 import { rateLimitStore } from 'redis-ratelimit/fastify-rate-limit';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
+import { ioredis } from './support/limiters.js';
 import { connect, onEachServer, startServer } from './support/servers.js';
 
 const OWN_TESTS = resolve(import.meta.dirname, '../node_modules/@fastify/rate-limit/test');

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 
 import Fastify from 'fastify';
 import { rateLimit } from 'redis-ratelimit/fastify';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
+import { ioredis } from './support/limiters.js';
 import { connect, onEachServer, startServer } from './support/servers.js';
 
 const limits = (request) => [
@@ -54,16 +54,4 @@ test('options say cost and refusal', async (t) => {
   const get = application(t, hook);
   assert.equal((await get('ann')).body, 'here');
   assert.match((await get('ann')).body, /^come back in \d+ ms$/);
-});
-
-test('the application decides what happens while the server is down', async (t) => {
-  const { port, stop } = await startServer(t);
-  const limiter = ioredis(connect(t, port));
-  const told = [];
-  const open = application(t, rateLimit(limiter, limits, { onError: (error) => void told.push(error) }));
-  const closed = application(t, rateLimit(limiter, limits));
-  assert.deepEqual([(await open('ann')).statusCode, (await closed('ann')).statusCode], [200, 200]);
-  await stop();
-  assert.deepEqual([(await open('ann')).statusCode, (await closed('ann')).statusCode], [200, 500]);
-  assert.equal(told.length, 1);
 });

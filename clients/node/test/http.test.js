@@ -5,8 +5,8 @@ import { resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { fields, network, problem, status } from 'redis-ratelimit';
-import { ioredis } from 'redis-ratelimit/ioredis';
 
+import { ioredis } from './support/limiters.js';
 import { connect, startServer } from './support/servers.js';
 
 const PYTHON_FIELDS = resolve(import.meta.dirname, '../../../examples/gateway/fields.py');
@@ -67,10 +67,16 @@ test('an address is counted by its network if it is of IPv6', () => {
     '::': '0:0:0:0::/64',
     'fe80::1%eth0': 'fe80:0:0:0::/64',
     '1:2:3:4:5:6:7::': '1:2:3:4::/64',
+    '1.2.3.4:5678': '1.2.3.4',
+    '[2001:db8:1:2::9]:80': '2001:db8:1:2::/64',
+    '[::1]': '0:0:0:0::/64',
     'no address': 'no address',
-    '': '',
+    '': 'unknown', // a Unix socket
   };
   for (const [address, counted] of Object.entries(networks)) assert.equal(network(address), counted);
+  assert.deepEqual([network(undefined), network(null)], ['unknown', 'unknown']);
+  const prefixes = { 48: '2001:db8:1::/48', 56: '2001:db8:1:200::/56', 64: '2001:db8:1:2ff::/64', 128: '2001:db8:1:2ff:0:0:0:9/128' };
+  for (const [prefix, counted] of Object.entries(prefixes)) assert.equal(network('2001:db8:1:2ff::9', Number(prefix)), counted);
 });
 
 /** What the example in Python makes of the same report, for it documents the fields. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ioredis } from 'redis-ratelimit/ioredis';
-import { nodeRedis } from 'redis-ratelimit/node-redis';
+import { Redis as Iovalkey } from 'iovalkey';
 
+import { ioredis, iovalkey, nodeRedis } from './support/limiters.js';
 import { connect, connectNodeRedis, onEachServer, startServer } from './support/servers.js';
 
 /** A limiter for each client library and protocol, on one server. */
@@ -13,6 +13,7 @@ async function limiters(t, port) {
     found[`ioredis, RESP${protocol}`] = ioredis(connect(t, port, { protocol }));
     found[`node-redis, RESP${protocol}`] = nodeRedis(await connectNodeRedis(t, port, { RESP: protocol }));
   }
+  found.iovalkey = iovalkey(connect(t, port, {}, Iovalkey));
   return Object.entries(found);
 }
 
@@ -22,7 +23,7 @@ onEachServer(test, 'checks reply alike through each client library and protocol'
   for (const [through, limiter] of await limiters(t, port)) {
     await admin.flushall();
     const first = await limiter.check('login:42', ['2/h', '3/d']);
-    assert.deepEqual(first, { verdict: 'allowed', limit: 2, remaining: 1, waitMs: 0, resetMs: 3_600_000 }, through);
+    assert.deepEqual(first, { verdict: 'allowed', limit: 2, remaining: 1, waitMs: 0, resetMs: 3_600_000, source: 'server' }, through);
     await limiter.check('login:42', ['2/h', '3/d']);
     const peeked = await limiter.peek('login:42', '2/h');
     assert.equal(peeked.verdict, 'limited', through);
@@ -44,7 +45,7 @@ onEachServer(test, 'checks reply alike through each client library and protocol'
     await admin.call('RL.BLOCK', 'cost', 'EX', 100);
     assert.equal((await limiter.check('cost', '10/h')).verdict, 'blocked', through);
     await admin.call('RL.EXEMPT', 'free');
-    const exempt = { verdict: 'allowed', limit: -1, remaining: -1, waitMs: 0, resetMs: 0 };
+    const exempt = { verdict: 'allowed', limit: -1, remaining: -1, waitMs: 0, resetMs: 0, source: 'server' };
     assert.deepEqual(await limiter.check('free', '10/h'), exempt, through);
   }
 });

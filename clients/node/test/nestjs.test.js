@@ -7,9 +7,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Controller, Get, Module } from '@nestjs/common';
 import { APP_GUARD, NestFactory } from '@nestjs/core';
 import { Throttle, ThrottlerGuard, ThrottlerModule, ThrottlerStorageService } from '@nestjs/throttler';
-import { ioredis } from 'redis-ratelimit/ioredis';
 import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 
+import { ioredis } from './support/limiters.js';
 import { connect, NAMES, onEachServer, startServer } from './support/servers.js';
 
 /** What a storage says to some hits, the pauses between them in milliseconds. */
@@ -122,10 +122,20 @@ onEachServer(test, 'a Nest application limits with the storage', async (t, name)
   assert.deepEqual([(await get('/strict')).status, (await get('/strict')).status], [200, 429]);
 });
 
-test('requests fail while the server is down, as with any storage that throws', async (t) => {
+test('the limiter says what happens while the server is down', async (t) => {
   const { port, stop } = await startServer(t);
-  const get = await startNest(t, new RateLimitThrottlerStorage(ioredis(connect(t, port))));
-  assert.equal((await get('/')).status, 200);
+  const client = connect(t, port);
+  const apps = {};
+  for (const outage of ['raise', 'allow', 'local']) {
+    apps[outage] = await startNest(t, new RateLimitThrottlerStorage(ioredis(client, { outage })));
+  }
   await stop();
-  assert.equal((await get('/')).status, 500);
+  const statuses = async (get) => {
+    const found = [];
+    for (let i = 0; i < 4; i++) found.push((await get('/')).status);
+    return found;
+  };
+  assert.deepEqual(await statuses(apps.raise), [500, 500, 500, 500]);
+  assert.deepEqual(await statuses(apps.allow), [200, 200, 200, 200]);
+  assert.deepEqual(await statuses(apps.local), [200, 200, 200, 429]);
 });

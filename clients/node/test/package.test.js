@@ -3,16 +3,18 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { consumer, PACKAGE, run } from './support/consumer.js';
 import { freePort, startServer, until } from './support/servers.js';
 
+const ROOT = resolve(PACKAGE, '../..');
 const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
 const MANIFEST = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
-const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--skipLibCheck', '--types', 'node', '--experimentalDecorators', '--emitDecoratorMetadata'];
+const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--lib', 'es2023,dom,esnext.disposable', '--skipLibCheck', '--types', 'node', '--experimentalDecorators', '--emitDecoratorMetadata'];
 
 function blocks(...languages) {
   const fenced = README.matchAll(/^```(\w+)\n(.*?)^```$/gms);
@@ -44,11 +46,29 @@ test('the package', async (t) => {
   await t.test('holds nothing but what was built from src', async () => {
     const { stdout } = await run('tar', ['-tf', join(folder, tarball)]);
     const others = stdout.trim().split('\n').filter((path) => !/^package\/dist\/[\w-]+\.(js|d\.ts)$/.test(path));
-    assert.deepEqual(others.sort(), ['package/README.md', 'package/package.json']);
+    assert.deepEqual(others.sort(), ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'].map((name) => `package/${name}`));
+  });
+
+  await t.test('has a README whose links work on a registry', () => {
+    assert.doesNotMatch(README, /\]\((?!https:)/);
+  });
+
+  await t.test('has types for every entry under old and new ways to find modules', async () => {
+    const names = Object.keys(MANIFEST.exports).map((entry) => join(MANIFEST.name, entry));
+    await writeFile(join(folder, 'entries.ts'), names.map((name, i) => `import * as entry${i} from '${name}';\nvoid entry${i};\n`).join(''));
+    const tsc = (version, module, resolution) => {
+      const args = ['--strict', '--noEmit', '--skipLibCheck', '--esModuleInterop', '--target', 'es2022', '--types', 'node', '--module', module];
+      const found = ['--moduleResolution', resolution, 'entries.ts'];
+      return run(process.execPath, [join(PACKAGE, 'node_modules', version, 'bin/tsc'), ...args, ...found], { cwd: folder })
+        .catch(({ stdout }) => assert.fail(`${version} ${resolution}: ${stdout}`));
+    };
+    await tsc('typescript-5', 'commonjs', 'node10');
+    await tsc('typescript-5', 'node16', 'node16');
+    await tsc('typescript', 'esnext', 'bundler');
   });
 
   // Each code of the README, after the first, which makes the limiter, and in a process of its own.
-  const [first, ...others] = blocks('js', 'ts');
+  const [first, holds, ...others] = blocks('js', 'ts');
   const nest = `import 'reflect-metadata';
     import { Controller, Get } from '@nestjs/common';
     import { NestFactory } from '@nestjs/core';
@@ -59,6 +79,7 @@ test('the package', async (t) => {
   const programs = [
     ...others.map((code, i) => `${first}${code}${code.includes('@Module') ? nest : ''}`.replace('3000', ports[i])),
     `${first}redis.disconnect();`,
+    `${first}${holds.replace("await fetch('https://example.com/export', { signal: hold.lost })", "console.log(hold.lost.aborted)")}redis.disconnect();`,
   ];
 
   await t.test('has types that the code of the README keeps to', async () => {
@@ -70,18 +91,30 @@ test('the package', async (t) => {
   await t.test('does what the README says', { concurrency: true }, async (t) => {
     const titles = ['Express', 'express-rate-limit', '@fastify/rate-limit', 'NestJS'];
     await Promise.all([
-      ...titles.map((title, i) => t.test(title, (t) => limits(t, folder, `readme${i}.js`, ports[i], title === 'NestJS' ? 500 : 200))),
+      ...titles.map((title, i) => t.test(title, (t) => limits(t, folder, `readme${i}.js`, ports[i]))),
       t.test('limiter', async (t) => {
         const { port } = await startServer(t);
         const { stdout } = await run(process.execPath, [`readme${titles.length}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(stdout, 'allowed 4 0\n');
+        const again = await run(process.execPath, [`readme${titles.length + 1}.js`], { cwd: folder, env: envOf(port) });
+        assert.equal(again.stdout, 'allowed 3 0\nfalse\n');
       }),
     ]);
   });
 });
 
-/** Runs a program that limits requests, and ends its server of Redis: requests get `down` from then on. */
-async function limits(t, folder, program, port, down) {
+test('npm pack works in a clean clone', async (t) => {
+  const clone = await mkdtemp(join(tmpdir(), 'clone-'));
+  t.after(() => rm(clone, { recursive: true, force: true }));
+  const { stdout } = await run('git', ['ls-files', '-co', '--exclude-standard', '--', 'clients/node', 'LICENSE-*'], { cwd: ROOT });
+  for (const path of stdout.trim().split('\n')) await cp(join(ROOT, path), join(clone, path));
+  const env = { ...process.env, npm_config_prefer_offline: 'true' };
+  await run('npm', ['pack', join(clone, 'clients/node')], { cwd: clone, env });
+  assert.match((await run('tar', ['-tf', join(clone, 'redis-ratelimit-0.1.0.tgz')])).stdout, /package\/dist\/ioredis\.d\.ts/);
+});
+
+/** Runs a program that limits requests, and stops its server of Redis: it goes on limiting alone. */
+async function limits(t, folder, program, port) {
   const server = await startServer(t);
   const web = spawn(process.execPath, [program], { cwd: folder, env: envOf(server.port), stdio: 'ignore' });
   const ended = once(web, 'exit');
@@ -91,11 +124,14 @@ async function limits(t, folder, program, port, down) {
   });
   const get = async (path) => (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: 'close' } })).status;
   await until(() => get('/unknown').catch(() => false));
-  const statuses = [];
-  for (let request = 0; request < 7; request++) statuses.push(await get('/'));
-  assert.deepEqual([statuses[0], statuses.at(-1)], [200, 429]);
-  await server.stop();
-  assert.equal(await get('/'), down);
+  const statuses = async () => {
+    const found = [];
+    for (let request = 0; request < 7; request++) found.push(await get('/'));
+    return [found[0], found.at(-1)];
+  };
+  assert.deepEqual(await statuses(), [200, 429]);
+  server.pause();
+  assert.deepEqual(await statuses(), [200, 429]);
 }
 
 function envOf(port) {

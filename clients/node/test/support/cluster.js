@@ -8,13 +8,14 @@ const PRIMARIES = 3;
 const OPTIONS = ['--cluster-enabled', 'yes', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1];
 
 /** Starts a cluster; replies with a client for each node, the replica last, and each node's name in the cluster. */
-export async function startCluster(t, name) {
+export async function startCluster(t, name, options = []) {
   const nodes = [];
   for (let i = 0; i <= PRIMARIES; i++) {
     const bus = await freePort();
-    const { port } = await startServer(t, name, [...OPTIONS, '--cluster-port', bus]);
+    const server = await startServer(t, name, [...OPTIONS, ...options, '--cluster-port', bus]);
+    const { port } = server;
     const client = connect(t, port);
-    nodes.push({ port, bus, client, id: await client.cluster('MYID') });
+    nodes.push({ server, port, bus, client, id: await client.cluster('MYID') });
   }
   const [first] = nodes;
   for (const [i, { client }] of nodes.slice(0, PRIMARIES).entries()) {

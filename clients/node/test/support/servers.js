@@ -40,12 +40,14 @@ export async function startServer(t, name = NAMES.at(-1), options = []) {
   };
   t.after(stop);
   await ready(port, server, log);
-  return { port, stop };
+  const pause = () => server.kill('SIGSTOP');
+  const resume = () => server.kill('SIGCONT');
+  return { port, stop, pause, resume };
 }
 
 /** A client of ioredis for tests, which fails at once where one in production may wait. */
-export function connect(t, port, options = {}) {
-  const client = new Redis(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
+export function connect(t, port, options = {}, Client = Redis) {
+  const client = new Client(port, { maxRetriesPerRequest: 0, disconnectTimeout: 0, ...options });
   client.on('error', () => {}); // each command tells
   t.after(() => client.disconnect());
   return client;

@@ -1,0 +1,42 @@
+/** After so many outages in a row nobody asks the server ... */
+const FAILURES = 3;
+/** ... for so long; then one request tries. */
+const PAUSE_MS = 1000;
+
+/** Decides whether to ask the server. All times are milliseconds of one clock that never goes back. */
+export class Breaker {
+  /** The last outage. */
+  error: unknown;
+  #failures = 0;
+  #retryAt = 0;
+  #trying = false;
+
+  get open(): boolean {
+    return this.#failures >= FAILURES;
+  }
+
+  /** Whether a request may ask the server; it must then say `succeeded` or `failed`. */
+  asks(now: number): boolean {
+    if (!this.open) return true;
+    if (this.#trying || now < this.#retryAt) return false;
+    this.#trying = true;
+    return true;
+  }
+
+  /** The server replied. Returns whether that closed the breaker. */
+  succeeded(): boolean {
+    const closed = this.open;
+    this.#failures = 0;
+    this.#trying = false;
+    return closed;
+  }
+
+  /** An outage. Returns whether that opened the breaker. */
+  failed(now: number, error: unknown): boolean {
+    this.error = error;
+    this.#failures += 1;
+    this.#trying = false;
+    this.#retryAt = now + PAUSE_MS;
+    return this.#failures === FAILURES;
+  }
+}

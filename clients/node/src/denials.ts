@@ -1,0 +1,95 @@
+import type { Reply, Report } from './replies.js';
+import { type Limit, list, type Rules } from './request.js';
+
+/** Denials that no time ends for sure, blocks and waits of -1, are remembered for so long. */
+const SHORT_MS = 1000;
+/** Rules of which a denial may end earlier, or changes what the server counts. */
+const NEVER = /^(slots:|@)|,(count=all|ban=)/;
+
+interface Denial<Asked, Answer> {
+  asked: Asked;
+  cost: number;
+  since: number;
+  until: number;
+  answer: Answer;
+}
+
+/** The last denial of each key, until its wait is over. All times are milliseconds of one clock that never goes back. */
+class Denials<Asked, Answer extends { verdict: string; waitMs: number }> {
+  readonly #size: number;
+  readonly #same: (a: Asked, b: Asked) => boolean;
+  readonly #age: (answer: Answer, ms: number) => Answer;
+  readonly #found = new Map<string, Denial<Asked, Answer>>();
+
+  constructor(size: number, same: (a: Asked, b: Asked) => boolean, age: (answer: Answer, ms: number) => Answer) {
+    this.#size = size;
+    this.#same = same;
+    this.#age = age;
+  }
+
+  /** What the server would answer, if it has denied this before. */
+  find(now: number, key: string, asked: Asked, cost: number): Answer | undefined {
+    const denial = this.#found.get(key);
+    if (!denial || denial.cost !== cost || !this.#same(denial.asked, asked)) return undefined;
+    if (now < denial.until) return this.#age(denial.answer, now - denial.since);
+    this.#found.delete(key);
+    return undefined;
+  }
+
+  /** `since` is when the server was asked, which is before it decided: no denial is remembered too long. */
+  keep(since: number, key: string, asked: Asked, cost: number, answer: Answer): void {
+    const { verdict, waitMs } = answer;
+    const ms = verdict === 'limited' && waitMs >= 0 ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
+    this.#found.delete(key);
+    this.#found.set(key, { asked, cost, since, until: since + ms, answer });
+    for (const [oldest, { until }] of this.#found) {
+      if (this.#found.size <= this.#size && until > since) break;
+      this.#found.delete(oldest);
+    }
+  }
+
+  forget(key: string): void {
+    this.#found.delete(key);
+  }
+}
+
+/** Denials of one key, with short replies. */
+export function denialsOfChecks(size: number): Denials<Rules, Reply> {
+  return new Denials(size, sameRules, aged);
+}
+
+/** Denials of checks with reports, each under the key that denied. */
+export function denialsOfReports(size: number): Denials<readonly Limit[], Report> {
+  const same = (a: readonly Limit[], b: readonly Limit[]): boolean =>
+    a.length === b.length && a.every(({ key, rules }, i) => key === b[i]!.key && sameRules(rules, b[i]!.rules));
+  return new Denials(size, same, (report, ms) => ({
+    ...report,
+    waitMs: later(report.waitMs, ms),
+    rules: report.rules.map((rule) => ({ ...rule, ...times(rule, ms), nextMs: later(rule.nextMs, ms) })),
+    source: 'denial',
+  }));
+}
+
+/** Whether a denial by these rules may be remembered. */
+export function lasts(rules: readonly string[]): boolean {
+  return !rules.some((rule) => NEVER.test(rule));
+}
+
+function sameRules(a: Rules, b: Rules): boolean {
+  if (a === b) return true;
+  const [first, second] = [list(a), list(b)];
+  return first.length === second.length && first.every((rule, i) => rule === second[i]);
+}
+
+function aged(reply: Reply, ms: number): Reply {
+  const { verdict, limit, remaining, waitMs, resetMs } = reply;
+  return { verdict, limit, remaining, waitMs: later(waitMs, ms), resetMs: later(resetMs, ms), source: 'denial' };
+}
+
+function times({ waitMs, resetMs }: { waitMs: number; resetMs: number }, ms: number) {
+  return { waitMs: later(waitMs, ms), resetMs: later(resetMs, ms) };
+}
+
+function later(untilMs: number, ms: number): number {
+  return untilMs < 0 ? untilMs : Math.max(0, Math.ceil(untilMs - ms));
+}

@@ -1,0 +1,95 @@
+import type { Reply } from './replies.js';
+
+/** A hold was denied. */
+export class Denied extends Error {
+  override readonly name = 'Denied';
+  readonly reply: Reply;
+
+  constructor(key: string, reply: Reply) {
+    super(`${key}: ${reply.verdict}${reply.waitMs > 0 ? `, wait ${reply.waitMs} ms` : ''}`);
+    this.reply = reply;
+  }
+}
+
+/** How a hold ends: with its charges as they stand, with another cost, or with all given back. */
+export interface SettleOptions {
+  cost?: number | Readonly<Record<string, number>>;
+  refund?: boolean;
+}
+
+/** Where a hold lives. */
+export interface Keeper {
+  /** Moves the hold's end; `false` if it has ended. */
+  renew(): Promise<boolean>;
+  settle(options: SettleOptions): Promise<boolean>;
+}
+
+/**
+ * A hold that renews itself until it is settled. `await using` settles it at the end of the block:
+ *
+ *     await using hold = await limiter.hold('export', 'slots:4', { ttlMs: 30_000 });
+ *     await work({ signal: hold.lost });
+ */
+export class Hold implements AsyncDisposable {
+  readonly id: string;
+  readonly reply: Reply;
+  readonly #keeper: Keeper;
+  readonly #lost = new AbortController();
+  readonly #renewing: NodeJS.Timeout;
+  #ends: NodeJS.Timeout;
+  #settled = false;
+
+  /** `leftMs` is what is left of `ttlMs` now. */
+  constructor(id: string, reply: Reply, keeper: Keeper, ttlMs: number, leftMs: number) {
+    this.id = id;
+    this.reply = reply;
+    this.#keeper = keeper;
+    this.#renewing = setInterval(() => void this.#renew(ttlMs), ttlMs / 3).unref();
+    this.#ends = this.#lostAfter(leftMs);
+  }
+
+  /** Aborts when the hold has ended before it was settled: others may have its units now. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** Ends the hold; `false` if it had ended before. Charges stand, or are corrected to `cost`; slots are free. */
+  settle(options: SettleOptions = {}): Promise<boolean> {
+    this.#stop();
+    this.#settled = true;
+    return this.#keeper.settle(options);
+  }
+
+  /** Ends the hold and gives back all that it has consumed. */
+  refund(): Promise<boolean> {
+    return this.settle({ refund: true });
+  }
+
+  /** Settles, unless that is done. If the server is away, the hold ends by itself at its time. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#settled) await this.settle().catch(() => false);
+  }
+
+  async #renew(ttlMs: number): Promise<void> {
+    const asked = performance.now();
+    const lives = await this.#keeper.renew().catch(() => undefined); // the next time may reach the server
+    if (this.#settled || this.lost.aborted || lives === undefined) return;
+    if (!lives) return this.#lose();
+    clearTimeout(this.#ends);
+    this.#ends = this.#lostAfter(ttlMs - (performance.now() - asked));
+  }
+
+  #lostAfter(ms: number): NodeJS.Timeout {
+    return setTimeout(() => this.#lose(), ms).unref();
+  }
+
+  #lose(): void {
+    this.#stop();
+    this.#lost.abort(new Error(`hold '${this.id}' has ended`));
+  }
+
+  #stop(): void {
+    clearInterval(this.#renewing);
+    clearTimeout(this.#ends);
+  }
+}

@@ -1,0 +1,62 @@
+// ioredis, and iovalkey, which was made of it.
+
+import type { Connection, Send, Server } from './server.js';
+
+/** What both have in common. */
+interface Client {
+  options: { keyPrefix?: string | undefined };
+  status: string;
+  sendCommand(command: never): unknown;
+  disconnect(reconnect?: boolean): void;
+  connect(): Promise<unknown>;
+  on(event: 'error', listener: () => void): unknown;
+}
+
+interface KeyedCommand {
+  getKeys(): (string | Buffer)[];
+}
+
+/** The class `Command` of the library. */
+type CommandClass = new (name: string, args: string[], options: { replyEncoding: 'utf8'; readOnly: boolean }) => KeyedCommand;
+
+/** How a connection for one caller differs from the client: it neither tries again nor has a time-out but the caller's. */
+const ALONE = {
+  lazyConnect: true,
+  maxRetriesPerRequest: 0,
+  autoResendUnfulfilledCommands: false,
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+  retryStrategy: () => null,
+};
+
+/**
+ * These libraries know the keys of those commands only that they have in a table. Any other that `call` sends gets no
+ * `keyPrefix`, and in a cluster it goes to some node, which replies MOVED, upon which the library asks for the map of the
+ * cluster again. Here the command says what its keys are. Unlike a script of `defineCommand` it costs the server nothing more
+ * than the command itself, needs no right to run scripts, and lets `RL.WAIT` wait.
+ */
+export function serverOf(client: Client & { duplicate(...args: never[]): Client }, Command: CommandClass): Server {
+  const sendBy = (client: Client): Send => (head, keys, tail) => {
+    const prefix = client.options.keyPrefix ?? '';
+    const prefixed = prefix ? keys.map((key) => prefix + key) : keys;
+    const args = [...head.slice(1), ...prefixed, ...tail];
+    const command = new Command(head[0]!, args, { replyEncoding: 'utf8', readOnly: head[0] === 'RL.PEEK' });
+    command.getKeys = () => prefixed;
+    return client.sendCommand(command as never) as Promise<unknown>;
+  };
+  const duplicate = client.duplicate.bind(client) as (...args: unknown[]) => Client;
+  const open = async (): Promise<Connection> => {
+    const isCluster = 'nodes' in client;
+    const alone = isCluster
+      ? duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null, redisOptions: { ...redisOptions(client), ...ALONE } })
+      : duplicate(ALONE);
+    alone.on('error', () => {}); // the command tells
+    await alone.connect();
+    return { send: sendBy(alone), alive: () => alone.status === 'ready', close: () => alone.disconnect() };
+  };
+  return { send: sendBy(client), open };
+}
+
+function redisOptions(client: Client): object {
+  return (client.options as { redisOptions?: object }).redisOptions ?? {};
+}

@@ -1,0 +1,9 @@
+import { type Cluster, Command, type Redis } from 'iovalkey';
+
+import { serverOf } from './io.js';
+import { type LimiterOptions, RateLimiter } from './limiter.js';
+
+/** A limiter on a client of iovalkey: one server, sentinels or a cluster. It honours `keyPrefix` and `scaleReads`. */
+export function iovalkey(client: Redis | Cluster, options?: LimiterOptions): RateLimiter {
+  return new RateLimiter(serverOf(client, Command), options);
+}

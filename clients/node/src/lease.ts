@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+
+import type { RateLimiter } from './limiter.js';
+import { isOutage } from './outage.js';
+import { readReply, type Reply } from './replies.js';
+import { list, type Rules } from './request.js';
+
+/** A lease that lasts shorter asks for twice as much the next time ... */
+const SHORT_MS = 50;
+/** ... and one that lasts longer, or comes back half unused, for half. */
+const LONG_MS = 200;
+/** For how long a denial without an end is remembered. */
+const NEVER_MS = 1000;
+
+/** What {@link Lease.take} answers. */
+export type Taken = Pick<Reply, 'verdict' | 'waitMs' | 'source'>;
+
+export interface LeaseOptions {
+  /** How long the server keeps a lease that is not settled: 2 s by default. */
+  ttlMs?: number;
+  /** The most units to lease at once: 1000 by default. */
+  most?: number;
+}
+
+const TAKEN: Taken = Object.freeze({ verdict: 'allowed', waitMs: 0, source: 'server' });
+
+/**
+ * Takes units of one hot key ahead, and hands them out in this process. The bound: units count when they are leased, and may be
+ * used until half of `ttlMs` later (all of it in a process that was paused). After a crash, what was used comes back when the hold
+ * ends: at most one lease, `most` units.
+ * While the server is away, the limiter's `outage` answers.
+ */
+export class Lease implements AsyncDisposable {
+  readonly #limiter: RateLimiter;
+  readonly #key: string;
+  readonly #rules: Rules;
+  readonly #ttlMs: number;
+  readonly #most: number;
+  #ask = 1;
+  #id = '';
+  #granted = 0;
+  #left = 0;
+  #since = 0;
+  #denied = { until: 0, units: 0 };
+  #asking: Promise<Taken | undefined> | undefined;
+  #settling: NodeJS.Timeout | undefined;
+
+  constructor(limiter: RateLimiter, key: string, rules: Rules, { ttlMs = 2000, most = 1000 }: LeaseOptions = {}) {
+    this.#limiter = limiter;
+    this.#key = key;
+    this.#rules = rules;
+    this.#ttlMs = ttlMs;
+    this.#most = most;
+  }
+
+  /** Takes units, out of the lease if it has them. */
+  async take(units = 1): Promise<Taken> {
+    for (;;) {
+      const now = performance.now();
+      if (this.#left >= units && now < this.#since + this.#ttlMs) {
+        this.#left -= units;
+        return TAKEN;
+      }
+      const waitMs = Math.ceil(this.#denied.until - now);
+      if (waitMs > 0 && units >= this.#denied.units) return { verdict: 'limited', waitMs, source: 'denial' };
+      if (this.#asking) await this.#asking; // one request is enough
+      else {
+        const answer = await (this.#asking = this.#renew(units).finally(() => (this.#asking = undefined)));
+        if (answer) return answer;
+      }
+    }
+  }
+
+  /** Gives back what is left. */
+  async close(): Promise<void> {
+    await this.#asking;
+    await this.#settle()?.catch(() => false); // else it comes back when the hold ends
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** Settles this lease and takes the next, in one round trip. Returns the answer if it is not to be found in the lease. */
+  async #renew(units: number): Promise<Taken | undefined> {
+    const ended = this.#settle();
+    ended?.catch(() => false); // the check says it as well
+    const id = randomUUID();
+    const asked = performance.now();
+    let reply: Reply;
+    try {
+      const cost = `${units}..${Math.max(units, this.#ask)}`;
+      const how = ['HOLD', id, 'PX', this.#ttlMs, 'REFUND', 'COST', cost];
+      reply = readReply(await this.#limiter.call('RL.CHECK', this.#key, ...how, ...list(this.#rules)));
+    } catch (error) {
+      if (!isOutage(error)) throw error;
+      return this.#limiter.check(this.#key, this.#rules, { cost: units });
+    }
+    if (reply.verdict !== 'allowed') {
+      this.#denied = { until: asked + (reply.waitMs < 0 ? NEVER_MS : reply.waitMs), units };
+      return reply;
+    }
+    if (reply.limit === -1) return reply; // an exempt key has no holds
+    this.#id = id;
+    this.#granted = this.#left = reply.granted ?? units;
+    this.#since = asked;
+    this.#settling = setTimeout(() => void this.#settle()?.catch(() => false), this.#ttlMs / 2).unref();
+    this.#left -= units;
+    return TAKEN;
+  }
+
+  /** Ends the lease, if there is one, and learns from it. */
+  #settle(): Promise<boolean> | undefined {
+    if (this.#granted === 0) return undefined;
+    clearTimeout(this.#settling);
+    const used = this.#granted - this.#left;
+    const lastedMs = performance.now() - this.#since;
+    if (lastedMs > LONG_MS || used * 2 < this.#granted) this.#ask = Math.max(1, Math.floor(this.#ask / 2));
+    else if (lastedMs < SHORT_MS && this.#granted >= this.#ask) this.#ask = Math.min(this.#most, this.#ask * 2);
+    this.#granted = this.#left = 0;
+    return this.#limiter.settle(this.#key, this.#id, { cost: used });
+  }
+}

@@ -1,0 +1,147 @@
+// A limiter in the process, for as long as the server is away. It is approximate: `bucket` and `leaky` are token buckets
+// (`leaky` does not queue), `slots` counts the holds taken here, and every other rule is a window that its first request opens.
+// It knows no blocks, and no bans. What it has counted goes on in the next outage, as far as the windows last.
+
+import type { Report, RuleReport } from './replies.js';
+import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
+import { readRule, type Rule } from './rule.js';
+
+const MOST_KEYS = 10_000;
+
+interface State {
+  /** When the window opened, or when the bucket was last filled. */
+  at: number;
+  /** Units of the window, or missing in the bucket. */
+  used: number;
+  holds: Map<string, { until: number; units: number }>;
+}
+
+export interface LocalOptions {
+  /** This process's part of every limit, such as 1/4 in one of four: 1 by default. */
+  share?: number;
+  /** The rules of policies, which only the server has otherwise: a policy that is not here lets pass. */
+  policies?: Readonly<Record<string, Rules>>;
+}
+
+/** All times are milliseconds of one clock that never goes back. */
+export class LocalLimiter {
+  readonly #share: number;
+  readonly #policies: Readonly<Record<string, Rules>>;
+  readonly #keys = new Map<string, Map<string, State>>();
+
+  constructor({ share = 1, policies = {} }: LocalOptions = {}) {
+    this.#share = share;
+    this.#policies = policies;
+  }
+
+  decide(now: number, limits: readonly Limit[], { cost = 1, hold }: CheckOptions = {}, peek = false): Report {
+    const found = limits.flatMap(({ key, rules }) =>
+      this.#rules(rules).map((rule) => ({ key, rule, state: this.#state(now, key, rule) })),
+    );
+    const lives = hold && found.some(({ state }) => state.holds.has(hold.id));
+    const range = isRange(cost) ? cost : undefined;
+    const own = ({ rule }: { rule: Rule }): number | undefined =>
+      rule.cost ?? (typeof cost === 'object' && !range ? (cost as Record<string, number>)[rule.name ?? ''] ?? 1 : undefined);
+    const open = found.filter((one) => !one.rule.shadow && own(one) === undefined);
+    const left = open.map(({ rule, state }) => rule.capacity - usedOf(now, rule, state));
+    const units = range ? Math.max(range[0], Math.floor(Math.min(range[1], ...left))) : (cost as number);
+
+    const costOf = (one: { rule: Rule }): number => (lives ? 0 : (own(one) ?? units));
+    const waits = found.map((one) => waitOf(now, one.rule, one.state, costOf(one)));
+    const denied = found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
+    const rules = found.map((one, i): RuleReport => {
+      const { key, rule, state } = one;
+      if (!denied && !peek && !lives) consume(now, rule, state, costOf(one), hold);
+      const used = usedOf(now, rule, state);
+      return {
+        rule: rule.text,
+        name: rule.name,
+        ...(limits.length > 1 && { key }),
+        cost: costOf(one),
+        denies: waits[i] !== 0,
+        shadow: rule.shadow,
+        limit: rule.capacity,
+        quota: rule.quota,
+        periodMs: rule.periodMs,
+        remaining: Math.max(0, Math.floor(rule.capacity - used)),
+        waitMs: waits[i]!,
+        nextMs: used > 0 ? waitOf(now, rule, state, Math.floor(rule.capacity - used) + 1) : 0,
+        resetMs: resetOf(now, rule, state, used),
+      };
+    });
+    const waiting = rules.filter(({ denies, shadow }) => denies && !shadow).map(({ waitMs }) => waitMs);
+    const waitMs = waiting.includes(-1) ? -1 : Math.max(0, ...waiting);
+    const granted = range && { granted: denied ? 0 : units };
+    return { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
+  }
+
+  /** Gives units back. */
+  refund(key: string, units: number, rules: Rules): void {
+    for (const { identity } of this.#rules(rules)) {
+      const state = this.#keys.get(key)?.get(identity);
+      if (state) state.used = Math.max(0, state.used - units);
+    }
+  }
+
+  /** Moves the end of a hold; `false` without such a hold. */
+  renew(now: number, key: string, id: string, ttlMs: number): boolean {
+    const holds = [...(this.#keys.get(key)?.values() ?? [])].flatMap((state) => state.holds.get(id) ?? []);
+    for (const hold of holds) hold.until = now + ttlMs;
+    return holds.length > 0;
+  }
+
+  /** Ends a hold, which frees its slots; its other units stay consumed. */
+  settle(key: string, id: string): boolean {
+    return [...(this.#keys.get(key)?.values() ?? [])].map(({ holds }) => holds.delete(id)).includes(true);
+  }
+
+  #rules(rules: Rules): Rule[] {
+    return list(rules).flatMap((text) =>
+      text.startsWith('@') ? this.#rules(this.#policies[text.slice(1)] ?? []) : readRule(text, this.#share),
+    );
+  }
+
+  #state(now: number, key: string, { identity }: Rule): State {
+    let states = this.#keys.get(key);
+    this.#keys.delete(key);
+    this.#keys.set(key, (states ??= new Map())); // now the newest
+    if (this.#keys.size > MOST_KEYS) this.#keys.delete(this.#keys.keys().next().value!);
+    let state = states.get(identity);
+    if (!state) states.set(identity, (state = { at: now, used: 0, holds: new Map() }));
+    for (const [id, { until }] of state.holds) if (until <= now) state.holds.delete(id);
+    return state;
+  }
+}
+
+function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, used, holds }: State): number {
+  if (kind === 'slots') return [...holds.values()].reduce((sum, { units }) => sum + units, 0);
+  if (kind === 'window') return now < at + periodMs ? used : 0;
+  return Math.max(0, used - ((now - at) * quota) / periodMs);
+}
+
+/** How long until a check of this cost passes: 0 now, -1 never. */
+function waitOf(now: number, rule: Rule, state: State, cost: number): number {
+  const { kind, quota, periodMs } = rule;
+  const capacity = kind === 'leaky' && quota > 0 ? Math.max(rule.capacity, cost) : rule.capacity;
+  const missing = usedOf(now, rule, state) + cost - capacity;
+  if (missing <= 0) return 0;
+  if (cost > capacity) return -1;
+  if (kind === 'slots') return Math.ceil(Math.min(...[...state.holds.values()].map(({ until }) => until)) - now);
+  return Math.ceil(kind === 'window' ? state.at + periodMs - now : (missing * periodMs) / quota);
+}
+
+function resetOf(now: number, { kind, quota, periodMs }: Rule, { at, holds }: State, used: number): number {
+  if (used <= 0) return 0;
+  if (kind === 'slots') return Math.ceil(Math.max(...[...holds.values()].map(({ until }) => until)) - now);
+  return Math.ceil(kind === 'window' ? at + periodMs - now : (used * periodMs) / quota);
+}
+
+function consume(now: number, rule: Rule, state: State, cost: number, hold: CheckOptions['hold']): void {
+  if (rule.kind === 'slots') {
+    if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, units: cost });
+    return;
+  }
+  const used = usedOf(now, rule, state);
+  if (rule.kind !== 'window' || used === 0) state.at = now;
+  state.used = used + cost;
+}

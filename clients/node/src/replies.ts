@@ -1,0 +1,112 @@
+const VERDICTS = ['allowed', 'limited', 'blocked'] as const;
+
+/** `limited`: by a rule. `blocked`: by an operator, or by the `ban=` of a rule. */
+export type Verdict = (typeof VERDICTS)[number];
+
+/**
+ * Who decided: the `server`; the limiter in this process (`local`), or nobody (`outage`), while the server is away; or a
+ * `denial` that the limiter remembers.
+ */
+export type Source = 'server' | 'local' | 'outage' | 'denial';
+
+/** What a check replies. `-1` stands for "no limit" and "never", as in the server's own reply. */
+export interface Reply {
+  verdict: Verdict;
+  /** The most that the deciding rule lets pass at once. */
+  limit: number;
+  /** The units that the deciding rule would still allow now. */
+  remaining: number;
+  /** Above 0: wait, then ask again (denied) or proceed (allowed by `leaky`). */
+  waitMs: number;
+  /** The time until nothing counts under the deciding rule. */
+  resetMs: number;
+  /** What a range of costs was granted. */
+  granted?: number;
+  source: Source;
+}
+
+/** One rule of a {@link Report}. */
+export interface RuleReport {
+  rule: string;
+  name: string | null;
+  /** The key that the rule belongs to, in a check of several keys. */
+  key?: string;
+  cost: number;
+  denies: boolean;
+  /** A rule on trial: it never denies, and clients should not hear of it. */
+  shadow: boolean;
+  limit: number;
+  /** What the rule allows per period. */
+  quota: number;
+  /** 0: the rule has no period (`slots`). */
+  periodMs: number;
+  remaining: number;
+  waitMs: number;
+  nextMs: number;
+  resetMs: number;
+}
+
+/** What a check with `FULL` replies: the numbers of each rule. */
+export interface Report {
+  verdict: Verdict;
+  waitMs: number;
+  /** The key that decides, in a check of several keys. */
+  key?: string;
+  granted?: number;
+  rules: RuleReport[];
+  source: Source;
+}
+
+/** The server's five integers, or six. */
+export function readReply(sent: unknown): Reply {
+  const [verdict, limit, remaining, waitMs, resetMs, granted] = (sent as unknown[]).map(Number) as Numbers;
+  const reply: Reply = { verdict: VERDICTS[verdict], limit, remaining, waitMs, resetMs, source: 'server' };
+  if (granted !== undefined) reply.granted = granted;
+  return reply;
+}
+
+type Numbers = [verdict: 0 | 1 | 2, limit: number, remaining: number, waitMs: number, resetMs: number, granted?: number];
+
+/** The server's reply to `FULL`. */
+export function readReport(sent: unknown): Report {
+  const { verdict, rules, ...rest } = record(sent);
+  const read = (rules as unknown[]).map(readRuleReport);
+  return { ...rest, verdict: VERDICTS[Number(verdict) as 0 | 1 | 2], rules: read, source: 'server' } as Report;
+}
+
+/** The rule that decides: of a denial that with the longest wait, else that with the least left for its cost. */
+export function deciding({ verdict, rules }: Report): RuleReport | undefined {
+  const never = (ms: number): number => (ms < 0 ? Infinity : ms);
+  const denied = verdict !== 'allowed';
+  const [first, ...others] = rules.filter(({ shadow, denies }) => !shadow && (denies || !denied));
+  const worse = (a: RuleReport, b: RuleReport): boolean =>
+    denied ? never(a.waitMs) > never(b.waitMs) : a.remaining * b.cost < b.remaining * a.cost;
+  return first && others.reduce((most, rule) => (worse(rule, most) ? rule : most), first);
+}
+
+/** The short reply that a report amounts to. */
+export function shorten(report: Report): Reply {
+  const { limit = -1, remaining = -1, resetMs = report.waitMs } = deciding(report) ?? {};
+  const { verdict, waitMs, granted, source } = report;
+  const none = verdict !== 'allowed' && limit === -1;
+  const reply = { verdict, limit: none ? 0 : limit, remaining: none ? 0 : remaining, waitMs, resetMs, source };
+  return granted === undefined ? reply : { ...reply, granted };
+}
+
+function readRuleReport(sent: unknown): RuleReport {
+  const { verdict, shadow, ...rest } = record(sent);
+  return { ...rest, denies: verdict !== 0, shadow: shadow !== 0 } as RuleReport;
+}
+
+/** A map as the client library hands it over: with RESP2 a flat list of names and values, with RESP3 a Map or an object. */
+function record(sent: unknown): Record<string, unknown> {
+  const entries =
+    sent instanceof Map ? [...sent]
+    : Array.isArray(sent) ? Array.from({ length: sent.length / 2 }, (_, i) => [sent[2 * i], sent[2 * i + 1]] as const)
+    : Object.entries(sent as object);
+  return Object.fromEntries(entries.map(([name, value]) => [camelCase(name), value]));
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+}

@@ -1,0 +1,52 @@
+/** Rules as a text each, `['5/15m', '20/h']`, or a policy, `'@free'`. */
+export type Rules = string | readonly string[];
+
+/** A key, and the rules that it must keep to. */
+export interface Limit {
+  key: string;
+  rules: Rules;
+}
+
+/**
+ * The units that a check consumes: 1 by default. A range `[a, b]` takes as much as passes. `{ in: 3000, out: 1000 }` are the
+ * costs of the rules with these names.
+ */
+export type Cost = number | readonly [least: number, most: number] | Readonly<Record<string, number>>;
+
+/** The receipt that a check takes. */
+export interface HoldOptions {
+  id: string;
+  ttlMs: number;
+  /** Whether all comes back if the hold ends without being settled. */
+  refund?: boolean;
+}
+
+export interface CheckOptions {
+  cost?: Cost;
+  /** A text for `RL.LOG`, such as who asks. */
+  meta?: string;
+  /** Takes a hold with the check; {@link RateLimiter.hold} does more. */
+  hold?: HoldOptions;
+}
+
+export function list(rules: Rules): readonly string[] {
+  return typeof rules === 'string' ? [rules] : rules;
+}
+
+/** The options as the server's commands take them. */
+export function words({ cost, meta, hold }: CheckOptions): string[] {
+  const found = cost === undefined ? [] : costs(cost);
+  if (meta !== undefined) found.push('META', meta);
+  if (hold) found.push('HOLD', hold.id, 'PX', String(hold.ttlMs), ...(hold.refund ? ['REFUND'] : []));
+  return found;
+}
+
+function costs(cost: Cost): string[] {
+  if (typeof cost === 'number') return ['COST', String(cost)];
+  if (isRange(cost)) return ['COST', cost.join('..')];
+  return Object.entries(cost).flatMap(([name, units]) => ['COST', `${name}=${units}`]);
+}
+
+export function isRange(cost: Cost): cost is readonly [number, number] {
+  return Array.isArray(cost);
+}

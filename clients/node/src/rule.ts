@@ -1,0 +1,45 @@
+const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
+const UNITS = [
+  [/^ms$/, 1],
+  [/^s(ec(ond)?s?)?$/, 1000],
+  [/^m(in(ute)?s?)?$/, 60_000],
+  [/^h(ours?)?$/, 3_600_000],
+  [/^d(ays?)?$/, 86_400_000],
+  [/^w(eeks?)?$/, 604_800_000],
+  [/^month$/, 2_678_400_000],
+] as const;
+
+/** What the local limiter knows of a rule. */
+export interface Rule {
+  text: string;
+  kind: 'window' | 'bucket' | 'leaky' | 'slots';
+  /** Rules with one identity count in one state. */
+  identity: string;
+  name: string | null;
+  /** What passes at once. */
+  capacity: number;
+  quota: number;
+  periodMs: number;
+  /** What every check costs this rule. */
+  cost: number | undefined;
+  shadow: boolean;
+}
+
+/** Reads a rule; each process enforces its `share` of the limits, but at least 1. */
+export function readRule(text: string, share: number): Rule {
+  const [, algorithm = 'log', limit, count, unit, options = ''] = RULE.exec(text) ?? [];
+  const unitMs = UNITS.find(([name]) => name.test(unit ?? ''))?.[1];
+  if (limit === undefined || (algorithm === 'slots') !== (unit === undefined) || (unit && !unitMs)) {
+    throw new SyntaxError(`rule '${text}' cannot be read`);
+  }
+  const given = new Map(options.split(',').map((option) => [option.replace(/=.*/, ''), option.replace(/^.*?=/, '')]));
+  const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name)) : undefined);
+  const part = (units: number): number => units && Math.max(1, Math.floor(units * share));
+  const quota = part(Number(limit));
+  const periodMs = (unitMs ?? 0) * Number(count || 1);
+  const name = given.get('name') ?? null;
+  const kind = algorithm === 'bucket' || algorithm === 'leaky' || algorithm === 'slots' ? algorithm : 'window';
+  const capacity = kind === 'leaky' ? Math.min(1, quota) : part(number('burst') ?? Number(limit));
+  const identity = name ?? `${algorithm}/${periodMs}`;
+  return { text, kind, identity, name, capacity, quota, periodMs, cost: number('cost'), shadow: given.has('shadow') };
+}

@@ -1,0 +1,140 @@
+// The breaker, the local limiter and the remembered denials, with times as arguments and without a server.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Breaker } from '../dist/breaker.js';
+import { denialsOfChecks, denialsOfReports, lasts } from '../dist/denials.js';
+import { LocalLimiter } from '../dist/local.js';
+import { isOutage } from '../dist/outage.js';
+import { shorten } from '../dist/replies.js';
+import { readRule } from '../dist/rule.js';
+
+test('the breaker opens after three outages in a row, and lets one request a second try', () => {
+  const breaker = new Breaker();
+  const failed = (now) => {
+    assert.equal(breaker.asks(now), true);
+    return breaker.failed(now, new Error('down'));
+  };
+  assert.deepEqual([failed(0), failed(1)], [false, false]);
+  assert.equal(breaker.succeeded(), false);
+  assert.deepEqual([failed(2), failed(3), failed(4)], [false, false, true]);
+  assert.equal(breaker.open, true);
+  assert.equal(breaker.asks(1003), false);
+  assert.deepEqual([breaker.asks(1004), breaker.asks(1004), breaker.asks(5000)], [true, false, false]);
+  assert.equal(breaker.failed(5000, new Error('still')), false);
+  assert.equal(breaker.error.message, 'still');
+  assert.deepEqual([breaker.asks(5999), breaker.asks(6000)], [false, true]);
+  assert.equal(breaker.succeeded(), true);
+  assert.deepEqual([breaker.open, breaker.asks(6000)], [false, true]);
+});
+
+test('an outage is told from a wrong request', () => {
+  const outages = ['OOM command not allowed', 'READONLY You can\'t write', 'LOADING Redis is', 'ERR max number of clients reached',
+    'ERR internal error, see', 'Connection is closed.', 'connect ECONNREFUSED 127.0.0.1:1', 'CLUSTERDOWN Hash slot', 'Command timed out'];
+  for (const text of outages) assert.equal(isOutage(new Error(text)), true, text);
+  const wrong = ['CROSSSLOT Keys', 'NOAUTH Authentication', 'WRONGPASS invalid', 'NOPERM this', 'WRONGTYPE Operation', 'ERR unknown command', 'BUSYKEY Target'];
+  for (const text of wrong) assert.equal(isOutage(new Error(text)), false, text);
+  assert.equal(isOutage(new TypeError('undefined is no key')), false);
+  assert.equal(isOutage(new Error('Failed to refresh slots cache.', { cause: new Error('WRONGPASS invalid') })), false);
+  assert.equal(isOutage(new Error('Failed to refresh slots cache.', { cause: new Error('connect ECONNREFUSED') })), true);
+});
+
+/** The verdicts and waits of one key's checks at these times. */
+function decisions(rules, times, { options, share } = {}) {
+  const limiter = new LocalLimiter({ share });
+  return times.map((now) => {
+    const { verdict, waitMs } = limiter.decide(now, [{ key: 'k', rules }], options);
+    return verdict === 'allowed' ? 'passes' : waitMs;
+  });
+}
+
+test('the local limiter counts in windows, buckets and slots', () => {
+  assert.deepEqual(decisions('2/s', [0, 400, 500, 999, 1000]), ['passes', 'passes', 500, 1, 'passes']);
+  assert.deepEqual(decisions('bucket:2/s,burst=3', [0, 0, 0, 0, 499, 500, 500]), ['passes', 'passes', 'passes', 500, 1, 'passes', 500]);
+  assert.deepEqual(decisions('leaky:10/s', [0, 0, 100]), ['passes', 100, 'passes']);
+  assert.deepEqual(decisions('leaky:10/s', [0, 200], { options: { cost: 3 } }), ['passes', 100]);
+  assert.deepEqual(decisions(['5/s', '1/m'], [0, 1]), ['passes', 59_999]);
+  assert.deepEqual(decisions('0/s', [0]), [-1]);
+  assert.deepEqual(decisions('1/s,shadow', [0, 0]), ['passes', 'passes']);
+  assert.deepEqual(decisions('@unknown', [0, 0]), ['passes', 'passes']);
+  assert.deepEqual(decisions('8/s', [0, 0, 0], { share: 1 / 4 }), ['passes', 'passes', 1000]);
+  assert.deepEqual(decisions('2/s', [0, 0], { share: 1 / 4 }), ['passes', 1000], 'at least 1 unit');
+  assert.deepEqual(decisions('5/s,name=a', [0, 0], { options: { cost: { a: 3 } } }), ['passes', 1000]);
+  assert.deepEqual(decisions('5/s,cost=5', [0, 0]), ['passes', 1000]);
+  assert.throws(() => decisions('5/x', [0]), /'5\/x' cannot be read/);
+});
+
+test('the local limiter consumes from all keys or from none', () => {
+  const limiter = new LocalLimiter({ policies: { free: ['1/m'] } });
+  const both = [{ key: 'a', rules: '9/m' }, { key: 'b', rules: '@free' }];
+  assert.equal(limiter.decide(0, both).verdict, 'allowed');
+  const denied = limiter.decide(1, both);
+  assert.deepEqual([denied.verdict, denied.waitMs, denied.source], ['limited', 59_999, 'local']);
+  assert.deepEqual(denied.rules.map(({ key, remaining }) => [key, remaining]), [['a', 8], ['b', 0]]);
+  assert.equal(limiter.decide(1, both.slice(0, 1), {}, true).rules[0].remaining, 8, 'a peek consumes nothing');
+  limiter.refund('b', 1, '@free');
+  assert.equal(limiter.decide(1, both).verdict, 'allowed');
+});
+
+test('the local limiter grants ranges, and holds slots', () => {
+  const limiter = new LocalLimiter();
+  const grant = (cost) => shorten(limiter.decide(0, [{ key: 'k', rules: '10/m' }], { cost }));
+  assert.deepEqual([grant([1, 8]).granted, grant([1, 8]).granted, grant([1, 8]).granted], [8, 2, 0]);
+  const take = (now, id) => limiter.decide(now, [{ key: 'jobs', rules: 'slots:1' }], { hold: { id, ttlMs: 30 } });
+  assert.equal(take(0, 'a').verdict, 'allowed');
+  assert.equal(take(10, 'b').waitMs, 20);
+  assert.equal(take(10, 'a').verdict, 'allowed', 'a live hold takes no second slot');
+  assert.deepEqual([limiter.renew(20, 'jobs', 'a', 30), limiter.renew(20, 'jobs', 'b', 30)], [true, false]);
+  assert.equal(take(40, 'b').waitMs, 10);
+  assert.deepEqual([limiter.settle('jobs', 'a'), limiter.settle('jobs', 'a')], [true, false]);
+  assert.equal(take(40, 'b').verdict, 'allowed');
+  assert.equal(take(70, 'c').verdict, 'allowed', 'a hold ends');
+});
+
+test('the local limiter forgets the keys that were used least lately', () => {
+  const limiter = new LocalLimiter();
+  const passes = (key) => limiter.decide(0, [{ key, rules: '1/m' }]).verdict === 'allowed';
+  for (let i = 0; i < 10_000; i++) assert.ok(passes(`${i}`));
+  assert.equal(passes('0'), false);
+  assert.ok(passes('new'));
+  assert.equal(passes('0'), false);
+  assert.ok(passes('1'), 'it was the oldest');
+});
+
+test('rules are read as the server reads them', () => {
+  const periods = { '5/15m': 900_000, 'log:5/s': 1000, '5/2hours': 7_200_000, '5/minute': 60_000, '5/100ms': 100, 'fixed:5/month': 2_678_400_000, '1/w': 604_800_000 };
+  for (const [text, periodMs] of Object.entries(periods)) assert.equal(readRule(text, 1).periodMs, periodMs, text);
+  for (const text of ['5', 'slots:5/s', '5/', '5/5', 'x:5/s', '5/sx', '']) assert.throws(() => readRule(text, 1), SyntaxError, text);
+});
+
+test('a denial is remembered until its wait is over', () => {
+  const denials = denialsOfChecks(2);
+  const denied = { verdict: 'limited', limit: 5, remaining: 0, waitMs: 100, resetMs: 500, source: 'server' };
+  denials.keep(0, 'k', '5/s', 1, denied);
+  assert.deepEqual(denials.find(30, 'k', '5/s', 1), { ...denied, waitMs: 70, resetMs: 470, source: 'denial' });
+  assert.deepEqual(denials.find(30, 'k', ['5/s'], 1).waitMs, 70);
+  for (const other of [['k', '6/s', 1], ['k', '5/s', 2], ['l', '5/s', 1]]) assert.equal(denials.find(30, ...other), undefined);
+  assert.equal(denials.find(100, 'k', '5/s', 1), undefined);
+
+  denials.keep(0, 'never', '5/s', 6, { ...denied, waitMs: -1 });
+  assert.deepEqual([denials.find(999, 'never', '5/s', 6).waitMs, denials.find(1000, 'never', '5/s', 6)], [-1, undefined]);
+  denials.keep(0, 'blocked', '5/s', 1, { ...denied, verdict: 'blocked', waitMs: 60_000 });
+  assert.deepEqual([denials.find(999, 'blocked', '5/s', 1).waitMs, denials.find(1000, 'blocked', '5/s', 1)], [59_001, undefined]);
+
+  for (const key of ['a', 'b', 'c']) denials.keep(0, key, '5/s', 1, denied);
+  assert.deepEqual(['a', 'b', 'c'].map((key) => denials.find(1, key, '5/s', 1) !== undefined), [false, true, true]);
+  denials.forget('c');
+  assert.equal(denials.find(1, 'c', '5/s', 1), undefined);
+  assert.deepEqual(['5/s', 'slots:5', '5/s,count=all', '5/s,ban=1m', '@free', '5/s,name=a'].map((rule) => lasts([rule])), [true, false, false, false, false, true]);
+});
+
+test('a report of a denial counts down in all its rules', () => {
+  const denials = denialsOfReports(9);
+  const limits = [{ key: 'a', rules: '5/s' }, { key: 'b', rules: ['1/s'] }];
+  const rule = { waitMs: 100, nextMs: 0, resetMs: -1 };
+  denials.keep(0, 'b', limits, 1, { verdict: 'limited', waitMs: 100, rules: [rule], source: 'server' });
+  const found = denials.find(40, 'b', [{ key: 'a', rules: ['5/s'] }, { key: 'b', rules: '1/s' }], 1);
+  assert.deepEqual(found, { verdict: 'limited', waitMs: 60, rules: [{ waitMs: 60, nextMs: 0, resetMs: -1 }], source: 'denial' });
+  assert.equal(denials.find(40, 'b', limits.slice(1), 1), undefined);
+});

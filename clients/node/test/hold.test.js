@@ -1,0 +1,216 @@
+// Holds, waits, costs by name, remembered denials and leases, on real servers.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Cluster } from 'ioredis';
+import { createCluster } from 'redis';
+import { Denied, Lease } from 'redis-ratelimit';
+
+import { startCluster } from './support/cluster.js';
+import { ioredis, nodeRedis } from './support/limiters.js';
+import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';
+
+async function limiters(t, port, options) {
+  return [ioredis(connect(t, port), options), nodeRedis(await connectNodeRedis(t, port), options)];
+}
+
+/** How many clients wait in line. */
+async function waiting(admin) {
+  return Number(/waiting_clients:(\d+)/.exec(await admin.info('ratelimit'))[1]);
+}
+
+onEachServer(test, 'costs by name are corrected when a hold is settled', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const rules = ['50/m,cost=1', 'bucket:40000/d,name=in', 'bucket:8000/d,name=out'];
+  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+    const key = `llm:${i}`;
+    const left = async () => (await limiter.peekAll(key, rules)).rules.map(({ remaining }) => remaining);
+    const hold = await limiter.hold(key, rules, { cost: { in: 3000, out: 1000 }, ttlMs: 60_000 });
+    assert.deepEqual(await left(), [49, 37_000, 7000]);
+    assert.equal(await hold.settle({ cost: { out: 250 } }), true);
+    assert.deepEqual(await left(), [49, 37_000, 7750]);
+    const back = await limiter.hold(key, rules, { cost: { in: 3000, out: 1000 }, ttlMs: 60_000 });
+    assert.equal(await back.refund(), true);
+    assert.deepEqual(await left(), [49, 37_000, 7750]);
+    assert.equal(await back.settle(), false);
+    const range = await limiter.hold(`${key}:range`, '10/m', { cost: [1, 100], ttlMs: 60_000 });
+    assert.equal(range.reply.granted, 10);
+    assert.equal(await limiter.renew(`${key}:range`, range.id, 1000), true);
+    assert.equal(await limiter.settle(`${key}:range`, range.id, { cost: 4 }), true);
+    assert.deepEqual([await limiter.renew(key, 'unknown', 1000), await limiter.settle(key, 'unknown')], [false, false]);
+  }
+});
+
+onEachServer(test, 'a hold renews itself, is settled at the end of its block, and says when it is lost', async (t, name) => {
+  const { port } = await startServer(t, name);
+  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+    const key = `jobs:${i}`;
+    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 300 });
+    const hold = await take();
+    await sleep(700);
+    assert.equal(hold.lost.aborted, false);
+    await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited');
+    await hold[Symbol.asyncDispose]();
+    const next = await take(); // its slot is free
+    assert.equal(next.lost.aborted, false);
+    await limiter.reset(key);
+    await until(() => next.lost.aborted);
+    await next[Symbol.asyncDispose]();
+    await (await take()).settle();
+  }
+});
+
+test('a hold is lost when the server cannot be reached for its time', async (t) => {
+  const server = await startServer(t);
+  const limiter = ioredis(connect(t, server.port), { timeoutMs: 50 });
+  const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
+  const started = performance.now();
+  server.pause();
+  await until(() => hold.lost.aborted);
+  assert.ok(performance.now() - started > 200);
+  await hold[Symbol.asyncDispose](); // throws no outage
+  server.resume();
+});
+
+test('holds go on in the process while the server is away', async (t) => {
+  const server = await startServer(t);
+  const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 });
+  const open = ioredis(connect(t, server.port), { outage: 'allow', timeoutMs: 250 });
+  await server.stop();
+  const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 90 });
+  const hold = await take();
+  assert.equal(hold.reply.source, 'local');
+  await sleep(200);
+  await assert.rejects(take(), Denied);
+  assert.equal(await hold.settle(), true);
+  await (await take()).settle();
+  await (await open.hold('jobs', 'slots:1', { ttlMs: 90 })).settle();
+  assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'allowed');
+  assert.equal((await limiter.wait('mail', '1/h', 5000)).verdict, 'limited', 'nobody waits then');
+});
+
+onEachServer(test, 'who waits in line is served, denied at the deadline, or leaves', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+    const key = `line:${i}`;
+    const hold = await limiter.hold(key, 'slots:1', { ttlMs: 20_000 });
+    const controller = new AbortController();
+    const leaves = limiter.wait(key, 'slots:1', 20_000, { hold: { id: 'leaves', ttlMs: 9000 }, signal: controller.signal });
+    const left = assert.rejects(leaves, /aborted/);
+    await until(async () => (await waiting(admin)) === 1);
+    const served = limiter.hold(key, 'slots:1', { ttlMs: 9000, waitMs: 20_000 });
+    const late = limiter.wait(key, 'slots:1', 200, { hold: { id: 'late', ttlMs: 9000 } });
+    assert.equal((await limiter.check('other', '5/m')).verdict, 'allowed', 'others use the connection meanwhile');
+    assert.equal((await late).verdict, 'limited');
+    controller.abort();
+    await left;
+    await until(async () => (await waiting(admin)) === 1);
+    await hold.settle();
+    await (await served).settle();
+    assert.equal(await waiting(admin), 0);
+    await assert.rejects(limiter.wait(key, '5/x', 100), /ERR rule/);
+    await assert.rejects(limiter.wait(key, '5/m', 100, { signal: AbortSignal.abort() }), /aborted/);
+  }
+  await until(async () => (await admin.info('clients')).includes('connected_clients:3')); // connections for waits do not stay
+});
+
+test('an end from outside is an outage', async (t) => {
+  const { port } = await startServer(t);
+  const admin = connect(t, port);
+  const limiter = ioredis(connect(t, port), { outage: 'deny' });
+  await limiter.check('k', 'slots:1', { hold: { id: 'b', ttlMs: 9000 } });
+  const waits = limiter.wait('k', 'slots:1', 20_000, { hold: { id: 'a', ttlMs: 9000 } });
+  await until(async () => (await waiting(admin)) === 1);
+  const [, id] = /id=(\d+) [^\n]*flags=b/.exec(await admin.client('LIST'));
+  await admin.client('UNBLOCK', id, 'ERROR');
+  assert.equal((await waits).source, 'outage');
+});
+
+test('callers wait in a cluster', async (t) => {
+  const [{ port }] = await startCluster(t, undefined);
+  const io = new Cluster([{ host: '127.0.0.1', port }]);
+  const node = createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] });
+  for (const client of [io, node]) client.on('error', () => {});
+  t.after(() => [io.disconnect(), node.destroy()]);
+  await node.connect();
+  for (const limiter of [ioredis(io), nodeRedis(node)]) {
+    const keys = ['a', 'b', 'c', 'd', 'e'];
+    const waits = keys.map((key) => limiter.wait(key, '1/s', 5000));
+    assert.ok((await Promise.all(waits)).every(({ verdict }) => verdict === 'allowed'));
+    assert.equal((await limiter.wait('a', '1/s', 5000)).verdict, 'allowed');
+  }
+});
+
+onEachServer(test, 'denials are remembered, those of slots are not', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  const limiter = ioredis(connect(t, port), { rememberDenials: 100 });
+  const sources = async (...checks) => {
+    const found = [];
+    for (const check of checks) found.push((await check()).source);
+    return found.join(' ');
+  };
+  await admin.call('RL.POLICY', 'SET', 'free', '1/h');
+  const rate = () => limiter.check('rate', '1/h');
+  assert.equal(await sources(rate, rate, rate, rate), 'server server denial denial');
+  await admin.call('RL.RESET', 'rate');
+  assert.equal(await sources(rate), 'denial', 'what others do is not seen');
+  await limiter.reset('rate');
+  assert.equal(await sources(rate, rate, rate), 'server server denial');
+  await limiter.refund('rate', 1);
+  assert.equal((await rate()).verdict, 'allowed');
+  const policy = () => limiter.check('policy', '@free');
+  assert.equal(await sources(policy, policy, policy), 'server server server');
+  for (const rules of ['1/h', '@free']) {
+    const all = () => limiter.checkAll([{ key: `all:${rules}`, rules: '9/h' }, { key: `one:${rules}`, rules }]);
+    assert.equal(await sources(all, all, all), 'server server denial');
+    const { verdict, key, waitMs } = await all();
+    assert.deepEqual([verdict, key, waitMs > 3_500_000], ['limited', `one:${rules}`, true]);
+  }
+  await limiter.check('slots', 'slots:1', { hold: { id: 'a', ttlMs: 9000 } });
+  const slots = () => limiter.check('slots', 'slots:1', { hold: { id: 'b', ttlMs: 9000 } });
+  assert.equal(await sources(slots, slots), 'server server');
+  const charged = () => limiter.check('charged', '1/h,count=all');
+  assert.equal(await sources(charged, charged, charged), 'server server server');
+  const banned = () => limiter.checkAll([{ key: 'banned', rules: '1/h,ban=2h' }]);
+  assert.equal(await sources(banned, banned), 'server server');
+});
+
+onEachServer(test, 'leases hand out what the limit allows, and give back the rest', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const limiter = ioredis(connect(t, port));
+  const leases = Array.from({ length: 4 }, () => new Lease(limiter, 'hot', '500/h'));
+  const take = async (lease) => {
+    let taken = 0;
+    while ((await lease.take()).verdict === 'allowed') taken += 1;
+    return taken;
+  };
+  const taken = await Promise.all(leases.map(take));
+  assert.ok(taken.reduce((sum, units) => sum + units) <= 500);
+  assert.equal((await leases[0].take()).source, 'denial');
+  await Promise.all(leases.map((lease) => lease.close()));
+  const { remaining } = await limiter.peek('hot', '500/h');
+  assert.equal(remaining, 500 - taken.reduce((sum, units) => sum + units), 'all that was not handed out is back');
+
+  const slow = new Lease(limiter, 'slow', '1000/h', { ttlMs: 200 });
+  for (let i = 0; i < 20; i++) await slow.take();
+  await until(async () => (await limiter.peek('slow', '1000/h')).remaining === 980); // at half its time
+  assert.equal((await slow.take(5)).verdict, 'allowed');
+  await slow.close();
+  assert.equal((await limiter.peek('slow', '1000/h')).remaining, 975);
+  assert.equal((await slow.take(2000)).waitMs, -1);
+});
+
+test('a lease answers as its limiter while the server is away', async (t) => {
+  const server = await startServer(t);
+  const lease = new Lease(ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 }), 'k', '3/h');
+  await server.stop();
+  const found = [];
+  for (let i = 0; i < 5; i++) found.push(await lease.take());
+  assert.deepEqual(found.map(({ verdict }) => verdict), ['allowed', 'allowed', 'allowed', 'limited', 'limited']);
+  assert.equal(found[4].source, 'local');
+  await lease.close();
+});
