@@ -311,7 +311,9 @@ def clients_python(_):
 
 def node():
     """The machine's node and npm, or those of a wheel."""
-    installed, npm = shutil.which("node"), shutil.which("npm")
+    # PATH may begin with links to them in .cache/, which are about to be replaced.
+    own = [folder for folder in os.environ["PATH"].split(os.pathsep) if not folder.startswith(str(CACHE))]
+    installed, npm = (shutil.which(name, path=os.pathsep.join(own)) for name in ("node", "npm"))
     if installed and npm and int(run([installed, "--version"]).strip("v\n").split(".")[0]) >= NODE_MAJOR:
         return installed, [npm]
     home = CACHE / "node"
