@@ -319,6 +319,7 @@ unwinder:
 # What the archive and the package hold is one module, with which tests of every command pass; and one that is linked like
 # it survives panics. For musl there is no package.
 UNPACKED = $(CURDIR)/target/unpacked/$(TARGET)
+RPM = $(wildcard target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm)
 test-dist: export RATELIMIT_MODULE = $(UNPACKED)/usr/lib/redis/modules/libredis_ratelimit.so
 test-dist: export RATELIMIT_FAULTY_MODULE := $(CURDIR)/target/$(TARGET)/checked/libredis_ratelimit.so
 test-dist: export RUST_TEST_THREADS ?= 4
@@ -329,8 +330,7 @@ test-dist: standard-library unwinder fetch ## test the files of `make dist`: sum
 	$(if $(findstring -musl,$(TARGET)),install -D -m 755 $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE),\
 		dpkg-deb --extract target/dist/redis-ratelimit_*_$(if $(filter aarch64%,$(TARGET)),arm64,amd64).deb $(UNPACKED))
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
-	$(if $(wildcard target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm),rpm2archive target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm && \
-		tar -xzf target/dist/*.$(firstword $(subst -, ,$(TARGET))).rpm.tgz -C $(UNPACKED) && rm target/dist/*.rpm.tgz && \
+	$(if $(RPM),rpm2archive $(RPM) && tar -xzf $(RPM).tgz -C $(UNPACKED) && rm $(RPM).tgz && \
 		cmp $(UNPACKED)/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
 	for server in $(RATELIMIT_SERVERS)/*/server; do \
 		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \

@@ -22,7 +22,7 @@ pub enum Ends {
 }
 
 impl Ends {
-    /// The end for a command at `now_us`, Unix microseconds; `None` if there is none.
+    /// When it ends if the command runs at `now_us`, Unix microseconds; `None`: never.
     ///
     /// # Errors
     /// [`ParseError::EndPassed`]

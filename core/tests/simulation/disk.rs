@@ -48,7 +48,7 @@ impl Disk {
     }
 }
 
-/// The next whole effect; `None` if the rest is none.
+/// The next effect; `None` if what is left is cut off.
 fn take_effect(left: &mut &[u8]) -> Option<Propagated> {
     let mut rest = *left;
     let mut take = || {

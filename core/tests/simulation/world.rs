@@ -150,7 +150,7 @@ impl World {
             90..92 => self.replica.cut(),
             92..95 => self.replica.link(|| self.told.snapshot(), self.last()),
             95..96 => self.disk = Disk::rewritten(self.told.snapshot(), self.last()),
-            96..98 => self.disk.sync(self.states.len() - 1),
+            96..98 => self.disk.sync(self.last()),
             98..99 => self.crash(),
             _ => self.promote(),
         }
@@ -229,8 +229,8 @@ impl World {
         let kind = if self.rng.bool() { Standing::Block } else { Standing::Exempt };
         let until_us = Some(self.wall_us + self.rng.u64(1..3_000) * MS_US);
         let entry = StandingEntry { kind, until_us, ban_us: None, reason: b"why"[..].into() };
-        self.change(key, Action::set(&entry.clone(), None), |limiter, _| {
-            limiter.set_standing(Some(entry));
+        self.change(key, Action::set(&entry, None), |limiter, _| {
+            limiter.set_standing(Some(entry.clone()));
             true
         });
     }

@@ -202,7 +202,7 @@ impl<'a, L: Deref<Target = Limiter>> KeyCheck<'a, L> {
         let denied = self.check.is_denied(own);
         let pause = self.limiter.pause_at(self.check.now_us).filter(|_| !self.repeats);
         self.pause = pause.map(|pause| Decision::paused(pause.left_ms(self.check.now_us)));
-        // A denial by a pause is none by a rule: it charges nothing and bans nobody.
+        // A pause denies without a rule: the denial charges nothing and bans nobody.
         self.outcome.denied = denied && self.pause.is_none();
     }
 

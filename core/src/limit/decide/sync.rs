@@ -12,7 +12,7 @@ use std::slice;
 impl Limiter {
     /// Consumes unconditionally what leaves the rule `remaining` units, as a check at that cost
     /// does. It never gives units back: what the upstream said may be older than checks of this
-    /// key. Returns the units, which become the rule's cost if it had one of its own.
+    /// key. Returns the units. If the rule's text gives a cost, they replace it.
     ///
     /// # Errors
     /// [`Refusal`], and nothing changed, if the key would come to hold more states than it may.
