@@ -120,7 +120,7 @@ def run(given):
     methods = with_base(chosen(given, roundtrips.METHODS), roundtrips.BASE)
     kinds = chosen(given, memory.kinds())
     held = chosen(given, [*holds.WAYS, holds.GROWTH, *memory.hold_kinds()])
-    waits = chosen(given, [*waiting.WAYS, waiting.HANDOVER, waiting.IDLE])
+    waits = chosen(given, [*waiting.WAYS, *waiting.OTHERS])
     if given.list:
         for item in [*to_measure, *methods, *kinds, *held, *waits]:
             print(f"{item.part}: {item.name}")

@@ -7,7 +7,7 @@ asks for the next. Measured are the number of jobs done, the server's time per j
 and the longest wait. In a fair line the longest wait is the time of all others' jobs, two seconds.
 
 **Handover.** Two clients pass a slot to each other. Measured is the time from one's RL.SETTLE to the reply to the other's
-RL.WAIT, including both ways over the loopback.
+RL.WAIT, including both ways over the loopback. The same with ten thousand clients in line, in one flow or in a thousand.
 
 **Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. Measured is the work of
 the server's core, compared with that for as many idle connections.
@@ -20,6 +20,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 
 import redis
@@ -56,6 +57,7 @@ class Way:
 
 WAYS = [
     Way("RL.WAIT", lambda id: ("RL.WAIT", POOL, 600_000, "HOLD", id, "EX", 60, RULE)),
+    Way("RL.WAIT, 100 flows", lambda id: ("RL.WAIT", POOL, 600_000, "FLOW", id[-2:], "HOLD", id, "EX", 60, RULE)),
     Way("RL.CHECK every 100 ms", lambda id: ("RL.CHECK", POOL, "HOLD", id, "EX", 60, RULE)),
 ]
 
@@ -70,9 +72,7 @@ class Other:
     family = OURS
 
 
-HANDOVER = Other("handing a slot over", "waiting handover")
 HANDOVERS = 2_000
-IDLE = Other("10,000 waiters on 1,000 keys", "waiting idle")
 
 
 class Worker:
@@ -209,8 +209,45 @@ def measure_handover(server):
         taken.append((time.monotonic() - start) * 1000)
         holder.read_response()
         holder, waiter = waiter, holder
+    return spread(taken)
+
+
+def spread(taken):
     hundredths = quantiles(taken, n=100)
     return {"median_ms": hundredths[49], "p99_ms": hundredths[98]}
+
+
+def measure_handover_in_line(server, flows):
+    """The same, to the next of a long line in this number of flows."""
+    server.client.execute_command("RL.CHECK", POOL, "HOLD", "holder", "EX", 3600, "slots:1")
+    line = selectors.DefaultSelector()
+    clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(WAITERS)]
+    for number, client in enumerate(clients):
+        command = ("RL.WAIT", POOL, 3_600_000, "FLOW", number % flows, "HOLD", number, "EX", 3600, "slots:1")
+        client.sendall(encode(command))
+        line.register(client, selectors.EVENT_READ, number)
+    until_they_wait(server)
+    taken, holder = [], "holder"
+    for _ in range(HANDOVERS):
+        start = time.monotonic()
+        server.client.execute_command("RL.SETTLE", POOL, holder)
+        (served, _), *others = line.select(60)
+        taken.append((time.monotonic() - start) * 1000)
+        if others or not served.fileobj.recv(4096).startswith(b"*5\r\n:0\r\n"):
+            raise Failed("the slot was not handed over")
+        line.unregister(served.fileobj)
+        holder = served.data
+    for client in clients:
+        client.close()
+    return spread(taken)
+
+
+def until_they_wait(server):
+    deadline = time.monotonic() + 60
+    while server.client.info("ratelimit")["ratelimit_waiting_clients"] < WAITERS:
+        if time.monotonic() > deadline:
+            raise Failed("not all clients wait")
+        time.sleep(0.1)
 
 
 def cpu_ms_a_second(server):
@@ -228,11 +265,7 @@ def measure_idle(server):
     for number, client in enumerate(clients):
         command = ("RL.WAIT", key(number % KEYS), 3_600_000, "HOLD", f"waits:{number:010}", "EX", 60, "slots:1")
         client.sendall(encode(command))
-    deadline = time.monotonic() + 60
-    while server.client.info("ratelimit")["ratelimit_waiting_clients"] < WAITERS:
-        if time.monotonic() > deadline:
-            raise Failed("not all clients wait")
-        time.sleep(0.1)
+    until_they_wait(server)
     waiting = cpu_ms_a_second(server)
     for client in clients:
         client.close()
@@ -246,6 +279,14 @@ def allow_files(number):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))
 
 
+OTHERS = {
+    Other("handing a slot over", "waiting handover"): measure_handover,
+    Other("the same, 10,000 in line", "waiting handover"): partial(measure_handover_in_line, flows=1),
+    Other("the same, 10,000 in line in 1,000 flows", "waiting handover"): partial(measure_handover_in_line, flows=1_000),
+    Other("10,000 waiters on 1,000 keys", "waiting idle"): measure_idle,
+}
+
+
 def median_of(rounds):
     return {what: median(once[what] for once in rounds) for what in rounds[0]}
 
@@ -253,12 +294,11 @@ def median_of(rounds):
 def measure(name, core, chosen, rounds):
     """The results: medians over the rounds, each on a new server."""
     allow_files(WAITERS + 1000)
-    others = {HANDOVER: measure_handover, IDLE: measure_idle}
     results = []
     for row in chosen:
         measured = []
         for _ in range(rounds):
             with Server(name, core, [LOAD_OURS, f"maxclients {WAITERS + 100}"]) as server:
-                measured.append(others[row](server) if row in others else measure_workers(server, row))
+                measured.append(OTHERS[row](server) if row in OTHERS else measure_workers(server, row))
         results.append({"part": row.part, "name": row.name, "family": row.family, **median_of(measured)})
     return results

@@ -75,6 +75,7 @@ const fn place_of_parse_error(error: &ParseError) -> u8 {
         ParseError::EndPassed { .. } => 18,
         ParseError::LongPause { .. } => 19,
         ParseError::ManyRules { .. } => 20,
+        ParseError::Flow { .. } => 21,
     }
 }
 
@@ -109,12 +110,13 @@ fn each_error_of_arguments_is_documented() {
         ParseError::EndPassed { end_ms: 5, now_ms: 9 },
         ParseError::LongPause { ms: 5 },
         ParseError::ManyRules { rules: 2 },
+        ParseError::Flow { bytes: 65 },
         ParseError::rule(b"5/m", RuleArgError::Unheld),
     ];
     // The reply adds the usage to the first.
     assert_documented(&format!("{}, usage: RL.RESET key", ParseError::Arity));
     let places: BTreeSet<u8> = examples.iter().map(place_of_parse_error).collect();
-    assert_eq!(places, (1..21).collect(), "an example for each variant");
+    assert_eq!(places, (1..22).collect(), "an example for each variant");
     examples.iter().for_each(assert_documented);
 }
 

@@ -94,6 +94,13 @@ const HOLD: Param = Param::group(
     &[Param::string(c"id").after(c"HOLD"), HOLD_TIME, Param::word(c"refund", c"REFUND").optional()],
 )
 .optional();
+/// Where in line to wait.
+const FLOW: Param = Param::group(
+    c"flow",
+    &[Param::string(c"flow").after(c"FLOW"), Param::integer(c"weight").after(c"WEIGHT").optional()],
+)
+.optional();
+const PRIORITY: Param = Param::integer(c"priority").after(c"PRIORITY").optional();
 /// How a hold is settled.
 const SETTLEMENT: Param =
     Param::one_of(c"settlement", &[Param::word(c"refund", c"REFUND"), ACTUAL_COST]).optional();
@@ -200,8 +207,18 @@ static TABLE: [Command; 30] = [
         keys: Keys::First(KeyUse::Update),
         tips: CLOCK,
         summary: c"Waits in line until a request passes all rules, and counts it then.",
-        complexity: c"As RL.CHECK; waiting adds O(log W) with W waiters.",
-        args: &[Param::key(), Param::integer(c"milliseconds"), COST, META, HOLD, FULL, RULES],
+        complexity: c"As RL.CHECK; waiting adds O(log W) with W waiters, and a look at each flow that is passed over.",
+        args: &[
+            Param::key(),
+            Param::integer(c"milliseconds"),
+            FLOW,
+            PRIORITY,
+            COST,
+            META,
+            HOLD,
+            FULL,
+            RULES,
+        ],
     },
     Command {
         name: c"rl.peek",

@@ -3,9 +3,9 @@
 
 use super::{assert_printable, words};
 use crate::parse::{
-    CheckRequest, Limits, ParseError, RuleArgError, RuleCache, RuleResolver, blocks, check,
-    explain, log, mcheck, no_arguments, pause, peek, policy, refund, renew, settle, standing, sync,
-    throttle, top, wait, written_policy,
+    CheckRequest, Limits, MAX_FLOW, ParseError, RuleArgError, RuleCache, RuleResolver, blocks,
+    check, explain, log, mcheck, no_arguments, pause, peek, policy, refund, renew, settle,
+    standing, sync, throttle, top, wait, written_policy,
 };
 use crate::rule::{Kind, MAX_TIME_US, MAX_UNITS, Rule, RuleError};
 
@@ -66,6 +66,8 @@ pub fn run(data: &[u8]) {
         if let Ok(request) = &waited {
             test_check(&request.check, limits, &rules);
             assert_eq!(request.check.at_us, None);
+            assert!(request.flow.len() <= MAX_FLOW && request.priority <= 9);
+            assert!((1..=1_000).contains(&request.weight));
         }
         let many = mcheck(args(), limits, policies, &mut rules);
         if let Ok(request) = &many {

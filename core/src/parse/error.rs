@@ -1,6 +1,7 @@
 //! What can be wrong with arguments: what was given and what was expected, in
 //! one printable line.
 
+use super::wait::MAX_FLOW;
 use crate::limit::MAX_ID;
 use crate::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;
@@ -64,6 +65,9 @@ pub enum ParseError {
          its answer"
     )]
     AtInWait,
+    /// The name of a flow is empty or longer than [`MAX_FLOW`].
+    #[error("the name of the flow is {bytes} bytes long, expected 1..{MAX_FLOW}")]
+    Flow { bytes: usize },
     /// `REFUND` and `COST` in one `RL.SETTLE`.
     #[error("REFUND and COST are given, expected one of them")]
     RefundWithCost,

@@ -8,7 +8,7 @@
 //!
 //! One group of rules for all keys, or one group per key, in the order of the keys.
 
-use super::check::{CheckRequest, expected, options};
+use super::check::{CHECK, CheckRequest, expected, options};
 use super::costs::give_costs;
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
@@ -66,7 +66,7 @@ pub fn mcheck<'a>(
         let taken = take_rules_of_next_key(&mut args, limits, resolver, rules)?;
         check.rule_args = first_arg.saturating_add(taken);
         if taken == 0 {
-            args.finish(if groups.is_empty() { expected(rules, true) } else { NEXT_RULE })?;
+            args.finish(if groups.is_empty() { expected(rules, CHECK) } else { NEXT_RULE })?;
             return Err(ParseError::Arity);
         }
         groups.push(Group { rules: first_rule..rules.len(), args: first_arg..check.rule_args });

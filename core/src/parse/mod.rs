@@ -58,7 +58,7 @@ pub use standing::{Ends, StandingRequest, standing};
 pub use sync::{SyncRequest, sync};
 pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
-pub use wait::{WaitRequest, wait};
+pub use wait::{MAX_FLOW, WaitRequest, wait};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(any(test, fuzzing))]

@@ -13,6 +13,7 @@
 mod cost;
 mod error;
 mod explain;
+mod identity;
 mod ladder;
 mod lengths;
 mod meant;
@@ -26,6 +27,7 @@ pub use error::{Excerpt, RuleError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
+pub use identity::Identity;
 pub use ladder::{Ladder, MAX_RUNGS};
 pub use lengths::MAX_PERIOD_US;
 pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};
@@ -126,7 +128,7 @@ impl Period {
 }
 
 /// What the windows of `fixed` count from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Calendar {
     /// Multiples of the period since the epoch.
     Epoch,
@@ -147,7 +149,7 @@ named! {
 }
 
 /// How a token bucket gets its tokens back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refill {
     /// One by one, evenly.
     Even,
@@ -198,7 +200,7 @@ pub(crate) struct LeakyParams {
 
 /// The algorithm and the options that shape its state. Two rules without a name
 /// read one state if their shapes and their periods are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Shape {
     Log,
     Window { res: u8 },
@@ -432,18 +434,5 @@ impl Rule {
     /// not fit never passes.
     pub fn can_ever_admit(&self, cost: u32) -> bool {
         cost == 0 || u64::from(cost) <= self.capacity()
-    }
-
-    /// Whether two rules read one state, or one window of the log. One check cannot have
-    /// both.
-    pub fn same_identity(&self, other: &Self) -> bool {
-        match (&self.name, &other.name) {
-            (Some(a), Some(b)) => a == b,
-            (None, None) => {
-                self.period_us == other.period_us
-                    && self.algorithm.shape() == other.algorithm.shape()
-            }
-            (Some(_), None) | (None, Some(_)) => false,
-        }
     }
 }

@@ -1,24 +1,33 @@
-//! Which clients wait for a key, in which order, and when to look at the first one again.
+//! Which clients wait for a key, in which order, and when to try them.
 //!
 //! ```text
-//!  key  ->  queue    [ first | second | third ... ]    strictly in order of arrival
-//!                        |        |       |
-//!  look again at    <----+        +-------+------> only their deadlines count
-//!  deadline         <----+
+//!  key  ->  line    flow a [ first | second | third ... ]    in order of arrival
+//!                   flow b [ first ... ]
+//!                             |         |
+//!  try again at     <---------+         +------> only their deadlines count
+//!  deadline         <---------+
 //! ```
 //!
-//! Only the first of a queue is decided: a later one never overtakes it, however small its
-//! request. The first is due when the wait that its last denial announced has passed, and at
-//! once when its key changes or when it has just become the first. When it is admitted, the
-//! next one becomes the first.
+//! Only the first of a flow is tried: a later one never overtakes it, however small its request.
+//! Between flows the turns of [`turn`] decide, and [`line`] says who may pass whom. One is due
+//! when the wait that its last denial announced has passed, and at once when the key changes or
+//! when its turn has come.
 //!
 //! One ordered set holds every instant at which something is due. So one timer, set for the
-//! earliest, serves all queues, and nothing happens in between. With N waiters an operation
-//! takes O(log N), unless it wakes many queues.
+//! earliest, serves all lines, and nothing happens in between. With N waiters an operation
+//! takes O(log N), unless it wakes many lines or passes many over.
 //!
 //! Nothing here decides a request, knows a client or reads a clock: time is an argument, in
 //! microseconds of any clock that never steps back.
 
+mod denial;
+mod denials;
+mod line;
+mod turn;
+
+use crate::rule::{Identity, Rule};
+pub use denial::Denial;
+use line::{Line, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,6 +40,33 @@ pub struct Place {
     pub db: i32,
 }
 
+/// Clients of a line that are served in order of arrival.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    /// A flow of a higher priority goes first.
+    pub priority: u8,
+    /// Empty for clients that name none.
+    pub name: Box<[u8]>,
+}
+
+/// What a client asks of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The flow that it joins.
+    pub flow: Flow,
+    /// The weight that the flow has from now on; at least 1.
+    pub weight: u16,
+    /// The [`identities`] of its rules.
+    pub rules: Box<[Identity]>,
+}
+
+/// What rules are known by in a line.
+pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identity]> {
+    let mut identities: Vec<_> = rules.into_iter().map(Rule::identity).collect();
+    identities.sort_unstable();
+    identities.into()
+}
+
 /// Identifies a waiter. Later arrivals have greater tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
@@ -38,9 +74,19 @@ pub struct Ticket(u64);
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// Decide the first of a queue: it then leaves, or the caller plans a later look.
-    First(Ticket),
+    /// Decide this waiter: it is admitted or leaves, or the caller says why it is denied.
+    Try(Ticket),
+    /// Read this waiter's rules again, as a policy may have changed.
+    Read(Ticket),
     /// A waiter's deadline has come, and it must leave.
+    Deadline(Ticket),
+}
+
+/// What happens at an instant. At one time all tries come before deadlines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Instant {
+    /// The walk of a line goes on.
+    Walk(Arc<Place>),
     Deadline(Ticket),
 }
 
@@ -56,33 +102,39 @@ pub struct Room {
 #[derive(Debug)]
 struct Queued<W> {
     place: Arc<Place>,
+    flow: Arc<Flow>,
     deadline_us: u64,
-    /// When to decide it. Only the first of a queue has such a time.
-    look_us: Option<u64>,
+    /// When it may pass, and when to try it again, once it was denied.
+    denied: Option<(u64, u64)>,
     bytes: usize,
     value: W,
 }
 
-/// All queues.
+/// All lines.
 #[derive(Debug)]
 pub struct Queues<W> {
-    queues: BTreeMap<Arc<Place>, BTreeSet<Ticket>>,
+    lines: BTreeMap<Arc<Place>, Line>,
     waiters: BTreeMap<Ticket, Queued<W>>,
-    /// Every deadline, and when to look at the first of each queue.
-    instants: BTreeSet<(u64, Due)>,
+    instants: BTreeSet<(u64, Instant)>,
+    /// When the waits end of those who were denied.
+    ends: BTreeSet<(u64, Ticket)>,
     bytes: usize,
     arrivals: u64,
 }
 
 /// An instant that has passed at any time.
 const AT_ONCE: u64 = 0;
+/// How long the rest of a long walk waits, so that a change that many must be told of takes
+/// no more than a part of the processor.
+const REST_US: u64 = 1_000;
 
 impl<W> Queues<W> {
-    /// No queues.
+    /// No lines.
     pub const EMPTY: Self = Self {
-        queues: BTreeMap::new(),
+        lines: BTreeMap::new(),
         waiters: BTreeMap::new(),
         instants: BTreeSet::new(),
+        ends: BTreeSet::new(),
         bytes: 0,
         arrivals: 0,
     };
@@ -102,123 +154,207 @@ impl<W> Queues<W> {
         self.waiting() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
     }
 
-    /// Appends a waiter to the queue of a key. If it is the first, it is due at `look_us`.
+    /// When the first in line for a key may pass; `None` if a newcomer may be decided at once,
+    /// because nobody waits or all before it are passed over.
+    pub fn in_front(&self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
+        let line = self.lines.get(place)?;
+        let is_decided = line.lets_in(request, Ticket(self.arrivals));
+        (!is_decided || self.is_due(place, now_us)).then(|| self.first_passes_us(line))
+    }
+
+    /// When the first in line may pass; `None` if this waiter may be decided.
+    pub fn behind(&self, ticket: Ticket) -> Option<u64> {
+        let waiter = self.waiters.get(&ticket)?;
+        let line = self.lines.get(&waiter.place)?;
+        (!line.may_be_decided(&waiter.flow, ticket)).then(|| self.first_passes_us(line))
+    }
+
+    fn first_passes_us(&self, line: &Line) -> u64 {
+        let first = line.first().and_then(|ticket| self.waiters.get(&ticket));
+        first.and_then(|waiter| waiter.denied).map_or(AT_ONCE, |(pass_us, _)| pass_us)
+    }
+
+    /// Whether somebody in line is not tried yet whose wait is over.
+    fn is_due(&self, place: &Place, now_us: u64) -> bool {
+        let ended = self.ends.range(..=(now_us, Ticket(u64::MAX)));
+        let mut waiters = ended.filter_map(|(_, ticket)| self.waiters.get(ticket));
+        waiters.any(|waiter| *waiter.place == *place)
+    }
+
+    /// Appends a waiter to the line of a key. Unless it is denied afterwards, it is tried at once.
     pub fn join(
         &mut self,
         place: Place,
+        request: Request,
         deadline_us: u64,
-        look_us: u64,
         bytes: usize,
         value: W,
     ) -> Ticket {
         let ticket = Ticket(self.arrivals);
         self.arrivals = self.arrivals.saturating_add(1);
-        let place = match self.queues.get_key_value(&place) {
+        let place = match self.lines.get_key_value(&place) {
             Some((place, _)) => Arc::clone(place),
             None => Arc::new(place),
         };
-        let queue = self.queues.entry(Arc::clone(&place)).or_default();
-        queue.insert(ticket);
-        let is_first = queue.len() == 1;
-        self.instants.insert((deadline_us, Due::Deadline(ticket)));
+        let line = self.lines.entry(Arc::clone(&place)).or_insert(Line::EMPTY);
+        let flow = line.join(ticket, request);
+        self.instants.insert((deadline_us, Instant::Deadline(ticket)));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.waiters.insert(ticket, Queued { place, deadline_us, look_us: None, bytes, value });
-        if is_first {
-            self.look_at(ticket, look_us);
-        }
+        self.walk(&place);
+        let denied = None;
+        self.waiters.insert(ticket, Queued { place, flow, deadline_us, denied, bytes, value });
         ticket
     }
 
-    /// Removes a waiter, wherever in its queue it is. If it was the first, the next one is
-    /// due at once.
+    /// Removes a waiter, wherever in its line it is.
     pub fn leave(&mut self, ticket: Ticket) -> Option<W> {
+        self.remove(ticket, None)
+    }
+
+    /// Removes a waiter that is admitted at this cost.
+    pub fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<W> {
+        self.remove(ticket, Some(cost))
+    }
+
+    fn remove(&mut self, ticket: Ticket, admitted: Option<u32>) -> Option<W> {
         let waiter = self.waiters.remove(&ticket)?;
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
-        self.instants.remove(&(waiter.deadline_us, Due::Deadline(ticket)));
-        if let Some(look_us) = waiter.look_us {
-            self.instants.remove(&(look_us, Due::First(ticket)));
+        self.instants.remove(&(waiter.deadline_us, Instant::Deadline(ticket)));
+        if let Some((_, again_us)) = waiter.denied {
+            self.ends.remove(&(again_us, ticket));
         }
-        let Some(queue) = self.queues.get_mut(&waiter.place) else { return Some(waiter.value) };
-        let was_first = queue.first() == Some(&ticket);
-        queue.remove(&ticket);
-        match queue.first().copied() {
-            None => drop(self.queues.remove(&waiter.place)),
-            Some(next) if was_first => self.look_at(next, AT_ONCE),
-            Some(_) => {}
+        if let Some(line) = self.lines.get_mut(&waiter.place) {
+            line.leave(&waiter.flow, ticket, admitted);
+            if line.is_empty() {
+                let walk_us = line.walk_us;
+                self.lines.remove(&waiter.place);
+                if let Some(at_us) = walk_us {
+                    self.instants.remove(&(at_us, Instant::Walk(waiter.place)));
+                }
+            } else {
+                self.walk(&waiter.place);
+            }
         }
         Some(waiter.value)
     }
 
-    /// Sets when to decide the first of a queue, and replaces any earlier plan. Does nothing
-    /// for other waiters.
-    pub fn look_at(&mut self, ticket: Ticket, at_us: u64) {
+    /// A waiter is denied. Only the first of its flow is tried again.
+    pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
-        if self.queues.get(&waiter.place).and_then(BTreeSet::first) != Some(&ticket) {
+        let Some(line) = self.lines.get_mut(&waiter.place) else { return };
+        if !line.deny(&waiter.flow, ticket, denial.by) {
             return;
         }
-        if let Some(planned) = waiter.look_us.replace(at_us) {
-            self.instants.remove(&(planned, Due::First(ticket)));
+        let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
+        let again_us = after(denial.again_ms);
+        if let Some((_, before)) = waiter.denied.replace((after(denial.wait_ms), again_us)) {
+            self.ends.remove(&(before, ticket));
         }
-        self.instants.insert((at_us, Due::First(ticket)));
+        self.ends.insert((again_us, ticket));
     }
 
-    /// The key of this name changed in any database, so its first waiter is due at once.
+    /// The key of this name changed in any database, so those in line for it may pass.
     pub fn key_changed(&mut self, key: &[u8]) {
         let from = Place { key: key.into(), db: i32::MIN };
-        let of_key = self.queues.range(from..).take_while(|(place, _)| *place.key == *key);
-        let firsts: Vec<_> = of_key.filter_map(|(_, queue)| queue.first().copied()).collect();
-        self.look_at_once(firsts);
+        let of_key = self.lines.range_mut(from..).take_while(|(place, _)| *place.key == *key);
+        for (place, line) in of_key {
+            line.key_changed();
+            plan_walk(&mut self.instants, place, line, AT_ONCE);
+        }
     }
 
-    /// Any key or policy may have changed, so the first waiter of every key is due at once.
+    /// Any key or policy may have changed, so all in line may pass, by rules that are read again.
     pub fn everything_changed(&mut self) {
-        let firsts: Vec<_> = self.queues.values().filter_map(|q| q.first().copied()).collect();
-        self.look_at_once(firsts);
+        for (place, line) in &mut self.lines {
+            line.rules_changed();
+            plan_walk(&mut self.instants, place, line, AT_ONCE);
+        }
     }
 
-    fn look_at_once(&mut self, firsts: Vec<Ticket>) {
-        for first in firsts {
-            self.look_at(first, AT_ONCE);
+    /// The rules of a waiter as they are now.
+    pub fn read(&mut self, ticket: Ticket, rules: Box<[Identity]>) {
+        let Some(waiter) = self.waiters.get(&ticket) else { return };
+        let Some(line) = self.lines.get_mut(&waiter.place) else { return };
+        line.read(&waiter.flow, ticket, rules);
+    }
+
+    /// Lets the walk of a line go on, unless it has ended.
+    fn walk(&mut self, place: &Arc<Place>) {
+        if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_walking()) {
+            plan_walk(&mut self.instants, place, line, AT_ONCE);
         }
     }
 
     /// When something is due next.
     pub fn next_us(&self) -> Option<u64> {
-        self.instants.first().map(|&(at_us, _)| at_us)
+        let instant_us = self.instants.first().map(|&(at_us, _)| at_us);
+        let end_us = self.ends.first().map(|&(at_us, _)| at_us);
+        instant_us.into_iter().chain(end_us).min()
     }
 
-    /// The earliest thing that is due by `now_us`. Removes a planned look; a deadline stays
-    /// until the waiter leaves.
+    /// The earliest thing that is due by `now_us`. A try is due once; a deadline stays until the
+    /// waiter leaves.
     pub fn due(&mut self, now_us: u64) -> Option<Due> {
-        let &(at_us, due) = self.instants.first().filter(|&&(at_us, _)| at_us <= now_us)?;
-        if let Due::First(ticket) = due {
-            self.instants.remove(&(at_us, due));
-            if let Some(waiter) = self.waiters.get_mut(&ticket) {
-                waiter.look_us = None;
+        while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
+        {
+            self.ends.remove(&(at_us, ticket));
+            self.may_pass(ticket);
+        }
+        loop {
+            match self.instants.first()? {
+                (at_us, _) if *at_us > now_us => return None,
+                &(_, Instant::Deadline(ticket)) => return Some(Due::Deadline(ticket)),
+                (_, Instant::Walk(place)) => {
+                    let place = Arc::clone(place);
+                    self.instants.pop_first();
+                    if let Some(due) = self.step(&place, now_us) {
+                        return Some(due);
+                    }
+                }
             }
         }
-        Some(due)
+    }
+
+    /// Takes the next step of a walk.
+    fn step(&mut self, place: &Arc<Place>, now_us: u64) -> Option<Due> {
+        let line = self.lines.get_mut(place)?;
+        line.walk_us = None;
+        let (due, next_us) = match line.step() {
+            Step::End => return None,
+            Step::Later => (None, now_us.saturating_add(REST_US)),
+            Step::Try(ticket) => (Some(Due::Try(ticket)), AT_ONCE),
+            Step::Read(ticket) => (Some(Due::Read(ticket)), AT_ONCE),
+        };
+        plan_walk(&mut self.instants, place, line, next_us);
+        due
+    }
+
+    /// The wait of the first of a flow is over.
+    fn may_pass(&mut self, ticket: Ticket) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        waiter.denied = None;
+        if let Some(line) = self.lines.get_mut(&waiter.place) {
+            line.may_pass(&waiter.flow, ticket);
+            plan_walk(&mut self.instants, &waiter.place, line, AT_ONCE);
+        }
     }
 
     /// The value that a waiter joined with.
     pub fn waiter(&self, ticket: Ticket) -> Option<&W> {
         self.waiters.get(&ticket).map(|waiter| &waiter.value)
     }
+}
 
-    /// When the first of the queue is to be decided; `None` if this waiter is the first.
-    pub fn behind(&self, ticket: Ticket) -> Option<u64> {
-        let waiter = self.waiters.get(&ticket)?;
-        self.first_look(&waiter.place).filter(|&(first, _)| first != ticket).map(|(_, at)| at)
-    }
-
-    /// When the first waiter of a key is to be decided.
-    pub fn look_of(&self, place: &Place) -> Option<u64> {
-        self.first_look(place).map(|(_, at_us)| at_us)
-    }
-
-    fn first_look(&self, place: &Place) -> Option<(Ticket, u64)> {
-        let &first = self.queues.get(place)?.first()?;
-        Some((first, self.waiters.get(&first)?.look_us.unwrap_or(AT_ONCE)))
+/// Lets the walk of a line go on at this time, unless it is planned.
+fn plan_walk(
+    instants: &mut BTreeSet<(u64, Instant)>,
+    place: &Arc<Place>,
+    line: &mut Line,
+    at_us: u64,
+) {
+    if line.walk_us.is_none() {
+        line.walk_us = Some(at_us);
+        instants.insert((at_us, Instant::Walk(Arc::clone(place))));
     }
 }
 

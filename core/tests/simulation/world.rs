@@ -11,7 +11,7 @@ use ratelimit_core::limit::{
 };
 use ratelimit_core::parse::Settled;
 use ratelimit_core::rule::Rule;
-use ratelimit_core::waiting::{Due, Ticket};
+use ratelimit_core::waiting::{Denial, Due, Flow, Request, Ticket, identities};
 
 use super::disk::Disk;
 use super::keyspace::{Keyspace, Propagated, propagated};
@@ -60,7 +60,7 @@ pub struct World {
 /// How a request looks before it is decided.
 enum Look {
     Passes,
-    Later(u64),
+    Later(Denial),
     Decided,
 }
 
@@ -293,32 +293,42 @@ impl World {
 
     fn look(&self, number: u64, ask: Ask) -> Look {
         let limiter = self.primary.get(ask.key);
-        let seen =
-            self.with_check(number, ask, |check| limiter.peek(check, &mut Vec::new()).summary);
-        match (seen.verdict, u64::try_from(seen.wait_ms)) {
-            (Verdict::Allowed, _) => Look::Passes,
-            (Verdict::Limited, Ok(wait_ms)) => Look::Later(wait_ms),
-            _ => Look::Decided,
-        }
+        self.with_check(number, ask, |check| {
+            let mut decisions = Vec::new();
+            let seen = limiter.peek(check, &mut decisions).summary;
+            match (seen.verdict, u64::try_from(seen.wait_ms)) {
+                (Verdict::Allowed, _) => Look::Passes,
+                (Verdict::Limited, Ok(wait_ms)) => {
+                    let pause = limiter.pause_at(check.now_us);
+                    Look::Later(Denial::of(wait_ms, check, &decisions, pause))
+                }
+                _ => Look::Decided,
+            }
+        })
     }
 
     /// A request that waits in line, as `RL.WAIT` does.
     fn wait(&mut self, key: u8) {
         let ask = self.ask(key);
         let (number, ms) = (self.requests, self.rng.u64(1..PATIENCE_MS));
-        let look_us = match self.look(number, ask) {
-            Look::Passes if self.line.queues.look_of(&place(key)).is_none() => None,
-            Look::Passes => Some(self.steady_us),
-            Look::Later(wait_ms) if wait_ms <= ms => Some(self.steady_us + wait_ms * MS_US),
-            Look::Later(_) | Look::Decided => None,
-        };
-        let Some(look_us) = look_us else {
-            self.check(number, ask);
-            return;
+        let rules = identities(&self.rules[ask.rules].0);
+        let request = Request { flow: Flow::default(), weight: 1, rules };
+        let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
+        let denial = match self.look(number, ask) {
+            Look::Passes if in_front.is_some() => None,
+            Look::Later(denial) if denial.wait_ms <= ms => Some(denial),
+            Look::Passes | Look::Later(_) | Look::Decided => {
+                self.check(number, ask);
+                return;
+            }
         };
         let deadline_us = self.steady_us + ms * MS_US;
-        self.line.queues.join(place(key), deadline_us, look_us, 1, Waiter { number, ask });
-        self.line.joined(Waiter { number, ask }, deadline_us);
+        let waiter = Waiter { number, ask };
+        let ticket = self.line.queues.join(place(key), request, deadline_us, 1, waiter);
+        if let Some(denial) = denial {
+            self.line.queues.deny(ticket, denial, self.steady_us);
+        }
+        self.line.joined(waiter, deadline_us);
     }
 
     /// Lets time pass, and serves the line at each instant at which something is due.
@@ -339,18 +349,17 @@ impl World {
     fn serve(&mut self) {
         while let Some(due) = self.line.queues.due(self.steady_us) {
             match due {
-                Due::First(ticket) => self.decide_first(ticket),
+                Due::Try(ticket) => self.attempt(ticket),
+                Due::Read(_) => unreachable!("no policy changes"),
                 Due::Deadline(ticket) => self.expire(ticket),
             }
         }
     }
 
-    fn decide_first(&mut self, ticket: Ticket) {
+    fn attempt(&mut self, ticket: Ticket) {
         let waiter = *self.line.queues.waiter(ticket).expect("in line");
         match self.look(waiter.number, waiter.ask) {
-            Look::Later(wait_ms) => {
-                self.line.queues.look_at(ticket, self.steady_us + wait_ms * MS_US);
-            }
+            Look::Later(denial) => self.line.queues.deny(ticket, denial, self.steady_us),
             Look::Passes | Look::Decided => self.decide(ticket),
         }
     }

@@ -6,19 +6,20 @@ use crate::config;
 use crate::server::{Call, CommandError};
 use ratelimit_core::limit::Verdict;
 use ratelimit_core::parse::{self, ParseError, WaitRequest};
+use ratelimit_core::waiting::Denial;
 
 /// What the request would be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
     /// The request repeats a live hold: it is allowed and consumes nothing.
     Repeats,
-    /// The rules admit the request.
-    Passes,
-    /// The rules admit the request after this time at the latest.
+    /// The rules admit the request, at this cost.
+    Passes { cost: u32 },
+    /// The rules deny the request now.
     Later {
-        wait_ms: u64,
+        denial: Denial,
         /// True if it may pass before its patience ends, given that nothing else consumes.
         in_time: bool,
     },
@@ -55,17 +56,20 @@ pub fn look(
         // Clients queued before the demotion get -UNBLOCKED from the server.
         return Ok(Look::Decided);
     }
-    peek::look(call, &request.check, scratch, |outcome, check, _, limiter| {
+    peek::look(call, &request.check, scratch, |outcome, check, decisions, limiter| {
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
-        let holds = limiter.as_ref().map_or(0, |limiter| limiter.live_holds(check.now_us));
+        let limiter = limiter.as_deref();
+        let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             _ if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) => {
                 Look::Repeats
             }
-            (Verdict::Allowed, _) => Look::Passes,
+            (Verdict::Allowed, _) => Look::Passes { cost: check.greatest_cost() },
             // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
-                Look::Later { wait_ms, in_time: wait_ms <= request.ms || holds > 0 }
+                let in_time = wait_ms <= request.ms || holds > 0;
+                let pause = limiter.and_then(|limiter| limiter.pause_at(check.now_us));
+                Look::Later { denial: Denial::of(wait_ms, check, decisions, pause), in_time }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
         }

@@ -1,12 +1,12 @@
-//! `RL.WAIT`: replies when this request may pass, first come, first served.
+//! `RL.WAIT`: replies when this request may pass, in the order of `ratelimit_core::waiting`.
 //!
 //! ```text
-//!  a key or a policy changes  ->  note: the first is due at once   (changes)
+//!  a key or a policy changes  ->  note: the line is due at once    (changes)
 //!  time passes                ->  one timer, for what is due next   (alarm)
 //!
-//!  the timer   ->  look at the first in line: would it pass?
+//!  the timer   ->  look at the next in line: would it pass?
 //!                  no    look again when its wait has passed
-//!                  yes   it leaves the queue; call RL.WAIT in its place, which cannot wait
+//!                  yes   it leaves the line; call RL.WAIT in its place, which cannot wait
 //!                        there and so decides at once; its reply is the client's
 //! ```
 //!
@@ -36,7 +36,7 @@ use crate::server::{
 };
 use look::Look;
 use ratelimit_core::parse::WaitRequest;
-use ratelimit_core::waiting::{Due, Place, Queues, Ticket};
+use ratelimit_core::waiting::{self, Due, Flow, Place, Queues, Request, Ticket};
 
 /// A waiting client.
 #[derive(Debug)]
@@ -63,8 +63,8 @@ const WAIT: &CStr = c"RL.WAIT";
 /// in between when many waiters are due or each takes long.
 const BUSY_US: u64 = 5_000;
 
-/// `RL.WAIT key ms [COST n|a..b|name=n ...] [META text] [HOLD id EX s|PX ms [REFUND]] [FULL]
-/// rule [rule ...]`
+/// `RL.WAIT key ms [FLOW name [WEIGHT n]] [PRIORITY p] [COST n|a..b|name=n ...] [META text]
+/// [HOLD id EX s|PX ms [REFUND]] [FULL] rule [rule ...]`
 pub fn wait(call: &Call<'_>) -> Result<(), CommandError> {
     look::with_request(call, |request, scratch| {
         if call.may_wait() && waits_or_is_denied(call, &request, scratch)? {
@@ -82,19 +82,25 @@ fn waits_or_is_denied(
     scratch: &mut Scratch,
 ) -> Result<bool, CommandError> {
     let look = look::look(call, request, scratch)?;
-    let look_us = match look {
-        Look::Passes => clock::steady_us(),
-        Look::Later { wait_ms, in_time: true } => after(wait_ms),
+    let denial = match look {
+        Look::Passes { .. } => None,
+        Look::Later { denial, in_time: true } => Some(denial),
         Look::Decided | Look::Repeats | Look::Later { in_time: false, .. } => return Ok(false),
     };
     let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
     let lens = call.args().bytes().map(<[u8]>::len);
     let bytes = lens.fold(place.key.len(), usize::saturating_add);
+    let wanted = Request {
+        flow: Flow { priority: request.priority, name: request.flow.into() },
+        weight: request.weight,
+        rules: waiting::identities(&scratch.rules),
+    };
     let (in_front_us, has_room) = {
         let Waiters { queues, .. } = &*waiters();
-        (queues.look_of(&place), queues.has_room(config::room_for_waiters(), bytes))
+        let in_front_us = queues.in_front(&place, &wanted, clock::steady_us());
+        (in_front_us, queues.has_room(config::room_for_waiters(), bytes))
     };
-    let passes = look == Look::Passes;
+    let passes = denial.is_none();
     if passes && in_front_us.is_none() {
         return Ok(false);
     }
@@ -109,7 +115,10 @@ fn waits_or_is_denied(
     let args = Arc::new(Texts::new(call.args().bytes()));
     let (id, waiter) = (client.id(), Waiter { client, db: call.db(), args });
     let mut waiters = waiters();
-    let ticket = waiters.queues.join(place, after(request.ms), look_us, bytes, waiter);
+    let ticket = waiters.queues.join(place, wanted, after(request.ms), bytes, waiter);
+    if let Some(denial) = denial {
+        waiters.queues.deny(ticket, denial, clock::steady_us());
+    }
     waiters.tickets.insert(id, ticket);
     changes::listen(note);
     waiters.counted();
@@ -139,10 +148,19 @@ impl Waiters {
     }
 
     fn leave(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.queues.leave(ticket)?;
-        self.tickets.remove(&waiter.client.id());
+        let waiter = self.queues.leave(ticket);
+        self.left(waiter)
+    }
+
+    fn admit(&mut self, ticket: Ticket, cost: u32) -> Option<Waiter> {
+        let waiter = self.queues.admit(ticket, cost);
+        self.left(waiter)
+    }
+
+    fn left(&mut self, waiter: Option<Waiter>) -> Option<Waiter> {
+        self.tickets.remove(&waiter.as_ref()?.client.id());
         self.counted();
-        Some(waiter)
+        waiter
     }
 }
 
@@ -174,7 +192,8 @@ pub fn serve(ctx: &EventContext) {
     loop {
         let due = waiters().queues.due(now_us);
         match due {
-            Some(Due::First(ticket)) => decide_first(ctx, ticket),
+            Some(Due::Try(ticket)) => attempt(ctx, ticket),
+            Some(Due::Read(ticket)) => read(ctx, ticket),
             Some(Due::Deadline(ticket)) => expire(ctx, ticket),
             None => break,
         }
@@ -185,25 +204,52 @@ pub fn serve(ctx: &EventContext) {
     set_alarm();
 }
 
-/// Answers the first in the queue if it would pass or never can. Otherwise looks again after its
-/// wait, which may have become longer.
-fn decide_first(ctx: &EventContext, ticket: Ticket) {
-    match look_of(ctx, ticket) {
+/// Answers a waiter if it would pass or never can. Otherwise it is due again after its wait, which
+/// may have become longer.
+fn attempt(ctx: &EventContext, ticket: Ticket) {
+    let waiter = match of_waiter(ctx, ticket, look::look) {
         None => return,
-        Some(Look::Later { wait_ms, .. }) => {
-            return waiters().queues.look_at(ticket, after(wait_ms));
+        Some(Ok(Look::Later { denial, .. })) => {
+            return waiters().queues.deny(ticket, denial, clock::steady_us());
         }
-        Some(Look::Passes | Look::Repeats) => metrics::WAITS_ADMITTED.add(1),
-        Some(Look::Decided) => metrics::WAITS_REFUSED.add(1),
+        Some(Ok(Look::Passes { cost })) => {
+            metrics::WAITS_ADMITTED.add(1);
+            waiters().admit(ticket, cost)
+        }
+        Some(Ok(Look::Repeats)) => {
+            metrics::WAITS_ADMITTED.add(1);
+            waiters().leave(ticket)
+        }
+        Some(Ok(Look::Decided) | Err(_)) => {
+            metrics::WAITS_REFUSED.add(1);
+            waiters().leave(ticket)
+        }
+    };
+    decide(ctx, waiter);
+}
+
+/// Reads a waiter's rules again, after a change of a policy.
+fn read(ctx: &EventContext, ticket: Ticket) {
+    let rules = |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| {
+        Ok(waiting::identities(&scratch.rules))
+    };
+    match of_waiter(ctx, ticket, rules) {
+        None => {}
+        Some(Ok(rules)) => waiters().queues.read(ticket, rules),
+        Some(Err(_)) => {
+            metrics::WAITS_REFUSED.add(1);
+            let waiter = waiters().leave(ticket);
+            decide(ctx, waiter);
+        }
     }
-    decide(ctx, ticket);
 }
 
 /// Answers a waiter whose deadline has passed.
 fn expire(ctx: &EventContext, ticket: Ticket) {
     let in_front_us = waiters().queues.behind(ticket);
-    match (in_front_us, look_of(ctx, ticket)) {
-        (Some(_), Some(Look::Passes)) => {
+    let look = of_waiter(ctx, ticket, look::look);
+    let waiter = match (in_front_us, look) {
+        (Some(_), Some(Ok(Look::Passes { .. }))) => {
             metrics::WAITS_EXPIRED.add(1);
             let (wait_ms, waiter) = (until(in_front_us), waiters().leave(ticket));
             if let Some(Waiter { client, .. }) = waiter {
@@ -211,22 +257,33 @@ fn expire(ctx: &EventContext, ticket: Ticket) {
             }
             return;
         }
-        (None, Some(Look::Passes)) | (_, Some(Look::Repeats)) => {
+        (None, Some(Ok(Look::Passes { cost }))) => {
             metrics::WAITS_ADMITTED.add(1);
+            waiters().admit(ticket, cost)
         }
-        _ => metrics::WAITS_EXPIRED.add(1),
-    }
-    decide(ctx, ticket);
+        (_, look) => {
+            let repeats = look == Some(Ok(Look::Repeats));
+            if repeats { &metrics::WAITS_ADMITTED } else { &metrics::WAITS_EXPIRED }.add(1);
+            waiters().leave(ticket)
+        }
+    };
+    decide(ctx, waiter);
 }
 
-/// Looks at a waiter's request; an error counts as an answer.
-fn look_of(ctx: &EventContext, ticket: Ticket) -> Option<Look> {
+/// Runs a body with a waiter's request; `None` if nobody waits with this ticket.
+fn of_waiter<T>(
+    ctx: &EventContext,
+    ticket: Ticket,
+    body: impl FnOnce(&Call<'_>, &WaitRequest<'_>, &mut Scratch) -> Result<T, CommandError>,
+) -> Option<Result<T, CommandError>> {
     let (db, args) = {
         let waiters = waiters();
         let waiter = waiters.queues.waiter(ticket)?;
         (waiter.db, Arc::clone(&waiter.args))
     };
-    Some(ctx.with_call(db, args.args(), |call| looked(call).unwrap_or(Look::Decided)))
+    Some(ctx.with_call(db, args.args(), |call| {
+        look::with_request(call, |request, scratch| body(call, &request, scratch))
+    }))
 }
 
 /// Denies a waiter's request.
@@ -239,9 +296,8 @@ fn looked(call: &Call<'_>) -> Result<Look, CommandError> {
     look::with_request(call, |request, scratch| look::look(call, &request, scratch))
 }
 
-/// Answers a waiter by calling `RL.WAIT` in its place.
-fn decide(ctx: &EventContext, ticket: Ticket) {
-    let waiter = waiters().leave(ticket);
+/// Answers one that has left the line, by calling `RL.WAIT` in its place.
+fn decide(ctx: &EventContext, waiter: Option<Waiter>) {
     if let Some(Waiter { client, db, args }) = waiter {
         let reply = ctx.call(db, WAIT, args.args().from(1));
         client.answer(move |call| {
@@ -261,7 +317,8 @@ impl WhileWaiting for Waiters {
         metrics::WAITS_EXPIRED.add(1);
         set_alarm();
         // While clients are paused, nothing may be written, not even a charged denial.
-        let passes_others = in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes));
+        let passes_others =
+            in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes { .. }));
         let answered = match must_not_replicate() || passes_others {
             true => deny(call, until(in_front_us)),
             false => call.call(WAIT).map(|reply| call.repeat(&reply)),

@@ -1,5 +1,6 @@
 //! `RL.WAIT`: the worked examples, order, deadlines, and what ends a wait.
 
+mod fair;
 mod many;
 mod others;
 mod wakes;

@@ -115,7 +115,15 @@ impl Decision {
 impl<'a> Check<'a> {
     /// True if a rule denies.
     pub(crate) fn is_denied(&self, decisions: &[Decision]) -> bool {
-        self.rules.iter().zip(decisions).any(|(rule, decision)| decision.is_denial_by(rule))
+        self.denials(decisions).next().is_some()
+    }
+
+    /// The rules that deny, with their decisions.
+    pub fn denials<'d>(
+        &self,
+        decisions: &'d [Decision],
+    ) -> impl Iterator<Item = (&'a Rule, &'d Decision)> {
+        self.rules.iter().zip(decisions).filter(|(rule, decision)| decision.is_denial_by(rule))
     }
 
     /// The deciding rule and its decision: the rule that denies longest; or else the

@@ -65,6 +65,11 @@ impl<'a> Check<'a> {
         rule.cost().or(self.cost)
     }
 
+    /// What the check costs the rule that it costs most.
+    pub fn greatest_cost(&self) -> u32 {
+        self.rules.iter().map(|rule| self.cost_of(rule)).max().unwrap_or(0)
+    }
+
     /// How far the clock may step back before `rule` ignores its state: by the rule's window or,
     /// for the log, by the longest window of the check's log rules, which share it.
     pub(in crate::limit) fn window_us_of(&self, rule: &Rule) -> u64 {

@@ -84,7 +84,25 @@ pub fn check<'a>(
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Parsed<CheckRequest<'a>> {
-    Reader { limits, resolver, rules, may_change: true }.read(args)
+    Reader { limits, resolver, rules, may_change: true, options: CHECK }.read(args)
+}
+
+/// The request of an `RL.WAIT`, whose own options `more` takes; it returns false if none of them
+/// comes next.
+pub(super) fn check_with<'a, I: Iterator<Item = &'a [u8]>>(
+    args: I,
+    limits: &Limits,
+    resolver: &mut impl RuleResolver,
+    rules: &mut Vec<Rule>,
+    more: impl FnMut(&mut Cursor<'a, I>) -> Parsed<bool>,
+) -> Parsed<CheckRequest<'a>> {
+    let mut args = Cursor::new(args);
+    let (request, named_costs) = some_options(&mut args, limits, true, more)?;
+    Reader { limits, resolver, rules, may_change: true, options: WAIT }.rules(
+        args,
+        request,
+        &named_costs,
+    )
 }
 
 /// The request of an `RL.PEEK`, which has no `META` and no `HOLD`: it changes nothing.
@@ -94,16 +112,21 @@ pub fn peek<'a>(
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
 ) -> Parsed<CheckRequest<'a>> {
-    Reader { limits, resolver, rules, may_change: false }.read(args)
+    Reader { limits, resolver, rules, may_change: false, options: PEEK }.read(args)
 }
 
-/// What reads a request, and whether the request may change its key.
+/// What reads a request, whether the request may change its key, and what may begin it.
 struct Reader<'r, R> {
     limits: &'r Limits,
     resolver: &'r mut R,
     rules: &'r mut Vec<Rule>,
     may_change: bool,
+    options: &'static str,
 }
+
+pub(super) const CHECK: &str = "COST, META, HOLD, AT, FULL or a rule such as 20/1m";
+const PEEK: &str = "COST, AT, FULL or a rule such as 20/1m";
+const WAIT: &str = "FLOW, PRIORITY, COST, META, HOLD, FULL or a rule such as 20/1m";
 
 impl<R: RuleResolver> Reader<'_, R> {
     /// Reads a request. Most have no options and skip the code that reads them.
@@ -121,7 +144,8 @@ impl<R: RuleResolver> Reader<'_, R> {
         self,
         mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
     ) -> Parsed<CheckRequest<'a>> {
-        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change)?;
+        let none = |_: &mut Cursor<'a, _>| Ok(false);
+        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, none)?;
         self.rules(args, request, &named_costs)
     }
 
@@ -133,9 +157,9 @@ impl<R: RuleResolver> Reader<'_, R> {
         request: CheckRequest<'a>,
         named_costs: &[NamedCost],
     ) -> Parsed<CheckRequest<'a>> {
-        let Self { limits, resolver, rules, may_change } = self;
+        let Self { limits, resolver, rules, may_change, options } = self;
         let rule_args = take_rules(&mut args, limits, resolver, rules)?;
-        args.finish(expected(rules, may_change))?;
+        args.finish(expected(rules, options))?;
         require_rule(rules)?;
         if !named_costs.is_empty() {
             give_costs(named_costs, rules, resolver.named_a_policy())?;
@@ -158,7 +182,7 @@ pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     limits: &Limits,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     if args.peek().is_some_and(may_be_option) {
-        some_options(args, limits, true)
+        some_options(args, limits, true, |_| Ok(false))
     } else {
         Ok((CheckRequest::plain(), Vec::new()))
     }
@@ -168,6 +192,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
+    mut more: impl FnMut(&mut Cursor<'a, I>) -> Parsed<bool>,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     let mut costs = Costs::default();
     let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
@@ -178,6 +203,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
         || args.option("HOLD", &mut hold, |args| {
             if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
         })?
+        || more(args)?
     {}
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
@@ -189,13 +215,9 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     Ok((request, costs.named))
 }
 
-/// What errors expect after these rules.
-pub(super) const fn expected(rules: &[Rule], may_change: bool) -> &'static str {
-    match (rules.is_empty(), may_change) {
-        (true, true) => "COST, META, HOLD, AT, FULL or a rule such as 20/1m",
-        (true, false) => "COST, AT, FULL or a rule such as 20/1m",
-        (false, _) => RULES_COME_LAST,
-    }
+/// What errors expect after these rules, of a request that begins with these options.
+pub(super) const fn expected(rules: &[Rule], options: &'static str) -> &'static str {
+    if rules.is_empty() { options } else { RULES_COME_LAST }
 }
 
 /// The first `max` bytes of a text, or up to three fewer, so that no character is

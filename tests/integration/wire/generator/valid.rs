@@ -162,6 +162,16 @@ impl Generator {
     fn wait(&mut self) -> Words {
         let mut command = self.on("RL.WAIT");
         command.push(self.rng.u32(0..20).to_string().into_bytes());
+        if self.one_in(2) {
+            command.extend([b"FLOW".to_vec(), self.policy_name("f")]);
+            if self.one_in(2) {
+                command
+                    .extend([b"WEIGHT".to_vec(), self.rng.u32(1..=1_000).to_string().into_bytes()]);
+            }
+        }
+        if self.one_in(4) {
+            command.extend([b"PRIORITY".to_vec(), self.rng.u32(0..=9).to_string().into_bytes()]);
+        }
         self.options(&mut command, false, false);
         self.rules_or_policy(&mut command);
         command

@@ -1,0 +1,30 @@
+//! Which state a rule reads.
+
+use super::{MAX_NAME, Rule, Shape};
+
+/// What a rule's state is known by. Two rules of one identity read one state, or one window of
+/// the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity(KnownBy);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum KnownBy {
+    Name([u8; MAX_NAME]),
+    Shape(Shape, u64),
+}
+
+impl Rule {
+    /// The identity of the state that this rule reads.
+    pub fn identity(&self) -> Identity {
+        Identity(match self.name() {
+            Some(name) => KnownBy::Name(*name.padded()),
+            None => KnownBy::Shape(self.algorithm().shape(), self.period_us()),
+        })
+    }
+
+    /// Whether two rules read one state, or one window of the log. One check cannot have
+    /// both.
+    pub fn same_identity(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}

@@ -1,0 +1,332 @@
+//! The clients that wait for one key: flows, whose turns alternate, and a walk along their first
+//! clients, which tries each that may pass.
+//!
+//! ```text
+//!  flow a   [ first | second | third ... ]   in order of arrival
+//!  flow b   [ first ... ]
+//!              |
+//!  turns    ( b's first, a's first, ... )    the walk tries them in this order
+//! ```
+//!
+//! The first of a flow that is denied is passed over, but only by those who lack a rule that
+//! denies it. When the key changes, all are tried again.
+
+use super::denials::Denials;
+use super::turn::{Start, Turn};
+use super::{Flow, Request, Ticket};
+use crate::rule::Identity;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a walk does at one time: 64 tries, or 1024 steps over those who may not be tried.
+const WORK: u32 = 1_024;
+const TRY: u32 = 16;
+
+/// The identities of a request's rules; `None` if a policy may have changed since they were read.
+type Rules = Option<Box<[Identity]>>;
+
+#[derive(Debug)]
+struct Clients {
+    start: Start,
+    weight: u16,
+    rules: BTreeMap<Ticket, Rules>,
+}
+
+/// The first client of a flow.
+#[derive(Debug)]
+struct Head {
+    flow: Arc<Flow>,
+    /// The rules that denied it, and the number of the walk in which they did.
+    denied: Option<(Box<[Identity]>, u64)>,
+}
+
+/// Where a walk comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This client may be tried.
+    Try(Ticket),
+    /// The rules of this client must be read again.
+    Read(Ticket),
+    /// Enough for now.
+    Later,
+    /// All have been tried who may be.
+    End,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    flows: BTreeMap<Arc<Flow>, Clients>,
+    heads: BTreeMap<Turn, Head>,
+    /// How many heads have a rule.
+    having: BTreeMap<Identity, usize>,
+    denials: Denials,
+    /// The start of the flow that was served last, of each priority in line.
+    presents: BTreeMap<u8, Start>,
+    /// The number of the walk, and the first turn that it has not come to.
+    walk: u64,
+    next: Turn,
+    /// Whether the walk rested before its end, and whether another must follow.
+    rests: bool,
+    again: bool,
+    /// What the walk may still do at this time.
+    work: u32,
+    /// When the walk goes on, if that is planned.
+    pub walk_us: Option<u64>,
+}
+
+impl Line {
+    pub const EMPTY: Self = Self {
+        flows: BTreeMap::new(),
+        heads: BTreeMap::new(),
+        having: BTreeMap::new(),
+        denials: Denials::NONE,
+        presents: BTreeMap::new(),
+        walk: 0,
+        next: Turn::END,
+        rests: false,
+        again: false,
+        work: WORK,
+        walk_us: None,
+    };
+
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Who is served next if nobody is passed over.
+    pub fn first(&self) -> Option<Ticket> {
+        self.heads.first_key_value().map(|(turn, _)| turn.ticket())
+    }
+
+    /// Appends a client to its flow.
+    pub fn join(&mut self, ticket: Ticket, request: Request) -> Arc<Flow> {
+        let Request { flow, weight, rules } = request;
+        let start = self.start_of_newcomer(flow.priority);
+        let flow = match self.flows.get_key_value(&flow) {
+            Some((flow, _)) => Arc::clone(flow),
+            None => Arc::new(flow),
+        };
+        let new = || Clients { start, weight, rules: BTreeMap::new() };
+        let clients = self.flows.entry(Arc::clone(&flow)).or_insert_with(new);
+        clients.weight = weight;
+        clients.rules.insert(ticket, Some(rules));
+        if clients.rules.len() == 1 {
+            self.enter(&flow);
+        }
+        flow
+    }
+
+    /// Removes a client. If it was admitted, at this cost, the turn of its flow passes on.
+    pub fn leave(&mut self, flow: &Arc<Flow>, ticket: Ticket, admitted: Option<u32>) {
+        let turn = self.turn_of(flow, ticket);
+        if let Some(turn) = turn {
+            self.exit(turn);
+        }
+        let Some(clients) = self.flows.get_mut(flow) else { return };
+        clients.rules.remove(&ticket);
+        if let Some(cost) = admitted {
+            self.work = WORK;
+            let present = self.presents.entry(flow.priority).or_default();
+            *present = clients.start.max(*present);
+            clients.start = present.after(cost, clients.weight);
+        }
+        if clients.rules.is_empty() {
+            self.flows.remove(flow);
+            if self.first_from(flow.priority, Start::default()).is_none() {
+                self.presents.remove(&flow.priority);
+            }
+        } else if turn.is_some() {
+            self.enter(flow);
+        }
+    }
+
+    /// Takes the walk to the next client that may be tried.
+    pub fn step(&mut self) -> Step {
+        loop {
+            let Some((&turn, head)) = self.heads.range(self.next..).next() else {
+                if self.again {
+                    self.walk_again();
+                    continue;
+                }
+                (self.next, self.work, self.rests) = (Turn::END, WORK, false);
+                return Step::End;
+            };
+            if self.work == 0 {
+                (self.work, self.rests) = (WORK, true);
+                return Step::Later;
+            }
+            let was_tried = head.denied.as_ref().is_some_and(|&(_, walk)| walk == self.walk);
+            let Some(rules) = self.rules(&head.flow, turn.ticket()) else {
+                self.next = turn;
+                return Step::Read(turn.ticket());
+            };
+            let may_be_tried = !was_tried && !self.denials.keep_back(rules, turn);
+            self.next = turn.next();
+            self.work = self.work.saturating_sub(if may_be_tried { TRY } else { 1 });
+            if !was_tried {
+                self.forget_denial(turn);
+            }
+            if may_be_tried {
+                return Step::Try(turn.ticket());
+            }
+        }
+    }
+
+    /// These rules deny a client. Returns false if it is not the first of its flow.
+    pub fn deny(&mut self, flow: &Flow, ticket: Ticket, by: Box<[Identity]>) -> bool {
+        let Some(turn) = self.turn_of(flow, ticket) else { return false };
+        self.forget_denial(turn);
+        self.denials.add(&by, turn);
+        // Without a need to try it, the walk is where it would be after it.
+        if self.next == turn {
+            self.next = turn.next();
+        }
+        if self.next == turn.next() && self.all_have(&by) {
+            self.next = Turn::END;
+        }
+        if let Some(head) = self.heads.get_mut(&turn) {
+            head.denied = Some((by, self.walk));
+        }
+        true
+    }
+
+    fn all_have(&self, rules: &[Identity]) -> bool {
+        rules.iter().all(|rule| self.having.get(rule) == Some(&self.heads.len()))
+    }
+
+    /// The first of a flow, which was denied, may pass now.
+    pub fn may_pass(&mut self, flow: &Flow, ticket: Ticket) {
+        if let Some(turn) = self.turn_of(flow, ticket) {
+            self.forget_denial(turn);
+            self.next = turn.min(self.next);
+        }
+    }
+
+    /// The key changed, so all denials may be over.
+    pub fn key_changed(&mut self) {
+        // A long walk goes on, or changes would keep it from those at its end.
+        if self.rests {
+            self.again = true;
+        } else {
+            self.walk_again();
+        }
+    }
+
+    /// A policy may have changed, so all rules must be read again.
+    pub fn rules_changed(&mut self) {
+        for rules in self.flows.values_mut().flat_map(|clients| clients.rules.values_mut()) {
+            *rules = None;
+        }
+        self.having.clear();
+        self.walk_again();
+    }
+
+    /// The rules of a client as they are now.
+    pub fn read(&mut self, flow: &Flow, ticket: Ticket, rules: Box<[Identity]>) {
+        let Some(clients) = self.flows.get_mut(flow) else { return };
+        let Some(unread) = clients.rules.get_mut(&ticket).filter(|rules| rules.is_none()) else {
+            return;
+        };
+        *unread = Some(rules);
+        self.count(flow, ticket, 1);
+    }
+
+    /// Whether the walk has not ended.
+    pub fn is_walking(&self) -> bool {
+        self.again || self.heads.range(self.next..).next().is_some()
+    }
+
+    /// Whether a client may be decided: all before it were tried, and have a rule that denies them
+    /// and that it has not.
+    pub fn may_be_decided(&self, flow: &Flow, ticket: Ticket) -> bool {
+        let rules = self.rules(flow, ticket);
+        self.turn_of(flow, ticket).is_some_and(|turn| self.may_pass_before(turn, rules))
+    }
+
+    /// Whether a newcomer may be decided, by the same rule.
+    pub fn lets_in(&self, request: &Request, ticket: Ticket) -> bool {
+        let Request { flow, rules, .. } = request;
+        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow.priority), ticket);
+        !self.flows.contains_key(flow) && self.may_pass_before(turn, Some(rules))
+    }
+
+    fn may_pass_before(&self, turn: Turn, rules: Option<&[Identity]>) -> bool {
+        let untried = || self.heads.range(self.next.min(turn)..turn).next().is_some();
+        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
+        self.heads.range(..turn).next().is_none() || !self.again && !untried() && !is_kept_back()
+    }
+
+    /// The round's present: the start of the next flow that is not passed over.
+    fn start_of_newcomer(&self, priority: u8) -> Start {
+        let present = self.presents.get(&priority).copied().unwrap_or_default();
+        let next = self.first_from(priority, present);
+        let next = next.and_then(|head| self.flows.get(&head.flow));
+        next.map_or(present, |clients| clients.start.max(present))
+    }
+
+    /// The first head of a priority from this start on.
+    fn first_from(&self, priority: u8, start: Start) -> Option<&Head> {
+        let from = Turn::new(priority, start, Ticket(0));
+        let (turn, head) = self.heads.range(from..).next()?;
+        (turn.priority() == priority).then_some(head)
+    }
+
+    fn rules(&self, flow: &Flow, ticket: Ticket) -> Option<&[Identity]> {
+        self.flows.get(flow)?.rules.get(&ticket)?.as_deref()
+    }
+
+    /// The turn of the first of a flow; `None` for others.
+    fn turn_of(&self, flow: &Flow, ticket: Ticket) -> Option<Turn> {
+        let turn = Turn::new(flow.priority, self.flows.get(flow)?.start, ticket);
+        self.heads.contains_key(&turn).then_some(turn)
+    }
+
+    /// The first client of a flow gets a turn.
+    fn enter(&mut self, flow: &Arc<Flow>) {
+        let Some(clients) = self.flows.get(flow) else { return };
+        let Some((&ticket, _)) = clients.rules.first_key_value() else { return };
+        let turn = Turn::new(flow.priority, clients.start, ticket);
+        self.heads.insert(turn, Head { flow: Arc::clone(flow), denied: None });
+        self.next = turn.min(self.next);
+        self.count(flow, ticket, 1);
+    }
+
+    /// The first client of a flow loses its turn, and those whom its denial kept back may be tried.
+    fn exit(&mut self, turn: Turn) {
+        if self.forget_denial(turn) {
+            self.next = turn.min(self.next);
+        }
+        if let Some(head) = self.heads.remove(&turn) {
+            self.count(&head.flow, turn.ticket(), -1);
+        }
+    }
+
+    /// Returns whether there was a denial.
+    fn forget_denial(&mut self, turn: Turn) -> bool {
+        let denied = self.heads.get_mut(&turn).and_then(|head| head.denied.take());
+        if let Some((by, _)) = &denied {
+            self.denials.remove(by, turn);
+        }
+        denied.is_some()
+    }
+
+    /// Adds a head's rules to those that heads have, or removes them.
+    fn count(&mut self, flow: &Flow, ticket: Ticket, heads: isize) {
+        let rules = self.flows.get(flow).and_then(|clients| clients.rules.get(&ticket));
+        for &rule in rules.and_then(Option::as_deref).unwrap_or_default() {
+            let count = self.having.entry(rule).or_default();
+            *count = count.saturating_add_signed(heads);
+            if *count == 0 {
+                self.having.remove(&rule);
+            }
+        }
+    }
+
+    fn walk_again(&mut self) {
+        self.walk = self.walk.wrapping_add(1);
+        self.denials = Denials::NONE;
+        self.next = Turn::FIRST;
+        self.again = false;
+        self.rests = false;
+    }
+}

@@ -1,0 +1,68 @@
+//! Every sequence of a few steps, with up to four clients in line, answers as the model.
+
+use super::driven::driven;
+use super::naive::naive;
+use super::world::{Ask, Step, rule_sets};
+
+/// The unit of the clock: all waits of the rules are multiples.
+const TICK_MS: u64 = 500;
+
+fn ask(flow: &'static str, weight: u16, priority: u8, cost: u32, rules: usize) -> Step {
+    let patience_ms = 5 * TICK_MS;
+    Step::Ask(Ask { key: 0, cost, patience_ms, flow, weight, priority, rules })
+}
+
+/// Calls a body with every sequence of this many of the steps.
+fn sequences(steps: &[(u64, Step)], length: u32, mut body: impl FnMut(&[(u64, Step)])) {
+    for number in 0..steps.len().pow(length) {
+        let digits = (0..length).map(|place| number / steps.len().pow(place) % steps.len());
+        body(&digits.map(|digit| steps[digit]).collect::<Vec<_>>());
+    }
+}
+
+/// How many steps: more take minutes, and are tried by `make simulate`.
+fn length() -> u32 {
+    std::env::var("RATELIMIT_LINE_STEPS").map_or(4, |steps| steps.parse().unwrap())
+}
+
+fn answers_as_the_model(rules: &[&str], steps: &[(u64, Step)]) {
+    let rules = rule_sets(rules);
+    sequences(steps, length(), |steps| {
+        let (answers, _) = driven(steps, &rules, TICK_MS);
+        assert_eq!(answers, naive(steps, &rules, TICK_MS), "{steps:?}");
+    });
+}
+
+#[test]
+fn every_order_of_slots_held_and_settled() {
+    let rules = ["slots:2 slots:1,name=a", "slots:2 slots:1,name=b", "slots:2"];
+    answers_as_the_model(
+        &rules,
+        &[
+            (0, ask("a", 1, 0, 1, 0)),
+            (0, ask("b", 3, 0, 1, 1)),
+            (0, ask("c", 1, 0, 2, 2)),
+            (0, ask("c", 1, 1, 1, 2)),
+            (0, Step::Settle(0, 0)),
+            (1, Step::Settle(0, 1)),
+            (1, Step::Leave(0)),
+        ],
+    );
+}
+
+#[test]
+fn every_order_of_rates_and_pauses() {
+    let rules = ["2/s 1/s,name=a", "1/s,name=a", "2/s", "2/s"];
+    answers_as_the_model(
+        &rules,
+        &[
+            (0, ask("a", 2, 0, 1, 0)),
+            (0, ask("b", 1, 0, 1, 1)),
+            (0, ask("c", 1, 0, 2, 2)),
+            (0, ask("", 1, 2, 1, 3)),
+            (1, Step::Policy),
+            (0, Step::Pause(0, TICK_MS)),
+            (1, Step::Leave(1)),
+        ],
+    );
+}

@@ -1,0 +1,166 @@
+//! Keys with real limits, and clients that ask them.
+
+use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
+use crate::rule::Rule;
+use crate::waiting::{Denial, Flow, Request, identities};
+
+pub const START_US: u64 = 1_000_000_000;
+pub const MS_US: u64 = 1_000;
+/// How long holds last.
+const HOLD_MS: u64 = 1_000;
+
+/// A client that waits at most `patience_ms`. Clients of one weight and priority and without a
+/// flow are served as they come.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    pub key: u8,
+    pub cost: u32,
+    pub patience_ms: u64,
+    pub flow: &'static str,
+    pub weight: u16,
+    pub priority: u8,
+    /// The number of its rules.
+    pub rules: usize,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Ask(Ask),
+    /// A waiter leaves. The number chooses which one.
+    Leave(usize),
+    /// A hold is settled. The number chooses which one.
+    Settle(u8, usize),
+    /// Units come back to a key.
+    Refund(u8, u32),
+    /// A client that does not queue takes units.
+    Take(u8, u32),
+    Delete(u8),
+    Pause(u8, u64),
+    Resume(u8),
+    /// A policy changes, though none of those used here.
+    Policy,
+}
+
+/// A client in line.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    pub number: u64,
+    pub ask: Ask,
+    pub deadline_us: u64,
+}
+
+impl Asker {
+    pub fn new(number: u64, ask: Ask, now_us: u64) -> Self {
+        Self { number, ask, deadline_us: now_us + ask.patience_ms * MS_US }
+    }
+}
+
+/// An answer: who, when, and whether admitted.
+pub type Answer = (u64, u64, bool);
+
+/// Rules of which clients choose. The last are those of who does not queue.
+pub type RuleSets = Vec<Vec<Rule>>;
+
+pub fn rule_sets(lines: &[&str]) -> RuleSets {
+    lines.iter().map(|line| crate::parse::rules_of_line(line)).collect()
+}
+
+/// What a client would be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    Passes(u32),
+    Later(Denial),
+    Never,
+}
+
+#[derive(Clone, Debug)]
+pub struct Keys<'a> {
+    limiters: [Limiter; 2],
+    holds: [Vec<u64>; 2],
+    pub rules: &'a [Vec<Rule>],
+}
+
+impl<'a> Keys<'a> {
+    pub fn new(rules: &'a [Vec<Rule>]) -> Self {
+        Self { limiters: Default::default(), holds: Default::default(), rules }
+    }
+
+    pub fn request(&self, ask: &Ask) -> Request {
+        let flow = Flow { priority: ask.priority, name: ask.flow.as_bytes().into() };
+        Request { flow, weight: ask.weight, rules: identities(&self.rules[ask.rules]) }
+    }
+
+    fn check<T>(
+        &mut self,
+        asker: &Asker,
+        now_us: u64,
+        body: impl FnOnce(&mut Limiter, &Check<'_>) -> T,
+    ) -> T {
+        let rules = &self.rules[asker.ask.rules];
+        let id = asker.number.to_be_bytes();
+        let end_us = now_us + HOLD_MS * MS_US;
+        let hold = HoldRequest { id: &id, end_us, refund: false };
+        let slots = rules.iter().any(|rule| rule.kind() == crate::rule::Kind::Slots);
+        let options = CheckOptions { hold: slots.then_some(hold), ..CheckOptions::default() };
+        let check = Check::new(rules, asker.ask.cost, now_us).with(&options);
+        body(&mut self.limiters[usize::from(asker.ask.key)], &check)
+    }
+
+    pub fn look(&mut self, asker: &Asker, now_us: u64) -> Look {
+        self.check(asker, now_us, |limiter, check| {
+            let mut decisions = Vec::new();
+            let summary = limiter.peek(check, &mut decisions).summary;
+            match (summary.verdict.code(), u64::try_from(summary.wait_ms)) {
+                (0, _) => Look::Passes(check.greatest_cost()),
+                (_, Ok(wait_ms)) => {
+                    let pause = limiter.pause_at(now_us);
+                    Look::Later(Denial::of(wait_ms, check, &decisions, pause))
+                }
+                (_, Err(_)) => Look::Never,
+            }
+        })
+    }
+
+    /// Takes what a client asks for, which must pass.
+    pub fn take(&mut self, asker: &Asker, now_us: u64) {
+        let admitted = self.check(asker, now_us, |limiter, check| {
+            limiter.check(check, &mut Vec::new()).summary.verdict.code() == 0
+        });
+        assert!(admitted, "{asker:?} is admitted by its rules");
+        self.holds[usize::from(asker.ask.key)].push(asker.number);
+    }
+
+    /// A step that changes a key; returns that key.
+    pub fn change(&mut self, step: &Step, now_us: u64) -> Option<u8> {
+        let (Step::Settle(key, _)
+        | Step::Refund(key, _)
+        | Step::Take(key, _)
+        | Step::Delete(key)
+        | Step::Pause(key, _)
+        | Step::Resume(key)) = *step
+        else {
+            return None;
+        };
+        let rules = self.rules.last().unwrap();
+        let limiter = &mut self.limiters[usize::from(key)];
+        match *step {
+            Step::Settle(_, index) => {
+                let holds = &mut self.holds[usize::from(key)];
+                if !holds.is_empty() {
+                    let id = holds.remove(index % holds.len()).to_be_bytes();
+                    limiter.settle(&id, Settlement::AsCharged, now_us);
+                }
+            }
+            Step::Refund(_, units) => drop(limiter.refund(units, now_us, rules)),
+            Step::Take(_, cost) => {
+                limiter.check(&Check::new(rules, cost, now_us), &mut Vec::new());
+            }
+            Step::Delete(_) => *limiter = Limiter::default(),
+            Step::Pause(_, ms) => drop(limiter.pause_until(now_us + ms * MS_US, b"")),
+            Step::Resume(_) => limiter.resume(),
+            Step::Ask(_) | Step::Leave(_) | Step::Policy => {}
+        }
+        Some(key)
+    }
+}
