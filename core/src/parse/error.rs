@@ -1,7 +1,7 @@
 //! What can be wrong with arguments: what was given and what was expected, in
 //! one printable line.
 
-use super::wait::MAX_FLOW;
+use super::limits::MAX_FLOW;
 use crate::limit::MAX_ID;
 use crate::rule::{Excerpt, Name, Rule, RuleError};
 use std::borrow::Cow;

@@ -1,5 +1,8 @@
 //! What the settings allow in a request.
 
+/// The longest name of a flow, in bytes.
+pub const MAX_FLOW: usize = 64;
+
 /// The settings that bound requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

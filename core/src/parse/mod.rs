@@ -45,7 +45,7 @@ pub use cursor::no_arguments;
 pub use error::{ParseError, Parsed, RuleArgError};
 pub use explain::explain;
 pub use hold::{HoldOption, hold_end_us};
-pub use limits::Limits;
+pub use limits::{Limits, MAX_FLOW};
 pub use log::log;
 pub use mcheck::{Group, MCheckRequest, mcheck};
 pub use pause::{PauseRequest, pause};
@@ -58,7 +58,7 @@ pub use standing::{Ends, StandingRequest, standing};
 pub use sync::{SyncRequest, sync};
 pub use throttle::{Bucket, Quantity, ThrottleRequest, throttle};
 pub use top::{TopRequest, top};
-pub use wait::{MAX_FLOW, WaitRequest, wait};
+pub use wait::{WaitRequest, wait};
 
 /// The rules of a line, for the tests of other layers.
 #[cfg(any(test, fuzzing))]

@@ -8,15 +8,13 @@
 use super::check::{CheckRequest, check_with};
 use super::cursor::Cursor;
 use super::error::{ParseError, Parsed};
-use super::limits::Limits;
+use super::limits::{Limits, MAX_FLOW};
 use super::resolver::RuleResolver;
 use crate::rule::Rule;
 use std::ops::RangeInclusive;
 
 /// An hour.
 const WAIT_MS: RangeInclusive<u64> = 0..=3_600_000;
-/// The longest name of a flow, in bytes.
-pub const MAX_FLOW: usize = 64;
 
 /// An `RL.WAIT`.
 #[derive(Clone, Debug, PartialEq, Eq)]

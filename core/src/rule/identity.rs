@@ -13,6 +13,13 @@ enum KnownBy {
     Shape(Shape, u64),
 }
 
+/// What the states of rules are known by, sorted.
+pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identity]> {
+    let mut identities: Vec<_> = rules.into_iter().map(Rule::identity).collect();
+    identities.sort_unstable();
+    identities.into()
+}
+
 impl Rule {
     /// The identity of the state that this rule reads.
     pub fn identity(&self) -> Identity {

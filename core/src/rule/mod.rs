@@ -27,7 +27,7 @@ pub use error::{Excerpt, RuleError};
 pub use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::worst_in_period;
-pub use identity::Identity;
+pub use identity::{Identity, identities};
 pub use ladder::{Ladder, MAX_RUNGS};
 pub use lengths::MAX_PERIOD_US;
 pub(crate) use lengths::{DAY_US, HOUR_US, MINUTE_US, MONTH_US, MS_US, SECOND_US, WEEK_US};

@@ -1,8 +1,7 @@
 //! Why a request is not served now.
 
-use super::identities;
 use crate::limit::{Check, Decision, Pause};
-use crate::rule::Identity;
+use crate::rule::{Identity, identities};
 
 /// The denial of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@
 //! denies it. When the key changes, all are tried again.
 
 use super::denials::Denials;
+use super::request::{Flow, Request, Ticket};
 use super::turn::{Start, Turn};
-use super::{Flow, Request, Ticket};
 use crate::rule::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Only the first of a flow is tried: a later one never overtakes it, however small its request.
-//! Between flows the turns of [`turn`] decide, and [`line`] says who may pass whom. One is due
+//! Between flows their turns decide (`turn.rs`), and some may pass others (`line.rs`). One is due
 //! when the wait that its last denial announced has passed, and at once when the key changes or
 //! when its turn has come.
 //!
@@ -23,11 +23,13 @@
 mod denial;
 mod denials;
 mod line;
+mod request;
 mod turn;
 
-use crate::rule::{Identity, Rule};
+use crate::rule::Identity;
 pub use denial::Denial;
 use line::{Line, Step};
+pub use request::{Flow, Request, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -39,37 +41,6 @@ pub struct Place {
     /// The number of the database.
     pub db: i32,
 }
-
-/// Clients of a line that are served in order of arrival.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Flow {
-    /// A flow of a higher priority goes first.
-    pub priority: u8,
-    /// Empty for clients that name none.
-    pub name: Box<[u8]>,
-}
-
-/// What a client asks of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The flow that it joins.
-    pub flow: Flow,
-    /// The weight that the flow has from now on; at least 1.
-    pub weight: u16,
-    /// The [`identities`] of its rules.
-    pub rules: Box<[Identity]>,
-}
-
-/// What rules are known by in a line.
-pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identity]> {
-    let mut identities: Vec<_> = rules.into_iter().map(Rule::identity).collect();
-    identities.sort_unstable();
-    identities.into()
-}
-
-/// Identifies a waiter. Later arrivals have greater tickets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@
 //!
 //! Source: Goyal, Vin, Cheng, *Start-Time Fair Queueing*, SIGCOMM 1996.
 
-use super::Ticket;
+use super::request::Ticket;
 use std::cmp::Reverse;
 
 /// Units over weight, in fractions of 2^-64, rounded up.

@@ -10,8 +10,8 @@ use ratelimit_core::limit::{
     Verdict,
 };
 use ratelimit_core::parse::Settled;
-use ratelimit_core::rule::Rule;
-use ratelimit_core::waiting::{Denial, Due, Flow, Request, Ticket, identities};
+use ratelimit_core::rule::{Rule, identities};
+use ratelimit_core::waiting::{Denial, Due, Flow, Request, Ticket};
 
 use super::disk::Disk;
 use super::keyspace::{Keyspace, Propagated, propagated};

@@ -36,7 +36,8 @@ use crate::server::{
 };
 use look::Look;
 use ratelimit_core::parse::WaitRequest;
-use ratelimit_core::waiting::{self, Due, Flow, Place, Queues, Request, Ticket};
+use ratelimit_core::rule::identities;
+use ratelimit_core::waiting::{Due, Flow, Place, Queues, Request, Ticket};
 
 /// A waiting client.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ fn waits_or_is_denied(
     let wanted = Request {
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
-        rules: waiting::identities(&scratch.rules),
+        rules: identities(&scratch.rules),
     };
     let (in_front_us, has_room) = {
         let Waiters { queues, .. } = &*waiters();
@@ -230,9 +231,8 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
 
 /// Reads a waiter's rules again, after a change of a policy.
 fn read(ctx: &EventContext, ticket: Ticket) {
-    let rules = |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| {
-        Ok(waiting::identities(&scratch.rules))
-    };
+    let rules =
+        |_: &Call<'_>, _: &WaitRequest<'_>, scratch: &mut Scratch| Ok(identities(&scratch.rules));
     match of_waiter(ctx, ticket, rules) {
         None => {}
         Some(Ok(rules)) => waiters().queues.read(ticket, rules),

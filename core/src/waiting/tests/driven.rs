@@ -2,8 +2,8 @@
 
 use super::place;
 use super::world::{Answer, Asker, Keys, Look, MS_US, START_US, Step};
-use crate::rule::Rule;
-use crate::waiting::{Due, Place, Queues, Ticket, identities};
+use crate::rule::{Rule, identities};
+use crate::waiting::{Due, Place, Queues, Ticket};
 use std::collections::BTreeMap;
 
 pub struct Driver<'a> {

@@ -8,6 +8,7 @@ mod naive;
 mod world;
 
 use super::*;
+use crate::rule::identities;
 
 const ROOM: Room = Room { waiters: usize::MAX, bytes: usize::MAX };
 

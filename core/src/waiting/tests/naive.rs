@@ -2,8 +2,8 @@
 //! tried, in the order of the contract, and looks at all deadlines.
 
 use super::world::{Answer, Asker, Keys, Look, MS_US, START_US, Step};
-use crate::rule::{Identity, Rule};
-use crate::waiting::{Flow, identities};
+use crate::rule::{Identity, Rule, identities};
+use crate::waiting::Flow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

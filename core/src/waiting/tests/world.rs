@@ -1,8 +1,8 @@
 //! Keys with real limits, and clients that ask them.
 
 use crate::limit::{Check, CheckOptions, HoldRequest, Limiter, Settlement};
-use crate::rule::Rule;
-use crate::waiting::{Denial, Flow, Request, identities};
+use crate::rule::{Rule, identities};
+use crate::waiting::{Denial, Flow, Request};
 
 pub const START_US: u64 = 1_000_000_000;
 pub const MS_US: u64 = 1_000;
