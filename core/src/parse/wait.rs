@@ -40,7 +40,7 @@ pub fn wait<'a>(
 ) -> Parsed<WaitRequest<'a>> {
     let ms = Cursor::new(args.by_ref().take(1)).integer("ms", WAIT_MS)?;
     let (mut flow, mut priority) = (None, None);
-    let check = check_with(args, limits, resolver, rules, |args| {
+    let check = check_with(args, limits, resolver, rules, &mut |args| {
         Ok(args.option("FLOW", &mut flow, Cursor::flow)?
             || args.option("PRIORITY", &mut priority, |args| args.value("PRIORITY", 0..=9))?)
     });

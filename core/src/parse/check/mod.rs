@@ -87,17 +87,19 @@ pub fn check<'a>(
     Reader { limits, resolver, rules, may_change: true, options: CHECK }.read(args)
 }
 
-/// The request of an `RL.WAIT`, whose own options `more` takes; it returns false if none of them
-/// comes next.
+/// What takes an option that only one command has; it returns false if none comes next.
+pub(super) type MoreOptions<'f, 'a, I> = &'f mut dyn FnMut(&mut Cursor<'a, I>) -> Parsed<bool>;
+
+/// The request of an `RL.WAIT`, whose own options `more` takes.
 pub(super) fn check_with<'a, I: Iterator<Item = &'a [u8]>>(
     args: I,
     limits: &Limits,
     resolver: &mut impl RuleResolver,
     rules: &mut Vec<Rule>,
-    more: impl FnMut(&mut Cursor<'a, I>) -> Parsed<bool>,
+    more: MoreOptions<'_, 'a, I>,
 ) -> Parsed<CheckRequest<'a>> {
     let mut args = Cursor::new(args);
-    let (request, named_costs) = some_options(&mut args, limits, true, more)?;
+    let (request, named_costs) = some_options(&mut args, limits, true, Some(more))?;
     Reader { limits, resolver, rules, may_change: true, options: WAIT }.rules(
         args,
         request,
@@ -144,8 +146,7 @@ impl<R: RuleResolver> Reader<'_, R> {
         self,
         mut args: Cursor<'a, impl Iterator<Item = &'a [u8]>>,
     ) -> Parsed<CheckRequest<'a>> {
-        let none = |_: &mut Cursor<'a, _>| Ok(false);
-        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, none)?;
+        let (request, named_costs) = some_options(&mut args, self.limits, self.may_change, None)?;
         self.rules(args, request, &named_costs)
     }
 
@@ -182,7 +183,7 @@ pub(super) fn options<'a, I: Iterator<Item = &'a [u8]>>(
     limits: &Limits,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
     if args.peek().is_some_and(may_be_option) {
-        some_options(args, limits, true, |_| Ok(false))
+        some_options(args, limits, true, None)
     } else {
         Ok((CheckRequest::plain(), Vec::new()))
     }
@@ -192,9 +193,9 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
-    mut more: impl FnMut(&mut Cursor<'a, I>) -> Parsed<bool>,
+    more: Option<MoreOptions<'_, 'a, I>>,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
-    let mut costs = Costs::default();
+    let (mut costs, mut more) = (Costs::default(), more);
     let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
     while costs.take(args, limits.max_rules, true)?
         || args.option("AT", &mut at_us, |args| args.at(limits))?
@@ -203,7 +204,7 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
         || args.option("HOLD", &mut hold, |args| {
             if may_change { args.hold() } else { Err(ParseError::HoldInPeek) }
         })?
-        || more(args)?
+        || more.as_mut().map_or(Ok(false), |more| more(args))?
     {}
     let keep = u32::try_from(limits.log_entries).unwrap_or(u32::MAX);
     let text = meta.filter(|_| keep > 0).map(|text| cut(text, limits.max_meta));
