@@ -349,15 +349,19 @@ test-images: ## build the images of packaging/docker and run them with podman, w
 # Debian's compiler, which has the standard library for arm64, and servers under an emulator, which makes them five times slower.
 # redis-cell is built for this machine's processor.
 ARM64 := $(CURDIR)/.cache/arm64
+test-arm64: export RATELIMIT_OTHER_SERVERS := $(RATELIMIT_SERVERS)
+test-arm64: export RATELIMIT_OTHER_MODULE := $(RATELIMIT_MODULE)
 test-arm64: export RATELIMIT_SERVERS := $(ARM64)
 test-arm64: export RATELIMIT_ONLY := redis-7.0 redis-8.2 valkey-8.1 valkey-9.1
 test-arm64: export RATELIMIT_PATIENCE ?= 5
 test-arm64: export RATELIMIT_CC := $(CURDIR)/.cache/zigbuild/ziglang/zig cc -target aarch64-linux-gnu.2.17
-test-arm64: fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
+test-arm64: build fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
 	@scripts/fetch.py arm64
 	PATH=$(ARM64)/bin:$$PATH RUSTC=$(ARM64)/rust/rustc LIBGCC=$(ARM64)/libgcc_s.so.1 \
 		$(MAKE) dist test-dist TARGET=aarch64-unknown-linux-gnu \
 		TESTS='$(or $(TESTS),command:: panics:: durability:: replication::) --skip throttle::redis_cell::'
+	RATELIMIT_MODULE=$(CURDIR)/target/unpacked/aarch64-unknown-linux-gnu/usr/lib/redis/modules/libredis_ratelimit.so \
+		RUST_TEST_THREADS=4 $(CARGO) test --profile checked --test integration -- --ignored processors::
 
 # A server and libraries for musl, which that server finds by a wrapper. redis-cell, with which some tests compare, is built
 # for glibc and cannot be loaded there.
