@@ -335,8 +335,10 @@ test-dist: standard-library unwinder fetch ## test the files of `make dist`: sum
 	$(if $(findstring -musl,$(TARGET)),install -D -m 755 $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE),\
 		dpkg-deb --extract target/dist/redis-ratelimit_*_$(if $(filter aarch64%,$(TARGET)),arm64,amd64).deb $(UNPACKED))
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
-	$(if $(RPM),rpm2archive $(RPM) && tar -xzf $(RPM).tgz -C $(UNPACKED) && rm $(RPM).tgz && \
-		cmp $(UNPACKED)/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
+	$(if $(RPM),mkdir $(UNPACKED)/rpm && \
+		$(AS_ROOT) rpm --root $(UNPACKED)/rpm --nodeps --ignorearch --install $(RPM) && \
+		$(AS_ROOT) rpm --root $(UNPACKED)/rpm --nodeps --verify redis-ratelimit && \
+		cmp $(UNPACKED)/rpm/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
 	for server in $(RATELIMIT_SERVERS)/*/server; do \
 		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \
 	done
