@@ -216,14 +216,19 @@ simulate: export RATELIMIT_SIM_RUNS ?= 9000
 simulate: ## simulate failing servers and a jumping clock, without a server (RATELIMIT_SIM_RUNS=9000: a minute, RATELIMIT_SIM_SEED)
 	cargo test --profile checked -p ratelimit-core --test simulation -- --nocapture
 
-# Some 2,000 changes, each a build and a run of the core's tests: hours. SHARD=3/8 makes every eighth.
+# Some 2,000 changes, each a build and a run of the core's tests but the slowest, up to the first that fails: hours. SHARD=3/8
+# makes every eighth. `--fail-fast` needs RUSTC_BOOTSTRAP.
 mutants: export PATH := $(CURDIR)/.cache/cargo-mutants/bin:$(PATH)
 mutants: export PROPTEST_CASES ?= 24
-mutants: ## change the core's code one place at a time, and list what no test notices (FILES='core/src/waiting/**', SHARD=0/8)
+mutants: export PROPTEST_DISABLE_FAILURE_PERSISTENCE := 1
+mutants: export RUSTC_BOOTSTRAP := 1
+mutants: ## change the core's code one place at a time, and list what no test notices (FILES='core/src/waiting/**', SHARD=0/8, ITERATE=--iterate)
 	@scripts/fetch.py cargo mutants
-	cargo mutants --no-config -p ratelimit-core --profile mutants --cargo-test-arg=--lib --minimum-test-timeout 20 -o target/mutants \
+	cargo mutants --no-config -p ratelimit-core --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
 		$(foreach files,$(or $(FILES),core/src/limit/** core/src/effect/** core/src/waiting/**),-f '$(files)') \
-		-e '**/tests/**' -e '**/tests.rs' -e core/src/limit/value/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin)
+		-e '**/tests/**' -e '**/tests.rs' -e core/src/limit/value/codec/parts.rs $(if $(SHARD),--shard $(SHARD) --sharding round-robin) \
+		$(foreach arg,--lib --test=heap,--cargo-arg=$(arg)) --cargo-test-arg=-- --cargo-test-arg=-Zunstable-options --cargo-test-arg=--fail-fast \
+		$(foreach slow,drift:: explained:: memory:: fuzz:: top:: a_flood dense_payloads,--cargo-test-arg=--skip=$(slow))
 
 fuzz: export RATELIMIT_FUZZ_S ?= 600
 fuzz: ## fuzz each target of core/src/fuzz, or one (INPUT=rule_text, RATELIMIT_FUZZ_S=600 seconds each, RATELIMIT_FUZZ_SEED)
@@ -330,8 +335,10 @@ test-dist: standard-library unwinder fetch ## test the files of `make dist`: sum
 	$(if $(findstring -musl,$(TARGET)),install -D -m 755 $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE),\
 		dpkg-deb --extract target/dist/redis-ratelimit_*_$(if $(filter aarch64%,$(TARGET)),arm64,amd64).deb $(UNPACKED))
 	cmp $(UNPACKED)/redis-ratelimit-*/libredis_ratelimit.so $(RATELIMIT_MODULE)
-	$(if $(RPM),rpm2archive $(RPM) && tar -xzf $(RPM).tgz -C $(UNPACKED) && rm $(RPM).tgz && \
-		cmp $(UNPACKED)/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
+	$(if $(RPM),mkdir $(UNPACKED)/rpm && \
+		$(AS_ROOT) rpm --root $(UNPACKED)/rpm --nodeps --ignorearch --install $(RPM) && \
+		$(AS_ROOT) rpm --root $(UNPACKED)/rpm --nodeps --verify redis-ratelimit && \
+		cmp $(UNPACKED)/rpm/usr/lib64/redis/modules/libredis_ratelimit.so $(RATELIMIT_MODULE))
 	for server in $(RATELIMIT_SERVERS)/*/server; do \
 		scripts/try-archive $(UNPACKED)/redis-ratelimit-*/ $$server $(RATELIMIT_SERVERS)/redis-7.0/cli || exit 1; \
 	done
@@ -349,15 +356,19 @@ test-images: ## build the images of packaging/docker and run them with podman, w
 # Debian's compiler, which has the standard library for arm64, and servers under an emulator, which makes them five times slower.
 # redis-cell is built for this machine's processor.
 ARM64 := $(CURDIR)/.cache/arm64
+test-arm64: export RATELIMIT_OTHER_SERVERS := $(RATELIMIT_SERVERS)
+test-arm64: export RATELIMIT_OTHER_MODULE := $(RATELIMIT_MODULE)
 test-arm64: export RATELIMIT_SERVERS := $(ARM64)
 test-arm64: export RATELIMIT_ONLY := redis-7.0 redis-8.2 valkey-8.1 valkey-9.1
 test-arm64: export RATELIMIT_PATIENCE ?= 5
 test-arm64: export RATELIMIT_CC := $(CURDIR)/.cache/zigbuild/ziglang/zig cc -target aarch64-linux-gnu.2.17
-test-arm64: fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
+test-arm64: build fetch ## build the release for arm64 and test it, in servers under an emulator (TESTS=command::)
 	@scripts/fetch.py arm64
 	PATH=$(ARM64)/bin:$$PATH RUSTC=$(ARM64)/rust/rustc LIBGCC=$(ARM64)/libgcc_s.so.1 \
 		$(MAKE) dist test-dist TARGET=aarch64-unknown-linux-gnu \
 		TESTS='$(or $(TESTS),command:: panics:: durability:: replication::) --skip throttle::redis_cell::'
+	RATELIMIT_MODULE=$(CURDIR)/target/unpacked/aarch64-unknown-linux-gnu/usr/lib/redis/modules/libredis_ratelimit.so \
+		RUST_TEST_THREADS=4 $(CARGO) test --profile checked --test integration -- --ignored processors::
 
 # A server and libraries for musl, which that server finds by a wrapper. redis-cell, with which some tests compare, is built
 # for glibc and cannot be loaded there.

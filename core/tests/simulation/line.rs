@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use ratelimit_core::waiting::{Place, Queues};
+use fastrand::Rng;
+use ratelimit_core::waiting::{Place, Queues, Request, Ticket};
 
-/// A request: the number of its rules, its cost, and whether it takes a hold.
+/// A request: the number of its rules, its cost or the range of its costs, and the hold that it takes
+/// or repeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     pub key: u8,
     pub rules: usize,
     pub cost: u32,
-    pub holds: bool,
+    pub up_to: Option<u32>,
+    pub hold: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,7 @@ pub struct Waiter {
 pub struct Line {
     pub queues: Queues<Waiter>,
     /// Those who wait, by number, with their deadlines.
-    waiting: BTreeMap<u64, (u64, Ask)>,
+    waiting: BTreeMap<u64, (Ticket, u64, Ask)>,
     /// The last one admitted of each key.
     admitted: BTreeMap<u8, u64>,
 }
@@ -36,18 +39,28 @@ impl Line {
     pub const EMPTY: Self =
         Self { queues: Queues::EMPTY, waiting: BTreeMap::new(), admitted: BTreeMap::new() };
 
-    pub fn joined(&mut self, waiter: Waiter, deadline_us: u64) {
-        self.waiting.insert(waiter.number, (deadline_us, waiter.ask));
+    pub fn join(&mut self, waiter: Waiter, request: Request, deadline_us: u64) -> Ticket {
+        let ticket = self.queues.join(place(waiter.ask.key), request, deadline_us, 1, waiter);
+        self.waiting.insert(waiter.number, (ticket, deadline_us, waiter.ask));
+        ticket
+    }
+
+    /// One gives up, wherever it stands.
+    pub fn give_up(&mut self, rng: &mut Rng) {
+        let one = rng.usize(..self.waiting.len().max(1));
+        let Some((&number, &(ticket, ..))) = self.waiting.iter().nth(one) else { return };
+        self.waiting.remove(&number);
+        self.queues.leave(ticket).expect("in line");
     }
 
     /// The first who waits for a key.
     pub fn first(&self, key: u8) -> Option<Waiter> {
-        let of_key = |(&number, &(_, ask)): (&u64, &(u64, Ask))| Waiter { number, ask };
+        let of_key = |(&number, &(.., ask)): (&u64, &(Ticket, u64, Ask))| Waiter { number, ask };
         self.waiting.iter().map(of_key).find(|waiter| waiter.ask.key == key)
     }
 
     pub fn answered(&mut self, waiter: &Waiter, admitted: bool, steady_us: u64) {
-        let (deadline_us, _) = self.waiting.remove(&waiter.number).expect("answered once");
+        let (_, deadline_us, _) = self.waiting.remove(&waiter.number).expect("answered once");
         assert!(steady_us <= deadline_us, "{waiter:?} is answered late");
         if admitted {
             let before = self.admitted.insert(waiter.ask.key, waiter.number);

@@ -6,11 +6,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use fastrand::Rng;
 use ratelimit_core::effect::Action;
 use ratelimit_core::limit::{
-    Bounds, Check, CheckOptions, HoldRequest, Limiter, Meta, Settlement, Standing, StandingEntry,
-    Verdict,
+    Bounds, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Settlement, Standing,
+    StandingEntry, Verdict,
 };
 use ratelimit_core::parse::Settled;
-use ratelimit_core::rule::{Rule, identities};
+use ratelimit_core::rule::{Kind, Rule, identities};
 use ratelimit_core::waiting::{Denial, Due, Flow, Request, Ticket};
 
 use super::disk::Disk;
@@ -53,13 +53,16 @@ pub struct World {
     /// Keys that have not changed since the clock jumped, of which nobody in line is told.
     jumped: [bool; KEYS as usize],
     requests: u64,
-    /// The ids of holds that were taken, with their keys.
-    held: VecDeque<(u8, u64)>,
+    /// Requests that took holds.
+    held: VecDeque<Ask>,
 }
 
 /// How a request looks before it is decided.
 enum Look {
+    /// Its rules admit it.
     Passes,
+    /// It repeats a live hold.
+    Repeats,
     Later(Denial),
     Decided,
 }
@@ -138,10 +141,12 @@ impl World {
                 }
                 paused
             }),
-            69..84 => {
+            69..82 => {
                 let ms = self.rng.u64(..2_500);
                 self.pass(ms);
             }
+            82..83 => self.line.give_up(&mut self.rng),
+            83..84 => (0..KEYS).for_each(|key| self.expire(key)),
             84..86 => {
                 self.wall_us = self.wall_us.saturating_add_signed(self.rng.i64(-9..=9) * 700_000);
                 self.jumped = [true; KEYS as usize];
@@ -168,7 +173,7 @@ impl World {
         assert_eq!(state(&self.replica.keys), self.states[self.replica.at], "the replica");
         for key in 0..KEYS {
             let Some(first) = self.line.first(key) else { continue };
-            let passes = matches!(self.look(first.number, first.ask), Look::Passes);
+            let passes = matches!(self.look(first.number, first.ask), Look::Passes | Look::Repeats);
             assert!(!passes || self.jumped[usize::from(key)], "{first:?} is not served");
         }
     }
@@ -193,19 +198,43 @@ impl World {
         action: Action<'_>,
         change: impl FnOnce(&mut Limiter, u64) -> bool,
     ) {
+        self.expire(key);
         let mut limiter = self.primary.get(key);
         if change(&mut limiter, self.wall_us) {
-            self.primary.put(key, limiter);
             let settled = [String::from("REFUND")];
             let refunds = matches!(action, Action::Settle { settled: Settled::Refund, .. });
             let words = if refunds { &settled[..] } else { &[] };
-            self.commit(&propagated(key, self.wall_us, action, words));
+            self.store(key, limiter, action, words);
         }
     }
 
+    /// Stores what an action has left of a key, and propagates the action.
+    fn store(&mut self, key: u8, limiter: Limiter, action: Action<'_>, words: &[String]) {
+        let expiry = self.primary.expiry(key, &limiter, self.wall_us);
+        self.primary.put(key, limiter, expiry);
+        self.commit(&propagated(key, self.wall_us, expiry, action, words));
+    }
+
+    /// Deletes a key that has expired, which changes no decision.
+    fn expire(&mut self, key: u8) {
+        if !self.primary.has_expired(key, self.wall_us) {
+            return;
+        }
+        let (limiter, none) = (self.primary.get(key), Limiter::default());
+        // A log lives as long as the rules need that consumed from it, so a longer one may see more.
+        let sees_more = |rule: &Rule| rule.kind() == Kind::Log && rule.period_us() > 1_000 * MS_US;
+        for (rules, _) in self.rules.iter().filter(|(rules, _)| !rules.iter().any(sees_more)) {
+            let check = Check::new(rules, 1, self.wall_us);
+            let [old, new] = [&limiter, &none].map(|one| one.peek(&check, &mut Vec::new()).summary);
+            assert_eq!(old, new, "what has expired decides {rules:?}");
+        }
+        self.primary.put(key, none, Expiry::Keep);
+        self.commit(&vec![vec![key]]);
+    }
+
     fn settle(&mut self) {
-        let Some((key, number)) = self.held.pop_front() else { return };
-        let (id, refund) = (number.to_string(), self.rng.bool());
+        let Some(Ask { key, hold: Some(id), .. }) = self.held.pop_front() else { return };
+        let (id, refund) = (id.to_string(), self.rng.bool());
         let (settled, settlement) = match refund {
             true => (Settled::Refund, Settlement::Refund),
             false => (Settled::AsCharged, Settlement::AsCharged),
@@ -217,8 +246,8 @@ impl World {
     }
 
     fn renew(&mut self) {
-        let Some(&(key, number)) = self.held.front() else { return };
-        let (id, end_us) = (number.to_string(), self.wall_us + 3_000 * MS_US);
+        let Some(&Ask { key, hold: Some(id), .. }) = self.held.front() else { return };
+        let (id, end_us) = (id.to_string(), self.wall_us + 3_000 * MS_US);
         let id = id.as_bytes();
         self.change(key, Action::Renew { id, end_us }, |limiter, now_us| {
             limiter.renew(id, end_us, now_us)
@@ -244,59 +273,80 @@ impl World {
 
     fn ask(&mut self, key: u8) -> Ask {
         self.requests += 1;
+        let repeated = self.held.back().filter(|_| self.rng.u8(..8) == 0);
+        if let Some(&repeated) = repeated {
+            return repeated;
+        }
         let rules = self.rng.usize(..RULES.len());
         let holds = RULES[rules].contains("slots") || self.rng.u8(..4) == 0;
-        Ask { key, rules, cost: self.rng.u32(1..4).min(2), holds }
+        let cost = self.rng.u32(1..4).min(2);
+        let up_to = (self.rng.u8(..4) == 0).then(|| cost + self.rng.u32(..3));
+        Ask { key, rules, cost, up_to, hold: holds.then_some(self.requests) }
     }
 
     /// Lets a function see the check that a request makes now.
     fn with_check<T>(&self, number: u64, ask: Ask, body: impl FnOnce(&Check<'_>) -> T) -> T {
-        let id = number.to_string();
+        let id = ask.hold.map(|id| (id.to_string(), id.is_multiple_of(2)));
         let end_us = self.wall_us + 1_500 * MS_US;
-        let hold = ask.holds.then_some(HoldRequest {
+        let hold = id.as_ref().map(|(id, refund)| HoldRequest {
             id: id.as_bytes(),
             end_us,
-            refund: number.is_multiple_of(2),
+            refund: *refund,
         });
         let meta = number.is_multiple_of(5).then_some(Meta { text: b"who", keep: 3 });
-        let options = CheckOptions { hold, meta, up_to: None };
+        let options = CheckOptions { hold, meta, up_to: ask.up_to };
         body(&Check::new(&self.rules[ask.rules].0, ask.cost, self.wall_us).with(&options))
     }
 
     /// Decides a request, as `RL.CHECK` does.
     fn check(&mut self, number: u64, ask: Ask) -> Verdict {
+        self.expire(ask.key);
         let mut limiter = self.primary.get(ask.key);
         if limiter.lapse_if_due(self.wall_us) {
-            self.primary.put(ask.key, limiter.clone());
-            self.commit(&propagated(ask.key, self.wall_us, Action::Lapse, &[]));
+            self.store(ask.key, limiter.clone(), Action::Lapse, &[]);
         }
-        let (verdict, effects) = self.with_check(number, ask, |check| {
+        let (verdict, expiry, effects) = self.with_check(number, ask, |check| {
             let bounds = Bounds { max_states: 12, max_holds: 6 };
             let Ok(outcome) = limiter.check_within(bounds, check, &mut Vec::new()) else {
-                return (Verdict::Limited, Vec::new());
+                return (Verdict::Limited, Expiry::Keep, Vec::new());
             };
-            let rules = &self.rules[ask.rules].1;
-            let done = Action::of_check(check, outcome.change);
+            assert!((ask.cost..=ask.up_to.unwrap_or(ask.cost)).contains(&outcome.cost));
+            let expiry = match outcome.changed() {
+                true => self.primary.expiry(ask.key, &limiter, self.wall_us),
+                false => Expiry::Keep,
+            };
+            // A renewal needs no rules.
+            let rules = match outcome.change {
+                Change::Renewed => &[],
+                _ => &self.rules[ask.rules].1[..],
+            };
+            let decided = Check { cost: outcome.cost, ..*check };
+            let done = Action::of_check(&decided, outcome.change);
             let ban = limiter.standing().filter(|_| outcome.ban_changed());
-            let of = |action, rules: &[String]| propagated(ask.key, self.wall_us, action, rules);
+            let of =
+                |action, rules: &[String]| propagated(ask.key, self.wall_us, expiry, action, rules);
             let done = done.map(|action| of(action, rules));
             let ban = ban.map(|ban| of(Action::set(ban, limiter.bans()), &[]));
-            (outcome.summary.verdict, done.into_iter().chain(ban).collect::<Vec<_>>())
+            let effects = done.into_iter().chain(ban).collect::<Vec<_>>();
+            (outcome.summary.verdict, expiry, effects)
         });
-        self.primary.put(ask.key, limiter);
+        self.primary.put(ask.key, limiter, expiry);
         effects.iter().for_each(|effect| self.commit(effect));
-        if verdict == Verdict::Allowed && ask.holds {
-            self.held.push_back((ask.key, number));
+        if verdict == Verdict::Allowed && ask.hold.is_some() {
+            self.held.push_back(ask);
         }
         verdict
     }
 
     fn look(&self, number: u64, ask: Ask) -> Look {
-        let limiter = self.primary.get(ask.key);
+        let limiter = self.seen(ask.key);
         self.with_check(number, ask, |check| {
             let mut decisions = Vec::new();
             let seen = limiter.peek(check, &mut decisions).summary;
+            let repeats = limiter.repeats_until(check);
+            assert!(repeats.is_none_or(|end_us| end_us > self.wall_us), "a hold that has ended");
             match (seen.verdict, u64::try_from(seen.wait_ms)) {
+                _ if repeats.is_some() => Look::Repeats,
                 (Verdict::Allowed, _) => Look::Passes,
                 (Verdict::Limited, Ok(wait_ms)) => {
                     let pause = limiter.pause_at(check.now_us);
@@ -307,28 +357,43 @@ impl World {
         })
     }
 
+    /// A key as a command finds it that changes nothing.
+    fn seen(&self, key: u8) -> Limiter {
+        match self.primary.has_expired(key, self.wall_us) {
+            true => Limiter::default(),
+            false => self.primary.get(key).as_of(self.wall_us).into_owned(),
+        }
+    }
+
     /// A request that waits in line, as `RL.WAIT` does.
     fn wait(&mut self, key: u8) {
         let ask = self.ask(key);
+        let key = ask.key;
         let (number, ms) = (self.requests, self.rng.u64(1..PATIENCE_MS));
         let rules = identities(&self.rules[ask.rules].0);
         let request = Request { flow: Flow::default(), weight: 1, rules };
         let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
         let denial = match self.look(number, ask) {
             Look::Passes if in_front.is_some() => None,
-            Look::Later(denial) if denial.wait_ms <= ms => Some(denial),
-            Look::Passes | Look::Later(_) | Look::Decided => {
+            // Only a settled hold can end the wait earlier.
+            Look::Later(denial) if denial.wait_ms <= ms || self.has_live_holds(key) => Some(denial),
+            Look::Passes | Look::Later(_) | Look::Repeats | Look::Decided => {
                 self.check(number, ask);
                 return;
             }
         };
         let deadline_us = self.steady_us + ms * MS_US;
-        let waiter = Waiter { number, ask };
-        let ticket = self.line.queues.join(place(key), request, deadline_us, 1, waiter);
+        let ticket = self.line.join(Waiter { number, ask }, request, deadline_us);
         if let Some(denial) = denial {
             self.line.queues.deny(ticket, denial, self.steady_us);
         }
-        self.line.joined(waiter, deadline_us);
+    }
+
+    fn has_live_holds(&self, key: u8) -> bool {
+        let limiter = self.seen(key);
+        let has = limiter.live_holds(self.wall_us) > 0;
+        assert_eq!(has, !limiter.next_holds(self.wall_us, 1).is_empty(), "live holds");
+        has
     }
 
     /// Lets time pass, and serves the line at each instant at which something is due.
@@ -351,7 +416,7 @@ impl World {
             match due {
                 Due::Try(ticket) => self.attempt(ticket),
                 Due::Read(_) => unreachable!("no policy changes"),
-                Due::Deadline(ticket) => self.expire(ticket),
+                Due::Deadline(ticket) => self.run_out(ticket),
             }
         }
     }
@@ -360,11 +425,12 @@ impl World {
         let waiter = *self.line.queues.waiter(ticket).expect("in line");
         match self.look(waiter.number, waiter.ask) {
             Look::Later(denial) => self.line.queues.deny(ticket, denial, self.steady_us),
-            Look::Passes | Look::Decided => self.decide(ticket),
+            Look::Passes | Look::Repeats | Look::Decided => self.decide(ticket),
         }
     }
 
-    fn expire(&mut self, ticket: Ticket) {
+    /// Answers one whose deadline has come.
+    fn run_out(&mut self, ticket: Ticket) {
         let waiter = *self.line.queues.waiter(ticket).expect("in line");
         let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes);
         if passes && self.line.queues.behind(ticket).is_some() {
@@ -376,8 +442,10 @@ impl World {
 
     fn decide(&mut self, ticket: Ticket) {
         let waiter = self.line.queues.leave(ticket).expect("in line");
-        let admitted = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
-        self.line.answered(&waiter, admitted, self.steady_us);
+        let repeats = matches!(self.look(waiter.number, waiter.ask), Look::Repeats);
+        let allowed = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
+        // A repeat overtakes those who wait, since it takes nothing.
+        self.line.answered(&waiter, allowed && !repeats, self.steady_us);
     }
 
     /// The primary dies and loads its file. The replica begins again.

@@ -39,7 +39,7 @@ use ratelimit_core::limit::{
     Verdict, decode, encode,
 };
 use ratelimit_core::rule::Rule;
-use redis::cmd;
+use redis::{Connection, cmd};
 use step::Step;
 
 use crate::support::dump::{Dump, uncompressed};
@@ -49,7 +49,7 @@ use crate::support::server::{self, Builder};
 const AT_LEAST: [(u8, usize); 1] = [(1, 94)];
 
 /// A payload and what its file expects.
-struct Golden {
+pub struct Golden {
     name: String,
     /// The version, from the name of the folder.
     version: u8,
@@ -198,6 +198,23 @@ fn all() -> Vec<Golden> {
     all
 }
 
+/// Restores every payload as a key of its name. Returns them with what was restored.
+pub fn restored(c: &mut Connection) -> Vec<(Golden, Dump)> {
+    let () = cmd("RL.CHECK").arg("k").arg("5/m").query(c).unwrap();
+    let ours = Dump::of(c, "k");
+    let restore = |golden: Golden| {
+        let (key, saved) = (&golden.name, ours.with_payload(&*golden.payload));
+        let () = cmd("RESTORE")
+            .arg(key)
+            .arg(0)
+            .arg(saved.bytes())
+            .query(c)
+            .unwrap_or_else(|error| panic!("{key}: {error}"));
+        (golden, saved)
+    };
+    all().into_iter().map(restore).collect()
+}
+
 /// The version that is written.
 fn current() -> u8 {
     let rules = [Rule::from_text(b"5/m").expect("a rule")];
@@ -255,17 +272,8 @@ fn every_payload_loads_into_every_server() {
     let configure = |builder: Builder| uncompressed(builder).allow_at();
     server::on_all_with(configure, |server| {
         let mut c = server.connect();
-        let () = cmd("RL.CHECK").arg("k").arg("5/m").query(&mut c).unwrap();
-        let ours = Dump::of(&mut c, "k");
-        for golden in all() {
+        for (golden, saved) in restored(&mut c) {
             let key = golden.name.as_str();
-            let saved = ours.with_payload(&*golden.payload);
-            let () = cmd("RESTORE")
-                .arg(key)
-                .arg(0)
-                .arg(saved.bytes())
-                .query(&mut c)
-                .unwrap_or_else(|error| panic!("{key}: {error}"));
             if let Some(history) = golden.decoded().history() {
                 let mut log = cmd("RL.LOG");
                 let shown: Vec<Row> = log.arg(key).arg("COUNT").arg(1_000).query(&mut c).unwrap();

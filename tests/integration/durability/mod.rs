@@ -8,3 +8,4 @@ mod golden;
 mod holds;
 mod out_of_memory;
 mod persistence;
+mod processors;

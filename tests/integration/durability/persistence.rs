@@ -1,8 +1,8 @@
 //! Restarts from RDB files and AOFs preserve values, expiries and decisions. So does moving a
 //! `DUMP` or a file to any other server.
 
-mod fill;
-mod snapshot;
+pub mod fill;
+pub mod snapshot;
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};

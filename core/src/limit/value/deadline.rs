@@ -84,6 +84,15 @@ mod tests {
     }
 
     #[test]
+    fn an_expiry_aims_at_seven_eighths_of_the_tolerance() {
+        let due_ms = NOW / 1_000 + 80_000;
+        for (window_s, late_ms) in [(1, 875), (7, 875), (80, 8_750)] {
+            let deadline = Deadline::new(Moment::At(NOW + 80 * SECOND_US), window_s * SECOND_US);
+            assert_eq!(deadline.expiry(NOW, NOW, None), Expiry::At(due_ms + late_ms));
+        }
+    }
+
+    #[test]
     fn replayed_traffic_counts_from_the_servers_clock() {
         let years = 100_000_000 * SECOND_US;
         let Expiry::At(now) = minute_from_now().expiry(NOW, NOW, None) else { panic!("not set") };

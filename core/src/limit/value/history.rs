@@ -72,10 +72,24 @@ mod tests {
     use super::*;
     use crate::parse::rules_of_line;
 
+    fn entry(time_us: u64) -> Entry {
+        Entry { time_us, cost: 1, verdict: Verdict::Allowed, meta: None }
+    }
+
+    #[test]
+    fn a_ring_shrinks_when_less_than_a_quarter_is_in_use() {
+        for (keep, kept, capacity) in [(4, 4, 16), (3, 3, 3), (9, 5, 16)] {
+            let mut history = History { keep, ..History::default() };
+            history.entries.reserve_exact(16);
+            history.entries.extend((0..4).map(entry));
+            history.add(entry(4), &[]);
+            assert_eq!((history.entries.len(), history.entries.capacity()), (kept, capacity));
+        }
+    }
+
     #[test]
     fn a_history_from_too_far_ahead_begins_anew() {
         let now_us = 1_700_000_000_000_000;
-        let entry = |time_us| Entry { time_us, cost: 1, verdict: Verdict::Allowed, meta: None };
         let rules = rules_of_line("5/d");
         let day_us = rules[0].period_us();
         for (ahead_us, entries) in [(day_us, 3), (day_us + 1, 1), (3_650 * day_us, 1)] {

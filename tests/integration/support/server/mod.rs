@@ -17,6 +17,8 @@
 //! RATELIMIT_SERVERS        the servers: .cache/servers, by make fetch
 //! RATELIMIT_MODULE         the module: target/release/libredis_ratelimit.so, by make build
 //! RATELIMIT_FAULTY_MODULE  the module with faults: target/faulty/libredis_ratelimit.so, by make faulty
+//! RATELIMIT_OTHER_SERVERS  servers of the other processor: .cache/servers, by make fetch
+//! RATELIMIT_OTHER_MODULE   their module: target/release/libredis_ratelimit.so, by make build
 //! RATELIMIT_PROMETHEUS     Prometheus and redis_exporter: .cache/prometheus, by make fetch
 //! RATELIMIT_ONLY           the servers to test, by name: all
 //! RATELIMIT_WRAPPER        a tool that servers run under, with its arguments: none
@@ -29,6 +31,7 @@
 mod builder;
 pub mod cluster;
 mod process;
+mod processor;
 mod tool;
 
 use std::env;
@@ -39,6 +42,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::{Builder, free_port, module};
 pub use process::Server;
+pub use processor::Processor;
 pub use tool::DEADLINE;
 
 /// A server program of the test matrix.
@@ -96,13 +100,6 @@ impl Flavor {
     /// Whether it has the features of Redis 7.0: settings of modules, subcommands, functions.
     pub fn is_7_or_later(self) -> bool {
         self.version >= (7, 0)
-    }
-
-    fn program(self) -> PathBuf {
-        let program =
-            from_env("RATELIMIT_SERVERS", ".cache/servers").join(self.name).join("server");
-        assert!(program.exists(), "no {} at {}: run `make fetch`", self.name, program.display());
-        program
     }
 }
 

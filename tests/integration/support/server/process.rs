@@ -10,6 +10,7 @@ use redis::{Client, Connection, RedisResult, cmd};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
+use super::processor::Processor;
 use super::tool::{self, DEADLINE};
 use super::{Flavor, eventually};
 
@@ -23,6 +24,7 @@ pub struct Server {
     dir: PathBuf,
     port: u16,
     environment: Vec<(&'static str, PathBuf)>,
+    processor: Processor,
     process: Option<Child>,
     /// A temporary folder, removed after the process has ended.
     _temp_dir: Option<TempDir>,
@@ -39,7 +41,8 @@ impl Server {
             dir.is_none().then(|| TempDir::with_prefix("ratelimit-").expect("a temporary folder"));
         let dir =
             dir.or(temp_dir.as_ref().map(TempDir::path)).expect("given or temporary").to_path_buf();
-        Self { flavor, dir, port: 0, environment, process: None, _temp_dir: temp_dir }
+        let processor = Processor::Tested;
+        Self { flavor, dir, port: 0, environment, processor, process: None, _temp_dir: temp_dir }
     }
 
     pub fn flavor(&self) -> Flavor {
@@ -148,6 +151,18 @@ impl Server {
         path.expect("a line with the path in quotes")
     }
 
+    /// Lets the next start be that of a server and a module for the other processor.
+    pub fn change_processor(&mut self) {
+        self.processor = self.processor.other();
+        let module = format!("{:?}", self.processor.module());
+        self.edit_config(|lines| {
+            let load = lines.iter_mut().find(|line| line.starts_with("loadmodule "));
+            let load = load.expect("a line with the path in quotes");
+            let words: Vec<_> = load.split('"').collect();
+            *load = [words[0], &module, words[2]].concat();
+        });
+    }
+
     /// Stops the server and starts it again.
     pub fn restart(&mut self) {
         self.stop();
@@ -161,7 +176,7 @@ impl Server {
             File::options().create(true).append(true).open(self.log_file()).expect("the log opens");
         let before = self.log().len();
         self.port = port;
-        let process = tool::command(&self.flavor.program())
+        let process = tool::command(&self.processor.program(self.flavor))
             .envs(self.environment.iter().cloned())
             .arg(self.config_file())
             .current_dir(&self.dir)

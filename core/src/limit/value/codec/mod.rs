@@ -137,7 +137,6 @@ fn save_history(history: &History) -> (u32, u64, Vec<u8>) {
 
 fn load_history((keep, until_us, entries): SavedHistory<'_>) -> Result<History, DecodeError> {
     const ENTRIES: &str = "the length of a history";
-    within(keep > 0, ENTRIES)?;
     within(until_us <= MAX_END_US, "a time")?;
     let load_entry = |(time_us, cost, verdict, meta): SavedEntry<'_>| {
         check_time(time_us)?;

@@ -1,6 +1,8 @@
 //! The worked examples of holds, to the millisecond.
 
-use crate::limit::{Check, CheckOptions, Decision, HoldRequest, Limiter, Settlement, Verdict};
+use crate::limit::{
+    Bounds, Check, CheckOptions, Decision, HoldRequest, Limiter, Settlement, Verdict,
+};
 use crate::parse::rules_of_line;
 use crate::rule::NamedCost;
 
@@ -260,4 +262,55 @@ fn a_reset_forgets_holds_whose_states_are_gone() {
     assert!(key.limiter.reset(now_us));
     assert!(key.limiter.is_empty());
     assert!(!key.limiter.reset(now_us));
+}
+
+#[test]
+fn a_charge_follows_its_log_entry_when_the_clock_steps_back() {
+    let mut key = key();
+    key.hold(600.0, "r", 900.0, 5, "10/h");
+    assert_eq!(key.check(0.0, 1, "10/m"), [0, 10, 9, 0, 60_000]);
+    assert_eq!(key.peek(0.0, "10/h")[2], 4);
+    assert!(key.settle(0.0, "r", Settlement::Refund));
+    assert_eq!(key.peek(0.0, "10/h")[2], 9);
+}
+
+#[test]
+fn a_repeat_answers_with_the_rest_of_its_turn() {
+    let (mut key, rule) = (key(), "leaky:1/s,queue=9 window:90/m");
+    assert_eq!(key.hold(0.0, "a", 30.0, 3, rule)[3], 0);
+    assert_eq!(key.hold(0.0, "b", 30.0, 2, rule)[3], 3_000);
+    assert_eq!(key.hold(1.0, "b", 30.0, 2, rule)[3], 2_000);
+}
+
+#[test]
+fn a_repeat_at_another_cost_is_refused() {
+    let mut key = key();
+    let rules = rules_of_line("window:5/m bucket:9/m");
+    let hold = HoldRequest { id: b"a", end_us: key.at(30.0), refund: false };
+    let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+    let mut is_refused = |cost| {
+        let check = Check::new(&rules, cost, DAY_US).with(&options);
+        key.limiter.check_within(Bounds::ANY, &check, &mut Vec::new()).is_err()
+    };
+    assert_eq!([2, 3, 1, 2].map(&mut is_refused), [false, true, true, false]);
+}
+
+#[test]
+fn rules_with_their_own_cost_and_shadows_lower_no_grant() {
+    let (mut key, rules) = (key(), "window:9/m,cost=2 window:5/m,name=x,shadow");
+    for s in [0.0, 1.0] {
+        assert_eq!(key.grant(s, Some(("j", 9.0)), (4, 8), rules)[5], 8);
+    }
+}
+
+#[test]
+fn only_refunding_holds_that_have_ended_lapse() {
+    let mut key = key();
+    key.check_with(0.0, Some(("a", 30.0, false)), 2, "window:5/m");
+    key.check_with(0.0, Some(("b", 40.0, true)), 2, "window:5/m");
+    let lapses = [30.0, 39.0, 40.0, 41.0].map(|s| {
+        let now_us = key.at(s);
+        key.limiter.lapse_if_due(now_us)
+    });
+    assert_eq!(lapses, [false, false, true, false]);
 }

@@ -1,0 +1,73 @@
+//! What measures and moves a value's memory reaches each of its allocations: a value that is dropped
+//! frees as many as [`Limiter::visit_heap`] has visited.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+
+use ratelimit_core::header_slice::{Count, HeaderSlice};
+use ratelimit_core::limit::{HeapVisitor, decode};
+
+thread_local! {
+    static FREED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what each thread frees.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: the system's allocator does it all.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        FREED.set(FREED.get() + 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+/// How many allocations were visited.
+#[derive(Default)]
+struct Visited(usize);
+
+impl HeapVisitor for Visited {
+    fn boxed<T>(&mut self, _: &mut Box<T>) {
+        self.0 += 1;
+    }
+
+    fn header_slice<H, T: Copy, N: Count>(&mut self, _: &mut HeaderSlice<H, T, N>) {
+        self.0 += 1;
+    }
+
+    fn slice<T>(&mut self, owner: &mut Box<[T]>) {
+        self.0 += usize::from(!owner.is_empty());
+    }
+
+    fn vec<T>(&mut self, owner: &mut Vec<T>) {
+        self.0 += usize::from(owner.capacity() > 0);
+    }
+}
+
+#[test]
+fn each_allocation_of_a_value_is_visited_once() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/golden/v1");
+    let entries = fs::read_dir(folder).expect("the golden payloads");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut most = 0;
+    for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "payload")) {
+        let mut limiter = decode(&fs::read(&path).expect("a payload")).expect("a limiter");
+        let mut visited = Visited::default();
+        limiter.visit_heap(&mut visited);
+        FREED.set(0);
+        drop(limiter);
+        assert_eq!(visited.0, FREED.get(), "{}", path.display());
+        most = most.max(visited.0);
+    }
+    assert!(most > 20, "no value has more than {most} allocations");
+}
