@@ -1,0 +1,6 @@
+//! The client, with real servers.
+
+mod layer;
+mod limiter;
+mod outage;
+mod support;
