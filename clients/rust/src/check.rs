@@ -99,7 +99,6 @@ impl Cost {
     /// Adds the options `COST` to a command.
     pub(crate) fn write(&self, command: &mut Cmd) {
         match self {
-            Self::Units(1) => {}
             Self::Units(units) => {
                 command.arg("COST").arg(units);
             }
@@ -122,14 +121,6 @@ pub(crate) struct Limit {
     pub rules: Rules,
 }
 
-/// The hold that a check takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Taking {
-    pub id: String,
-    pub ttl: Duration,
-    pub refund: bool,
-}
-
 /// What to check: one key or several, all or nothing.
 ///
 /// ```
@@ -144,13 +135,16 @@ pub struct Check {
     pub(crate) limits: Vec<Limit>,
     pub(crate) cost: Cost,
     pub(crate) meta: Option<String>,
-    pub(crate) hold: Option<Taking>,
+    pub(crate) hold: Option<Duration>,
+    pub(crate) id: Option<String>,
+    pub(crate) refund: bool,
 }
 
 impl Check {
     /// A check of this key at a cost of 1.
     pub fn new(key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
-        let check = Self { limits: Vec::new(), cost: Cost::Units(1), meta: None, hold: None };
+        let (limits, cost) = (Vec::new(), Cost::Units(1));
+        let check = Self { limits, cost, meta: None, hold: None, id: None, refund: false };
         check.and(key, rules)
     }
 
@@ -178,19 +172,25 @@ impl Check {
         self
     }
 
-    /// Takes a hold with the check. [`RateLimiter::hold`](crate::RateLimiter::hold) does more.
+    /// The id of the hold to take: new for each request, or that of a request that is sent again.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Takes a hold that lasts so long, with this id. [`RateLimiter::hold`](crate::RateLimiter::hold)
+    /// also renews and ends it.
     #[must_use]
     pub fn with_hold(mut self, id: impl Into<String>, ttl: Duration) -> Self {
-        self.hold = Some(Taking { id: id.into(), ttl, refund: false });
-        self
+        self.hold = Some(ttl);
+        self.id(id)
     }
 
     /// Gives all back if the hold ends without being settled.
     #[must_use]
     pub fn refund_unsettled(mut self) -> Self {
-        if let Some(hold) = &mut self.hold {
-            hold.refund = true;
-        }
+        self.refund = true;
         self
     }
 
@@ -237,13 +237,15 @@ impl Check {
 
     /// Options and rules.
     fn write(&self, command: &mut Cmd, full: bool) {
-        self.cost.write(command);
+        if self.cost != Cost::Units(1) {
+            self.cost.write(command);
+        }
         if let Some(text) = &self.meta {
             command.arg("META").arg(text);
         }
-        if let Some(Taking { id, ttl, refund }) = &self.hold {
-            command.arg("HOLD").arg(id).arg("PX").arg(ms(*ttl));
-            command.arg(refund.then_some("REFUND"));
+        if let (Some(ttl), Some(id)) = (self.hold, &self.id) {
+            command.arg("HOLD").arg(id).arg("PX").arg(ms(ttl));
+            command.arg(self.refund.then_some("REFUND"));
         }
         command.arg(full.then_some("FULL"));
         for (place, limit) in self.limits.iter().enumerate() {

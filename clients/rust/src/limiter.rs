@@ -259,6 +259,17 @@ impl RateLimiter {
         }
     }
 
+    /// Asks for a lease; while the server is away, its limiter's answer to the other check.
+    pub(crate) async fn lease(
+        &self,
+        check: &Check,
+        key: &[u8],
+        other: &Check,
+    ) -> RedisResult<Reply> {
+        let asked = self.ask(&check.command(false), key).await;
+        self.or_without(asked, &other.command(false))
+    }
+
     async fn decide<A: Decides>(&self, check: &Check) -> RedisResult<A> {
         let Some(first) = check.limits.first() else { return Ok(A::passed(Source::Local)) };
         let command = check.command(A::FULL);
@@ -295,11 +306,11 @@ impl RateLimiter {
     /// Gives back what the first keys of a check have consumed.
     async fn undo_first(&self, keys: usize, check: &Check, report: &Report) -> RedisResult<()> {
         let limits = check.limits.iter().take(keys).cloned().collect();
-        let Some(hold) = &check.hold else {
+        let Some(id) = check.id.as_ref().filter(|_| check.hold.is_some()) else {
             return self.give_back(&Check { limits, ..check.clone() }, report).await;
         };
         for limit in check.limits.iter().take(keys) {
-            let command = settle_command(&limit.key, &hold.id, &Settlement::Refund);
+            let command = settle_command(&limit.key, id, &Settlement::Refund);
             ignore_outage(self.ask(&command, &limit.key).await)?;
         }
         Ok(())

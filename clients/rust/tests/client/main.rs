@@ -1,6 +1,8 @@
 //! The client, with real servers.
 
+mod hold;
 mod layer;
+mod lease;
 mod limiter;
 mod outage;
 mod support;

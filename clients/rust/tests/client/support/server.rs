@@ -96,6 +96,17 @@ impl Server {
     }
 }
 
+impl Server {
+    /// The ids of the clients that wait in a line.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut connection = self.client().get_connection().expect("it runs");
+        let clients: String = cmd("CLIENT").arg("LIST").query(&mut connection).expect("text");
+        let waits = clients.lines().filter(|line| line.contains(" cmd=rl.wait "));
+        let id = |line: &str| line.split([' ', '=']).nth(1).expect("an id").to_string();
+        waits.map(id).collect()
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // An error means that the process has ended already.
