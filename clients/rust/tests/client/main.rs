@@ -5,4 +5,5 @@ mod layer;
 mod lease;
 mod limiter;
 mod outage;
+mod package;
 mod support;

@@ -116,7 +116,7 @@ impl Drop for Server {
 }
 
 /// A free port below those of outgoing connections, which could take it before its server does.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(997);
     loop {
