@@ -39,8 +39,11 @@ async fn main() {
     }
 }
 
+/// A state of the server, and how it comes about.
+type Scene = (&'static str, fn(&mut Server));
+
 async fn outages() {
-    let scenes: [(&str, fn(&mut Server)); 6] = [
+    let scenes: [Scene; 6] = [
         ("fine", |_| {}),
         ("stopped", |server| server.freeze(true)),
         ("down", Server::kill),

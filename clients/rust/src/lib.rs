@@ -29,6 +29,7 @@ mod refusal;
 mod reply;
 mod server;
 mod service;
+mod upstream;
 
 pub use address::{network, network_of};
 pub use builder::Builder;

@@ -381,7 +381,7 @@ impl RateLimiter {
         }
     }
 
-    fn forget(&self, key: &[u8]) {
+    pub(crate) fn forget(&self, key: &[u8]) {
         if let Some(denials) = &self.0.replies {
             denials.forget(key);
         }

@@ -7,3 +7,4 @@ mod limiter;
 mod outage;
 mod package;
 mod support;
+mod upstream;
