@@ -96,6 +96,17 @@ impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Cost {
 }
 
 impl Cost {
+    /// Without the costs by name that are for other rules: the server refuses them.
+    fn of(&self, rules: &Rules) -> Self {
+        let Self::Named(costs) = self else { return self.clone() };
+        let has = |rule: &str, name: &str| {
+            rule.starts_with('@')
+                || rule.split(',').any(|option| option.strip_prefix("name=") == Some(name))
+        };
+        let is_here = |(name, _): &&(String, u64)| rules.0.iter().any(|rule| has(rule, name));
+        Self::Named(costs.iter().filter(is_here).cloned().collect())
+    }
+
     /// Adds the options `COST` to a command.
     pub(crate) fn write(&self, command: &mut Cmd) {
         match self {
@@ -204,7 +215,10 @@ impl Check {
 
     /// The check of each key by itself.
     pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
-        self.limits.iter().map(|limit| Self { limits: vec![limit.clone()], ..self.clone() })
+        self.limits.iter().map(|limit| {
+            let (limits, cost) = (vec![limit.clone()], self.cost.of(&limit.rules));
+            Self { limits, cost, ..self.clone() }
+        })
     }
 
     /// `RL.CHECK`, or `RL.MCHECK` for several keys.

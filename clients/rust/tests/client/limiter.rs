@@ -81,6 +81,11 @@ async fn a_denial_gives_back_what_other_keys_were_charged() {
         (left("a", rules[0]).await, left("a", rules[1]).await, left("c", "5/h").await),
         (8, 7, 4)
     );
+    let named =
+        Check::new("d", "9/h,name=in").and("e", "9/h,name=inner").cost([("in", 2), ("inner", 3)]);
+    let report = limiter.check_all(named).await.expect("it runs");
+    let costs = report.rules.iter().map(|rule| rule.cost);
+    assert_eq!(costs.collect::<Vec<_>>(), [2, 3]);
     let held = check.with_hold("id", MINUTE);
     assert!(!limiter.check_all(held).await.expect("it runs").is_allowed());
     assert_eq!((left("a", rules[0]).await, left("a", rules[1]).await), (8, 7));
