@@ -142,7 +142,7 @@ impl Lease {
     /// # Errors
     /// Those of the server, and any outage. What is left then comes back when the hold ends.
     pub async fn close(self) -> RedisResult<()> {
-        self.0.settle().await
+        self.0.settle(self.0.end()).await
     }
 }
 
@@ -150,7 +150,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current() {
             let shared = Arc::clone(&self.0);
-            runtime.spawn(async move { shared.settle().await.ok() });
+            runtime.spawn(async move { shared.settle(shared.end()).await.ok() });
         }
     }
 }
@@ -187,12 +187,14 @@ impl Shared {
 
     /// Settles this lease and takes the next, in one round trip.
     async fn ask(self: Arc<Self>, units: u64, answer: oneshot::Sender<RedisResult<Taken>>) {
+        let ended = self.end();
         let most = units.max(self.state().ask).max(1);
         let id = new_id();
         let one = Check::new(&self.key[..], &self.rules).cost(units);
         let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refund_unsettled();
         let asked = Instant::now();
-        let (_, reply) = tokio::join!(self.settle(), self.limiter.lease(&leased, &self.key, &one));
+        let (_, reply) =
+            tokio::join!(self.settle(ended), self.limiter.lease(&leased, &self.key, &one));
         let taken = reply.map(|reply| self.note(&reply, id, units, asked));
         let unheard = answer.send(taken).is_err();
         let mut state = self.state();
@@ -221,7 +223,7 @@ impl Shared {
             let settling = tokio::spawn(async move {
                 sleep(shared.ttl.checked_div(2).unwrap_or_default()).await;
                 // A task of its own, because the lease's end aborts this one.
-                tokio::spawn(async move { shared.settle().await.ok() });
+                tokio::spawn(async move { shared.settle(shared.end()).await.ok() });
             });
             let (left, settling) = (granted.saturating_sub(units), settling.abort_handle());
             state.open = Some(Open { id, granted, left, since: asked, settling });
@@ -229,13 +231,13 @@ impl Shared {
         taken
     }
 
-    /// Ends the lease, if there is one, and learns from it.
-    async fn settle(&self) -> RedisResult<()> {
-        let Some((id, used)) = self.end() else { return Ok(()) };
+    async fn settle(&self, ended: Option<(String, u64)>) -> RedisResult<()> {
+        let Some((id, used)) = ended else { return Ok(()) };
         let settlement = Settlement::Cost(used.into());
         self.limiter.settle(&self.key, &id, settlement).await.map(drop)
     }
 
+    /// Ends the lease, if there is one, and learns from it: its id, and what was used.
     fn end(&self) -> Option<(String, u64)> {
         let mut state = self.state();
         let Open { id, granted, left, since, settling } = state.open.take()?;

@@ -2,14 +2,12 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult, Value};
-use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::breaker::{Breaker, Change, Try};
@@ -414,15 +412,9 @@ impl fmt::Debug for RateLimiter {
     }
 }
 
-/// Ends a future after this time. A reply that arrived while the process was busy is read before.
 async fn within<T>(time: Duration, asking: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
-    let mut asking = pin!(asking);
-    if let Ok(answer) = timeout(time, &mut asking).await {
-        return answer;
-    }
-    yield_now().await;
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no reply within {time:?}"));
-    timeout(Duration::ZERO, asking).await.unwrap_or_else(|_| Err(late().into()))
+    timeout(time, asking).await.unwrap_or_else(|_| Err(late().into()))
 }
 
 pub(crate) fn read<T: FromRedisValue>(value: Value) -> RedisResult<T> {

@@ -56,3 +56,46 @@ pub fn is_outage(error: &RedisError) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_docs_errors_are_told_apart() {
+        let is_outage_of = |text: &str| {
+            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            is_outage(&reply.extract_error().unwrap_err())
+        };
+        for text in [
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "MISCONF Redis is configured to save RDB snapshots",
+            "NOREPLICAS Not enough good replicas to write.",
+            "READONLY You can't write against a read only replica.",
+            "MASTERDOWN Link with MASTER is down",
+            "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+            "CLUSTERDOWN The cluster is down",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "MOVED 3999 127.0.0.1:6381",
+            "ERR max number of clients reached",
+            "ERR this replica skipped effects of version 2",
+            "ERR internal error, see the server's log",
+        ] {
+            assert!(is_outage_of(text), "{text}");
+        }
+        for text in [
+            "CROSSSLOT Keys in request don't hash to the same slot",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair",
+            "NOPERM this user has no permissions",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "EXECABORT Transaction discarded because of previous errors.",
+            "ERR unknown command 'RL.CHECK'",
+            "ERR rule '5/x': the period 'x' has no known unit",
+        ] {
+            assert!(!is_outage_of(text), "{text}");
+        }
+    }
+}

@@ -204,6 +204,23 @@ async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_a_server_that_is_away() {
+    let server = Server::start("valkey-9.1");
+    let (shared, alone) = (server.patient_connection().await, server.patient_connection().await);
+    let limiter = RateLimiter::on(shared).waits_with(move || std::future::ready(Ok(alone.clone())));
+    let limiter = limiter.outage(Outage::Local).build().expect("options");
+    server.freeze(true);
+    for _ in 0..3 {
+        limiter.check(("a", "1/s")).await.expect("it decides");
+    }
+    tokio::time::sleep(Duration::from_millis(1050)).await;
+    let start = Instant::now();
+    let reply = limiter.wait(("r", "1/s"), Duration::from_secs(5)).await.expect("it decides");
+    assert_eq!(reply.source, Source::Local);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn waits_need_connections() {
     let server = Server::start("redis-7.0");
     let shared = server.client().get_multiplexed_async_connection().await.expect("it runs");

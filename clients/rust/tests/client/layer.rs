@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::app::{App, limits};
 use crate::support::server::{ALL, Server};
+use crate::support::until;
 use axum::response::IntoResponse;
 use tower_redis_ratelimit::{Count, Headers, Outage, RateLimiter, Refusal};
 
@@ -123,11 +124,11 @@ async fn requests_that_do_not_count_get_back_what_they_cost() {
 /// The units come back after the answer.
 async fn wait_until_free(server: &Server, key: &str) {
     let limiter = limiter(server);
-    while limiter.peek((key, ["2/h", "bucket:9/h"])).await.expect("it runs").reset
-        != Some(Duration::ZERO)
-    {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the units come back", async || {
+        let reply = limiter.peek((key, ["2/h", "bucket:9/h"])).await.expect("it runs");
+        reply.reset == Some(Duration::ZERO)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -137,6 +137,12 @@ async fn exempt_keys_and_no_rules_pass() {
             assert!(lease.take(1).await.expect("it runs").is_allowed(), "{key}");
         }
     }
+    let lease = Lease::new(limiter(&server), "friend", "0/s");
+    for _ in 0..4 {
+        assert!(lease.take(1).await.expect("it runs").is_allowed());
+    }
+    server.send("RL.UNEXEMPT friend");
+    assert!(!lease.take(1).await.expect("it runs").is_allowed(), "nothing was taken ahead");
     let wrong = Lease::new(limiter(&server), "k", "5/x");
     assert!(wrong.take(1).await.is_err());
 }

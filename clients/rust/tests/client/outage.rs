@@ -89,13 +89,10 @@ async fn a_server_that_loads_is_an_outage() {
     server.restart_slowly();
     let limiter = of(&server).outage(Outage::Local).build().expect("options");
     assert_eq!(sources(&limiter).await, [Source::Local]);
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-    let client = server.client();
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-    let patient = RateLimiter::on(connection.expect("it loads")).timeout(Duration::from_secs(10));
-    let patient = patient.build().expect("options");
-    let error = patient.check(("a", "1/h")).await.expect_err("it loads");
-    assert_eq!(error.code(), Some("LOADING"));
+    let patient = RateLimiter::on(server.patient_connection().await);
+    let patient = patient.timeout(Duration::from_secs(10)).outage(Outage::Local);
+    let reply = patient.build().expect("options").check(("a", "1/h")).await;
+    assert_eq!(reply.expect("its reply is an outage").source, Source::Local);
 }
 
 #[tokio::test]
@@ -191,4 +188,18 @@ async fn the_process_decides_as_the_server_does() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
+}
+
+#[tokio::test]
+async fn a_reply_to_a_busy_process_is_no_outage() {
+    let server = Server::start("redis-7.0");
+    let limiter = of(&server).outage(Outage::Allow).build().expect("options");
+    limiter.check(("a", "1000/h")).await.expect("it runs");
+    let busy = async {
+        // Lets the request be sent.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        std::thread::sleep(Duration::from_millis(400));
+    };
+    let (reply, ()) = tokio::join!(limiter.check(("a", "1000/h")), busy);
+    assert_eq!(reply.expect("it runs").source, Source::Server);
 }

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Client, RedisResult, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tower_redis_ratelimit::{Builder, RateLimiter};
@@ -84,6 +85,13 @@ impl Server {
     /// A limiter on this server, which must answer however busy the machine is.
     pub fn limiter(&self) -> Builder {
         RateLimiter::server(self.client()).expect("an address").timeout(Duration::from_secs(10))
+    }
+
+    /// A connection without a time-out for replies.
+    pub async fn patient_connection(&self) -> MultiplexedConnection {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = self.client().get_multiplexed_async_connection_with_config(&config).await;
+        connection.expect("it answers")
     }
 
     /// Sends a command, its words separated by spaces.
