@@ -107,19 +107,18 @@ async fn leases() {
         let make = || server.limiter().remember_denials(remembered).build().expect("options");
         (0..CONNECTIONS).map(|_| make()).collect::<Vec<_>>()
     };
-    for (rate, burst) in [(20_000, 2_000), (1_000_000, 100_000)] {
-        let rules = Rules::from(format!("bucket:{rate}/s,burst={burst}"));
-        let plain = checks(limiters(0), format!("plain:{rate}"), rules.clone());
-        measure(&format!("RL.CHECK, {rules:?}"), plain, (rate, burst)).await;
-        let leases = limiters(0).into_iter().map(|limiter| {
-            let lease = Arc::new(Lease::new(limiter, format!("lease:{rate}"), &rules));
-            move || {
-                let lease = Arc::clone(&lease);
-                async move { lease.take(1).await.expect("it runs").is_allowed() }
-            }
-        });
-        measure(&format!("leases, {rules:?}"), leases.collect(), (rate, burst)).await;
-    }
+    let (rate, burst) = (1_000_000, 100_000);
+    let rules = Rules::from(format!("bucket:{rate}/s,burst={burst}"));
+    let plain = checks(limiters(0), "plain".to_string(), rules.clone());
+    measure("RL.CHECK", plain, (rate, burst)).await;
+    let leases = limiters(0).into_iter().map(|limiter| {
+        let lease = Arc::new(Lease::new(limiter, "leased", &rules));
+        move || {
+            let lease = Arc::clone(&lease);
+            async move { lease.take(1).await.expect("it runs").is_allowed() }
+        }
+    });
+    measure("leases", leases.collect(), (rate, burst)).await;
     let remembered = checks(limiters(1000), "denied".to_string(), Rules::from("2000/h"));
     measure("denials remembered", remembered, (0, 2000)).await;
 }
