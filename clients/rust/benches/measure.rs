@@ -104,7 +104,7 @@ async fn costs<F: Future>(request: impl Fn() -> F) -> String {
 async fn leases() {
     let server = Server::start(NAME);
     let limiters = |remembered| {
-        let make = || server.limiter().remember_denials(remembered).build().expect("options");
+        let make = || server.builder().remember_denials(remembered).build().expect("options");
         (0..CONNECTIONS).map(|_| make()).collect::<Vec<_>>()
     };
     let (rate, burst) = (1_000_000, 100_000);

@@ -149,13 +149,23 @@ pub struct Check {
     pub(crate) hold: Option<Duration>,
     pub(crate) id: Option<String>,
     pub(crate) refund: bool,
+    pub(crate) flow: Option<(String, u16)>,
+    pub(crate) priority: u8,
 }
 
 impl Check {
     /// A check of this key at a cost of 1.
     pub fn new(key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
-        let (limits, cost) = (Vec::new(), Cost::Units(1));
-        let check = Self { limits, cost, meta: None, hold: None, id: None, refund: false };
+        let check = Self {
+            limits: Vec::new(),
+            cost: Cost::Units(1),
+            meta: None,
+            hold: None,
+            id: None,
+            refund: false,
+            flow: None,
+            priority: 0,
+        };
         check.and(key, rules)
     }
 
@@ -205,6 +215,21 @@ impl Check {
         self
     }
 
+    /// The flow, such as a tenant, in which a wait stands in line: flows take turns, by their weights of
+    /// 1 to 1000.
+    #[must_use]
+    pub fn flow(mut self, name: impl Into<String>, weight: u16) -> Self {
+        self.flow = Some((name.into(), weight));
+        self
+    }
+
+    /// The priority of a wait, 0 to 9: higher ones go first.
+    #[must_use]
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
     /// The only key.
     pub(crate) fn one_limit(&self, command: &'static str) -> RedisResult<&Limit> {
         match &self.limits[..] {
@@ -245,6 +270,12 @@ impl Check {
         let key = &self.one_limit("RL.WAIT")?.key;
         let mut command = redis::cmd("RL.WAIT");
         command.arg(key).arg(ms(timeout));
+        if let Some((name, weight)) = &self.flow {
+            command.arg("FLOW").arg(name).arg("WEIGHT").arg(weight);
+        }
+        if self.priority > 0 {
+            command.arg("PRIORITY").arg(self.priority);
+        }
         self.write(&mut command, false);
         Ok(command)
     }
@@ -299,6 +330,9 @@ mod tests {
         assert_eq!(text(&one.clone().cost(3).command(true)), "RL.CHECK a COST 3 FULL 1/s 5/m");
         let held = one.clone().cost(1..=9).with_hold("id", second).refund_unsettled();
         let options = "COST 1..9 HOLD id PX 1000 REFUND 1/s 5/m";
+        let turn = one.clone().flow("f", 3).priority(5).wait_command(second).unwrap();
+        let expected = "RL.WAIT a 1000 FLOW f WEIGHT 3 PRIORITY 5 1/s 5/m";
+        assert_eq!(text(&turn), expected);
         assert_eq!(text(&held.command(false)), format!("RL.CHECK a {options}"));
         assert_eq!(text(&held.wait_command(second).unwrap()), format!("RL.WAIT a 1000 {options}"));
         assert_eq!(text(&one.peek_command(true).unwrap()), "RL.PEEK a FULL 1/s 5/m");

@@ -56,12 +56,13 @@ impl<A: Answer> Denials<A> {
         rules: impl IntoIterator<Item = &'a str>,
         answer: &A,
     ) {
-        let denied = answer.verdict() != Verdict::Allowed && answer.source() == Source::Server;
+        let (verdict, wait, source) = answer.head();
+        let denied = verdict != Verdict::Allowed && source == Source::Server;
         let Some(units) = units(check).filter(|_| denied) else { return };
         if !rules.into_iter().all(lasts) {
             return;
         }
-        let lasting = match (answer.verdict(), answer.wait()) {
+        let lasting = match (verdict, wait) {
             (Verdict::Limited, Some(wait)) => wait,
             (_, wait) => wait.unwrap_or(SHORT).min(SHORT),
         };

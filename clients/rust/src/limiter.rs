@@ -157,7 +157,7 @@ impl RateLimiter {
             let asking = self.0.breaker.enter(Instant::now())?;
             self.told(asking, self.wait_alone(&command, key, longest).await)
         };
-        self.or_without(asking.await, &command)
+        self.or_without(asking.await, &check.command(false))
     }
 
     /// Ends a hold: `RL.SETTLE`. `false`: there was none.

@@ -55,7 +55,7 @@ impl Local {
         let words = words.collect::<Vec<_>>();
         let now_us = now_us();
         match &words[..] {
-            [b"RL.CHECK", key, check @ ..] | [b"RL.WAIT", key, _, check @ ..] => {
+            [b"RL.CHECK", key, check @ ..] => {
                 self.check(&[&[b"1", *key][..], check].concat(), false, now_us)
             }
             [b"RL.MCHECK", check @ ..] => self.check(check, true, now_us),
@@ -322,7 +322,6 @@ mod tests {
         assert_eq!((left("RL.CHECK a 8/m"), left("RL.PEEK a 8/m")), (Some(1), Some(1)));
         assert_eq!(left("RL.CHECK a COST 1..9 8/m"), Some(0));
         assert!(!reply(&local, "RL.CHECK a 8/m").is_allowed());
-        assert!(!reply(&local, "RL.WAIT a 5000 8/m").is_allowed());
         assert_eq!(left("RL.CHECK p @free"), Some(1));
         for unlimited in ["RL.CHECK p @x", "RL.PEEK p @x", "RL.CHECK p COST in=7 @x"] {
             assert_eq!(reply(&local, unlimited).limit, None, "{unlimited}");

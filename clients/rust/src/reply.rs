@@ -161,10 +161,9 @@ fn never(wait: Option<Duration>) -> Duration {
 pub(crate) trait Answer: FromRedisValue + Clone + Send {
     /// An answer without a rule.
     fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self;
+    /// The verdict, the wait, and who decided.
+    fn head(&self) -> (Verdict, Option<Duration>, Source);
     fn by(self, source: Source) -> Self;
-    fn verdict(&self) -> Verdict;
-    fn source(&self) -> Source;
-    fn wait(&self) -> Option<Duration>;
     /// What it says some time later, if nothing has happened.
     fn later(&self, by: Duration) -> Self;
 
@@ -186,16 +185,8 @@ impl Answer for Reply {
         Self { source, ..self }
     }
 
-    fn verdict(&self) -> Verdict {
-        self.verdict
-    }
-
-    fn source(&self) -> Source {
-        self.source
-    }
-
-    fn wait(&self) -> Option<Duration> {
-        self.wait
+    fn head(&self) -> (Verdict, Option<Duration>, Source) {
+        (self.verdict, self.wait, self.source)
     }
 
     fn later(&self, by: Duration) -> Self {
@@ -212,16 +203,8 @@ impl Answer for Report {
         Self { source, ..self }
     }
 
-    fn verdict(&self) -> Verdict {
-        self.verdict
-    }
-
-    fn source(&self) -> Source {
-        self.source
-    }
-
-    fn wait(&self) -> Option<Duration> {
-        self.wait
+    fn head(&self) -> (Verdict, Option<Duration>, Source) {
+        (self.verdict, self.wait, self.source)
     }
 
     fn later(&self, by: Duration) -> Self {

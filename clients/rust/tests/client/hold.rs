@@ -12,10 +12,6 @@ use crate::support::until;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn limiter(server: &Server) -> RateLimiter {
-    server.limiter().build().expect("options")
-}
-
 async fn left(limiter: &RateLimiter, key: &str, rule: &str) -> u64 {
     limiter.peek((key, rule)).await.expect("it runs").remaining.expect("a limit")
 }
@@ -28,7 +24,7 @@ async fn slot(limiter: &RateLimiter, ttl: Duration) -> Result<Hold, HoldError> {
 async fn every_server_frees_a_slot_when_its_hold_is_settled_or_dropped() {
     for name in ALL {
         let server = Server::start(name);
-        let limiter = limiter(&server);
+        let limiter = server.limiter();
         let hold = slot(&limiter, MINUTE).await.expect(name);
         let denied = slot(&limiter, MINUTE).await.expect_err(name);
         assert!(matches!(&denied, HoldError::Denied(reply) if reply.verdict == Verdict::Limited));
@@ -48,7 +44,7 @@ async fn every_server_frees_a_slot_when_its_hold_is_settled_or_dropped() {
 #[tokio::test]
 async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
     let server = Server::start("redis-7.0");
-    let limiter = limiter(&server);
+    let limiter = server.limiter();
     let rule = "bucket:100/d";
     let take =
         async || limiter.hold(Check::new("a", rule).cost(50), MINUTE).await.expect("it fits");
@@ -69,9 +65,9 @@ async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
 #[tokio::test]
 async fn a_hold_lasts_as_long_as_its_work() {
     let server = Server::start("valkey-9.1");
-    let limiter = limiter(&server);
-    let hold = slot(&limiter, Duration::from_millis(300)).await.expect("it is free");
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    let limiter = server.limiter();
+    let hold = slot(&limiter, Duration::from_millis(1200)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(1800)).await;
     assert!(!hold.is_lost());
     assert_eq!(left(&limiter, "s", "slots:1").await, 0);
     server.send("RL.RESET s");
@@ -82,7 +78,7 @@ async fn a_hold_lasts_as_long_as_its_work() {
 #[tokio::test]
 async fn a_hold_is_lost_if_the_server_cannot_be_asked_in_time() {
     let server = Server::start("redis-6.2");
-    let limiter = limiter(&server);
+    let limiter = server.limiter();
     let taken = Instant::now();
     let hold = slot(&limiter, Duration::from_millis(600)).await.expect("it is free");
     let lost = hold.lost();
@@ -95,18 +91,18 @@ async fn a_hold_is_lost_if_the_server_cannot_be_asked_in_time() {
 #[tokio::test]
 async fn a_settled_hold_is_never_lost() {
     let server = Server::start("redis-7.0");
-    let hold = slot(&limiter(&server), Duration::from_millis(100)).await.expect("it is free");
+    let hold = slot(&server.limiter(), Duration::from_millis(500)).await.expect("it is free");
     let lost = hold.lost();
     hold.settle().await.expect("it runs");
-    assert!(tokio::time::timeout(Duration::from_millis(300), lost).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(800), lost).await.is_err());
 }
 
 #[tokio::test]
 async fn an_exempt_key_has_no_hold_to_lose() {
     let server = Server::start("redis-7.0");
     server.send("RL.EXEMPT s");
-    let hold = slot(&limiter(&server), Duration::from_millis(60)).await.expect("it is free");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let hold = slot(&server.limiter(), Duration::from_millis(600)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!hold.is_lost());
     assert_eq!(hold.settle().await, Ok(true));
 }
@@ -114,7 +110,7 @@ async fn an_exempt_key_has_no_hold_to_lose() {
 #[tokio::test]
 async fn a_dropped_request_loses_no_hold() {
     let server = Server::start("valkey-8.1");
-    let limiter = limiter(&server);
+    let limiter = server.limiter();
     let rule = "bucket:9/d";
     limiter.peek(("a", rule)).await.expect("it connects");
     server.freeze(true);
@@ -128,16 +124,16 @@ async fn a_dropped_request_loses_no_hold() {
 async fn without_a_server_holds_are_kept_in_the_process() {
     let mut server = Server::start("redis-7.0");
     server.kill();
-    let limiter = server.limiter().outage(Outage::Local).build().expect("options");
-    let hold = slot(&limiter, Duration::from_millis(90)).await.expect("it is free");
+    let limiter = server.builder().outage(Outage::Local).build().expect("options");
+    let hold = slot(&limiter, Duration::from_millis(900)).await.expect("it is free");
     assert_eq!(hold.reply().source, Source::Local);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
     assert!(!hold.is_lost() && slot(&limiter, MINUTE).await.is_err());
     drop(hold);
     until("it is free", async || left(&limiter, "s", "slots:1").await == 1).await;
-    let open = server.limiter().outage(Outage::Allow).build().expect("options");
-    let hold = slot(&open, Duration::from_millis(60)).await.expect("all pass");
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let open = server.builder().outage(Outage::Allow).build().expect("options");
+    let hold = slot(&open, Duration::from_millis(600)).await.expect("all pass");
+    tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!hold.is_lost());
     assert_eq!(hold.settle().await, Ok(true));
 }
@@ -146,7 +142,7 @@ async fn without_a_server_holds_are_kept_in_the_process() {
 async fn every_server_serves_those_who_wait_in_line() {
     for name in ALL {
         let server = Server::start(name);
-        let limiter = limiter(&server);
+        let limiter = server.limiter();
         let first = slot(&limiter, MINUTE).await.expect(name);
         let late = limiter
             .wait(Check::new("s", "slots:1").with_hold("x", MINUTE), Duration::from_millis(50));
@@ -165,9 +161,31 @@ async fn every_server_serves_those_who_wait_in_line() {
 }
 
 #[tokio::test]
+async fn a_higher_priority_goes_first() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let first = slot(&limiter, MINUTE).await.expect("it is free");
+    let wait = async |check: Check, already: usize| {
+        until("others wait", async || server.waiting().len() == already).await;
+        let hold = limiter.hold_in_line(check, MINUTE, MINUTE).await.expect("its turn comes");
+        let turn = Instant::now();
+        hold.settle().await.map(|_| turn)
+    };
+    let check = Check::new("s", "slots:1").flow("tenant", 2);
+    let free = async {
+        until("both wait", async || server.waiting().len() == 2).await;
+        first.settle().await
+    };
+    let urgent = check.clone().priority(5);
+    let (later, sooner, settled) = tokio::join!(wait(check, 0), wait(urgent, 1), free);
+    assert_eq!(settled, Ok(true));
+    assert!(sooner.expect("it runs") < later.expect("it runs"));
+}
+
+#[tokio::test]
 async fn dropping_a_wait_leaves_the_line() {
     let server = Server::start("redis-8.2");
-    let limiter = limiter(&server);
+    let limiter = server.limiter();
     let _first = slot(&limiter, MINUTE).await.expect("it is free");
     let waiting = limiter.hold_in_line(("s", "slots:1"), MINUTE, MINUTE);
     tokio::select! {
@@ -180,7 +198,7 @@ async fn dropping_a_wait_leaves_the_line() {
 #[tokio::test]
 async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
     let mut server = Server::start("redis-7.0");
-    let limiter = server.limiter().outage(Outage::Local).build().expect("options");
+    let limiter = server.builder().outage(Outage::Local).build().expect("options");
     let _first = slot(&limiter, MINUTE).await.expect("it is free");
     let waiting = limiter.wait(Check::new("s", "slots:1").with_hold("x", MINUTE), MINUTE);
     let unblock = async {
@@ -250,7 +268,7 @@ async fn a_cluster_lets_wait_and_hold() {
 #[tokio::test]
 async fn a_hold_under_a_leaky_rule_begins_at_its_turn() {
     let server = Server::start("redis-7.0");
-    let limiter = limiter(&server);
+    let limiter = server.limiter();
     let start = Instant::now();
     for _ in 0..2 {
         let hold = limiter.hold(("l", "leaky:2/s"), MINUTE).await.expect("it queues");

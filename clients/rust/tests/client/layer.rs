@@ -6,18 +6,14 @@ use crate::support::app::{App, limits};
 use crate::support::server::{ALL, Server};
 use crate::support::until;
 use axum::response::IntoResponse;
-use tower_redis_ratelimit::{Count, Headers, Outage, RateLimiter, Refusal};
-
-fn limiter(server: &Server) -> RateLimiter {
-    server.limiter().build().expect("options")
-}
+use tower_redis_ratelimit::{Count, Headers, Outage, Refusal};
 
 #[tokio::test]
 async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
     for name in ALL {
         let server = Server::start(name);
         let rules = ["2/m,name=minute", "9/h"];
-        let app = App::start(limits(limiter(&server), &rules)).await;
+        let app = App::start(limits(server.limiter(), &rules)).await;
         for left in ["1", "0"] {
             let answer = app.ask(&["x-key: a"]).await;
             assert_eq!((answer.status, answer.body), (200, format!("{left} left")), "{name}");
@@ -49,7 +45,7 @@ async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
 #[tokio::test]
 async fn a_block_is_answered_with_403_and_an_exemption_has_no_fields() {
     let server = Server::start("redis-7.0");
-    let app = App::start(limits(limiter(&server), &["2/m"])).await;
+    let app = App::start(limits(server.limiter(), &["2/m"])).await;
     server.send("RL.BLOCK ended EX 100");
     server.send("RL.BLOCK endless");
     server.send("RL.EXEMPT friend");
@@ -70,7 +66,7 @@ async fn a_block_is_answered_with_403_and_an_exemption_has_no_fields() {
 #[tokio::test]
 async fn a_request_chooses_its_cost_its_rules_or_no_check() {
     let server = Server::start("valkey-9.1");
-    let app = App::start(limits(limiter(&server), &["10/m"])).await;
+    let app = App::start(limits(server.limiter(), &["10/m"])).await;
     assert_eq!(app.ask(&["x-key: a", "x-cost: 7"]).await.body, "3 left");
     assert_eq!(app.ask(&["x-key: a", "x-cost: 4"]).await.status, 429);
     let never = app.ask(&["x-key: a", "x-cost: 11"]).await;
@@ -85,7 +81,7 @@ async fn a_request_chooses_its_cost_its_rules_or_no_check() {
 #[tokio::test]
 async fn a_rule_on_trial_is_not_told() {
     let server = Server::start("redis-8.2");
-    let app = App::start(limits(limiter(&server), &["0/h,shadow", "5/m"])).await;
+    let app = App::start(limits(server.limiter(), &["0/h,shadow", "5/m"])).await;
     let answer = app.ask(&["x-key: a"]).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("ratelimit-policy"), Some(r#""log:5/1m";q=5;w=60"#));
@@ -94,7 +90,7 @@ async fn a_rule_on_trial_is_not_told() {
 #[tokio::test]
 async fn a_leaky_rule_answers_in_turn() {
     let server = Server::start("valkey-8.1");
-    let app = App::start(limits(limiter(&server), &["leaky:2/s"])).await;
+    let app = App::start(limits(server.limiter(), &["leaky:2/s"])).await;
     let start = Instant::now();
     let (first, second) = tokio::join!(app.ask(&["x-key: a"]), app.ask(&["x-key: a"]));
     assert_eq!((first.status, second.status), (200, 200));
@@ -109,7 +105,7 @@ async fn requests_that_do_not_count_get_back_what_they_cost() {
         (Count::Successful, "s", "x-ok: 1", "x-fail: 1"),
     ] {
         let app =
-            App::start(limits(limiter(&server), &["2/h", "bucket:9/h,cost=3"]).count(count)).await;
+            App::start(limits(server.limiter(), &["2/h", "bucket:9/h,cost=3"]).count(count)).await;
         let key = format!("x-key: {key}");
         for _ in 0..4 {
             assert_ne!(app.ask(&[&key, free]).await.status, 429, "{count:?}");
@@ -123,7 +119,7 @@ async fn requests_that_do_not_count_get_back_what_they_cost() {
 
 /// The units come back after the answer.
 async fn wait_until_free(server: &Server, key: &str) {
-    let limiter = limiter(server);
+    let limiter = server.limiter();
     until("the units come back", async || {
         let reply = limiter.peek((key, ["2/h", "bucket:9/h"])).await.expect("it runs");
         reply.reset == Some(Duration::ZERO)
@@ -135,7 +131,7 @@ async fn wait_until_free(server: &Server, key: &str) {
 async fn clients_are_told_by_the_fields_that_the_application_chooses() {
     let server = Server::start("valkey-8.1");
     let legacy =
-        App::start(limits(limiter(&server), &["9/h", "2/m"]).headers(Headers::Legacy)).await;
+        App::start(limits(server.limiter(), &["9/h", "2/m"]).headers(Headers::Legacy)).await;
     let answer = legacy.ask(&["x-key: a"]).await;
     let field = |name| answer.field(name).unwrap_or("none");
     assert_eq!(
@@ -143,7 +139,7 @@ async fn clients_are_told_by_the_fields_that_the_application_chooses() {
         ["2", "1", "60"]
     );
     assert_eq!(answer.field("ratelimit"), None);
-    let silent = App::start(limits(limiter(&server), &["1/m"]).headers(Headers::None)).await;
+    let silent = App::start(limits(server.limiter(), &["1/m"]).headers(Headers::None)).await;
     assert_eq!(silent.ask(&["x-key: b"]).await.field("ratelimit"), None);
     let denied = silent.ask(&["x-key: b"]).await;
     assert_eq!((denied.status, denied.field("ratelimit")), (429, None));
@@ -154,7 +150,7 @@ async fn clients_are_told_by_the_fields_that_the_application_chooses() {
 async fn an_application_may_refuse_in_its_own_words() {
     let server = Server::start("valkey-9.1");
     let refuse = |why: &Refusal| (why.status(), "not now").into_response();
-    let app = App::start(limits(limiter(&server), &["0/m"]).refuse(refuse)).await;
+    let app = App::start(limits(server.limiter(), &["0/m"]).refuse(refuse)).await;
     let denied = app.ask(&["x-key: a"]).await;
     assert_eq!((denied.status, denied.body.as_str()), (429, "not now"));
     assert!(denied.field("ratelimit").is_some());
@@ -163,7 +159,7 @@ async fn an_application_may_refuse_in_its_own_words() {
 #[tokio::test]
 async fn each_outage_option_has_its_answer() {
     let mut server = Server::start("redis-6.2");
-    let with = |outage| server.limiter().outage(outage).one_of(2).build().expect("options");
+    let with = |outage| server.builder().outage(outage).one_of(2).build().expect("options");
     let [raise, allow, deny, local] =
         [Outage::Raise, Outage::Allow, Outage::Deny, Outage::Local].map(with);
     server.kill();
@@ -187,7 +183,7 @@ async fn each_outage_option_has_its_answer() {
 #[tokio::test]
 async fn a_wrong_request_is_a_fault_of_the_application() {
     let server = Server::start("redis-7.0");
-    let limiter = server.limiter().outage(Outage::Allow).build().expect("options");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
     let app = App::start(limits(limiter, &["5/x"])).await;
     let failed = app.ask(&["x-key: a"]).await;
     assert_eq!(
@@ -200,6 +196,6 @@ async fn a_wrong_request_is_a_fault_of_the_application() {
 #[tokio::test]
 async fn no_rules_let_pass() {
     let server = Server::start("redis-8.2");
-    let app = App::start(limits(limiter(&server), &[])).await;
+    let app = App::start(limits(server.limiter(), &[])).await;
     assert_eq!(app.ask(&["x-key: a"]).await.body, "no limit");
 }

@@ -10,15 +10,11 @@ use crate::support::server::{ALL, Server};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn limiter(server: &Server) -> RateLimiter {
-    server.limiter().build().expect("options")
-}
-
 #[tokio::test]
 async fn every_server_decides_reports_and_gives_back() {
     for name in ALL {
         let server = Server::start(name);
-        let limiter = limiter(&server);
+        let limiter = server.limiter();
         let rules = ["3/m", "bucket:100/h,name=b"];
         let reply = limiter.check(Check::new("a", rules).cost(2)).await.expect(name);
         assert_eq!(
@@ -66,7 +62,7 @@ async fn every_server_decides_reports_and_gives_back() {
 #[tokio::test]
 async fn a_denial_gives_back_what_other_keys_were_charged() {
     let server = Server::start("redis-7.0");
-    let limiter = server.limiter().separately(true).build().expect("options");
+    let limiter = server.builder().separately(true).build().expect("options");
     let rules = ["bucket:9/h,name=x", "bucket:9/h,cost=2,name=y"];
     let check = Check::new("a", rules).and("b", "1/h").and("c", "5/h");
     let report = limiter.check_all(check.clone()).await.expect("it runs");
@@ -132,7 +128,7 @@ async fn wrong_requests_are_errors_and_no_outages() {
     let server = Server::start("redis-7.0");
     server.send("SET text x");
     server.send("ACL SETUSER weak on >pw ~a -@all +ping +hello +client");
-    let limiter = server.limiter().outage(Outage::Allow).build().expect("options");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
     let error = async |check: Check| limiter.check(check).await.expect_err("it is wrong");
     assert_eq!(error(Check::new("text", "1/s")).await.code(), Some("WRONGTYPE"));
     let unreadable = error(Check::new("a", "5/x")).await;
@@ -155,7 +151,7 @@ async fn wrong_requests_are_errors_and_no_outages() {
         ErrorKind::AuthenticationFailed
     );
     server.send("CONFIG SET requirepass secret");
-    let anonymous = server.limiter().outage(Outage::Allow).build().expect("options");
+    let anonymous = server.builder().outage(Outage::Allow).build().expect("options");
     assert_eq!(
         anonymous.check(("a", "1/s")).await.expect_err("no password").code(),
         Some("NOAUTH")
@@ -168,7 +164,7 @@ async fn wrong_requests_are_errors_and_no_outages() {
 #[tokio::test]
 async fn a_denied_key_is_answered_in_the_process() {
     let server = Server::start("valkey-9.1");
-    let limiter = server.limiter().remember_denials(100).build().expect("options");
+    let limiter = server.builder().remember_denials(100).build().expect("options");
     let ask = async |key: &str, rule: &str| limiter.check((key, rule)).await.expect("it runs");
     let commands = async || {
         let stats: String =

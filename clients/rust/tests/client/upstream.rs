@@ -11,7 +11,7 @@ use crate::support::server::{ALL, Server};
 async fn every_server_lets_all_callers_follow_an_upstream() {
     for name in ALL {
         let server = Server::start(name);
-        let limiter = server.limiter().build().expect("options");
+        let limiter = server.limiter();
         let rule = "100/m,name=requests";
         let left = async || limiter.peek(("api", rule)).await.expect(name).remaining;
         assert!(limiter.check(("api", rule)).await.expect(name).is_allowed());

@@ -83,7 +83,12 @@ impl Server {
     }
 
     /// A limiter on this server, which must answer however busy the machine is.
-    pub fn limiter(&self) -> Builder {
+    pub fn limiter(&self) -> RateLimiter {
+        self.builder().build().expect("options")
+    }
+
+    /// The options of such a limiter.
+    pub fn builder(&self) -> Builder {
         RateLimiter::server(self.client()).expect("an address").timeout(Duration::from_secs(10))
     }
 
