@@ -127,8 +127,8 @@ test-clients: test-clients-rust test-clients-node test-clients-python test-clien
 RUST_CLIENT := --manifest-path clients/rust/Cargo.toml
 test-clients-rust: build fetch ## lint and test the adapter for tower, axum and hyper
 	cargo fmt $(RUST_CLIENT) --check
-	cargo clippy $(RUST_CLIENT) --target-dir target/clients-rust --locked --all-targets -- -D warnings
-	cargo test $(RUST_CLIENT) --target-dir target/clients-rust --locked
+	cargo clippy $(RUST_CLIENT) --target-dir target/clients-rust --locked --all-targets --all-features -- -D warnings
+	cargo test $(RUST_CLIENT) --target-dir target/clients-rust --locked --all-features
 
 test-clients-node: export PATH := $(CURDIR)/.cache/clients-node/bin:$(PATH)
 test-clients-node: build ## tests of clients/node against its libraries and all servers

@@ -1,62 +1,345 @@
-//! What to check for a request.
+//! What to check: keys, their rules, and what the request costs.
 
-use http::Request;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// What to check for one request: a key, what the request costs, and by which rules.
+use redis::{Cmd, ErrorKind, RedisResult};
+
+/// The rules of a key, such as `"5/15m"`, `["10/s", "240/h"]` or the policy `"@free"`. A clone is cheap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(Arc<[String]>);
+
+impl Rules {
+    /// The text of each rule.
+    pub fn texts(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether both are one list, or equal.
+    pub(crate) fn are(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self == other
+    }
+}
+
+impl<S: Into<String>> FromIterator<S> for Rules {
+    fn from_iter<I: IntoIterator<Item = S>>(texts: I) -> Self {
+        Self(texts.into_iter().map(Into::into).collect())
+    }
+}
+
+impl From<&Self> for Rules {
+    fn from(rules: &Self) -> Self {
+        rules.clone()
+    }
+}
+
+impl From<&str> for Rules {
+    fn from(rule: &str) -> Self {
+        [rule].into()
+    }
+}
+
+impl From<String> for Rules {
+    fn from(rule: String) -> Self {
+        [rule].into()
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<[S; N]> for Rules {
+    fn from(rules: [S; N]) -> Self {
+        rules.into_iter().collect()
+    }
+}
+
+impl<S: Into<String>> From<Vec<S>> for Rules {
+    fn from(rules: Vec<S>) -> Self {
+        rules.into_iter().collect()
+    }
+}
+
+impl<S: Clone + Into<String>> From<&[S]> for Rules {
+    fn from(rules: &[S]) -> Self {
+        rules.iter().cloned().collect()
+    }
+}
+
+/// What a request costs: `3`; as much of a range as passes, `1..=100`; or units for the rules with
+/// these names, `[("in", 3000), ("out", 1000)]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// For every rule without a `cost=` in its text.
+    Units(u64),
+    /// At least the first, at most the second: the reply says what was granted.
+    Range(u64, u64),
+    /// For the rules with these names.
+    Named(Vec<(String, u64)>),
+}
+
+impl From<u64> for Cost {
+    fn from(units: u64) -> Self {
+        Self::Units(units)
+    }
+}
+
+impl From<RangeInclusive<u64>> for Cost {
+    fn from(range: RangeInclusive<u64>) -> Self {
+        let (least, most) = range.into_inner();
+        Self::Range(least, most)
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Cost {
+    fn from(costs: [(S, u64); N]) -> Self {
+        Self::Named(costs.into_iter().map(|(name, units)| (name.into(), units)).collect())
+    }
+}
+
+impl Cost {
+    /// Without the costs by name that are for other rules: the server refuses them.
+    fn of(&self, rules: &Rules) -> Self {
+        let Self::Named(costs) = self else { return self.clone() };
+        let has = |rule: &str, name: &str| {
+            rule.starts_with('@')
+                || rule.split(',').any(|option| option.strip_prefix("name=") == Some(name))
+        };
+        let is_here = |(name, _): &&(String, u64)| rules.0.iter().any(|rule| has(rule, name));
+        Self::Named(costs.iter().filter(is_here).cloned().collect())
+    }
+
+    /// Adds the options `COST` to a command.
+    pub(crate) fn write(&self, command: &mut Cmd) {
+        match self {
+            Self::Units(units) => {
+                command.arg("COST").arg(units);
+            }
+            Self::Range(least, most) => {
+                command.arg("COST").arg(format!("{least}..{most}"));
+            }
+            Self::Named(costs) => {
+                for (name, units) in costs {
+                    command.arg("COST").arg(format!("{name}={units}"));
+                }
+            }
+        }
+    }
+}
+
+/// A key, and the rules that it must keep to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub key: Vec<u8>,
+    pub rules: Rules,
+}
+
+/// What to check: one key or several, all or nothing.
 ///
-/// A `String` or `&str` becomes a check of that key, at a cost of 1, by the rules of the layer.
+/// ```
+/// # use tower_redis_ratelimit::Check;
+/// let login = Check::new("login:42", ["5/15m", "20/d"]);
+/// let search = Check::new("ip:203.0.113.9", "10/s").and("user:42", "@pro").cost(5);
+/// ```
+///
+/// A key without rules is not limited. A pair of key and rules becomes a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    pub(crate) key: Vec<u8>,
-    pub(crate) cost: u64,
-    pub(crate) rules: Option<Vec<String>>,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) cost: Cost,
+    pub(crate) meta: Option<String>,
+    pub(crate) hold: Option<Duration>,
+    pub(crate) id: Option<String>,
+    pub(crate) refund: bool,
+    pub(crate) flow: Option<(String, u16)>,
+    pub(crate) priority: u8,
 }
 
 impl Check {
-    /// A check of this key, at a cost of 1, by the rules of the layer.
-    pub fn new(key: impl Into<Vec<u8>>) -> Self {
-        Self { key: key.into(), cost: 1, rules: None }
+    /// A check of this key at a cost of 1.
+    pub fn new(key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
+        let check = Self {
+            limits: Vec::new(),
+            cost: Cost::Units(1),
+            meta: None,
+            hold: None,
+            id: None,
+            refund: false,
+            flow: None,
+            priority: 0,
+        };
+        check.and(key, rules)
     }
 
-    /// What the request costs, in units of the rules.
+    /// Another key that must let the request pass too.
     #[must_use]
-    pub fn cost(mut self, units: u64) -> Self {
-        self.cost = units;
+    pub fn and(mut self, key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
+        let limit = Limit { key: key.into(), rules: rules.into() };
+        if !limit.rules.texts().is_empty() {
+            self.limits.push(limit);
+        }
         self
     }
 
-    /// Other rules than those of the layer, such as `["@pro"]`.
+    /// What the request costs.
     #[must_use]
-    pub fn rules(mut self, rules: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.rules = Some(rules.into_iter().map(Into::into).collect());
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.cost = cost.into();
         self
     }
-}
 
-impl From<String> for Check {
-    fn from(key: String) -> Self {
-        Self::new(key)
+    /// A text for `RL.LOG`, such as who asks.
+    #[must_use]
+    pub fn meta(mut self, text: impl Into<String>) -> Self {
+        self.meta = Some(text.into());
+        self
+    }
+
+    /// The id of the hold to take: new for each request, or that of a request that is sent again.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Takes a hold that lasts so long, with this id. [`RateLimiter::hold`](crate::RateLimiter::hold)
+    /// also renews and ends it.
+    #[must_use]
+    pub fn with_hold(mut self, id: impl Into<String>, ttl: Duration) -> Self {
+        self.hold = Some(ttl);
+        self.id(id)
+    }
+
+    /// Gives all back if the hold ends without being settled.
+    #[must_use]
+    pub fn refund_unsettled(mut self) -> Self {
+        self.refund = true;
+        self
+    }
+
+    /// The flow, such as a tenant, in which a wait stands in line: flows take turns, by their weights of
+    /// 1 to 1000.
+    #[must_use]
+    pub fn flow(mut self, name: impl Into<String>, weight: u16) -> Self {
+        self.flow = Some((name.into(), weight));
+        self
+    }
+
+    /// The priority of a wait, 0 to 9: higher ones go first.
+    #[must_use]
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The only key.
+    pub(crate) fn one_limit(&self, command: &'static str) -> RedisResult<&Limit> {
+        match &self.limits[..] {
+            [limit] => Ok(limit),
+            _ => Err((ErrorKind::Client, "this takes one key", command.to_string()).into()),
+        }
+    }
+
+    /// The check of each key by itself.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
+        self.limits.iter().map(|limit| {
+            let (limits, cost) = (vec![limit.clone()], self.cost.of(&limit.rules));
+            Self { limits, cost, ..self.clone() }
+        })
+    }
+
+    /// `RL.CHECK`, or `RL.MCHECK` for several keys.
+    pub(crate) fn command(&self, full: bool) -> Cmd {
+        let keys = self.limits.iter().map(|limit| &limit.key[..]).collect::<Vec<_>>();
+        let several = (keys.len() > 1).then_some(keys.len());
+        let mut command = redis::cmd(if several.is_some() { "RL.MCHECK" } else { "RL.CHECK" });
+        command.arg(several).arg(keys);
+        self.write(&mut command, full);
+        command
+    }
+
+    /// `RL.PEEK` of one key.
+    pub(crate) fn peek_command(&self, full: bool) -> RedisResult<Cmd> {
+        let key = &self.one_limit("RL.PEEK")?.key;
+        let mut command = redis::cmd("RL.PEEK");
+        command.arg(key);
+        self.write(&mut command, full);
+        Ok(command)
+    }
+
+    /// `RL.WAIT` for one key.
+    pub(crate) fn wait_command(&self, timeout: Duration) -> RedisResult<Cmd> {
+        let key = &self.one_limit("RL.WAIT")?.key;
+        let mut command = redis::cmd("RL.WAIT");
+        command.arg(key).arg(ms(timeout));
+        if let Some((name, weight)) = &self.flow {
+            command.arg("FLOW").arg(name).arg("WEIGHT").arg(weight);
+        }
+        if self.priority > 0 {
+            command.arg("PRIORITY").arg(self.priority);
+        }
+        self.write(&mut command, false);
+        Ok(command)
+    }
+
+    /// Options and rules.
+    fn write(&self, command: &mut Cmd, full: bool) {
+        if self.cost != Cost::Units(1) {
+            self.cost.write(command);
+        }
+        if let Some(text) = &self.meta {
+            command.arg("META").arg(text);
+        }
+        if let (Some(ttl), Some(id)) = (self.hold, &self.id) {
+            command.arg("HOLD").arg(id).arg("PX").arg(ms(ttl));
+            command.arg(self.refund.then_some("REFUND"));
+        }
+        command.arg(full.then_some("FULL"));
+        for (place, limit) in self.limits.iter().enumerate() {
+            command.arg((place > 0).then_some("NEXT")).arg(limit.rules.texts());
+        }
     }
 }
 
-impl From<&str> for Check {
-    fn from(key: &str) -> Self {
-        Self::new(key)
+impl<K: Into<Vec<u8>>, R: Into<Rules>> From<(K, R)> for Check {
+    fn from((key, rules): (K, R)) -> Self {
+        Self::new(key, rules)
     }
 }
 
-/// Finds what to check for a request. Any `Fn(&Request<B>) -> Option<impl Into<Check>>` does.
-pub trait Target<B> {
-    /// The check of this request; `None` lets it pass without one.
-    fn check(&self, request: &Request<B>) -> Option<Check>;
+/// Whole milliseconds, as the commands take them.
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl<B, F, C> Target<B> for F
-where
-    F: Fn(&Request<B>) -> Option<C>,
-    C: Into<Check>,
-{
-    fn check(&self, request: &Request<B>) -> Option<Check> {
-        self(request).map(Into::into)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(command: &Cmd) -> String {
+        let words = command.args_iter().map(|word| match word {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("{other:?}"),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn commands_have_their_options_before_their_rules() {
+        let second = Duration::from_secs(1);
+        let one = Check::new("a", ["1/s", "5/m"]);
+        assert_eq!(text(&one.command(false)), "RL.CHECK a 1/s 5/m");
+        assert_eq!(text(&one.clone().cost(3).command(true)), "RL.CHECK a COST 3 FULL 1/s 5/m");
+        let held = one.clone().cost(1..=9).with_hold("id", second).refund_unsettled();
+        let options = "COST 1..9 HOLD id PX 1000 REFUND 1/s 5/m";
+        let turn = one.clone().flow("f", 3).priority(5).wait_command(second).unwrap();
+        let expected = "RL.WAIT a 1000 FLOW f WEIGHT 3 PRIORITY 5 1/s 5/m";
+        assert_eq!(text(&turn), expected);
+        assert_eq!(text(&held.command(false)), format!("RL.CHECK a {options}"));
+        assert_eq!(text(&held.wait_command(second).unwrap()), format!("RL.WAIT a 1000 {options}"));
+        assert_eq!(text(&one.peek_command(true).unwrap()), "RL.PEEK a FULL 1/s 5/m");
+        let both = one.and("none", Rules::default()).and("b", "@free").meta("me");
+        let both = both.cost([("in", 1), ("out", 2)]);
+        let expected = "RL.MCHECK 2 a b COST in=1 COST out=2 META me 1/s 5/m NEXT @free";
+        assert_eq!(text(&both.command(false)), expected);
+        assert!(both.peek_command(false).is_err() && both.wait_command(second).is_err());
     }
 }

@@ -1,51 +1,60 @@
-//! The HTTP fields of a decision, after draft-ietf-httpapi-ratelimit-headers-11.
+//! The HTTP fields of a report.
 
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::{Decision, RuleDecision, Verdict};
+use crate::{Report, RuleReport};
 
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// Which fields tell a client its limits, beside `Retry-After`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Headers {
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11.
+    #[default]
+    Draft11,
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, in seconds from now.
+    Legacy,
+    /// None.
+    None,
+}
 
-/// Adds `RateLimit-Policy` and `RateLimit`, and `Retry-After` if the request was denied and may come again.
-pub fn add(decision: &Decision, headers: &mut HeaderMap) {
-    // What is on trial limits nobody, so nobody is told.
-    let in_force = || decision.rules.iter().filter(|rule| !rule.shadow);
-    for (name, items) in [
-        (POLICY, in_force().map(policy).collect::<Vec<_>>()),
-        (LIMIT, in_force().map(left).collect()),
-    ] {
-        if !items.is_empty()
-            && let Ok(value) = HeaderValue::try_from(items.join(", "))
-        {
-            headers.insert(name, value);
+/// Adds the fields, and `Retry-After` if the request was denied and may come again.
+pub fn add(report: &Report, headers: Headers, fields: &mut HeaderMap) {
+    match headers {
+        Headers::Draft11 => {
+            // What is on trial limits nobody, so nobody is told.
+            let rules = report.rules.iter().filter(|rule| !rule.shadow);
+            let (policies, limits): (Vec<_>, Vec<_>) =
+                rules.map(|rule| (policy(rule), left(rule))).unzip();
+            insert(fields, "ratelimit-policy", policies.join(", "));
+            insert(fields, "ratelimit", limits.join(", "));
         }
+        Headers::Legacy => {
+            if let Some(rule) = report.deciding() {
+                insert(fields, "x-ratelimit-limit", rule.limit.to_string());
+                insert(fields, "x-ratelimit-remaining", rule.remaining.to_string());
+                let reset = rule.reset.map_or(String::new(), |reset| seconds(reset).to_string());
+                insert(fields, "x-ratelimit-reset", reset);
+            }
+        }
+        Headers::None => {}
     }
-    if decision.verdict != Verdict::Allowed
-        && let Some(wait) = decision.wait
+    if let Some(wait) = report.wait.filter(|_| !report.is_allowed()) {
+        fields.insert(RETRY_AFTER, seconds(wait).into());
+    }
+}
+
+fn insert(fields: &mut HeaderMap, name: &'static str, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value)
+        && !value.is_empty()
     {
-        headers.insert(RETRY_AFTER, seconds(wait).into());
+        fields.insert(HeaderName::from_static(name), value);
     }
 }
 
-/// The body of a denial, a problem of RFC 9457.
-pub fn problem(decision: &Decision) -> String {
-    let denies = decision.rules.iter().filter(|rule| rule.denies && !rule.shadow);
-    let names = denies.map(|rule| quoted(&rule.name)).collect::<Vec<_>>().join(", ");
-    let (title, status) = match decision.verdict {
-        Verdict::Blocked => ("Blocked", 403),
-        Verdict::Allowed | Verdict::Limited => ("Too many requests", 429),
-    };
-    format!(
-        r#"{{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "{title}", "status": {status}, "violated-policies": [{names}]}}"#
-    )
-}
-
-fn policy(rule: &RuleDecision) -> String {
-    let name = quoted(&rule.name);
+fn policy(rule: &RuleReport) -> String {
+    let name = quoted(rule.label());
     let (seconds, rest) = (rule.period.as_secs(), rule.period.subsec_nanos());
     match (seconds, rest) {
         (0, 0) => format!(r#"{name};q={};qu="concurrent-requests""#, rule.quota),
@@ -54,11 +63,11 @@ fn policy(rule: &RuleDecision) -> String {
     }
 }
 
-fn left(rule: &RuleDecision) -> String {
-    let until = if rule.denies { rule.wait } else { Some(rule.reset) };
+fn left(rule: &RuleReport) -> String {
+    let until = if rule.denies { rule.wait } else { rule.reset };
     // No time is told if the request can never pass.
     let time = until.map_or(String::new(), |until| format!(";t={}", seconds(until)));
-    format!("{};r={}{time}", quoted(&rule.name), rule.remaining)
+    format!("{};r={}{time}", quoted(rule.label()), rule.remaining)
 }
 
 /// Whole seconds, rounded up: a client that waits so long is not too early.
@@ -67,7 +76,7 @@ fn seconds(time: Duration) -> u64 {
 }
 
 /// A string of a structured field, which is one of JSON too.
-fn quoted(name: &str) -> String {
+pub fn quoted(name: &str) -> String {
     let mut text = String::from('"');
     for char in name.chars().filter(|char| char.is_ascii_graphic() || *char == ' ') {
         if matches!(char, '"' | '\\') {

@@ -1,125 +1,132 @@
-//! The layer: what it is configured with, and how it asks the server.
+//! The layer: which requests it checks, and how it tells clients.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-use std::{fmt, io};
 
-use redis::aio::ConnectionLike;
-use redis::{FromRedisValue, RedisError, cmd};
+use http::{Request, StatusCode};
 use tower_layer::Layer;
 
-use crate::{Check, Decision, RateLimit};
+use crate::fields::Headers;
+use crate::refusal::Problem;
+use crate::{Check, RateLimit, RateLimiter};
 
-/// How long a request waits for a decision, by default.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-/// What becomes of a request that the server could not decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// It passes, without limits: right where limits protect comfort.
-    Allow,
-    /// It is answered with 503: right where limits protect money or secrets.
-    Refuse,
+/// Which requests count: others get back what they cost once the service has answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Count {
+    /// All.
+    #[default]
+    All,
+    /// Those answered with a status from 400 on, or not at all.
+    Failed,
+    /// Those answered with a lower status.
+    Successful,
 }
 
-type ErrorHandler = dyn Fn(&RedisError) -> OnError + Send + Sync;
-
-/// Wraps services so that the server decides which requests reach them.
-pub struct RateLimitLayer<C, T> {
-    pub(crate) inner: Arc<Inner<C, T>>,
+impl Count {
+    /// Whether a request with this answer counts.
+    pub(crate) fn counts(self, status: Option<StatusCode>) -> bool {
+        let failed = status.is_none_or(|status| status.as_u16() >= 400);
+        match self {
+            Self::All => true,
+            Self::Failed => failed,
+            Self::Successful => !failed,
+        }
+    }
 }
 
-pub(crate) struct Inner<C, T> {
-    redis: C,
-    rules: Vec<String>,
+/// Finds what to check for a request. Any `Fn(&Request<B>)` does that returns a [`Check`] or an
+/// `Option` of one.
+pub trait Target<B> {
+    /// The check of this request; `None`, or one without rules, lets it pass.
+    fn check(&self, request: &Request<B>) -> Option<Check>;
+}
+
+impl<B, F, C> Target<B> for F
+where
+    F: Fn(&Request<B>) -> C,
+    C: Into<Option<Check>>,
+{
+    fn check(&self, request: &Request<B>) -> Option<Check> {
+        self(request).into().filter(|check| !check.limits.is_empty())
+    }
+}
+
+/// Wraps services so that the limiter decides which requests reach them.
+pub struct RateLimitLayer<T, F = Problem> {
+    pub(crate) limits: Arc<Limits<T, F>>,
+}
+
+pub(crate) struct Limits<T, F> {
+    pub limiter: RateLimiter,
     pub target: T,
-    patience: Duration,
-    pub on_error: Arc<ErrorHandler>,
+    pub headers: Headers,
+    pub count: Count,
+    pub refuse: F,
 }
 
-impl<C, T> RateLimitLayer<C, T> {
-    /// Limits requests by these rules, such as `["10/s", "240/h"]`. `target` says what to check: the key that
-    /// counts, or `None` for a request that is not limited.
-    ///
-    /// `redis` is any asynchronous connection that tasks can share, best a `ConnectionManager`, which connects
-    /// again after a failure.
-    pub fn new(redis: C, rules: impl IntoIterator<Item = impl Into<String>>, target: T) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                redis,
-                rules: rules.into_iter().map(Into::into).collect(),
-                target,
-                patience: PATIENCE,
-                on_error: Arc::new(|_| OnError::Allow),
-            }),
+impl<T> RateLimitLayer<T> {
+    /// Lets the limiter decide on each request. `target` says what to check: keys and rules, or
+    /// `None` for a request that is not limited.
+    pub fn new(limiter: RateLimiter, target: T) -> Self {
+        let (headers, count) = (Headers::default(), Count::default());
+        Self::of(Limits { limiter, target, headers, count, refuse: Problem })
+    }
+}
+
+impl<T: Clone, F: Clone> RateLimitLayer<T, F> {
+    /// Which fields tell clients their limits: those of draft 11 by default.
+    #[must_use]
+    pub fn headers(self, headers: Headers) -> Self {
+        Self::of(Limits { headers, ..self.limits() })
+    }
+
+    /// Which requests count: all by default.
+    #[must_use]
+    pub fn count(self, count: Count) -> Self {
+        Self::of(Limits { count, ..self.limits() })
+    }
+
+    /// What answers a request that does not reach the service: [`Problem`] by default. See
+    /// [`Refuse`](crate::Refuse).
+    pub fn refuse<G>(self, refuse: G) -> RateLimitLayer<T, G> {
+        let Limits { limiter, target, headers, count, .. } = self.limits();
+        RateLimitLayer::of(Limits { limiter, target, headers, count, refuse })
+    }
+
+    fn limits(self) -> Limits<T, F> {
+        let Limits { limiter, target, headers, count, refuse } = &*self.limits;
+        Limits {
+            limiter: limiter.clone(),
+            target: target.clone(),
+            headers: *headers,
+            count: *count,
+            refuse: refuse.clone(),
         }
     }
 }
 
-impl<C: Clone, T: Clone> RateLimitLayer<C, T> {
-    /// How long a request waits for a decision before `on_error` is asked: 250 ms by default. A server that is
-    /// gone or busy costs each request this much at most.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        Arc::make_mut(&mut self.inner).patience = patience;
-        self
-    }
-
-    /// Chooses what becomes of a request that the server could not decide, and is the place to log why. By
-    /// default such requests pass, because without its limiter an application should go on.
-    ///
-    /// Errors are a server that cannot be reached or does not answer in time, and its own, such as those about a
-    /// rule that it cannot read.
-    #[must_use]
-    pub fn on_error(
-        mut self,
-        handler: impl Fn(&RedisError) -> OnError + Send + Sync + 'static,
-    ) -> Self {
-        Arc::make_mut(&mut self.inner).on_error = Arc::new(handler);
-        self
+impl<T, F> RateLimitLayer<T, F> {
+    fn of(limits: Limits<T, F>) -> Self {
+        Self { limits: Arc::new(limits) }
     }
 }
 
-impl<C: ConnectionLike + Clone, T> Inner<C, T> {
-    /// Asks the server, for as long as a request may wait.
-    pub async fn decide(&self, check: Check) -> Result<Decision, RedisError> {
-        let mut command = cmd("RL.CHECK");
-        command.arg(check.key).arg("COST").arg(check.cost).arg("FULL");
-        command.arg(check.rules.as_ref().unwrap_or(&self.rules));
-        let mut redis = self.redis.clone();
-        let answer = tokio::time::timeout(self.patience, redis.req_packed_command(&command)).await;
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no decision in time");
-        Ok(Decision::from_redis_value(answer.map_err(late)??)?)
-    }
-}
-
-impl<C: Clone, T: Clone> Clone for Inner<C, T> {
+impl<T, F> Clone for RateLimitLayer<T, F> {
     fn clone(&self) -> Self {
-        Self {
-            redis: self.redis.clone(),
-            rules: self.rules.clone(),
-            target: self.target.clone(),
-            patience: self.patience,
-            on_error: Arc::clone(&self.on_error),
-        }
+        Self { limits: Arc::clone(&self.limits) }
     }
 }
 
-impl<C, T> Clone for RateLimitLayer<C, T> {
-    fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<C, T> fmt::Debug for RateLimitLayer<C, T> {
+impl<T, F> fmt::Debug for RateLimitLayer<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { rules, patience, .. } = &*self.inner;
-        f.debug_struct("RateLimitLayer").field("rules", rules).field("patience", patience).finish()
+        f.debug_struct("RateLimitLayer")
+            .field("limiter", &self.limits.limiter)
+            .finish_non_exhaustive()
     }
 }
 
-impl<S, C, T> Layer<S> for RateLimitLayer<C, T> {
-    type Service = RateLimit<S, C, T>;
+impl<S, T, F> Layer<S> for RateLimitLayer<T, F> {
+    type Service = RateLimit<S, T, F>;
 
     fn layer(&self, service: S) -> Self::Service {
         RateLimit { service, layer: self.clone() }

@@ -13,14 +13,33 @@
 )]
 
 mod address;
+mod bounded;
+mod breaker;
+mod builder;
 mod check;
-mod decision;
+mod denials;
 mod fields;
+mod hold;
 mod layer;
+mod lease;
+mod limiter;
+mod local;
+mod outage;
+mod refusal;
+mod reply;
+mod server;
 mod service;
+mod upstream;
 
-pub use address::network_of;
-pub use check::{Check, Target};
-pub use decision::{Decision, RuleDecision, Verdict};
-pub use layer::{OnError, RateLimitLayer};
+pub use address::{network, network_of};
+pub use builder::Builder;
+pub use check::{Check, Cost, Rules};
+pub use fields::Headers;
+pub use hold::{Hold, HoldError};
+pub use layer::{Count, RateLimitLayer, Target};
+pub use lease::{Lease, Taken};
+pub use limiter::{RateLimiter, Settlement};
+pub use outage::{Outage, OutageEvent, is_outage};
+pub use refusal::{Problem, Refusal, Refuse};
+pub use reply::{Reply, Report, RuleReport, Source, Verdict};
 pub use service::RateLimit;

@@ -1,37 +1,37 @@
-//! The service: asks before each request, and answers those that are denied.
+//! The service: asks before each request, and answers those that are refused.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Request, Response, StatusCode};
-use redis::aio::ConnectionLike;
+use http::{Request, Response, StatusCode};
+use tokio::runtime::Handle;
 use tower_service::Service;
 
-use crate::{Decision, OnError, RateLimitLayer, Target, Verdict, fields};
+use crate::layer::Limits;
+use crate::refusal::{Problem, Refusal, Refuse};
+use crate::{Check, Count, RateLimitLayer, RateLimiter, Report, Target, fields};
 
-/// A service whose requests the server decides first. [`RateLimitLayer`] makes it.
+/// A service whose requests the limiter decides first. [`RateLimitLayer`] makes it.
 #[derive(Debug)]
-pub struct RateLimit<S, C, T> {
+pub struct RateLimit<S, T, F = Problem> {
     pub(crate) service: S,
-    pub(crate) layer: RateLimitLayer<C, T>,
+    pub(crate) layer: RateLimitLayer<T, F>,
 }
 
-impl<S: Clone, C, T> Clone for RateLimit<S, C, T> {
+impl<S: Clone, T, F> Clone for RateLimit<S, T, F> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<S, C, T, B, R> Service<Request<B>> for RateLimit<S, C, T>
+impl<S, T, F, B, R> Service<Request<B>> for RateLimit<S, T, F>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
-    C: ConnectionLike + Clone + Send + Sync + 'static,
     T: Target<B> + Send + Sync + 'static,
+    F: Refuse<R> + Send + Sync + 'static,
     B: Send + 'static,
-    R: From<String>,
 {
     type Response = Response<R>;
     type Error = S::Error;
@@ -45,48 +45,60 @@ where
         // The service that is ready serves this request; its clone waits for the next.
         let clone = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, clone);
-        let limits = self.layer.inner.clone();
+        let limits = self.layer.limits.clone();
         Box::pin(async move {
-            let Some(check) = limits.target.check(&request) else {
+            let Limits { limiter, target, headers, count, refuse } = &*limits;
+            let Some(check) = target.check(&request) else {
                 return service.call(request).await;
             };
-            let decision = match limits.decide(check).await {
-                Ok(decision) => decision,
-                Err(error) => match (limits.on_error)(&error) {
-                    OnError::Allow => return service.call(request).await,
-                    OnError::Refuse => return Ok(refusal()),
-                },
+            let report = match limiter.check_all(check.clone()).await {
+                Ok(report) if report.is_allowed() => report,
+                Ok(report) => {
+                    let mut response = refused(refuse, Refusal::Denied(report.clone()));
+                    fields::add(&report, *headers, response.headers_mut());
+                    return Ok(response);
+                }
+                Err(error) => return Ok(refused(refuse, Refusal::Failed(error))),
             };
-            if decision.verdict != Verdict::Allowed {
-                return Ok(denial(&decision));
-            }
-            if let Some(turn) = decision.wait.filter(|wait| !wait.is_zero()) {
+            let mut charge =
+                Charge { limiter: limiter.clone(), check, report, count: *count, status: None };
+            if let Some(turn) = charge.report.wait.filter(|wait| !wait.is_zero()) {
                 tokio::time::sleep(turn).await;
             }
-            request.extensions_mut().insert(decision.clone());
+            request.extensions_mut().insert(charge.report.clone());
             let mut response = service.call(request).await?;
-            fields::add(&decision, response.headers_mut());
+            charge.status = Some(response.status());
+            fields::add(&charge.report, *headers, response.headers_mut());
             Ok(response)
         })
     }
 }
 
-/// The answer to a request that is denied.
-fn denial<R: From<String>>(decision: &Decision) -> Response<R> {
-    let mut response = Response::new(fields::problem(decision).into());
-    *response.status_mut() = match decision.verdict {
-        Verdict::Blocked => StatusCode::FORBIDDEN,
-        Verdict::Allowed | Verdict::Limited => StatusCode::TOO_MANY_REQUESTS,
-    };
-    let kind = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    fields::add(decision, response.headers_mut());
+fn refused<R>(refuse: &impl Refuse<R>, why: Refusal) -> Response<R> {
+    let mut response = refuse.refuse(&why);
+    response.extensions_mut().insert(why);
     response
 }
 
-/// The answer to a request that was not decided.
-fn refusal<R: From<String>>() -> Response<R> {
-    let mut response = Response::new(String::from("No decision of the rate limiter\n").into());
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response
+/// What a request was charged, until it has been answered or its client has gone.
+struct Charge {
+    limiter: RateLimiter,
+    check: Check,
+    report: Report,
+    count: Count,
+    status: Option<StatusCode>,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.count.counts(self.status) {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let Self { limiter, check, report, .. } = self;
+            let (limiter, check, report) = (limiter.clone(), check.clone(), report.clone());
+            // The request is over: nobody hears of an error.
+            runtime.spawn(async move { limiter.give_back(&check, &report).await.ok() });
+        }
+    }
 }

@@ -11,6 +11,7 @@
 //! call to call, and the state stays.
 
 mod cost;
+mod divided;
 mod error;
 mod explain;
 mod identity;

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{Client, RedisResult, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tower_redis_ratelimit::{Builder, RateLimiter};
 
 /// Every server that the module supports.
 pub const ALL: [&str; 5] = ["redis-6.2", "redis-7.0", "redis-8.2", "valkey-8.1", "valkey-9.1"];
@@ -48,6 +50,24 @@ impl Server {
         self.process = launch(self.name, self.options, self.port, &self.dir);
     }
 
+    /// Saves some keys, and starts the server again, which then loads them for ten seconds.
+    pub fn restart_slowly(&mut self) {
+        let keys = (0..1000).map(|key| format!("key:{key} value")).collect::<Vec<_>>();
+        self.send(&format!("MSET {}", keys.join(" ")));
+        let () = cmd("SAVE")
+            .query(&mut self.client().get_connection().expect("it runs"))
+            .expect("a disk");
+        self.kill();
+        let slow = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+        self.process = spawn(self.name, &slow, self.port, &self.dir);
+        let start = Instant::now();
+        let loads = || matches!(answers(self.port), Err(error) if error.code() == Some("LOADING"));
+        while !loads() {
+            assert!(start.elapsed() < PATIENCE, "{} does not load", self.name);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Stops the process, or lets it go on.
     pub fn freeze(&self, stopped: bool) {
         let signal = if stopped { Signal::STOP } else { Signal::CONT };
@@ -62,6 +82,23 @@ impl Server {
         client(self.port)
     }
 
+    /// A limiter on this server, which must answer however busy the machine is.
+    pub fn limiter(&self) -> RateLimiter {
+        self.builder().build().expect("options")
+    }
+
+    /// The options of such a limiter.
+    pub fn builder(&self) -> Builder {
+        RateLimiter::server(self.client()).expect("an address").timeout(Duration::from_secs(10))
+    }
+
+    /// A connection without a time-out for replies.
+    pub async fn patient_connection(&self) -> MultiplexedConnection {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = self.client().get_multiplexed_async_connection_with_config(&config).await;
+        connection.expect("it answers")
+    }
+
     /// Sends a command, its words separated by spaces.
     pub fn send(&self, line: &str) {
         let (name, words) = line.split_once(' ').expect("words");
@@ -69,6 +106,17 @@ impl Server {
         command.arg(words.split(' ').collect::<Vec<_>>());
         let mut connection = self.client().get_connection().expect("it runs");
         let () = command.query(&mut connection).expect(line);
+    }
+}
+
+impl Server {
+    /// The ids of the clients that wait in a line.
+    pub fn waiting(&self) -> Vec<String> {
+        let mut connection = self.client().get_connection().expect("it runs");
+        let clients: String = cmd("CLIENT").arg("LIST").query(&mut connection).expect("text");
+        let waits = clients.lines().filter(|line| line.contains(" cmd=rl.wait "));
+        let id = |line: &str| line.split([' ', '=']).nth(1).expect("an id").to_string();
+        waits.map(id).collect()
     }
 }
 
@@ -81,7 +129,7 @@ impl Drop for Server {
 }
 
 /// A free port below those of outgoing connections, which could take it before its server does.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(997);
     loop {
@@ -97,30 +145,37 @@ fn client(port: u16) -> Client {
     Client::open(format!("redis://127.0.0.1:{port}")).expect("an address")
 }
 
+/// How long a server may take to start.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn launch(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
+    let mut process = spawn(name, options, port, dir);
+    let start = Instant::now();
+    while answers(port).is_err() {
+        let ended = process.try_wait().expect("a child");
+        assert!(ended.is_none(), "{name} ended: is the module there? run `make build`");
+        assert!(start.elapsed() < PATIENCE, "{name} does not answer");
+        thread::sleep(Duration::from_millis(20));
+    }
+    process
+}
+
+fn spawn(name: &str, options: &[&str], port: u16, dir: &TempDir) -> Child {
     let program = from_env("RATELIMIT_SERVERS", ".cache/servers").join(name).join("server");
     let module = from_env("RATELIMIT_MODULE", "target/release/libredis_ratelimit.so");
-    let port_text = port.to_string();
-    let mut process = Command::new(&program)
-        .args(["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--loadmodule"])
+    let port = port.to_string();
+    Command::new(&program)
+        .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--loadmodule"])
         .arg(&module)
         .args(options)
         .current_dir(dir)
         .stdout(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}: run `make fetch`", program.display()));
-    let start = Instant::now();
-    let answers = || -> RedisResult<i64> {
-        let mut connection = client(port).get_connection()?;
-        cmd("DBSIZE").query(&mut connection)
-    };
-    while answers().is_err() {
-        let ended = process.try_wait().expect("a child");
-        assert!(ended.is_none(), "{name} ended: is {} there?", module.display());
-        assert!(start.elapsed() < Duration::from_secs(20), "{name} does not answer");
-        thread::sleep(Duration::from_millis(20));
-    }
-    process
+        .unwrap_or_else(|error| panic!("{}: {error}: run `make fetch`", program.display()))
+}
+
+fn answers(port: u16) -> RedisResult<i64> {
+    cmd("DBSIZE").query(&mut client(port).get_connection()?)
 }
 
 /// A path from the environment, or its default inside the repository.

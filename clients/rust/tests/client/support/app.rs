@@ -6,42 +6,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::{Extension, Router, routing::get};
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use axum::http::StatusCode;
+use axum::{Router, routing::get};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tower_redis_ratelimit::{Check, Decision, RateLimitLayer};
+use tower_redis_ratelimit::{Check, RateLimitLayer, RateLimiter, Refuse, Report, Rules, Target};
 
-use super::server::Server;
-
-/// What to check: the key is in `x-key`, and the cost in `x-cost`.
-pub type ByHeader = fn(&Request) -> Option<Check>;
-pub type Limits<C = ConnectionManager> = RateLimitLayer<C, ByHeader>;
-
-/// Limits by these rules.
-pub fn limits(server: &Server, rules: &[&str]) -> Limits {
-    // Longer than any test, so that only the layer's patience ends a wait.
-    let forever = Some(Duration::from_secs(100));
-    let config = ConnectionManagerConfig::new().set_number_of_retries(0);
-    let config = config.set_response_timeout(forever).set_connection_timeout(forever);
-    let redis = ConnectionManager::new_lazy_with_config(server.client(), config);
-    limits_of(redis.expect("a configuration"), rules)
+/// Limits by these rules. The key is in `x-key`, and the cost in `x-cost`.
+pub fn limits(
+    limiter: RateLimiter,
+    rules: &[&str],
+) -> RateLimitLayer<impl Target<axum::body::Body> + Clone + use<>> {
+    let rules = Rules::from(rules);
+    RateLimitLayer::new(limiter, move |request: &Request| by_header(request, &rules))
 }
 
-/// The same through any connection.
-pub fn limits_of<C>(redis: C, rules: &[&str]) -> Limits<C> {
-    RateLimitLayer::new(redis, rules.iter().copied(), by_header)
-}
-
-fn by_header(request: &Request) -> Option<Check> {
+fn by_header(request: &Request, rules: &Rules) -> Option<Check> {
     let field = |name| request.headers().get(name)?.to_str().ok();
-    let check = Check::new(field("x-key")?);
-    let check = field("x-cost").map_or(check.clone(), |cost| check.cost(cost.parse().expect(cost)));
-    Some(match field("x-rule") {
-        Some(rule) => check.rules([rule]),
-        None => check,
-    })
+    let rules = field("x-rule").map_or(rules.clone(), Rules::from);
+    let cost = field("x-cost").map_or(1, |cost| cost.parse().expect(cost));
+    Some(Check::new(field("x-key")?, rules).cost(cost))
 }
 
 /// The application, until it is dropped.
@@ -65,18 +50,22 @@ impl Answer {
 }
 
 impl App {
-    pub async fn start<C>(limits: Limits<C>) -> Self
+    pub async fn start<T, F>(limits: RateLimitLayer<T, F>) -> Self
     where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
+        T: Target<axum::body::Body> + Clone + Send + Sync + 'static,
+        F: Refuse<axum::body::Body> + Clone + Send + Sync + 'static,
     {
         let served = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&served);
-        let serve = move |decision: Option<Extension<Decision>>| async move {
+        let serve = move |request: Request| async move {
             count.fetch_add(1, Ordering::Relaxed);
-            match decision.as_ref().and_then(|decision| decision.rules.first()) {
+            let report = request.extensions().get::<Report>();
+            let body = match report.and_then(|report| report.rules.first()) {
                 Some(rule) => format!("{} left", rule.remaining),
                 None => "no limit".to_string(),
-            }
+            };
+            let fails = request.headers().contains_key("x-fail");
+            (if fails { StatusCode::BAD_REQUEST } else { StatusCode::OK }, body)
         };
         let app = Router::new().route("/", get(serve)).layer(limits);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -14,7 +14,12 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(name: &'static str) -> Self {
-        let nodes = [(); 2].map(|()| Server::start_with(name, &["--cluster-enabled", "yes"]));
+        let nodes = [(); 2].map(|()| {
+            Server::start_with(
+                name,
+                &["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"],
+            )
+        });
         let [first, second] = &nodes;
         first.send("CLUSTER ADDSLOTSRANGE 0 8191");
         second.send("CLUSTER ADDSLOTSRANGE 8192 16383");
@@ -39,6 +44,27 @@ impl Cluster {
             let mut node = self.nodes[at].client().get_connection().expect("it runs");
             cmd("DBSIZE").query(&mut node).expect("a number")
         })
+    }
+
+    /// How often the nodes have sent a client to another node.
+    pub fn redirections(&self) -> usize {
+        let count = |node: &Server| {
+            let mut node = node.client().get_connection().expect("it runs");
+            let stats: String = cmd("INFO").arg("errorstats").query(&mut node).expect("text");
+            stats.matches("errorstat_MOVED").count()
+        };
+        self.nodes.iter().map(count).sum()
+    }
+
+    /// Kills one node, so that the other serves no slot any more.
+    pub fn lose_quorum(&mut self) {
+        let [first, second] = &mut self.nodes;
+        second.kill();
+        let start = Instant::now();
+        while is_whole(first) {
+            assert!(start.elapsed() < Duration::from_secs(20), "the node does not notice");
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

@@ -1,0 +1,258 @@
+//! Leases: for a key that is asked more often than one server can decide.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{fmt, io};
+
+use redis::RedisResult;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::check::{Check, Rules};
+use crate::hold::new_id;
+use crate::limiter::{RateLimiter, Settlement};
+use crate::reply::{Reply, Source, Verdict};
+
+/// A lease that lasts shorter asks for twice as much the next time ...
+const SHORT: Duration = Duration::from_millis(50);
+/// ... and one that lasts longer, or comes back half unused, for half.
+const LONG: Duration = Duration::from_millis(200);
+/// For how long a denial without an end is remembered.
+const NEVER: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(2);
+const MOST: u64 = 1000;
+
+/// What [`Lease::take`] answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether the units were taken.
+    pub verdict: Verdict,
+    /// When to ask again. `None`: never.
+    pub wait: Option<Duration>,
+    /// Who decided; `Server` for units of the lease.
+    pub source: Source,
+}
+
+impl Taken {
+    const NOW: Self =
+        Self { verdict: Verdict::Allowed, wait: Some(Duration::ZERO), source: Source::Server };
+
+    /// Whether the units were taken.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == Verdict::Allowed
+    }
+}
+
+/// Takes units of one hot key ahead, and hands them out in this process.
+///
+/// Units count when they are leased, and may be used until half of the hold's time later (all of it in
+/// a process that was paused). If the process dies, what it used of its last lease comes back when the
+/// hold ends: at most one lease. While the server is away, the limiter's [`Outage`](crate::Outage) answers.
+pub struct Lease(Arc<Shared>);
+
+struct Shared {
+    limiter: RateLimiter,
+    key: Vec<u8>,
+    rules: Rules,
+    ttl: Duration,
+    most: u64,
+    state: Mutex<State>,
+    /// A request for a lease has been answered.
+    answered: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many units to ask for.
+    ask: u64,
+    open: Option<Open>,
+    /// A denial, and the least cost that it denies.
+    denied: Option<(Instant, u64, Verdict)>,
+    asking: bool,
+}
+
+struct Open {
+    id: String,
+    granted: u64,
+    left: u64,
+    since: Instant,
+    settling: AbortHandle,
+}
+
+enum Found {
+    Answer(Taken),
+    /// Another caller asks.
+    Wait,
+    /// This caller must ask.
+    Nothing,
+}
+
+impl Lease {
+    /// Leases units of this key under these rules, for 2 s and at most 1000 at once.
+    pub fn new(limiter: RateLimiter, key: impl Into<Vec<u8>>, rules: impl Into<Rules>) -> Self {
+        Self::within(limiter, key, rules, TTL, MOST)
+    }
+
+    /// Leases units for this time, and at most so many at once.
+    pub fn within(
+        limiter: RateLimiter,
+        key: impl Into<Vec<u8>>,
+        rules: impl Into<Rules>,
+        ttl: Duration,
+        most: u64,
+    ) -> Self {
+        let (key, rules) = (key.into(), rules.into());
+        let (state, answered) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Shared { limiter, key, rules, ttl, most, state, answered }))
+    }
+
+    /// Takes units, out of the lease if it has them.
+    ///
+    /// # Errors
+    /// Those of a check.
+    pub async fn take(&self, units: u64) -> RedisResult<Taken> {
+        if self.0.rules.texts().is_empty() {
+            return Ok(Taken { source: Source::Local, ..Taken::NOW });
+        }
+        loop {
+            if let Found::Answer(taken) = self.0.find(units, false) {
+                return Ok(taken);
+            }
+            let mut answered = pin!(self.0.answered.notified());
+            answered.as_mut().enable();
+            match self.0.find(units, true) {
+                Found::Answer(taken) => return Ok(taken),
+                Found::Wait => answered.await,
+                Found::Nothing => {
+                    let (answer, asked) = oneshot::channel();
+                    // A task, so that dropping this future loses no lease.
+                    tokio::spawn(Arc::clone(&self.0).ask(units, answer));
+                    return asked.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+                }
+            }
+        }
+    }
+
+    /// Gives back what is left.
+    ///
+    /// # Errors
+    /// Those of the server, and any outage. What is left then comes back when the hold ends.
+    pub async fn close(self) -> RedisResult<()> {
+        self.0.settle(self.0.end()).await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current() {
+            let shared = Arc::clone(&self.0);
+            runtime.spawn(async move { shared.settle(shared.end()).await.ok() });
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("rules", &self.0.rules).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What is known here. A caller that `asks` and finds nothing must ask the server.
+    fn find(&self, units: u64, asks: bool) -> Found {
+        let (mut state, now) = (self.state(), Instant::now());
+        if let Some(open) = &mut state.open
+            && let Some(left) = open.left.checked_sub(units)
+            && now.saturating_duration_since(open.since) < self.ttl
+        {
+            open.left = left;
+            return Found::Answer(Taken::NOW);
+        }
+        match state.denied {
+            Some((until, least, verdict)) if units >= least && now < until => {
+                let wait = Some(until.saturating_duration_since(now));
+                Found::Answer(Taken { verdict, wait, source: Source::Denial })
+            }
+            _ if state.asking => Found::Wait,
+            _ => {
+                state.asking = asks;
+                Found::Nothing
+            }
+        }
+    }
+
+    /// Settles this lease and takes the next, in one round trip.
+    async fn ask(self: Arc<Self>, units: u64, answer: oneshot::Sender<RedisResult<Taken>>) {
+        let ended = self.end();
+        let most = units.max(self.state().ask).max(1);
+        let id = new_id();
+        let one = Check::new(&self.key[..], &self.rules).cost(units);
+        let leased = one.clone().cost(units..=most).with_hold(&id, self.ttl).refund_unsettled();
+        let asked = Instant::now();
+        let (_, reply) =
+            tokio::join!(self.settle(ended), self.limiter.lease(&leased, &self.key, &one));
+        let taken = reply.map(|reply| self.note(&reply, id, units, asked));
+        let unheard = answer.send(taken).is_err();
+        let mut state = self.state();
+        if unheard && let Some(open) = &mut state.open {
+            open.left = open.left.saturating_add(units).min(open.granted);
+        }
+        state.asking = false;
+        drop(state);
+        self.answered.notify_waiters();
+    }
+
+    /// Notes what the server, which was asked at `asked`, has replied.
+    fn note(self: &Arc<Self>, reply: &Reply, id: String, units: u64, asked: Instant) -> Taken {
+        let Reply { verdict, wait, source, .. } = *reply;
+        let taken = Taken { verdict, wait, source };
+        if source != Source::Server {
+            return taken;
+        }
+        let mut state = self.state();
+        if !taken.is_allowed() {
+            let until = asked.checked_add(wait.unwrap_or(NEVER));
+            state.denied = until.map(|until| (until, units, verdict));
+        } else if let Some(granted) = reply.granted.filter(|_| reply.limit.is_some()) {
+            // An exempt key has no holds.
+            let shared = Arc::clone(self);
+            let settling = tokio::spawn(async move {
+                sleep(shared.ttl.checked_div(2).unwrap_or_default()).await;
+                // A task of its own, because the lease's end aborts this one.
+                tokio::spawn(async move { shared.settle(shared.end()).await.ok() });
+            });
+            let (left, settling) = (granted.saturating_sub(units), settling.abort_handle());
+            state.open = Some(Open { id, granted, left, since: asked, settling });
+        }
+        taken
+    }
+
+    async fn settle(&self, ended: Option<(String, u64)>) -> RedisResult<()> {
+        let Some((id, used)) = ended else { return Ok(()) };
+        let settlement = Settlement::Cost(used.into());
+        self.limiter.settle(&self.key, &id, settlement).await.map(drop)
+    }
+
+    /// Ends the lease, if there is one, and learns from it: its id, and what was used.
+    fn end(&self) -> Option<(String, u64)> {
+        let mut state = self.state();
+        let Open { id, granted, left, since, settling } = state.open.take()?;
+        settling.abort();
+        let used = granted.saturating_sub(left);
+        let lasted = since.elapsed();
+        if lasted > LONG || used.saturating_mul(2) < granted {
+            state.ask = (state.ask >> 1).max(1);
+        } else if lasted < SHORT && granted >= state.ask {
+            state.ask = state.ask.max(1).saturating_mul(2).min(self.most);
+        }
+        Some((id, used))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

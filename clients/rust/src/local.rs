@@ -1,0 +1,371 @@
+//! A limiter in the process, for as long as the server is away: the module's own decisions, on
+//! what this process alone has counted.
+//!
+//! It takes the server's commands and gives the server's replies. Each process keeps to its part
+//! of every limit. An operator's blocks and exemptions, and pauses, are known to the server only.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ratelimit_core::limit::{self, Bounds, Check, Decision, Foresight, KeyCheck, Limiter};
+use ratelimit_core::parse::{self, Limits, ParseError, RuleArgError, RuleResolver};
+use ratelimit_core::rule::{Rule, RuleError, looks_like_rule};
+use redis::{Arg, Cmd, RedisError, RedisResult, Value, make_extension_error};
+
+use crate::Rules;
+use crate::bounded::Bounded;
+
+const MOST_KEYS: usize = 10_000;
+/// The module's defaults.
+const BOUNDS: Bounds = Bounds { max_states: 256, max_holds: 10_000 };
+
+type Keys = Bounded<Vec<u8>, Limiter>;
+
+#[derive(Debug)]
+pub struct Local {
+    among: NonZeroU32,
+    policies: HashMap<String, Vec<Rule>>,
+    keys: Mutex<Keys>,
+}
+
+impl Local {
+    /// A limiter of one of `among` processes, which knows these policies.
+    pub fn new(among: NonZeroU32, policies: &HashMap<String, Rules>) -> RedisResult<Self> {
+        let rule = |text: &String| {
+            let rule = Rule::from_text(text.as_bytes()).map_err(refused)?;
+            Ok(rule.divided(among))
+        };
+        let read = |(name, rules): (&String, &Rules)| {
+            Ok((name.clone(), rules.texts().iter().map(rule).collect::<RedisResult<_>>()?))
+        };
+        let policies = policies.iter().map(read).collect::<RedisResult<_>>()?;
+        Ok(Self { among, policies, keys: Mutex::new(Bounded::new(MOST_KEYS)) })
+    }
+
+    /// What a server would reply that knew only of this process.
+    pub fn answer(&self, command: &Cmd) -> RedisResult<Value> {
+        let words = command.args_iter().map(|word| match word {
+            Arg::Simple(bytes) => bytes,
+            _ => &[],
+        });
+        let words = words.collect::<Vec<_>>();
+        let now_us = now_us();
+        match &words[..] {
+            [b"RL.CHECK", key, check @ ..] => {
+                self.check(&[&[b"1", *key][..], check].concat(), false, now_us)
+            }
+            [b"RL.MCHECK", check @ ..] => self.check(check, true, now_us),
+            [b"RL.PEEK", key, peek @ ..] => self.peek(key, peek, now_us),
+            [b"RL.SETTLE", key, settlement @ ..] => self.change(key, |limiter| {
+                let request = parse::settle(bytes(settlement), &Limits::ANY).map_err(refused)?;
+                let how = request.settled.with(&request.named);
+                Ok(limiter.settle(request.id, how, now_us).into())
+            }),
+            [b"RL.RENEW", key, renewal @ ..] => self.change(key, |limiter| {
+                let request = parse::renew(bytes(renewal), &Limits::ANY).map_err(refused)?;
+                let end_us = parse::hold_end_us(request.hold_us, now_us);
+                Ok(limiter.renew(request.id, end_us, now_us).into())
+            }),
+            [b"RL.REFUND", key, refund @ ..] => self.change(key, |limiter| {
+                let (mut resolver, mut rules) = (self.resolver(), Vec::new());
+                let args = bytes(refund);
+                let request = parse::refund(args, &Limits::ANY, &mut resolver, &mut rules);
+                let units = request.map_err(refused)?.units;
+                Ok(limiter.refund(units, now_us, &rules).try_into().unwrap_or(i64::MAX))
+            }),
+            _ => Err(refused("no command of the limiter in the process")),
+        }
+    }
+
+    /// An `RL.MCHECK`. Its keys are shown if there may be several.
+    fn check(&self, args: &[&[u8]], several: bool, now_us: u64) -> RedisResult<Value> {
+        let (mut resolver, mut rules) = (self.resolver(), Vec::new());
+        let request = parse::mcheck(bytes(args), &Limits::ANY_CHECK, &mut resolver, &mut rules);
+        let request = request.map_err(refused)?;
+        let names = args.get(1..).unwrap_or_default().iter().take(request.keys);
+        let options = request.check.options_at(now_us);
+        let check_of = |place: usize| {
+            let group = request.groups.get(place).or(request.groups.first());
+            let own = group.and_then(|group| rules.get(group.rules.clone())).unwrap_or_default();
+            Check { rules: own, cost: request.check.cost, now_us, options: options.as_ref() }
+        };
+
+        let mut keys = self.keys();
+        let found = names.map(|name| (*name, keys.take(*name).unwrap_or_default()));
+        let mut found = found.collect::<Vec<_>>();
+        let mut decisions = Vec::new();
+        let checks = found.iter_mut().enumerate().map(|(place, (_, limiter))| {
+            limiter.lapse(now_us);
+            KeyCheck::new(limiter, check_of(place))
+        });
+        let mut checks = checks.collect::<Vec<_>>();
+        let decided = limit::check_keys(&mut checks, BOUNDS, &mut decisions);
+        let done = checks.iter().map(|key| (*key.outcome(), key.decisions().clone()));
+        let done = done.collect::<Vec<_>>();
+        let answer = decided.map(|decider| {
+            let (summary, cost) = done
+                .first()
+                .map_or((None, 0), |(outcome, _)| (Some(outcome.summary), outcome.cost));
+            let shown =
+                found.iter().zip(&done).enumerate().map(|(place, ((name, limiter), done))| {
+                    let check = Check { cost, ..check_of(place) };
+                    Shown {
+                        name: several.then_some(*name),
+                        check,
+                        decisions: done.1.clone(),
+                        limiter,
+                    }
+                });
+            let shown = shown.collect::<Vec<_>>();
+            summary.map_or(Value::Nil, |summary| {
+                reply(request.check.full, summary, &mut decisions, &shown, decider)
+            })
+        });
+        for (name, limiter) in found {
+            keep(&mut keys, name, limiter);
+        }
+        answer.map_err(refused)
+    }
+
+    fn peek(&self, key: &[u8], args: &[&[u8]], now_us: u64) -> RedisResult<Value> {
+        let (mut resolver, mut rules) = (self.resolver(), Vec::new());
+        let limits = Limits::ANY_CHECK;
+        let request = match parse::peek(bytes(args), &limits, &mut resolver, &mut rules) {
+            // Only unknown policies, which limit nothing.
+            Err(ParseError::Arity) if resolver.named_a_policy => {
+                parse::peek([&b"1/s,shadow"[..]].into_iter(), &limits, &mut resolver, &mut rules)
+            }
+            request => request,
+        };
+        let request = request.map_err(refused)?;
+        let options = request.options_at(now_us);
+        let mut check =
+            Check { rules: &rules, cost: request.cost, now_us, options: options.as_ref() };
+        let (keys, new, mut decisions) = (self.keys(), Limiter::default(), Vec::new());
+        let limiter = keys.get(key).unwrap_or(&new).as_of(now_us);
+        let outcome = limiter.peek(&check, &mut decisions);
+        check.cost = outcome.cost;
+        let all = 0..decisions.len();
+        let shown = Shown { name: None, check, decisions: all, limiter: &limiter };
+        Ok(reply(request.full, outcome.summary, &mut decisions, &[shown], None))
+    }
+
+    fn change(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(&mut Limiter) -> RedisResult<i64>,
+    ) -> RedisResult<Value> {
+        let mut keys = self.keys();
+        let mut limiter = keys.take(key).unwrap_or_default();
+        let changed = change(&mut limiter);
+        keep(&mut keys, key, limiter);
+        changed.map(Value::Int)
+    }
+
+    const fn resolver(&self) -> Resolver<'_> {
+        Resolver { local: self, named_a_policy: false }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn keep(keys: &mut Keys, name: &[u8], limiter: Limiter) {
+    if !limiter.is_empty() {
+        keys.put(name.to_vec(), limiter);
+    }
+}
+
+/// Reads rules at this process's part. A policy that it does not know limits nothing.
+struct Resolver<'a> {
+    local: &'a Local,
+    named_a_policy: bool,
+}
+
+impl RuleResolver for Resolver<'_> {
+    fn policy(&mut self, name: &[u8]) -> Result<&[Rule], RuleArgError> {
+        self.named_a_policy = true;
+        let name = str::from_utf8(name).unwrap_or_default();
+        Ok(self.local.policies.get(name).map_or(&[], Vec::as_slice))
+    }
+
+    fn named_a_policy(&self) -> bool {
+        self.named_a_policy
+    }
+
+    fn rule(&mut self, text: &[u8], rules: &mut Vec<Rule>) -> Result<bool, RuleError> {
+        let is_rule = looks_like_rule(text);
+        if is_rule {
+            rules.push(Rule::from_text(text)?.divided(self.local.among));
+        }
+        Ok(is_rule)
+    }
+}
+
+/// A key in a reply.
+struct Shown<'a> {
+    name: Option<&'a [u8]>,
+    check: Check<'a>,
+    /// Where its decisions are.
+    decisions: Range<usize>,
+    limiter: &'a Limiter,
+}
+
+/// The reply, as the server writes it.
+fn reply(
+    full: bool,
+    summary: Decision,
+    decisions: &mut [Decision],
+    keys: &[Shown<'_>],
+    decider: Option<usize>,
+) -> Value {
+    let Decision { verdict, limit, remaining, wait_ms, reset_ms } = summary;
+    let granted = keys.first().and_then(|key| key.check.granted(verdict)).map(i64::from);
+    if !full {
+        let numbers = [verdict.code(), limit, remaining, wait_ms, reset_ms];
+        return Value::Array(numbers.into_iter().chain(granted).map(Value::Int).collect());
+    }
+    let rules = keys.iter().flat_map(|key| rules_of(key, decisions)).collect();
+    let several = keys.first().and_then(|key| key.name);
+    let decider = decider.and_then(|place| keys.get(place)?.name);
+    map([
+        Some(("verdict", Value::Int(verdict.code()))),
+        Some(("wait_ms", Value::Int(wait_ms))),
+        granted.map(|granted| ("granted", Value::Int(granted))),
+        several.map(|_| ("key", decider.map_or(Value::Nil, text))),
+        Some(("rules", Value::Array(rules))),
+    ])
+}
+
+fn rules_of(key: &Shown<'_>, decisions: &mut [Decision]) -> Vec<Value> {
+    let Shown { name, check, limiter, .. } = key;
+    let foresight = &Foresight::of_command();
+    let decisions = decisions.get_mut(key.decisions.clone()).unwrap_or_default();
+    limiter.fill_resets(check, decisions, foresight);
+    let answers = check.rules.iter().zip(decisions).zip(limiter.outlooks(check, foresight));
+    let rule = |((rule, decision), outlook): ((&Rule, &mut Decision), limit::Outlook)| {
+        let label = rule.name().map_or(Value::Nil, |name| text(name.as_bytes()));
+        map([
+            name.map(|key| ("key", text(key))),
+            Some(("rule", text(rule.to_string().as_bytes()))),
+            Some(("name", label)),
+            Some(("cost", Value::Int(check.cost_of(rule).into()))),
+            Some(("verdict", Value::Int(decision.verdict.code()))),
+            Some(("limit", Value::Int(decision.limit))),
+            Some(("quota", Value::Int(rule.limit().into()))),
+            Some(("period_ms", Value::Int(outlook.period_ms))),
+            Some(("remaining", Value::Int(decision.remaining))),
+            Some(("wait_ms", Value::Int(decision.wait_ms))),
+            Some(("next_ms", Value::Int(outlook.next_ms))),
+            Some(("reset_ms", Value::Int(decision.reset_ms))),
+            Some(("shadow", Value::Int(rule.is_shadow().into()))),
+        ])
+    };
+    answers.map(rule).collect()
+}
+
+fn map<const N: usize>(entries: [Option<(&str, Value)>; N]) -> Value {
+    Value::Map(
+        entries.into_iter().flatten().map(|(name, value)| (text(name.as_bytes()), value)).collect(),
+    )
+}
+
+fn text(bytes: &[u8]) -> Value {
+    Value::BulkString(bytes.to_vec())
+}
+
+fn bytes<'a>(args: &[&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    args.iter().copied()
+}
+
+/// The error that the server would reply.
+fn refused(why: impl Display) -> RedisError {
+    make_extension_error("ERR".to_string(), Some(why.to_string()))
+}
+
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reply, Report};
+    use redis::FromRedisValue;
+
+    fn local(among: u32) -> Local {
+        let policies = HashMap::from([("free".to_string(), Rules::from("8/m"))]);
+        Local::new(NonZeroU32::new(among).unwrap(), &policies).unwrap()
+    }
+
+    fn send(local: &Local, line: &str) -> RedisResult<Value> {
+        let mut words = line.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        command.arg(words.collect::<Vec<_>>());
+        local.answer(&command)
+    }
+
+    fn reply(local: &Local, line: &str) -> Reply {
+        Reply::from_redis_value(send(local, line).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_process_keeps_to_its_part() {
+        let local = local(4);
+        let left = |line| reply(&local, line).remaining;
+        assert_eq!((left("RL.CHECK a 8/m"), left("RL.PEEK a 8/m")), (Some(1), Some(1)));
+        assert_eq!(left("RL.CHECK a COST 1..9 8/m"), Some(0));
+        assert!(!reply(&local, "RL.CHECK a 8/m").is_allowed());
+        assert_eq!(left("RL.CHECK p @free"), Some(1));
+        for unlimited in ["RL.CHECK p @x", "RL.PEEK p @x", "RL.CHECK p COST in=7 @x"] {
+            assert_eq!(reply(&local, unlimited).limit, None, "{unlimited}");
+        }
+        assert_eq!(send(&local, "RL.REFUND a 1 8/m"), Ok(Value::Int(1)));
+        assert!(reply(&local, "RL.CHECK a 8/m").is_allowed());
+    }
+
+    #[test]
+    fn several_keys_pass_together_or_not_at_all() {
+        let local = local(1);
+        assert!(reply(&local, "RL.CHECK b 1/m").is_allowed());
+        let ask = "RL.MCHECK 2 a b COST y=3 FULL 5/m,name=x NEXT 1/m window:9/h,name=y";
+        let report = Report::from_redis_value(send(&local, ask).unwrap()).unwrap();
+        assert_eq!((report.is_allowed(), report.key), (false, Some(b"b".to_vec())));
+        let rules = report.rules.iter();
+        let rules = rules.map(|rule| (rule.label(), rule.cost, rule.denies, rule.remaining));
+        let expected = [("x", 1, false, 5), ("log:1/1m", 1, true, 0), ("y", 3, false, 9)];
+        assert_eq!(rules.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn slots_are_free_again_once_their_holds_are_settled() {
+        let local = local(1);
+        let take =
+            |id| reply(&local, &format!("RL.CHECK s HOLD {id} PX 60000 slots:1")).is_allowed();
+        assert!(take("a") && !take("b"));
+        assert_eq!(send(&local, "RL.RENEW s a PX 60000"), Ok(Value::Int(1)));
+        assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(1)));
+        assert_eq!(send(&local, "RL.SETTLE s a"), Ok(Value::Int(0)));
+        assert!(take("b"));
+    }
+
+    #[test]
+    fn wrong_requests_are_refused_as_by_the_server() {
+        let local = local(1);
+        for (line, error) in [
+            ("RL.CHECK a 5/x", "\"ERR\": rule '5/x': the period 'x' has no known unit"),
+            ("RL.CHECK a slots:1", "\"ERR\": rule 'slots:1': slots are held, give HOLD"),
+            ("RL.PEEK a", "\"ERR\": wrong number of arguments"),
+        ] {
+            let given = send(&local, line).unwrap_err();
+            assert!(given.to_string().starts_with(error), "{given}");
+            assert!(!crate::is_outage(&given));
+        }
+    }
+}

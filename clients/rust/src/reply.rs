@@ -1,0 +1,367 @@
+//! What was decided: replies of five or six integers, and reports on each rule (`FULL`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value};
+
+/// Whether a request may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It passes.
+    Allowed,
+    /// A rule denies it.
+    Limited,
+    /// An operator or a rule's `ban=` blocked the key.
+    Blocked,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The server.
+    Server,
+    /// The limiter in this process, or nothing limits the request.
+    Local,
+    /// Nobody, because the server is away: [`Outage::Allow`](crate::Outage::Allow) or
+    /// [`Deny`](crate::Outage::Deny) answers.
+    Outage,
+    /// A denial that the limiter remembers.
+    Denial,
+}
+
+/// What a check replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Whether the request passes.
+    pub verdict: Verdict,
+    /// The most that the deciding rule lets pass at once; `None`: no rule decided.
+    pub limit: Option<u64>,
+    /// What the deciding rule would still allow now; `None`: no rule decided.
+    pub remaining: Option<u64>,
+    /// When to ask again, or, if it passes under a `leaky` rule, when to go on. `None`: never.
+    pub wait: Option<Duration>,
+    /// When nothing counts any more under the deciding rule. `None`: never.
+    pub reset: Option<Duration>,
+    /// What a range of costs was granted.
+    pub granted: Option<u64>,
+    /// Who decided.
+    pub source: Source,
+}
+
+/// What a check replies with the numbers of each rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the request passes.
+    pub verdict: Verdict,
+    /// When to ask again, or, if it passes under a `leaky` rule, when to go on. `None`: never.
+    pub wait: Option<Duration>,
+    /// The key that decides, in a check of several keys.
+    pub key: Option<Vec<u8>>,
+    /// What a range of costs was granted.
+    pub granted: Option<u64>,
+    /// What each rule decided. Empty if the key is blocked or exempt.
+    pub rules: Vec<RuleReport>,
+    /// Who decided.
+    pub source: Source,
+}
+
+/// What one rule decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleReport {
+    /// Its text.
+    pub rule: String,
+    /// The name that `name=` gives.
+    pub name: Option<String>,
+    /// The key that the rule belongs to, in a check of several keys.
+    pub key: Option<Vec<u8>>,
+    /// What the request costs the rule.
+    pub cost: u64,
+    /// Whether the rule denies the request.
+    pub denies: bool,
+    /// Whether the rule is on trial: what it says decides nothing.
+    pub shadow: bool,
+    /// The most that passes at once.
+    pub limit: u64,
+    /// What the rule allows in a period.
+    pub quota: u64,
+    /// The period. Zero for `slots`, which limit what runs at once.
+    pub period: Duration,
+    /// What is left now.
+    pub remaining: u64,
+    /// When the rule would let the request pass. `None`: never.
+    pub wait: Option<Duration>,
+    /// When one more unit is left. `None`: never.
+    pub next: Option<Duration>,
+    /// When nothing counts any more. `None`: never.
+    pub reset: Option<Duration>,
+}
+
+impl RuleReport {
+    /// The name, or the text of a rule without one.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.rule)
+    }
+}
+
+impl Reply {
+    /// Whether the request passes.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == Verdict::Allowed
+    }
+}
+
+impl Report {
+    /// Whether the request passes.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.verdict == Verdict::Allowed
+    }
+
+    /// The rule that decides: of a denial that with the longest wait, else that with the least left
+    /// for its cost.
+    #[must_use]
+    pub fn deciding(&self) -> Option<&RuleReport> {
+        let denied = !self.is_allowed();
+        let rules = self.rules.iter().filter(|rule| !rule.shadow && (rule.denies || !denied));
+        let worse = |a: &RuleReport, b: &RuleReport| {
+            let share = |one: &RuleReport, other: &RuleReport| {
+                u128::from(one.remaining).saturating_mul(other.cost.into())
+            };
+            if denied { never(a.wait) > never(b.wait) } else { share(a, b) < share(b, a) }
+        };
+        rules.reduce(|most, rule| if worse(rule, most) { rule } else { most })
+    }
+
+    /// The short reply that it amounts to.
+    #[must_use]
+    pub fn reply(&self) -> Reply {
+        let rule = self.deciding();
+        let none = (!self.is_allowed()).then_some(0);
+        Reply {
+            verdict: self.verdict,
+            limit: rule.map_or(none, |rule| Some(rule.limit)),
+            remaining: rule.map_or(none, |rule| Some(rule.remaining)),
+            wait: self.wait,
+            reset: rule.map_or(self.wait, |rule| rule.reset),
+            granted: self.granted,
+            source: self.source,
+        }
+    }
+}
+
+/// A wait as a length to compare.
+fn never(wait: Option<Duration>) -> Duration {
+    wait.unwrap_or(Duration::MAX)
+}
+
+/// A [`Reply`] or a [`Report`].
+pub(crate) trait Answer: FromRedisValue + Clone + Send {
+    /// An answer without a rule.
+    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self;
+    /// The verdict, the wait, and who decided.
+    fn head(&self) -> (Verdict, Option<Duration>, Source);
+    fn by(self, source: Source) -> Self;
+    /// What it says some time later, if nothing has happened.
+    fn later(&self, by: Duration) -> Self;
+
+    fn passed(source: Source) -> Self {
+        Self::bare(Verdict::Allowed, Duration::ZERO, source)
+    }
+}
+
+fn left(time: Option<Duration>, by: Duration) -> Option<Duration> {
+    time.map(|time| time.saturating_sub(by))
+}
+
+impl Answer for Reply {
+    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
+        Report::bare(verdict, wait, source).reply()
+    }
+
+    fn by(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
+
+    fn head(&self) -> (Verdict, Option<Duration>, Source) {
+        (self.verdict, self.wait, self.source)
+    }
+
+    fn later(&self, by: Duration) -> Self {
+        Self { wait: left(self.wait, by), reset: left(self.reset, by), ..self.clone() }
+    }
+}
+
+impl Answer for Report {
+    fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
+        Self { verdict, wait: Some(wait), key: None, granted: None, rules: Vec::new(), source }
+    }
+
+    fn by(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
+
+    fn head(&self) -> (Verdict, Option<Duration>, Source) {
+        (self.verdict, self.wait, self.source)
+    }
+
+    fn later(&self, by: Duration) -> Self {
+        let mut report = Self { wait: left(self.wait, by), ..self.clone() };
+        for rule in &mut report.rules {
+            for time in [&mut rule.wait, &mut rule.next, &mut rule.reset] {
+                *time = left(*time, by);
+            }
+        }
+        report
+    }
+}
+
+impl FromRedisValue for Verdict {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        match i64::from_redis_value(value)? {
+            0 => Ok(Self::Allowed),
+            1 => Ok(Self::Limited),
+            2 => Ok(Self::Blocked),
+            other => Err(format!("the verdict is {other}, expected 0, 1 or 2").into()),
+        }
+    }
+}
+
+/// Milliseconds; the server's -1 is never.
+fn time(ms: i64) -> Option<Duration> {
+    units(ms).map(Duration::from_millis)
+}
+
+/// The server's -1 is none.
+fn units(number: i64) -> Option<u64> {
+    u64::try_from(number).ok()
+}
+
+impl FromRedisValue for Reply {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let numbers: Vec<i64> = FromRedisValue::from_redis_value(value)?;
+        let (verdict, limit, remaining, wait_ms, reset_ms, granted) = match numbers[..] {
+            [a, b, c, d, e] => (a, b, c, d, e, None),
+            [a, b, c, d, e, granted] => (a, b, c, d, e, units(granted)),
+            _ => return Err(format!("{} numbers, expected 5 or 6", numbers.len()).into()),
+        };
+        Ok(Self {
+            verdict: Verdict::from_redis_value(Value::Int(verdict))?,
+            limit: units(limit),
+            remaining: units(remaining),
+            wait: time(wait_ms),
+            reset: time(reset_ms),
+            granted,
+            source: Source::Server,
+        })
+    }
+}
+
+/// A map of the reply, which RESP2 sends as an array.
+struct Map(HashMap<String, Value>);
+
+impl Map {
+    fn read(value: Value) -> Result<Self, ParsingError> {
+        HashMap::from_redis_value(value).map(Self)
+    }
+
+    fn take<T: FromRedisValue>(&mut self, name: &str) -> Result<T, ParsingError> {
+        let value = self.0.remove(name).ok_or_else(|| format!("the reply has no '{name}'"))?;
+        T::from_redis_value(value)
+    }
+
+    fn take_some<T: FromRedisValue>(&mut self, name: &str) -> Result<Option<T>, ParsingError> {
+        self.0.remove(name).map_or(Ok(None), Option::from_redis_value)
+    }
+
+    fn take_time(&mut self, name: &str) -> Result<Option<Duration>, ParsingError> {
+        self.take(name).map(time)
+    }
+
+    fn take_units(&mut self, name: &str) -> Result<u64, ParsingError> {
+        Ok(units(self.take(name)?).unwrap_or(0))
+    }
+}
+
+impl FromRedisValue for Report {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut reply = Map::read(value)?;
+        Ok(Self {
+            verdict: reply.take("verdict")?,
+            wait: reply.take_time("wait_ms")?,
+            key: reply.take_some("key")?,
+            granted: reply.take_some::<i64>("granted")?.and_then(units),
+            rules: reply.take("rules")?,
+            source: Source::Server,
+        })
+    }
+}
+
+impl FromRedisValue for RuleReport {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let mut rule = Map::read(value)?;
+        Ok(Self {
+            rule: rule.take("rule")?,
+            name: rule.take("name")?,
+            key: rule.take_some("key")?,
+            cost: rule.take_units("cost")?,
+            denies: rule.take::<i64>("verdict")? != 0,
+            shadow: rule.take::<i64>("shadow")? != 0,
+            limit: rule.take_units("limit")?,
+            quota: rule.take_units("quota")?,
+            period: rule.take_time("period_ms")?.unwrap_or_default(),
+            remaining: rule.take_units("remaining")?,
+            wait: rule.take_time("wait_ms")?,
+            next: rule.take_time("next_ms")?,
+            reset: rule.take_time("reset_ms")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, Value)]) -> Value {
+        let pair = |(name, value): &(&str, Value)| {
+            [Value::BulkString(name.as_bytes().to_vec()), value.clone()]
+        };
+        Value::Array(pairs.iter().flat_map(pair).collect())
+    }
+
+    /// Whatever a server says instead is an error, and no panic.
+    #[test]
+    fn other_replies_are_errors() {
+        let whole = [
+            ("verdict", Value::Int(1)),
+            ("wait_ms", Value::Int(-1)),
+            ("rules", Value::Array(Vec::new())),
+        ];
+        let expected =
+            Report { wait: None, ..Report::bare(Verdict::Limited, Duration::ZERO, Source::Server) };
+        assert_eq!(Report::from_redis_value(map(&whole)).ok(), Some(expected));
+        let others = [Value::Nil, Value::Int(3), Value::Array(vec![Value::Nil]), map(&[])];
+        for (at, (name, _)) in whole.iter().enumerate() {
+            for other in &others {
+                let mut reply = whole.clone();
+                reply[at] = (name, other.clone());
+                let is_right = matches!((*name, other), ("wait_ms", Value::Int(3)));
+                let is_empty = *name == "rules" && *other == map(&[]);
+                let report = Report::from_redis_value(map(&reply));
+                // The client reads a missing list as an empty one.
+                let is_nil = *name == "rules" && *other == Value::Nil;
+                assert_eq!(report.is_ok(), is_right || is_empty || is_nil, "{name}: {other:?}");
+            }
+        }
+        for other in others {
+            assert!(Report::from_redis_value(other.clone()).is_err(), "{other:?}");
+            assert!(Reply::from_redis_value(other.clone()).is_err(), "{other:?}");
+        }
+        for length in [4, 7] {
+            let numbers = Value::Array(vec![Value::Int(0); length]);
+            assert!(Reply::from_redis_value(numbers).is_err(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Holds and waits, on real servers.
+
+use std::time::{Duration, Instant};
+
+use tower_redis_ratelimit::{
+    Check, Hold, HoldError, Outage, RateLimiter, Settlement, Source, Verdict,
+};
+
+use crate::support::cluster::Cluster;
+use crate::support::server::{ALL, Server};
+use crate::support::until;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn left(limiter: &RateLimiter, key: &str, rule: &str) -> u64 {
+    limiter.peek((key, rule)).await.expect("it runs").remaining.expect("a limit")
+}
+
+async fn slot(limiter: &RateLimiter, ttl: Duration) -> Result<Hold, HoldError> {
+    limiter.hold(("s", "slots:1"), ttl).await
+}
+
+#[tokio::test]
+async fn every_server_frees_a_slot_when_its_hold_is_settled_or_dropped() {
+    for name in ALL {
+        let server = Server::start(name);
+        let limiter = server.limiter();
+        let hold = slot(&limiter, MINUTE).await.expect(name);
+        let denied = slot(&limiter, MINUTE).await.expect_err(name);
+        assert!(matches!(&denied, HoldError::Denied(reply) if reply.verdict == Verdict::Limited));
+        assert!(denied.to_string().starts_with("Limited, wait "), "{denied}");
+        assert_eq!(hold.settle().await, Ok(true), "{name}");
+        drop(slot(&limiter, MINUTE).await.expect(name));
+        until("it is settled", async || left(&limiter, "s", "slots:1").await == 1).await;
+        let known = limiter.hold(Check::new("s", "slots:1").id("mine"), MINUTE).await.expect(name);
+        assert_eq!((known.id(), known.reply().source), ("mine", Source::Server));
+        assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(true));
+        assert_eq!(limiter.settle("s", "mine", Settlement::AsCharged).await, Ok(true));
+        assert_eq!(known.settle().await, Ok(false), "it has ended before");
+        assert_eq!(limiter.renew("s", "mine", MINUTE).await, Ok(false));
+    }
+}
+
+#[tokio::test]
+async fn a_hold_is_settled_at_the_real_cost_or_refunded() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let rule = "bucket:100/d";
+    let take =
+        async || limiter.hold(Check::new("a", rule).cost(50), MINUTE).await.expect("it fits");
+    assert_eq!(take().await.settle_at(1).await, Ok(true));
+    assert_eq!(left(&limiter, "a", rule).await, 99);
+    assert_eq!(take().await.refund().await, Ok(true));
+    assert_eq!(left(&limiter, "a", rule).await, 99);
+    assert_eq!(take().await.settle().await, Ok(true));
+    assert_eq!(left(&limiter, "a", rule).await, 49);
+    let named = Check::new("b", ["bucket:9/d,name=in", "bucket:9/d,name=out"])
+        .cost([("in", 2), ("out", 9)]);
+    let hold = limiter.hold(named, MINUTE).await.expect("it fits");
+    assert_eq!(hold.settle_at([("out", 3)]).await, Ok(true));
+    assert_eq!(left(&limiter, "b", "bucket:9/d,name=out").await, 6);
+    assert_eq!(left(&limiter, "b", "bucket:9/d,name=in").await, 7);
+}
+
+#[tokio::test]
+async fn a_hold_lasts_as_long_as_its_work() {
+    let server = Server::start("valkey-9.1");
+    let limiter = server.limiter();
+    let hold = slot(&limiter, Duration::from_millis(1200)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(1800)).await;
+    assert!(!hold.is_lost());
+    assert_eq!(left(&limiter, "s", "slots:1").await, 0);
+    server.send("RL.RESET s");
+    tokio::time::timeout(Duration::from_secs(10), hold.lost()).await.expect("it is lost");
+    assert!(hold.is_lost());
+}
+
+#[tokio::test]
+async fn a_hold_is_lost_if_the_server_cannot_be_asked_in_time() {
+    let server = Server::start("redis-6.2");
+    let limiter = server.limiter();
+    let taken = Instant::now();
+    let hold = slot(&limiter, Duration::from_millis(600)).await.expect("it is free");
+    let lost = hold.lost();
+    server.freeze(true);
+    tokio::time::timeout(Duration::from_secs(10), lost).await.expect("it is lost");
+    assert!(taken.elapsed() >= Duration::from_millis(600), "{:?}", taken.elapsed());
+    server.freeze(false);
+}
+
+#[tokio::test]
+async fn a_settled_hold_is_never_lost() {
+    let server = Server::start("redis-7.0");
+    let hold = slot(&server.limiter(), Duration::from_millis(500)).await.expect("it is free");
+    let lost = hold.lost();
+    hold.settle().await.expect("it runs");
+    assert!(tokio::time::timeout(Duration::from_millis(800), lost).await.is_err());
+}
+
+#[tokio::test]
+async fn an_exempt_key_has_no_hold_to_lose() {
+    let server = Server::start("redis-7.0");
+    server.send("RL.EXEMPT s");
+    let hold = slot(&server.limiter(), Duration::from_millis(600)).await.expect("it is free");
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert!(!hold.is_lost());
+    assert_eq!(hold.settle().await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_dropped_request_loses_no_hold() {
+    let server = Server::start("valkey-8.1");
+    let limiter = server.limiter();
+    let rule = "bucket:9/d";
+    limiter.peek(("a", rule)).await.expect("it connects");
+    server.freeze(true);
+    let asking = limiter.hold(Check::new("a", rule).cost(5), MINUTE);
+    assert!(tokio::time::timeout(Duration::from_millis(50), asking).await.is_err());
+    server.freeze(false);
+    until("all comes back", async || left(&limiter, "a", rule).await == 9).await;
+}
+
+#[tokio::test]
+async fn without_a_server_holds_are_kept_in_the_process() {
+    let mut server = Server::start("redis-7.0");
+    server.kill();
+    let limiter = server.builder().outage(Outage::Local).build().expect("options");
+    let hold = slot(&limiter, Duration::from_millis(900)).await.expect("it is free");
+    assert_eq!(hold.reply().source, Source::Local);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert!(!hold.is_lost() && slot(&limiter, MINUTE).await.is_err());
+    drop(hold);
+    until("it is free", async || left(&limiter, "s", "slots:1").await == 1).await;
+    let open = server.builder().outage(Outage::Allow).build().expect("options");
+    let hold = slot(&open, Duration::from_millis(600)).await.expect("all pass");
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert!(!hold.is_lost());
+    assert_eq!(hold.settle().await, Ok(true));
+}
+
+#[tokio::test]
+async fn every_server_serves_those_who_wait_in_line() {
+    for name in ALL {
+        let server = Server::start(name);
+        let limiter = server.limiter();
+        let first = slot(&limiter, MINUTE).await.expect(name);
+        let late = limiter
+            .wait(Check::new("s", "slots:1").with_hold("x", MINUTE), Duration::from_millis(50));
+        assert!(!late.await.expect(name).is_allowed());
+        let line = limiter.hold_in_line(("s", "slots:1"), MINUTE, MINUTE);
+        let serve = async {
+            until("it waits", async || server.waiting().len() == 1).await;
+            assert_eq!(left(&limiter, "s", "slots:1").await, 0, "others are answered meanwhile");
+            first.settle().await
+        };
+        let (second, settled) = tokio::join!(line, serve);
+        assert_eq!(settled, Ok(true), "{name}");
+        assert_eq!(second.expect(name).settle().await, Ok(true), "{name}");
+        assert!(limiter.wait(("r", "1/s"), MINUTE).await.expect(name).is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_higher_priority_goes_first() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let first = slot(&limiter, MINUTE).await.expect("it is free");
+    let wait = async |check: Check, already: usize| {
+        until("others wait", async || server.waiting().len() == already).await;
+        let hold = limiter.hold_in_line(check, MINUTE, MINUTE).await.expect("its turn comes");
+        let turn = Instant::now();
+        hold.settle().await.map(|_| turn)
+    };
+    let check = Check::new("s", "slots:1").flow("tenant", 2);
+    let free = async {
+        until("both wait", async || server.waiting().len() == 2).await;
+        first.settle().await
+    };
+    let urgent = check.clone().priority(5);
+    let (later, sooner, settled) = tokio::join!(wait(check, 0), wait(urgent, 1), free);
+    assert_eq!(settled, Ok(true));
+    assert!(sooner.expect("it runs") < later.expect("it runs"));
+}
+
+#[tokio::test]
+async fn dropping_a_wait_leaves_the_line() {
+    let server = Server::start("redis-8.2");
+    let limiter = server.limiter();
+    let _first = slot(&limiter, MINUTE).await.expect("it is free");
+    let waiting = limiter.hold_in_line(("s", "slots:1"), MINUTE, MINUTE);
+    tokio::select! {
+        _ = waiting => panic!("the slot is taken"),
+        () = until("it waits", async || server.waiting().len() == 1) => {}
+    }
+    until("it has left", async || server.waiting().is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
+    let mut server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Local).build().expect("options");
+    let _first = slot(&limiter, MINUTE).await.expect("it is free");
+    let waiting = limiter.wait(Check::new("s", "slots:1").with_hold("x", MINUTE), MINUTE);
+    let unblock = async {
+        until("it waits", async || server.waiting().len() == 1).await;
+        server.send(&format!("CLIENT UNBLOCK {} ERROR", server.waiting()[0]));
+    };
+    let (reply, ()) = tokio::join!(waiting, unblock);
+    assert_eq!(reply.expect("it decides").source, Source::Local);
+    server.kill();
+    let start = Instant::now();
+    for _ in 0..10 {
+        let reply = limiter.wait(("r", "1000/s"), MINUTE).await.expect("it decides");
+        assert_eq!(reply.source, Source::Local);
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    server.restart();
+    until("the server decides", async || {
+        limiter.wait(("r", "1000/s"), MINUTE).await.expect("it decides").source == Source::Server
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_server_that_is_away() {
+    let server = Server::start("valkey-9.1");
+    let (shared, alone) = (server.patient_connection().await, server.patient_connection().await);
+    let limiter = RateLimiter::on(shared).waits_with(move || std::future::ready(Ok(alone.clone())));
+    let limiter = limiter.outage(Outage::Local).build().expect("options");
+    server.freeze(true);
+    for _ in 0..3 {
+        limiter.check(("a", "1/s")).await.expect("it decides");
+    }
+    tokio::time::sleep(Duration::from_millis(1050)).await;
+    let start = Instant::now();
+    let reply = limiter.wait(("r", "1/s"), Duration::from_secs(5)).await.expect("it decides");
+    assert_eq!(reply.source, Source::Local);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn waits_need_connections() {
+    let server = Server::start("redis-7.0");
+    let shared = server.client().get_multiplexed_async_connection().await.expect("it runs");
+    let limiter = RateLimiter::on(shared).outage(Outage::Allow).build().expect("options");
+    let error = limiter.wait(("a", "1/s"), MINUTE).await.expect_err("none is given");
+    assert!(error.to_string().contains("Builder::waits_on"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_lets_wait_and_hold() {
+    let cluster = Cluster::start("valkey-9.1");
+    let limiter = RateLimiter::cluster(cluster.client()).timeout(Duration::from_secs(10)).build();
+    let limiter = limiter.expect("options");
+    for key in ["a", "b", "c", "d"] {
+        let hold = limiter.hold((key, "slots:1"), MINUTE).await.expect("it is free");
+        let line = limiter.hold_in_line((key, "slots:1"), MINUTE, MINUTE);
+        let free = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            hold.settle().await
+        };
+        let (second, settled) = tokio::join!(line, free);
+        assert_eq!(settled, Ok(true), "{key}");
+        assert_eq!(second.expect("it was its turn").refund().await, Ok(true), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_hold_under_a_leaky_rule_begins_at_its_turn() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let start = Instant::now();
+    for _ in 0..2 {
+        let hold = limiter.hold(("l", "leaky:2/s"), MINUTE).await.expect("it queues");
+        hold.settle().await.expect("it runs");
+    }
+    assert!(start.elapsed() >= Duration::from_millis(490), "{:?}", start.elapsed());
+}

@@ -1,0 +1,201 @@
+//! An axum application behind the layer, on real servers.
+
+use std::time::{Duration, Instant};
+
+use crate::support::app::{App, limits};
+use crate::support::server::{ALL, Server};
+use crate::support::until;
+use axum::response::IntoResponse;
+use tower_redis_ratelimit::{Count, Headers, Outage, Refusal};
+
+#[tokio::test]
+async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
+    for name in ALL {
+        let server = Server::start(name);
+        let rules = ["2/m,name=minute", "9/h"];
+        let app = App::start(limits(server.limiter(), &rules)).await;
+        for left in ["1", "0"] {
+            let answer = app.ask(&["x-key: a"]).await;
+            assert_eq!((answer.status, answer.body), (200, format!("{left} left")), "{name}");
+            let policy = answer.fields["ratelimit-policy"].as_str();
+            assert_eq!(policy, r#""minute";q=2;w=60, "log:9/1h";q=9;w=3600"#);
+            let limit = &answer.fields["ratelimit"];
+            assert!(limit.starts_with(&format!(r#""minute";r={left};t=60, "#)), "{limit}");
+            assert!(!answer.fields.contains_key("retry-after"));
+        }
+        let denied = app.ask(&["x-key: a"]).await;
+        assert_eq!(denied.status, 429, "{name}");
+        let wait: u64 = denied.fields["retry-after"].parse().expect("seconds");
+        assert!((40..=60).contains(&wait), "{wait}");
+        let limit = &denied.fields["ratelimit"];
+        assert!(
+            limit.starts_with(&format!(r#""minute";r=0;t={wait}, "log:9/1h";r=7;t="#)),
+            "{limit}"
+        );
+        assert_eq!(denied.field("content-type"), Some("application/problem+json"));
+        assert!(
+            denied.body.ends_with(r#""status": 429, "violated-policies": ["minute"]}"#),
+            "{denied:?}"
+        );
+        assert_eq!(app.ask(&["x-key: b"]).await.status, 200, "another key");
+        assert_eq!(app.served(), 3, "a denied request does not reach the application");
+    }
+}
+
+#[tokio::test]
+async fn a_block_is_answered_with_403_and_an_exemption_has_no_fields() {
+    let server = Server::start("redis-7.0");
+    let app = App::start(limits(server.limiter(), &["2/m"])).await;
+    server.send("RL.BLOCK ended EX 100");
+    server.send("RL.BLOCK endless");
+    server.send("RL.EXEMPT friend");
+    let ended = app.ask(&["x-key: ended"]).await;
+    assert_eq!(ended.status, 403);
+    assert!(
+        ended.field("retry-after").is_some_and(|wait| wait == "100" || wait == "99"),
+        "{ended:?}"
+    );
+    assert!(ended.body.contains(r#""title": "Forbidden", "status": 403"#));
+    let endless = app.ask(&["x-key: endless"]).await;
+    assert_eq!((endless.status, endless.field("retry-after")), (403, None));
+    let friend = app.ask(&["x-key: friend"]).await;
+    assert_eq!((friend.status, friend.body.as_str()), (200, "no limit"));
+    assert_eq!((friend.field("ratelimit"), friend.field("ratelimit-policy")), (None, None));
+}
+
+#[tokio::test]
+async fn a_request_chooses_its_cost_its_rules_or_no_check() {
+    let server = Server::start("valkey-9.1");
+    let app = App::start(limits(server.limiter(), &["10/m"])).await;
+    assert_eq!(app.ask(&["x-key: a", "x-cost: 7"]).await.body, "3 left");
+    assert_eq!(app.ask(&["x-key: a", "x-cost: 4"]).await.status, 429);
+    let never = app.ask(&["x-key: a", "x-cost: 11"]).await;
+    assert_eq!((never.status, never.field("retry-after")), (429, None), "no wait helps");
+    assert_eq!(never.field("ratelimit"), Some(r#""log:10/1m";r=3"#));
+    assert_eq!(app.ask(&["x-key: a", "x-rule: 100/m"]).await.body, "92 left");
+    for _ in 0..20 {
+        assert_eq!(app.ask(&[]).await.body, "no limit");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_on_trial_is_not_told() {
+    let server = Server::start("redis-8.2");
+    let app = App::start(limits(server.limiter(), &["0/h,shadow", "5/m"])).await;
+    let answer = app.ask(&["x-key: a"]).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.field("ratelimit-policy"), Some(r#""log:5/1m";q=5;w=60"#));
+}
+
+#[tokio::test]
+async fn a_leaky_rule_answers_in_turn() {
+    let server = Server::start("valkey-8.1");
+    let app = App::start(limits(server.limiter(), &["leaky:2/s"])).await;
+    let start = Instant::now();
+    let (first, second) = tokio::join!(app.ask(&["x-key: a"]), app.ask(&["x-key: a"]));
+    assert_eq!((first.status, second.status), (200, 200));
+    assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn requests_that_do_not_count_get_back_what_they_cost() {
+    let server = Server::start("redis-7.0");
+    for (count, key, counted, free) in [
+        (Count::Failed, "f", "x-fail: 1", "x-ok: 1"),
+        (Count::Successful, "s", "x-ok: 1", "x-fail: 1"),
+    ] {
+        let app =
+            App::start(limits(server.limiter(), &["2/h", "bucket:9/h,cost=3"]).count(count)).await;
+        let key = format!("x-key: {key}");
+        for _ in 0..4 {
+            assert_ne!(app.ask(&[&key, free]).await.status, 429, "{count:?}");
+            wait_until_free(&server, &key[7..]).await;
+        }
+        assert_eq!(app.ask(&[&key, counted]).await.body, "1 left");
+        assert_eq!(app.ask(&[&key, counted]).await.body, "0 left");
+        assert_eq!(app.ask(&[&key, counted]).await.status, 429);
+    }
+}
+
+/// The units come back after the answer.
+async fn wait_until_free(server: &Server, key: &str) {
+    let limiter = server.limiter();
+    until("the units come back", async || {
+        let reply = limiter.peek((key, ["2/h", "bucket:9/h"])).await.expect("it runs");
+        reply.reset == Some(Duration::ZERO)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clients_are_told_by_the_fields_that_the_application_chooses() {
+    let server = Server::start("valkey-8.1");
+    let legacy =
+        App::start(limits(server.limiter(), &["9/h", "2/m"]).headers(Headers::Legacy)).await;
+    let answer = legacy.ask(&["x-key: a"]).await;
+    let field = |name| answer.field(name).unwrap_or("none");
+    assert_eq!(
+        [field("x-ratelimit-limit"), field("x-ratelimit-remaining"), field("x-ratelimit-reset")],
+        ["2", "1", "60"]
+    );
+    assert_eq!(answer.field("ratelimit"), None);
+    let silent = App::start(limits(server.limiter(), &["1/m"]).headers(Headers::None)).await;
+    assert_eq!(silent.ask(&["x-key: b"]).await.field("ratelimit"), None);
+    let denied = silent.ask(&["x-key: b"]).await;
+    assert_eq!((denied.status, denied.field("ratelimit")), (429, None));
+    assert!(denied.field("retry-after").is_some());
+}
+
+#[tokio::test]
+async fn an_application_may_refuse_in_its_own_words() {
+    let server = Server::start("valkey-9.1");
+    let refuse = |why: &Refusal| (why.status(), "not now").into_response();
+    let app = App::start(limits(server.limiter(), &["0/m"]).refuse(refuse)).await;
+    let denied = app.ask(&["x-key: a"]).await;
+    assert_eq!((denied.status, denied.body.as_str()), (429, "not now"));
+    assert!(denied.field("ratelimit").is_some());
+}
+
+#[tokio::test]
+async fn each_outage_option_has_its_answer() {
+    let mut server = Server::start("redis-6.2");
+    let with = |outage| server.builder().outage(outage).one_of(2).build().expect("options");
+    let [raise, allow, deny, local] =
+        [Outage::Raise, Outage::Allow, Outage::Deny, Outage::Local].map(with);
+    server.kill();
+    let status = async |limiter| {
+        let app = App::start(limits(limiter, &["2/h"])).await;
+        let mut statuses = Vec::new();
+        for _ in 0..5 {
+            let answer = app.ask(&["x-key: a"]).await;
+            statuses.push((answer.status, answer.field("retry-after").map(str::to_string)));
+        }
+        statuses.dedup();
+        statuses
+    };
+    assert_eq!(status(raise).await, [(503, None)]);
+    assert_eq!(status(allow).await, [(200, None)]);
+    assert_eq!(status(deny).await, [(503, Some("1".to_string()))]);
+    let limited = status(local).await;
+    assert!(matches!(&limited[..], [(200, None), (429, Some(_)), ..]), "{limited:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_a_fault_of_the_application() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.builder().outage(Outage::Allow).build().expect("options");
+    let app = App::start(limits(limiter, &["5/x"])).await;
+    let failed = app.ask(&["x-key: a"]).await;
+    assert_eq!(
+        (failed.status, failed.field("content-type")),
+        (500, Some("application/problem+json"))
+    );
+    assert_eq!(app.served(), 0);
+}
+
+#[tokio::test]
+async fn no_rules_let_pass() {
+    let server = Server::start("redis-8.2");
+    let app = App::start(limits(server.limiter(), &[])).await;
+    assert_eq!(app.ask(&["x-key: a"]).await.body, "no limit");
+}

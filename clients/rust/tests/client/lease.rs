@@ -1,0 +1,144 @@
+//! Leases, on real servers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tower_redis_ratelimit::{Lease, Outage, RateLimiter, Source};
+
+use crate::support::server::{ALL, Server};
+use crate::support::until;
+
+#[tokio::test]
+async fn every_server_lets_pass_exactly_what_the_limit_allows() {
+    for name in ALL {
+        let server = Server::start(name);
+        let leases = [(); 4].map(|()| Arc::new(Lease::new(server.limiter(), "hot", "1000/h")));
+        let tasks = leases.iter().flat_map(|lease| {
+            [(); 5].map(|()| {
+                let lease = Arc::clone(lease);
+                tokio::spawn(async move {
+                    let mut taken = 0;
+                    for _ in 0..100 {
+                        taken += u32::from(lease.take(1).await.expect("it runs").is_allowed());
+                    }
+                    taken
+                })
+            })
+        });
+        let mut taken = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            taken += task.await.expect("no panic");
+        }
+        for lease in leases {
+            Arc::into_inner(lease).expect("no task has it").close().await.expect("it runs");
+        }
+        let left = server.limiter().peek(("hot", "1000/h")).await.expect("it runs").remaining;
+        assert!(taken <= 1000, "{name}: {taken}");
+        assert_eq!(left, Some(u64::from(1000 - taken)), "{name}: settled at what was used");
+        assert!(taken > 500, "{name}: most of it passes: {taken}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_used_up_comes_back() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let lease = Lease::within(limiter.clone(), "k", "bucket:100/d", Duration::from_secs(4), 50);
+    let left = async || limiter.peek(("k", "bucket:100/d")).await.expect("it runs").remaining;
+    for _ in 0..20 {
+        assert!(lease.take(1).await.expect("it runs").is_allowed());
+    }
+    assert!(left().await < Some(80), "units are taken ahead");
+    until("half of its time is over", async || left().await == Some(80)).await;
+    assert!(lease.take(3).await.expect("it runs").is_allowed());
+    drop(lease);
+    until("it is settled", async || left().await == Some(77)).await;
+}
+
+#[tokio::test]
+async fn what_a_dead_process_used_comes_back_at_the_end_of_the_hold() {
+    let server = Server::start("valkey-9.1");
+    let (watching, rule) = (server.limiter(), "bucket:100/d");
+    let client = server.client();
+    let process = std::thread::spawn(move || {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
+        let lease = runtime.block_on(async {
+            let limiter =
+                RateLimiter::server(client).expect("an address").build().expect("options");
+            let lease = Lease::within(limiter, "k", rule, Duration::from_millis(2500), 50);
+            assert!(lease.take(30).await.expect("it runs").is_allowed());
+            lease
+        });
+        drop((runtime, lease));
+    });
+    process.join().expect("no panic");
+    let left = async || watching.peek(("k", rule)).await.expect("it runs").remaining;
+    assert_eq!(left().await, Some(70));
+    until("the hold ends", async || left().await == Some(100)).await;
+}
+
+#[tokio::test]
+async fn a_denial_is_remembered_and_smaller_requests_are_tried() {
+    let server = Server::start("redis-7.0");
+    let lease = Lease::new(server.limiter(), "k", "bucket:10/h");
+    let take = async |units| lease.take(units).await.expect("it runs");
+    assert!(take(8).await.is_allowed());
+    let (first, again) = (take(5).await, take(6).await);
+    assert_eq!((first.source, again.source), (Source::Server, Source::Denial));
+    assert!(!again.is_allowed() && again.wait <= first.wait);
+    assert!(take(2).await.is_allowed(), "what fits passes");
+}
+
+#[tokio::test]
+async fn a_dropped_take_loses_no_lease() {
+    let server = Server::start("redis-7.0");
+    let limiter = server.limiter();
+    let lease = Lease::new(limiter.clone(), "k", "bucket:10/d");
+    limiter.peek(("k", "bucket:10/d")).await.expect("it connects");
+    server.freeze(true);
+    assert!(tokio::time::timeout(Duration::from_millis(50), lease.take(10)).await.is_err());
+    server.freeze(false);
+    assert!(lease.take(10).await.expect("it runs").is_allowed());
+}
+
+#[tokio::test]
+async fn without_a_server_a_lease_takes_what_the_limiter_answers() {
+    let mut server = Server::start("redis-7.0");
+    let local = server.builder().outage(Outage::Local).build().expect("options");
+    let raise = server.limiter();
+    server.kill();
+    let lease = Lease::new(local, "k", "2/h");
+    let taken = async || lease.take(1).await.expect("it decides");
+    assert_eq!(
+        (taken().await.source, taken().await.is_allowed(), taken().await.is_allowed()),
+        (Source::Local, true, false)
+    );
+    assert!(Lease::new(raise, "k", "2/h").take(1).await.is_err());
+    server.restart();
+    let start = Instant::now();
+    while taken().await.source == Source::Local {
+        assert!(start.elapsed() < Duration::from_secs(15));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn exempt_keys_and_no_rules_pass() {
+    let server = Server::start("redis-7.0");
+    server.send("RL.EXEMPT friend");
+    for (key, rules) in [("friend", vec!["0/s"]), ("k", vec![])] {
+        let lease = Lease::new(server.limiter(), key, rules);
+        for _ in 0..3 {
+            assert!(lease.take(1).await.expect("it runs").is_allowed(), "{key}");
+        }
+    }
+    let lease = Lease::new(server.limiter(), "friend", "0/s");
+    for _ in 0..4 {
+        assert!(lease.take(1).await.expect("it runs").is_allowed());
+    }
+    server.send("RL.UNEXEMPT friend");
+    assert!(!lease.take(1).await.expect("it runs").is_allowed(), "nothing was taken ahead");
+    let wrong = Lease::new(server.limiter(), "k", "5/x");
+    assert!(wrong.take(1).await.is_err());
+}

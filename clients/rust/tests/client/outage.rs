@@ -1,0 +1,204 @@
+//! What a check costs and answers while the server is away: each begins where a user begins.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tower_redis_ratelimit::{Builder, Check, Outage, RateLimiter, Source};
+
+use crate::support::cluster::Cluster;
+use crate::support::server::Server;
+
+/// Far below what 20 time-outs of 250 ms would take.
+const FEW_TIMEOUTS: Duration = Duration::from_millis(2500);
+
+fn of(server: &Server) -> Builder {
+    RateLimiter::server(server.client()).expect("an address")
+}
+
+/// Asks 20 times, and returns what answered.
+async fn sources(limiter: &RateLimiter) -> Vec<Source> {
+    let start = Instant::now();
+    let mut sources = Vec::new();
+    for _ in 0..20 {
+        let reply = limiter.check(("a", "1000/h")).await.expect("no outage is an error");
+        assert!(reply.is_allowed(), "{reply:?}");
+        sources.push(reply.source);
+    }
+    assert!(start.elapsed() < FEW_TIMEOUTS, "{:?}", start.elapsed());
+    sources.dedup();
+    sources
+}
+
+/// Asks until the server answers again.
+async fn comes_back(limiter: &RateLimiter) {
+    let start = Instant::now();
+    while limiter.check(("b", "1000/h")).await.expect("no outage is an error").source
+        != Source::Server
+    {
+        assert!(start.elapsed() < Duration::from_secs(15), "the server is not asked again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!limiter.away());
+}
+
+#[tokio::test]
+async fn a_stopped_server_costs_three_timeouts_and_is_asked_again() {
+    let server = Server::start("redis-7.0");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&told);
+    let limiter = of(&server).outage(Outage::Local).on_outage(move |event| {
+        log.lock().expect("no panic").push((event.away, event.answered, event.error.is_timeout()));
+        panic!("a fault of the listener");
+    });
+    let limiter = limiter.build().expect("options");
+    comes_back(&limiter).await;
+    let before = limiter.outages();
+    server.freeze(true);
+    let start = Instant::now();
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    assert!(start.elapsed() >= Duration::from_millis(750), "{:?}", start.elapsed());
+    assert_eq!((limiter.away(), limiter.outages()), (true, before + 20));
+    server.freeze(false);
+    comes_back(&limiter).await;
+    let told = told.lock().expect("no panic");
+    let answered = limiter.outages() - before - 2;
+    assert_eq!(told[..], [(true, 0, true), (false, answered, true)]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_or_restarts_costs_nothing_after_that() {
+    let mut server = Server::start("valkey-9.1");
+    let limiter = of(&server).outage(Outage::Local).build().expect("options");
+    limiter.check(("a", "1000/h")).await.expect("it runs");
+    server.kill();
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    server.restart();
+    comes_back(&limiter).await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_ran_is_an_outage() {
+    let mut server = Server::start("redis-6.2");
+    server.kill();
+    let limiter = of(&server).outage(Outage::Allow).build().expect("options");
+    assert_eq!(sources(&limiter).await, [Source::Outage]);
+}
+
+#[tokio::test]
+async fn a_server_that_loads_is_an_outage() {
+    let mut server = Server::start("redis-7.0");
+    server.restart_slowly();
+    let limiter = of(&server).outage(Outage::Local).build().expect("options");
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    let patient = RateLimiter::on(server.patient_connection().await);
+    let patient = patient.timeout(Duration::from_secs(10)).outage(Outage::Local);
+    let reply = patient.build().expect("options").check(("a", "1/h")).await;
+    assert_eq!(reply.expect("its reply is an outage").source, Source::Local);
+}
+
+#[tokio::test]
+async fn a_server_without_memory_is_an_outage() {
+    let server = Server::start("valkey-8.1");
+    let limiter = of(&server).outage(Outage::Local).build().expect("options");
+    server.send("CONFIG SET maxmemory 1");
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    server.send("CONFIG SET maxmemory 0");
+    comes_back(&limiter).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_became_a_replica_is_an_outage() {
+    let (server, primary) = (Server::start("redis-8.2"), Server::start("redis-8.2"));
+    let limiter = of(&server).outage(Outage::Local).build().expect("options");
+    server.send(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    server.send("REPLICAOF NO ONE");
+    comes_back(&limiter).await;
+}
+
+#[tokio::test]
+async fn too_many_clients_are_an_outage() {
+    let server = Server::start("redis-7.0");
+    let keeps = server.client().get_connection().expect("it runs");
+    server.send("CONFIG SET maxclients 1");
+    let limiter = of(&server).outage(Outage::Local).build().expect("options");
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    drop(keeps);
+    comes_back(&limiter).await;
+}
+
+#[tokio::test]
+async fn a_cluster_without_quorum_or_nodes_is_an_outage() {
+    let mut cluster = Cluster::start("valkey-9.1");
+    let limiter = RateLimiter::cluster(cluster.client()).outage(Outage::Local).separately(true);
+    let limiter = limiter.build().expect("options");
+    limiter.check(("a", "1000/h")).await.expect("it runs");
+    cluster.lose_quorum();
+    let check = Check::new("ip:1", "1000/h").and("user:1", "1000/h");
+    let report = limiter.check_all(check).await.expect("no outage is an error");
+    assert_eq!(report.source, Source::Local);
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+    drop(cluster);
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+}
+
+#[tokio::test]
+async fn a_cluster_that_never_ran_is_an_outage() {
+    let client = redis::cluster::ClusterClient::new(["redis://127.0.0.1:1"]).expect("an address");
+    let limiter = RateLimiter::cluster(client).outage(Outage::Local).build().expect("options");
+    assert_eq!(sources(&limiter).await, [Source::Local]);
+}
+
+#[tokio::test]
+async fn without_an_answer_of_its_own_an_outage_is_the_last_error_at_once() {
+    let mut server = Server::start("redis-7.0");
+    server.kill();
+    let limiter = of(&server).build().expect("options");
+    for _ in 0..3 {
+        assert!(limiter.check(("a", "1/h")).await.is_err());
+    }
+    assert!(limiter.away());
+    let error = limiter.check(("a", "1/h")).await.expect_err("it is away");
+    assert!(error.is_connection_refusal(), "{error}");
+    assert!(limiter.refund("a", 1, "1/h").await.is_err(), "nothing else answers a refund");
+}
+
+#[tokio::test]
+async fn the_process_decides_as_the_server_does() {
+    let mut server = Server::start("redis-7.0");
+    let limiter = of(&server).outage(Outage::Local).one_of(3).policy("free", "6/h");
+    let limiter = limiter.build().expect("options");
+    let check = Check::new("a", ["bucket:9/h,burst=30,name=x", "6/h,name=y"]);
+    let check = check.and("b", "@free").and("c", "@unknown").cost([("x", 4)]);
+    server.kill();
+    let report = limiter.check_all(check.clone()).await.expect("it decides");
+    let numbers =
+        report.rules.iter().map(|rule| (rule.limit, rule.quota, rule.cost, rule.remaining));
+    assert_eq!(numbers.collect::<Vec<_>>(), [(10, 3, 4, 6), (2, 2, 1, 1), (2, 2, 1, 1)]);
+    assert_eq!((report.source, report.key.as_deref()), (Source::Local, Some(&b"a"[..])));
+    limiter.give_back(&check, &report).await.expect("it is local");
+    assert_eq!(limiter.peek(("a", "6/h,name=y")).await.expect("it decides").remaining, Some(2));
+    assert!(limiter.check(("a", "6/x")).await.is_err(), "a wrong rule stays an error");
+    // The server hears nothing of it.
+    server.restart();
+    let start = Instant::now();
+    while limiter.peek(("b", "6/h")).await.expect("it decides").source == Source::Local {
+        assert!(start.elapsed() < Duration::from_secs(15));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
+}
+
+#[tokio::test]
+async fn a_reply_to_a_busy_process_is_no_outage() {
+    let server = Server::start("redis-7.0");
+    let limiter = of(&server).outage(Outage::Allow).build().expect("options");
+    limiter.check(("a", "1000/h")).await.expect("it runs");
+    let busy = async {
+        // Lets the request be sent.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        std::thread::sleep(Duration::from_millis(400));
+    };
+    let (reply, ()) = tokio::join!(limiter.check(("a", "1000/h")), busy);
+    assert_eq!(reply.expect("it runs").source, Source::Server);
+}

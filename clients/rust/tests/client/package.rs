@@ -1,0 +1,104 @@
+//! What `cargo package` makes, in an empty project with the README's own text.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::server::{Server, free_port};
+use crate::support::until;
+
+const CLIENT: &str = env!("CARGO_MANIFEST_DIR");
+const README: &str = include_str!("../../README.md");
+
+#[tokio::test]
+async fn the_readme_serves_from_the_packages() {
+    let dir = TempDir::with_prefix("ratelimit-").expect("a temporary folder");
+    let core = format!("{CLIENT}/../../core");
+    let packages = ["ratelimit-core", "tower-redis-ratelimit"];
+    for (name, source) in packages.iter().zip([core.as_str(), CLIENT]) {
+        package(name, source, dir.path());
+    }
+
+    let server = Server::start("valkey-9.1");
+    let (port, project) = (free_port(), dir.path().join("project"));
+    fs::create_dir_all(project.join("src")).expect("a disk");
+    let path = r#"path = "../redis-ratelimit/clients/rust""#;
+    let manifest = block("toml").replace(path, r#"version = "0.1.0""#);
+    let mut manifest =
+        format!("[package]\nname = \"fresh\"\nedition = \"2024\"\n{manifest}\n[patch.crates-io]\n");
+    for name in packages {
+        manifest += &format!("{name} = {{ path = \"../{name}-0.1.0\" }}\n");
+    }
+    fs::write(project.join("Cargo.toml"), manifest + "[profile.dev]\ndebug = 0\n").expect("a disk");
+    // The versions that are here already.
+    fs::copy(format!("{CLIENT}/Cargo.lock"), project.join("Cargo.lock")).expect("a disk");
+    let program = block("rust,no_run\nuse std::net::SocketAddr;")
+        .replace("127.0.0.1:3000", &format!("127.0.0.1:{port}"));
+    let program =
+        program.replace("redis://127.0.0.1", &format!("redis://127.0.0.1:{}", server.port()));
+    fs::write(project.join("src/main.rs"), format!("use std::net::SocketAddr;\n{program}"))
+        .expect("a disk");
+    // Where these tests are built, which saves a minute.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
+    run(cargo(&project).args(["build", "--target-dir"]).arg(target));
+    let _app = App(Command::new(target.join("debug/fresh")).spawn().expect("it is built"));
+
+    let ask = async || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.map(|_| answer)
+    };
+    until("it serves", async || ask().await.is_ok()).await;
+    let answer = ask().await.expect("it serves");
+    assert!(answer.ends_with("Hello") && answer.contains("ratelimit: \"second\";r=8;"), "{answer}");
+    server.send("RL.BLOCK ip:127.0.0.1");
+    let answer = ask().await.expect("it serves");
+    assert!(answer.starts_with("HTTP/1.1 403"), "the server decides: {answer}");
+}
+
+/// Makes a package, and unpacks it.
+fn package(name: &str, source: &str, to: &Path) {
+    let target = to.join("target");
+    let packing = ["package", "--no-verify", "--exclude-lockfile", "--allow-dirty", "--target-dir"];
+    run(cargo(Path::new(source)).args(packing).arg(&target));
+    let archive = target.join(format!("package/{name}-0.1.0.crate"));
+    run(Command::new("tar").arg("-xzf").arg(archive).current_dir(to));
+    let unpacked = to.join(format!("{name}-0.1.0"));
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "Cargo.toml"] {
+        assert!(unpacked.join(file).is_file(), "{name} has no {file}");
+    }
+    let manifest = fs::read_to_string(unpacked.join("Cargo.toml")).expect("text");
+    assert!(!manifest.contains("publish = false"), "{name} can be published");
+}
+
+fn cargo(dir: &Path) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(dir).arg("--quiet");
+    cargo
+}
+
+fn run(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().expect("a program");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The README's block that begins so.
+fn block(start: &str) -> String {
+    let (_, rest) = README.split_once(&format!("```{start}\n")).expect("it is there");
+    rest.split_once("```").expect("it ends").0.to_string()
+}
+
+struct App(Child);
+
+impl Drop for App {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
