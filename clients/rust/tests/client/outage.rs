@@ -188,17 +188,3 @@ async fn the_process_decides_as_the_server_does() {
     }
     assert_eq!(limiter.peek(("b", "6/h")).await.expect("it runs").remaining, Some(6));
 }
-
-#[tokio::test]
-async fn a_reply_to_a_busy_process_is_no_outage() {
-    let server = Server::start("redis-7.0");
-    let limiter = of(&server).outage(Outage::Allow).build().expect("options");
-    limiter.check(("a", "1000/h")).await.expect("it runs");
-    let busy = async {
-        // Lets the request be sent.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        std::thread::sleep(Duration::from_millis(400));
-    };
-    let (reply, ()) = tokio::join!(limiter.check(("a", "1000/h")), busy);
-    assert_eq!(reply.expect("it runs").source, Source::Server);
-}
