@@ -64,6 +64,7 @@ mod tests {
         assert!(limiter.pause_until(NOW_US + 30 * SECOND_US, b""));
         assert_eq!(check(&mut limiter, "10/s", NOW_US), (1, [0, 0, 30_000, 30_000]));
         assert!(!limiter.pause_until(NOW_US + 5 * SECOND_US, b"shorter"));
+        assert!(!limiter.pause_until(NOW_US + 30 * SECOND_US, b"as long"));
         let later_us = NOW_US + 10 * SECOND_US;
         assert_eq!(check(&mut limiter, "10/s,count=all", later_us), (1, [0, 0, 20_000, 20_000]));
         limiter.resume();
@@ -120,5 +121,15 @@ mod tests {
         assert_eq!(limiter.pause_at(NOW_US).map(|pause| pause.left_ms(NOW_US)), Some(5_000));
         let saved = crate::limit::encode(&limiter);
         assert_eq!(crate::limit::decode(&saved), Ok(limiter));
+    }
+    #[test]
+    fn a_refund_ends_only_a_pause_that_has_passed() {
+        let (mut limiter, rules) = (Limiter::default(), rules_of_line("10/m"));
+        limiter.check(&Check::new(&rules, 3, NOW_US), &mut Vec::new());
+        assert!(limiter.pause_until(NOW_US + SECOND_US, b""));
+        for (now_us, is_paused) in [(NOW_US, true), (NOW_US + SECOND_US, false)] {
+            assert_eq!(limiter.refund(1, now_us, &rules), 1);
+            assert_eq!(limiter.pause().is_some(), is_paused);
+        }
     }
 }

@@ -314,3 +314,24 @@ fn only_refunding_holds_that_have_ended_lapse() {
     });
     assert_eq!(lapses, [false, false, true, false]);
 }
+
+#[test]
+fn a_refund_to_the_rule_of_a_hold_keeps_its_charge() {
+    let (mut key, rules) = (key(), "window:5/m");
+    key.hold(0.0, "a", 30.0, 3, rules);
+    assert_eq!(key.limiter.refund(1, DAY_US, &rules_of_line(rules)), 1);
+    assert_eq!(key.peek(0.0, rules)[2], 3);
+    assert!(key.settle(0.0, "a", Settlement::Refund));
+    assert_eq!(key.peek(0.0, rules)[2], 5);
+}
+
+#[test]
+fn a_state_that_is_dropped_keeps_the_charges_on_others() {
+    let (mut key, held, dropped) = (key(), "window:5/m,name=a", "bucket:5/m,name=b");
+    key.hold(0.0, "a", 30.0, 3, held);
+    key.check(0.0, 1, dropped);
+    assert_eq!(key.limiter.refund(1, DAY_US, &rules_of_line(dropped)), 1);
+    assert_eq!(key.limiter.states().len(), 1);
+    assert!(key.settle(0.0, "a", Settlement::Refund));
+    assert_eq!(key.peek(0.0, held)[2], 5);
+}
