@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Shows a pool at work in a browser, and gives it more jobs.
 
-    board.py --redis URL [--key KEY] [--port PORT] rule [rule ...]
+    board.py --redis URL --flow FLOW [--flow FLOW ...] [--key KEY] [--port PORT] rule [rule ...]
 
-    GET /state      the limits, who holds slots, how many workers wait in line, how many jobs are left and done
-    POST /jobs      20 more jobs
+    GET /state      the limits, the pause, who holds slots, how many workers wait in line, each flow's jobs and share
+    POST /jobs      20 more jobs for each flow
     GET /           a page that shows it
 
 It prints its port. See pool.py for the rest.
@@ -13,6 +13,7 @@ It prints its port. See pool.py for the rest.
 import argparse
 import json
 import sys
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,7 @@ import redis  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
 from pages import left, page  # noqa: E402  from examples/web
 from rl_limits import RateLimiter  # noqa: E402  from clients/python
 
+# How many jobs to add, and of how many jobs done last to show the shares.
 JOBS = 20
 
 
@@ -33,20 +35,26 @@ class Board:
         self.limiter = RateLimiter(self.server)
         self.key = options.key
         self.rules = options.rules
-        self.jobs = (f"extra-{number}" for number in count(1))
+        self.flows = options.flow
+        self.numbers = count(1)
 
     def state(self):
-        key = self.limiter.call("RL.INFO", self.key) or {}
+        key = self.limiter.call("RL.INFO", self.key) or {"paused_ms": 0}
+        flows = [job.rpartition("-")[0] for job in self.server.lrange(f"{self.key}:done", 0, -1)]
+        done, last = Counter(flows), Counter(flows[-JOBS:])
         return {
             "limits": left(self.limiter.peek_all(self.key, self.rules)),
             "holds": [f"{hold['id']}, for {hold['ttl_ms'] / 1000:.1f} s" for hold in key.get("next_holds", [])],
+            "flows": [
+                [flow, self.server.llen(f"{self.key}:{flow}:jobs"), done[flow], last[flow]] for flow in self.flows
+            ],
+            "paused": f"for {key['paused_ms'] / 1000:.1f} s, {key['pause_reason']}" if key["paused_ms"] else "no",
             "waiting": self.server.info("ratelimit")["ratelimit_waiting_clients"],
-            "to_do": self.server.llen(f"{self.key}:jobs"),
-            "done": self.server.llen(f"{self.key}:done"),
         }
 
     def add_jobs(self):
-        self.server.rpush(f"{self.key}:jobs", *(next(self.jobs) for _ in range(JOBS)))
+        for flow in self.flows:
+            self.server.rpush(f"{self.key}:{flow}:jobs", *(f"{flow}-extra{next(self.numbers)}" for _ in range(JOBS)))
 
 
 class Request(BaseHTTPRequestHandler):
@@ -76,6 +84,7 @@ class Request(BaseHTTPRequestHandler):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redis", required=True)
+    parser.add_argument("--flow", action="append", required=True)
     parser.add_argument("--key", default="upstream")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("rules", nargs="+")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts a server with the module, a stand-in for a limited service and a pool of workers, and shows their progress.
+"""Starts a server with the module, a stand-in for a limited service and two tenants' pools, and shows their progress.
 
 Called by `make pool`, which builds the module and fetches the server first. A page shows it, during the
 demonstration and then until Ctrl-C. PORT chooses its port.
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,8 +19,11 @@ sys.path += [str(HERE.parent), str(HERE.parent.parent / "benches")]
 from running import running  # noqa: E402  runs a program for a `with` block
 from started import started  # noqa: E402  runs a server for a `with` block
 
-JOBS = 150
-WORKERS = 8
+# The jobs and workers of each tenant, of which one floods the line.
+TENANTS = {"big": (160, 40), "small": (40, 2)}
+JOBS = sum(jobs for jobs, _ in TENANTS.values())
+# Now and then the service wants no requests for two seconds.
+STOP_EVERY = 80
 LEASE_MS = 4_000
 # The service allows 4 at once and 20 a second. The longer period tolerates requests that arrive
 # up to 200 ms late.
@@ -34,11 +38,14 @@ def holds(server):
 
 def show(server, log, since):
     waiting = server.client.info("ratelimit")["ratelimit_waiting_clients"]
-    done = server.client.llen("upstream:done")
-    refused = log.read_text().count(" refused ")
+    jobs = server.client.lrange("upstream:done", 0, -1)
+    done = Counter(job.decode().rpartition("-")[0] for job in jobs)
+    shares = ", ".join(f"{tenant} {done[tenant]:3}" for tenant in TENANTS)
+    stopped = log.read_text().count(" stop ")
     held = ", ".join(f"{id} ({left_s:.1f} s)" for id, left_s in holds(server).items())
-    print(f"{time.monotonic() - since:4.1f} s: {done:3} done, {refused} refused, {waiting} wait, slots: {held}", flush=True)
-    return done
+    now_s = time.monotonic() - since
+    print(f"{now_s:4.1f} s: done: {shares}; {stopped} stops, {waiting} wait, slots: {held}", flush=True)
+    return len(jobs)
 
 
 def kill_one(server):
@@ -59,32 +66,37 @@ def play(server, log):
             is_killed = True
         time.sleep(1)
     events = log.read_text()
-    began, refused = events.count(" begin "), events.count(" refused ")
-    print(f"The service saw {began} requests and refused {refused}. The killed worker's job was done again.")
+    began, refused, stops, early = (events.count(f" {event} ") for event in ("begin", "refused", "stop", "early"))
+    print(f"The service served {began} requests and refused {refused}. It said stop {stops} times; {early} came too early.")
+    print("The killed worker's job was done again.")
 
 
 def main():
     with started() as server:
         log = server.folder / "upstream.log"
         redis = ["--redis", f"unix://{server.folder / 'socket'}"]
-        server.client.rpush("upstream:jobs", *(f"job-{number}" for number in range(1, JOBS + 1)))
-        print(f"{JOBS} jobs, {WORKERS} workers, a service that allows 4 at once and 20 a second: {' '.join(RULES)}")
+        flows = [word for tenant in TENANTS for word in ("--flow", tenant)]
+        for tenant, (jobs, workers) in TENANTS.items():
+            server.client.rpush(f"upstream:{tenant}:jobs", *(f"{tenant}-{number}" for number in range(1, jobs + 1)))
+            print(f"{tenant}: {jobs} jobs, {workers} workers")
+        print(f"A service that allows 4 at once and 20 a second: {' '.join(RULES)}")
         with (
-            running(HERE / "board.py", *redis, "--port", os.environ.get("PORT", 0), *RULES) as (_, board),
-            running(HERE / "upstream.py", "--log", log) as (_, port),
+            running(HERE / "board.py", *redis, *flows, "--port", os.environ.get("PORT", 0), *RULES) as (_, board),
+            running(HERE / "upstream.py", "--stop-every", STOP_EVERY, "--log", log) as (_, port),
+            contextlib.ExitStack() as stack,
         ):
             page = f"http://127.0.0.1:{board}/"
             print(f"A page shows it: {page}", flush=True)
-            line = [*redis, "--upstream", port, "--workers", WORKERS, "--lease-ms", LEASE_MS]
-            with running(HERE / "pool.py", *line, *RULES) as (pool, _), contextlib.suppress(KeyboardInterrupt):
-                try:
-                    play(server, log)
-                    print(f"The pool waits for more jobs, which {page} gives. Ctrl-C stops all.", flush=True)
-                    while True:
-                        time.sleep(1)
-                finally:
-                    pool.terminate()
-                    pool.wait()
+            stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+            for tenant, (_, workers) in TENANTS.items():
+                line = [*redis, "--upstream", port, "--flow", tenant, "--workers", workers, "--lease-ms", LEASE_MS]
+                pool, _ = stack.enter_context(running(HERE / "pool.py", *line, *RULES))
+                stack.callback(pool.wait)
+                stack.callback(pool.terminate)
+            play(server, log)
+            print(f"The pools wait for more jobs, which {page} gives. Ctrl-C stops all.", flush=True)
+            while True:
+                time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A pool of workers that obeys an upstream's limit: `RL.WAIT` before each request, `RL.SETTLE` after it.
+"""A tenant's pool of workers that obeys an upstream's limit: `RL.WAIT` before each request, `RL.SETTLE` after it.
 
-    pool.py --redis URL --upstream PORT [--workers N] [--key KEY] [--lease-ms MS] rule [rule ...]
+    pool.py --redis URL --upstream PORT --flow FLOW [--workers N] [--key KEY] [--lease-ms MS] rule [rule ...]
 
-Starts each worker as a process, and again when it dies. Any number of pools may share a key and its line. Jobs come from the
-list KEY:jobs and go to KEY:done; see worker.py.
+Starts each worker as a process, and again when it dies. Any number of pools may share a key and its line, in which their flows
+take turns. Jobs come from the list KEY:FLOW:jobs and go to KEY:done; see worker.py.
 """
 
 import argparse
@@ -21,19 +21,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redis", required=True)
     parser.add_argument("--upstream", required=True)
+    parser.add_argument("--flow", required=True)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--key", default="upstream")
     parser.add_argument("--lease-ms", default="30000")
     parser.add_argument("rules", nargs="+")
     options = parser.parse_args()
-    line = ["--redis", options.redis, "--upstream", options.upstream, "--key", options.key, "--lease-ms", options.lease_ms]
+    line = ["--redis", options.redis, "--upstream", options.upstream, "--flow", options.flow]
+    line += ["--key", options.key, "--lease-ms", options.lease_ms]
 
     def start(name):
         command = [sys.executable, "-B", WORKER, *line, "--name", name, *options.rules]
         return subprocess.Popen(command).pid
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    workers = {start(name): name for name in (f"w{number}" for number in range(1, options.workers + 1))}
+    workers = {start(name): name for name in (f"{options.flow}-w{number}" for number in range(1, options.workers + 1))}
     print(*workers, flush=True)
     try:
         while True:

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """A stand-in for a limited service: it refuses with 429 what exceeds its limits, and logs what it saw.
 
-    upstream.py [--port PORT] [--at-once N] [--requests N] [--period-ms MS] [--pause-ms MS] [--log FILE]
+    upstream.py [--port PORT] [--at-once N] [--requests N] [--period-ms MS] [--pause-ms MS]
+                [--stop-every N] [--stop-s S] [--log FILE]
 
 A request is POST /JOB and takes `pause-ms`. The service serves `at-once` requests at the same time, and begins `requests` in
-any period. It prints its port.
+any period. It answers each N-th request with 429, and wants no more for `stop-s` seconds. It prints its port.
 
-The log has a line for each request that begins, ends or is refused: TIME begin|end|refused JOB, with the Unix time in
-microseconds. Tests count in this log.
+The log has a line for each event: TIME begin|end|refused|stop|early JOB, with the Unix time in microseconds. `refused` exceeds
+the limits, `stop` is the N-th request, `early` comes after it too early. Tests count in this log.
 """
 
 import argparse
+import math
 import sys
 import threading
 import time
@@ -26,12 +28,23 @@ class Limits:
         self.lock = threading.Lock()
         self.running = 0
         self.begun = deque()
+        self.until_stop = self.options.stop_every
+        self.stopped_until_us = 0
 
     def begin(self, job):
         """Returns None if the request may begin, else the seconds until it may be tried again."""
         period_us = self.options.period_ms * 1000
         with self.lock:
             now_us = time.time_ns() // 1000
+            if now_us < self.stopped_until_us:
+                self.write_down(now_us, "early", job)
+                return (self.stopped_until_us - now_us) / 1e6
+            self.until_stop -= 1
+            if self.until_stop == 0:
+                self.until_stop = self.options.stop_every
+                self.stopped_until_us = now_us + self.options.stop_s * 1_000_000
+                self.write_down(now_us, "stop", job)
+                return self.options.stop_s
             while self.begun and self.begun[0] <= now_us - period_us:
                 self.begun.popleft()
             if self.running >= self.options.at_once or len(self.begun) >= self.options.requests:
@@ -57,7 +70,7 @@ class Request(BaseHTTPRequestHandler):
         job = self.path.lstrip("/")
         retry_s = limits.begin(job)
         if retry_s is not None:
-            return self.answer(429, {"Retry-After": str(retry_s)})
+            return self.answer(429, {"Retry-After": str(math.ceil(retry_s))})
         # Works on even if the caller has died, which the service does not notice.
         time.sleep(limits.options.pause_ms / 1000)
         limits.end(job)
@@ -88,6 +101,8 @@ def main():
     parser.add_argument("--requests", type=int, default=20)
     parser.add_argument("--period-ms", type=int, default=1_000)
     parser.add_argument("--pause-ms", type=int, default=150)
+    parser.add_argument("--stop-every", type=int, default=0)
+    parser.add_argument("--stop-s", type=int, default=2)
     parser.add_argument("--log", type=argparse.FileType("a"), default=sys.stderr)
     options = parser.parse_args()
     server = Server(("127.0.0.1", options.port), Request)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A worker of a pool: takes a job, waits in line, asks the upstream, settles.
+"""A worker of a pool: takes a job, waits in line, asks the upstream, does what the answer says, settles.
 
-    worker.py --redis URL --upstream PORT --name NAME [--key KEY] [--lease-ms MS] rule [rule ...]
+    worker.py --redis URL --upstream PORT --flow FLOW --name NAME [--key KEY] [--lease-ms MS] rule [rule ...]
 
-Jobs are in the list KEY:jobs. A worker moves one to its own list KEY:doing:NAME, and when it is done to KEY:done, so a job
-outlives its worker: a new worker of the same name begins with the job in its list. A worker ends when its pool does.
+Jobs are in the list KEY:FLOW:jobs. A worker moves one to its own list KEY:doing:NAME, and when it is done to KEY:done, so a
+job outlives its worker: a new worker of the same name begins with the job in its list. A worker ends when its pool does.
 """
 
 import argparse
@@ -28,9 +28,9 @@ WAIT_S = 60
 
 
 class Jobs:
-    def __init__(self, server, key, name):
+    def __init__(self, server, key, flow, name):
         self.server = server
-        self.waiting = f"{key}:jobs"
+        self.waiting = f"{key}:{flow}:jobs"
         self.doing = f"{key}:doing:{name}"
         self.done = f"{key}:done"
 
@@ -44,13 +44,13 @@ class Jobs:
 
 
 def ask(upstream, job, timeout_s):
-    """The status of the upstream's answer, and the seconds until it may be asked again."""
+    """The status and the headers of the upstream's answer."""
     line = http.client.HTTPConnection("127.0.0.1", upstream, timeout=timeout_s)
     try:
         line.request("POST", f"/{job}")
         answer = line.getresponse()
         answer.read()
-        return answer.status, float(answer.headers.get("Retry-After", 0))
+        return answer.status, answer.headers
     finally:
         line.close()
 
@@ -59,6 +59,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redis", required=True)
     parser.add_argument("--upstream", type=int, required=True)
+    parser.add_argument("--flow", required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--key", default="upstream")
     parser.add_argument("--lease-ms", type=int, default=30_000)
@@ -66,7 +67,7 @@ def main():
     options = parser.parse_args()
     pool = os.getppid()
     server = redis.Redis.from_url(options.redis, socket_timeout=5, decode_responses=True)
-    jobs = Jobs(server, options.key, options.name)
+    jobs = Jobs(server, options.key, options.flow, options.name)
     limiter = RateLimiter(server)
     # Who holds what: RL.INFO shows these ids. Each id is used once, so that a new attempt does not take the slot of one that
     # died for its own.
@@ -77,19 +78,24 @@ def main():
             job = jobs.next()
             if job is None:
                 continue
-            with limiter.hold(options.key, options.rules, ttl=lease_s, id=next(ids), wait=WAIT_S):
+            with limiter.hold(
+                options.key, options.rules, ttl=lease_s, id=next(ids), wait=WAIT_S, flow=options.flow
+            ):
                 # The request must end before the hold does: afterwards another worker may have the slot.
-                status, later_s = ask(options.upstream, job, lease_s / 2)
+                status, headers = ask(options.upstream, job, lease_s / 2)
+                # A 429 pauses the key while the slot is taken, so nobody else asks meanwhile.
+                paused_ms = limiter.follow(options.key, status, headers)
             if status == 200:
                 jobs.finish(job)
+            if status == 200 or paused_ms:
                 continue
         except Denied as denied:
             if denied.reply.verdict == "limited" and denied.reply.wait_ms < 0:
                 sys.exit(f"{' '.join(options.rules)}: nothing ever passes")
-            later_s = 1  # The line is too long, or an operator has blocked the key.
+            # Else the line or the pause is too long, or an operator has blocked the key.
         except (redis.RedisError, OSError):
-            later_s = 1  # No server, or no answer from the upstream.
-        time.sleep(later_s)  # The job is still in our list.
+            pass  # No server, or no answer from the upstream.
+        time.sleep(1)  # The job is still in our list.
 
 
 if __name__ == "__main__":

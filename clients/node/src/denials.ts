@@ -1,10 +1,18 @@
-import type { Reply, Report } from './replies.js';
+import type { Reply, Report, RuleReport } from './replies.js';
 import { type Limit, list, type Rules } from './request.js';
 
-/** Denials that no time ends for sure, blocks and waits of -1, are remembered for so long. */
+/** Denials that no time ends for sure, blocks, pauses and waits of -1, are remembered for so long. */
 const SHORT_MS = 1000;
 /** Rules of which a denial may end earlier, or changes what the server counts. */
 const NEVER = /^(slots:|@)|,(count=all|ban=)/;
+
+/** A reply, or a report. */
+interface Denied {
+  verdict: string;
+  waitMs: number;
+  limit?: number;
+  rules?: readonly RuleReport[];
+}
 
 interface Denial<Asked, Answer> {
   asked: Asked;
@@ -15,7 +23,7 @@ interface Denial<Asked, Answer> {
 }
 
 /** The last denial of each key, until its wait is over. All times are milliseconds of one clock that never goes back. */
-class Denials<Asked, Answer extends { verdict: string; waitMs: number }> {
+class Denials<Asked, Answer extends Denied> {
   readonly #size: number;
   readonly #same: (a: Asked, b: Asked) => boolean;
   readonly #age: (answer: Answer, ms: number) => Answer;
@@ -39,7 +47,7 @@ class Denials<Asked, Answer extends { verdict: string; waitMs: number }> {
   /** `since` is when the server was asked, which is before it decided: no denial is remembered too long. */
   keep(since: number, key: string, asked: Asked, cost: number, answer: Answer): void {
     const { verdict, waitMs } = answer;
-    const ms = verdict === 'limited' && waitMs >= 0 ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
+    const ms = verdict === 'limited' && waitMs >= 0 && byRule(answer) ? waitMs : Math.min(SHORT_MS, waitMs < 0 ? SHORT_MS : waitMs);
     this.#found.delete(key);
     this.#found.set(key, { asked, cost, since, until: since + ms, answer });
     for (const [oldest, { until }] of this.#found) {
@@ -51,6 +59,11 @@ class Denials<Asked, Answer extends { verdict: string; waitMs: number }> {
   forget(key: string): void {
     this.#found.delete(key);
   }
+}
+
+/** Whether a rule denies until then, and no pause. */
+function byRule({ limit, rules = [], waitMs }: Denied): boolean {
+  return limit === undefined ? rules.some((rule) => rule.denies && rule.waitMs === waitMs) : limit > 0;
 }
 
 /** Denials of one key, with short replies. */

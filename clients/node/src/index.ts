@@ -5,3 +5,4 @@ export { Lease, type LeaseOptions, type Taken } from './lease.js';
 export * from './limiter.js';
 export type { Reply, Report, RuleReport, Source, Verdict } from './replies.js';
 export type { Connection, Send, Server } from './server.js';
+export type { AnswerHeaders } from './upstream.js';

@@ -7,8 +7,9 @@ import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { ignoreOutage, isOutage, within } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, type HoldOptions, type Limit, list, type Rules, words } from './request.js';
+import { type CheckOptions, type Cost, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import type { Send, Server } from './server.js';
+import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
 
 /** The limiter has stopped asking the server (`away`), or asks it again. */
@@ -42,7 +43,7 @@ export interface LimiterOptions extends LocalOptions {
   rememberDenials?: number;
 }
 
-export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
+export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
   /** For how long the hold lives if this process dies; it renews itself every third of that. */
   ttlMs: number;
   /** Whether all comes back if it ends unsettled. */
@@ -55,7 +56,7 @@ export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'> {
   signal?: AbortSignal;
 }
 
-export interface WaitOptions extends CheckOptions {
+export interface WaitOptions extends CheckOptions, Turn {
   /** Leaves the line. */
   signal?: AbortSignal;
 }
@@ -205,6 +206,55 @@ export class RateLimiter {
     await this.#ask(['RL.RESET'], [key], []);
   }
 
+  /** Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Replies with the milliseconds left. */
+  async pause(key: string, ms: number, reason?: string): Promise<number> {
+    const leftMs = this.#local.pause(performance.now(), key, ms);
+    try {
+      const why = reason === undefined ? [] : ['REASON', reason];
+      return Number(await this.#ask(['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]));
+    } catch (error) {
+      if (this.#options.outage !== 'local' || !isOutage(error)) throw error;
+      return leftMs;
+    }
+  }
+
+  /** Ends a pause: `RL.RESUME`; `false` if there was none. */
+  async resume(key: string): Promise<boolean> {
+    this.#forget(key);
+    this.#local.resume(key);
+    return Number(await this.#ask(['RL.RESUME'], [key], [])) === 1;
+  }
+
+  /** Lowers what remains under a rule, and never raises it: `RL.SYNC`. Replies with the units consumed for that. */
+  async sync(key: string, remaining: number, rule: string): Promise<number> {
+    return Number(await this.#ask(['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]));
+  }
+
+  /**
+   * Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `rules` has the rule of each
+   * field that tells it: `{ 'x-ratelimit-remaining-tokens': 'bucket:30000/m' }`.
+   *
+   * A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies with its milliseconds, or 0.
+   * Fields that make no sense change nothing; an outage throws nothing.
+   */
+  async follow(key: string, status: number, headers: AnswerHeaders, rules: Readonly<Record<string, string>> = {}): Promise<number> {
+    const told = fieldsOf(headers);
+    const ms = pauseMs(status, told, Date.now());
+    let pausedMs = 0;
+    try {
+      if (ms > 0) pausedMs = await this.pause(key, ms, String(status));
+      for (const [field, rule] of Object.entries(rules)) {
+        const left = remaining(told.get(field.toLowerCase()));
+        if (left === undefined) continue;
+        const known = await this.peekAll(key, rule);
+        if (known.rules.some(({ remaining }) => remaining > left)) await this.sync(key, left, rule);
+      }
+    } catch (error) {
+      ignoreOutage(error);
+    }
+    return pausedMs;
+  }
+
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
     return this.#ask([command], [key], args.map(String));
@@ -322,4 +372,4 @@ export class RateLimiter {
 
 const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };
 
-export type { CheckOptions, Cost, HoldOptions, Limit, Rules };
+export type { CheckOptions, Cost, HoldOptions, Limit, Rules, Turn };

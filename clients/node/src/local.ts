@@ -1,6 +1,6 @@
 // A limiter in the process, for as long as the server is away. It is approximate: `bucket` and `leaky` are token buckets
 // (`leaky` does not queue), `slots` counts the holds taken here, and every other rule is a window that its first request opens.
-// It knows no blocks, and no bans. What it has counted goes on in the next outage, as far as the windows last.
+// It knows no blocks, no bans, and no pauses of other processes. What it has counted goes on in the next outage, as far as the windows last.
 
 import type { Report, RuleReport } from './replies.js';
 import { type CheckOptions, isRange, type Limit, list, type Rules } from './request.js';
@@ -28,6 +28,8 @@ export class LocalLimiter {
   readonly #share: number;
   readonly #policies: Readonly<Record<string, Rules>>;
   readonly #keys = new Map<string, Map<string, State>>();
+  /** When the pauses of keys end. */
+  readonly #pauses = new Map<string, number>();
 
   constructor({ share = 1, policies = {} }: LocalOptions = {}) {
     this.#share = share;
@@ -48,7 +50,8 @@ export class LocalLimiter {
 
     const costOf = (one: { rule: Rule }): number => (lives ? 0 : (own(one) ?? units));
     const waits = found.map((one) => waitOf(now, one.rule, one.state, costOf(one)));
-    const denied = found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
+    const pausedMs = lives ? 0 : Math.ceil(Math.max(0, ...limits.map(({ key }) => (this.#pauses.get(key) ?? now) - now)));
+    const denied = pausedMs > 0 || found.some(({ rule }, i) => !rule.shadow && waits[i] !== 0);
     const rules = found.map((one, i): RuleReport => {
       const { key, rule, state } = one;
       if (!denied && !peek && !lives) consume(now, rule, state, costOf(one), hold);
@@ -70,7 +73,7 @@ export class LocalLimiter {
       };
     });
     const waiting = rules.filter(({ denies, shadow }) => denies && !shadow).map(({ waitMs }) => waitMs);
-    const waitMs = waiting.includes(-1) ? -1 : Math.max(0, ...waiting);
+    const waitMs = waiting.includes(-1) ? -1 : Math.max(pausedMs, ...waiting);
     const granted = range && { granted: denied ? 0 : units };
     return { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
   }
@@ -81,6 +84,17 @@ export class LocalLimiter {
       const state = this.#keys.get(key)?.get(identity);
       if (state) state.used = Math.max(0, state.used - units);
     }
+  }
+
+  /** Denies every check of a key for so long; returns what is left of the pause that ends last. */
+  pause(now: number, key: string, ms: number): number {
+    const until = Math.max(now + ms, this.#pauses.get(key) ?? 0);
+    newest(this.#pauses, key, until);
+    return Math.ceil(until - now);
+  }
+
+  resume(key: string): void {
+    this.#pauses.delete(key);
   }
 
   /** Moves the end of a hold; `false` without such a hold. */
@@ -102,15 +116,20 @@ export class LocalLimiter {
   }
 
   #state(now: number, key: string, { identity }: Rule): State {
-    let states = this.#keys.get(key);
-    this.#keys.delete(key);
-    this.#keys.set(key, (states ??= new Map())); // now the newest
-    if (this.#keys.size > MOST_KEYS) this.#keys.delete(this.#keys.keys().next().value!);
+    const states = this.#keys.get(key) ?? new Map<string, State>();
+    newest(this.#keys, key, states);
     let state = states.get(identity);
     if (!state) states.set(identity, (state = { at: now, used: 0, holds: new Map() }));
     for (const [id, { until }] of state.holds) if (until <= now) state.holds.delete(id);
     return state;
   }
+}
+
+/** Sets the entry of a key, and forgets the oldest of too many. */
+function newest<T>(keys: Map<string, T>, key: string, entry: T): void {
+  keys.delete(key);
+  keys.set(key, entry);
+  if (keys.size > MOST_KEYS) keys.delete(keys.keys().next().value!);
 }
 
 function usedOf(now: number, { kind, quota, periodMs }: Rule, { at, used, holds }: State): number {

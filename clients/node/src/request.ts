@@ -29,13 +29,26 @@ export interface CheckOptions {
   hold?: HoldOptions;
 }
 
+/** Where a caller stands in line. */
+export interface Turn {
+  /** Takes turns with the other flows, in proportion to their weights. */
+  flow?: string;
+  /** 1 to 1000, 1 by default. */
+  weight?: number;
+  /** 0 to 9, 0 by default: all of a higher one go first. */
+  priority?: number;
+}
+
 export function list(rules: Rules): readonly string[] {
   return typeof rules === 'string' ? [rules] : rules;
 }
 
 /** The options as the server's commands take them. */
-export function words({ cost, meta, hold }: CheckOptions): string[] {
-  const found = cost === undefined ? [] : costs(cost);
+export function words({ cost, meta, hold, flow, weight, priority }: CheckOptions & Turn): string[] {
+  const found = flow === undefined ? [] : ['FLOW', flow];
+  if (weight !== undefined) found.push('WEIGHT', String(weight));
+  if (priority !== undefined) found.push('PRIORITY', String(priority));
+  if (cost !== undefined) found.push(...costs(cost));
   if (meta !== undefined) found.push('META', meta);
   if (hold) found.push('HOLD', hold.id, 'PX', String(hold.ttlMs), ...(hold.refund ? ['REFUND'] : []));
   return found;

@@ -9,12 +9,16 @@ import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 
 import { consumer, PACKAGE, run } from './support/consumer.js';
-import { freePort, startServer, until } from './support/servers.js';
+import { ioredis } from './support/limiters.js';
+import { connect, freePort, startServer, until } from './support/servers.js';
 
 const ROOT = resolve(PACKAGE, '../..');
 const README = await readFile(join(PACKAGE, 'README.md'), 'utf8');
 const MANIFEST = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
 const STRICT = ['--strict', '--module', 'nodenext', '--target', 'es2023', '--lib', 'es2023,dom,esnext.disposable', '--skipLibCheck', '--types', 'node', '--experimentalDecorators', '--emitDecoratorMetadata'];
+
+/** Stands for an upstream that has had enough. */
+const PAUSES = "(console.log(hold.lost.aborted), new Response(null, { status: 429, headers: { 'retry-after': '30' } }))";
 
 function blocks(...languages) {
   const fenced = README.matchAll(/^```(\w+)\n(.*?)^```$/gms);
@@ -79,7 +83,7 @@ test('the package', async (t) => {
   const programs = [
     ...others.map((code, i) => `${first}${code}${code.includes('@Module') ? nest : ''}`.replace('3000', ports[i])),
     `${first}redis.disconnect();`,
-    `${first}${holds.replace("await fetch('https://example.com/export', { signal: hold.lost })", "console.log(hold.lost.aborted)")}redis.disconnect();`,
+    `${first}${holds.replace("fetch('https://example.com/export', { signal: hold.lost })", PAUSES)}redis.disconnect();`,
   ];
 
   await t.test('has types that the code of the README keeps to', async () => {
@@ -98,6 +102,7 @@ test('the package', async (t) => {
         assert.equal(stdout, 'allowed 4 0\n');
         const again = await run(process.execPath, [`readme${titles.length + 1}.js`], { cwd: folder, env: envOf(port) });
         assert.equal(again.stdout, 'allowed 3 0\nfalse\n');
+        assert.ok((await ioredis(connect(t, port)).peek('export', '60/m')).waitMs > 20_000);
       }),
     ]);
   });

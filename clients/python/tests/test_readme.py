@@ -18,7 +18,7 @@ from rl_limits import AsyncRateLimiter, Limit
 from servers import Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-LIMITER, HOLD, FASTAPI, FLASK, DJANGO = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+LIMITER, HOLD, UPSTREAM, FASTAPI, FLASK, DJANGO = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def run(code: str, server: Server) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize("code", [LIMITER, HOLD])
+@pytest.mark.parametrize("code", [LIMITER, HOLD, UPSTREAM])
 def test_what_is_printed_is_what_a_comment_says(server: Server, code: str) -> None:
     printed = io.StringIO()
     with redirect_stdout(printed):
         run(code, server)
-    assert printed.getvalue().strip() == re.search(r"# (.*)", code)[1]
+    assert printed.getvalue().strip() == re.search(r"print.*# (.*)", code)[1]
 
 
 def test_the_hold_is_settled(newest: Server) -> None:
@@ -62,7 +62,7 @@ def test_flask(newest: Server) -> None:
 
 
 def test_snippets_go_on_without_the_server(stopped: Server) -> None:
-    for code in (LIMITER, HOLD):
+    for code in (LIMITER, HOLD, UPSTREAM):
         run(code, stopped)
     for client in (TestClient(run(FASTAPI, stopped)["app"]), run(FLASK, stopped)["app"].test_client()):
         assert [client.get("/").status_code for _ in range(6)] == [200] * 5 + [429]

@@ -63,23 +63,28 @@ fn the_gateways_page_streams_stops_and_shows_what_is_left() {
 #[test]
 fn the_pools_page_shows_its_slots_and_gives_it_jobs() {
     let server = newest();
-    let upstream = Program::start("pool/upstream.py", &["--log", "/dev/null"]);
+    let stops = ["--stop-every", "30", "--stop-s", "4", "--log", "/dev/null"];
+    let upstream = Program::start("pool/upstream.py", &stops);
     let (redis, port) = (url(&server), upstream.port().to_string());
     let rules = ["slots:2,name=slots", "20/1200ms,name=rate"];
-    let line = ["--redis", &redis, "--upstream", &port, "--workers", "4"];
-    let board = Program::start("pool/board.py", &[&line[..2], &rules].concat());
-    let pool = Program::start("pool/pool.py", &[&line[..], &rules].concat());
+    let line = ["--redis", &redis, "--upstream", &port, "--flow"];
+    let flows = ["--flow", "big", "--flow", "small"];
+    let board = Program::start("pool/board.py", &[&line[..2], &flows, &rules].concat());
+    let pools = [["big", "--workers", "4"], ["small", "--workers", "1"]]
+        .map(|flow| Program::start("pool/pool.py", &[&line[..], &flow, &rules].concat()));
     visit(
         &board,
         &[
-            &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#done", "0", "click", "#more"],
-            // Four workers for two slots: some wait, and the board shows who works.
-            &["match", "#waiting", "^[12]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
-            &["match", "#holds", r"w[1-4]\.\d+\.\d+, for \d+\.\d s"],
-            &["see", "#done", "20", "see", "#to_do", "0", "see", "#waiting", "0"],
+            &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#paused", "no", "click", "#more"],
+            // Five workers for two slots: some wait, and the board shows who works.
+            &["match", "#waiting", "^[1-3]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
+            &["match", "#holds", r"(big|small)-w[1-4]\.\d+\.\d+, for \d+\.\d s"],
+            &["match", "#paused", r"^for \d\.\d s, 429$"],
+            &["see", "#small td:nth-child(3)", "20", "see", "#big td:nth-child(2)", "0"],
+            &["see", "#big td:nth-child(3)", "20", "see", "#paused", "no", "see", "#waiting", "0"],
             &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#holds", ""],
-            &["click", "#more", "see", "#done", "40"],
+            &["click", "#more", "match", "#big td:nth-child(4)", r"^1?\d$"],
         ],
     );
-    pool.stop();
+    pools.into_iter().for_each(Program::stop);
 }

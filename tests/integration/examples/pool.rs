@@ -1,5 +1,5 @@
-//! `examples/pool/`: workers wait in line for an upstream, one of them is killed, and the
-//! upstream counts requests.
+//! `examples/pool/`: workers of two tenants wait in line for an upstream, which says stop now and
+//! then. One of them is killed, and the upstream counts requests.
 //!
 //! The upstream refuses what exceeds its limits, and logs what it saw. Requests can arrive
 //! late, so the workers' period is longer than the upstream's: 5 a second for 5 in half a
@@ -23,8 +23,17 @@ const SLOTS: usize = 3;
 const REQUESTS: usize = 5;
 const PERIOD_MS: u64 = 500;
 const RULES: [&str; 2] = ["slots:3", "5/s"];
-const WORKERS: usize = 6;
-const JOBS: usize = 40;
+/// The tenants: jobs and workers of each. `big` floods the line.
+const BIG: (usize, usize) = (40, 10);
+const SMALL: (usize, usize) = (5, 1);
+const JOBS: usize = BIG.0 + SMALL.0;
+/// The most jobs of `big` between two of `small`. Without turns there are as many as `big` has waiting.
+const BETWEEN: usize = 5;
+/// The upstream answers each n-th request with 429, and wants no more for some seconds.
+const STOP_EVERY: u64 = 20;
+const STOP_S: u64 = 2;
+/// How much later a request may arrive that had left when the upstream said stop.
+const ON_ITS_WAY_US: u64 = 200_000;
 /// How long the upstream takes for a request: long enough that all slots are taken, and short
 /// enough that without a rate more requests would begin than it allows.
 const PAUSE_MS: u64 = 150;
@@ -35,29 +44,40 @@ const LEASE_MS: u64 = 3_000;
 struct Seen {
     /// Unix microseconds, in order.
     begun_us: Vec<u64>,
+    /// The job of each.
+    begun: Vec<String>,
     ended: HashSet<String>,
     running: usize,
     most_at_once: usize,
     refused: usize,
+    stopped_us: Vec<u64>,
+    /// Requests after a stop, before the upstream wanted them: how long after it.
+    early_us: Vec<u64>,
 }
 
 impl Seen {
-    /// Reads lines `TIME begin|end|refused JOB`, in the order in which they happened.
+    /// Reads lines `TIME begin|end|refused|stop|early JOB`, in the order in which they happened.
     fn read(log: &Path) -> Self {
         let mut seen = Self::default();
         for line in fs::read_to_string(log).expect("a log").lines() {
             let [time_us, event, job] = line.split(' ').collect::<Vec<_>>()[..] else {
                 panic!("{line}");
             };
+            let time_us = time_us.parse().expect("a time");
             match event {
                 "begin" => {
-                    seen.begun_us.push(time_us.parse().expect("a time"));
+                    seen.begun_us.push(time_us);
+                    seen.begun.push(job.to_string());
                     seen.running += 1;
                     seen.most_at_once = seen.most_at_once.max(seen.running);
                 }
                 "end" => {
                     seen.running -= 1;
                     seen.ended.insert(job.to_string());
+                }
+                "stop" => seen.stopped_us.push(time_us),
+                "early" => {
+                    seen.early_us.push(time_us - seen.stopped_us.last().expect("a stop"));
                 }
                 _ => seen.refused += 1,
             }
@@ -72,6 +92,13 @@ impl Seen {
             self.begun_us.iter().filter(|&at| (*first_us..end_us).contains(at)).count()
         };
         self.begun_us.iter().map(within).max().unwrap_or(0)
+    }
+
+    /// The most jobs of `big` that began between two of `small`, which has more in line.
+    fn most_between_small_ones(&self) -> usize {
+        let small = self.begun.iter().enumerate().filter(|(_, job)| job.starts_with("small"));
+        let places: Vec<usize> = small.map(|(place, _)| place).collect();
+        places.windows(2).map(|two| two[1] - two[0] - 1).max().unwrap_or(usize::MAX)
     }
 }
 
@@ -91,16 +118,24 @@ fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
     let mut c = server.connect();
     let dir = TempDir::new().expect("a temporary folder");
     let log = dir.path().join("upstream.log");
-    let jobs: Vec<String> = (0..JOBS).map(|job| format!("job-{job}")).collect();
-    let () = ask(&mut c, &format!("RPUSH upstream:jobs {}", jobs.join(" ")));
+    let jobs_of =
+        |flow: &str, jobs| (0..jobs).map(|job| format!("{flow}-{job}")).collect::<Vec<_>>();
+    let (big, small) = (jobs_of("big", BIG.0), jobs_of("small", SMALL.0));
+    let () = ask(&mut c, &format!("RPUSH upstream:big:jobs {}", big.join(" ")));
 
     let upstream = upstream(&log);
     let redis = format!("redis://127.0.0.1:{}", server.port());
-    let [port, workers] = [upstream.port().to_string(), WORKERS.to_string()];
-    let lease_ms = LEASE_MS.to_string();
-    let line = ["--redis", &redis, "--upstream", &port, "--workers", &workers];
-    let lease = ["--lease-ms", &lease_ms];
-    let pool = Program::start("pool/pool.py", &[&line[..], &lease, &RULES].concat());
+    let [port, lease_ms] = [upstream.port().to_string(), LEASE_MS.to_string()];
+    let line = ["--redis", &redis, "--upstream", &port, "--lease-ms", &lease_ms];
+    let pool = |flow, workers: usize| {
+        let of_flow = ["--flow", flow, "--workers", &workers.to_string()];
+        Program::start("pool/pool.py", &[&line[..], &of_flow, &RULES].concat())
+    };
+    let pools = [pool("big", BIG.1), pool("small", SMALL.1)];
+    eventually("the line to be flooded", || {
+        info(&mut c, "ratelimit", "ratelimit_waiting_clients") as usize >= BIG.1 - SLOTS - 1
+    });
+    let () = ask(&mut c, &format!("RPUSH upstream:small:jobs {}", small.join(" ")));
     eventually("some jobs to be done", || done(&mut c).len() >= JOBS / 6);
 
     let orphan = kill_a_worker(&mut c);
@@ -112,23 +147,30 @@ fn a_pool_of_workers_keeps_to_the_limits_of_its_upstream() {
     eventually("all slots to be free", || {
         remaining(&mut c, "RL.PEEK upstream slots:3") == SLOTS as i64
     });
-    pool.stop();
+    pools.into_iter().for_each(Program::stop);
+    let jobs = [big, small].concat();
     let mut finished = done(&mut c);
     finished.sort();
     let mut wanted = jobs.clone();
     wanted.sort();
     assert_eq!(finished, wanted, "each job once");
-    assert_eq!(ask::<i64>(&mut c, "EXISTS upstream:jobs"), 0);
+    assert_eq!(ask::<i64>(&mut c, "EXISTS upstream:big:jobs upstream:small:jobs"), 0);
 
     let seen = Seen::read(&log);
     assert!(jobs.iter().all(|job| seen.ended.contains(job)), "the upstream did each job");
     assert_eq!(seen.refused, 0, "more than the upstream allows");
+    assert!(seen.stopped_us.len() >= 2, "the upstream said stop {} times", seen.stopped_us.len());
+    let too_early = seen.early_us.iter().filter(|&&after_us| after_us > ON_ITS_WAY_US).count();
+    assert_eq!(too_early, 0, "nobody asks while the key is paused: {:?}", seen.early_us);
+    let between = seen.most_between_small_ones();
+    assert!(between <= BETWEEN, "{between} jobs of big between two of small: {:?}", seen.begun);
     assert_eq!(seen.most_at_once, SLOTS, "all slots are used, and no more");
     assert!(seen.most_in_a_period() <= REQUESTS, "{} in a period", seen.most_in_a_period());
     let mut counted = |name| info(&mut c, "ratelimit", &format!("ratelimit_{name}")) as usize;
     assert_eq!(counted("holds_taken") - counted("holds_settled"), 1, "one hold lapsed");
     // The worker may have died before it reached the upstream.
-    assert!(counted("holds_taken") - seen.begun_us.len() <= 1, "each request has its hold");
+    let asked = seen.begun_us.len() + seen.stopped_us.len() + seen.early_us.len();
+    assert!(counted("holds_taken") - asked <= 1, "each request has its hold");
     assert!(counted("waits_admitted") > JOBS / 2, "the workers waited in line");
 }
 
@@ -138,6 +180,8 @@ fn upstream(log: &Path) -> Program {
         ("--requests", REQUESTS as u64),
         ("--period-ms", PERIOD_MS),
         ("--pause-ms", PAUSE_MS),
+        ("--stop-every", STOP_EVERY),
+        ("--stop-s", STOP_S),
     ];
     let mut options = vec!["--log".to_string(), log.to_str().expect("text").to_string()];
     options.extend(limits.into_iter().flat_map(|(name, value)| [name.into(), value.to_string()]));

@@ -31,6 +31,21 @@ class Held(NamedTuple):
     """Whether the units come back if nobody settles."""
 
 
+class Turn(NamedTuple):
+    """How long to wait in line, and where."""
+
+    wait_s: float | None
+    flow: str | None = None
+    weight: int = 1
+    priority: int = 0
+
+    def command(self, key: str) -> Words:
+        wait: Words = ("RL.CHECK", key) if self.wait_s is None else ("RL.WAIT", key, round(self.wait_s * 1000))
+        flow = () if self.flow is None else ("FLOW", self.flow)
+        weight = () if self.weight == 1 else ("WEIGHT", self.weight)
+        return (*wait, *flow, *weight, *(("PRIORITY", self.priority) if self.priority else ()))
+
+
 class Question(NamedTuple):
     """What a check asks, for whoever answers it: the server, or what stands in for it."""
 
@@ -54,8 +69,8 @@ def peek(key: str, rules: Rules, cost: Cost) -> Words:
     return ("RL.PEEK", key, *costs(cost), *texts(rules))
 
 
-def wait(key: str, rules: Rules, timeout_ms: int, cost: Cost, meta: str | None) -> Words:
-    return ("RL.WAIT", key, timeout_ms, *costs(cost), *_meta(meta), *texts(rules))
+def wait(key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Words:
+    return (*turn.command(key), *costs(cost), *_meta(meta), *texts(rules))
 
 
 def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None) -> Words:
@@ -67,10 +82,9 @@ def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None) -> Words:
     return ("RL.MCHECK", len(keys), *keys, *costs(cost), *_meta(meta), "FULL", *groups)
 
 
-def hold(key: str, rules: Rules, cost: Cost, held: Held, wait_ms: int | None) -> Words:
-    command: Words = ("RL.CHECK", key) if wait_ms is None else ("RL.WAIT", key, wait_ms)
+def hold(key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Words:
     back = ("REFUND",) if held.refund else ()
-    return (*command, *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, *back, "FULL", *texts(rules))
+    return (*turn.command(key), *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, *back, "FULL", *texts(rules))
 
 
 def lease(key: str, rules: Rules, cost: Cost, held: Held) -> Words:
@@ -93,6 +107,14 @@ def renew(key: str, id: str, ttl_ms: int) -> Words:
 
 def refund(key: str, units: int, rules: Rules) -> Words:
     return ("RL.REFUND", key, units, *texts(rules))
+
+
+def pause(key: str, ms: int, reason: str | None) -> Words:
+    return ("RL.PAUSE", key, "PX", ms, *(() if reason is None else ("REASON", reason)))
+
+
+def sync(key: str, remaining: int, rule: str) -> Words:
+    return ("RL.SYNC", key, "REMAINING", remaining, rule)
 
 
 def texts(rules: Rules) -> Sequence[str]:

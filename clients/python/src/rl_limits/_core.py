@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from . import _commands as commands
-from ._commands import Command, Cost, Held, Limit, Question, Rules, Words
+from . import _upstream as upstream
+from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
 from ._denials import Denials, hashable, key_of, lasts
 from ._local import LocalLimiter
 from ._outage import MODES, Breaker, Mode, Outage, is_outage
@@ -86,10 +87,10 @@ class Core:
         question = Question([Limit(key, rules)], cost, consumes=False)
         return (yield from self._decide(commands.peek(key, rules, cost), question, to_reply, Report.reply))
 
-    def wait(self, key: str, rules: Rules, timeout_s: float, cost: Cost, meta: str | None) -> Flow[Reply]:
+    def wait(self, key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Flow[Reply]:
         question = Question([Limit(key, rules)], cost)
-        words = commands.wait(key, rules, round(timeout_s * 1000), cost, meta)
-        return (yield from self._decide(words, question, to_reply, Report.reply, timeout_s))
+        words = commands.wait(key, rules, turn, cost, meta)
+        return (yield from self._decide(words, question, to_reply, Report.reply, turn.wait_s))
 
     def check_all(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
         if not limits:
@@ -133,9 +134,9 @@ class Core:
     def peek_all(self, key: str, rules: Rules) -> Flow[Report]:
         return (yield from self._report(commands.peek_all(key, rules), Question([Limit(key, rules)], consumes=False)))
 
-    def hold(self, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None) -> Flow[Report]:
-        words = commands.hold(key, rules, cost, held, None if wait_s is None else round(wait_s * 1000))
-        return (yield from self._report(words, Question([Limit(key, rules)], cost, held), wait_s))
+    def hold(self, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Flow[Report]:
+        words = commands.hold(key, rules, cost, held, turn)
+        return (yield from self._report(words, Question([Limit(key, rules)], cost, held), turn.wait_s))
 
     def lease(self, key: str, rules: Rules, units: int, most: int, held: Held) -> Flow[Reply]:
         """Takes up to `most` units ahead, or decides over the `units` alone if the server is away."""
@@ -187,6 +188,42 @@ class Core:
         self._forget(key)
         self.local.reset(key)
         return (yield from self.send(("RL.RESET", key), bool))
+
+    def pause(self, key: str, ms: int, reason: str | None) -> Flow[int]:
+        left_ms = self.local.pause(key, ms, _now_ms())
+        try:
+            return (yield from self.send(commands.pause(key, ms, reason), int))
+        except Exception as error:
+            if self.mode != "local" or not is_outage(error):
+                raise
+            return left_ms
+
+    def resume(self, key: str) -> Flow[bool]:
+        self._forget(key)
+        self.local.resume(key)
+        return (yield from self.send(("RL.RESUME", key), bool))
+
+    def sync(self, key: str, remaining: int, rule: str) -> Flow[int]:
+        return (yield from self.send(commands.sync(key, remaining, rule), int))
+
+    def follow(self, key: str, status: int, headers: upstream.Headers, remaining: Mapping[str, str]) -> Flow[int]:
+        """What a server that is away misses, others learn from their own answers."""
+        told, paused_ms = upstream.fields(headers), 0
+        try:
+            if ms := upstream.pause_ms(status, told, time.time()):
+                paused_ms = yield from self.pause(key, ms, str(status))
+            for field, rule in remaining.items():
+                left = upstream.remaining(told.get(field.lower(), ""))
+                if left is not None and (yield from self._has_more(key, left, rule)):
+                    yield from self.sync(key, left, rule)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+        return paused_ms
+
+    def _has_more(self, key: str, left: int, rule: str) -> Flow[bool]:
+        report = yield from self.peek_all(key, rule)
+        return any(rule.remaining > left for rule in report.rules)
 
     def send(self, words: Words, read: Callable[[Any], Answer]) -> Flow[Answer]:
         """Sends what has no other answer than the server's: without it, an error."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ._commands import Cost, Rules, texts
 from ._replies import Reply, Report
 
-#: How long a block is remembered, and what can never pass: an operator may end it.
+#: How long a block or a pause is remembered, and what can never pass: an operator may end it.
 SHORT_MS = 1000
 
 
@@ -41,7 +41,7 @@ class Denials:
         return entry.answer.later(int(now_ms - entry.at_ms))
 
     def keep(self, what: Hashable, key: str, answer: Reply | Report, now_ms: float) -> None:
-        lasts_ms = answer.wait_ms if answer.verdict == "limited" and answer.wait_ms >= 0 else SHORT_MS
+        lasts_ms = answer.wait_ms if answer.verdict == "limited" and _by_a_rate(answer) else SHORT_MS
         self._drop(what)
         while len(self._entries) >= self.most:
             self._drop(next(iter(self._entries)))
@@ -58,6 +58,13 @@ class Denials:
             others.discard(what)
             if not others:
                 del self._of_key[entry.key]
+
+
+def _by_a_rate(answer: Reply | Report) -> bool:
+    """Whether a rule denies until then, and no pause."""
+    if isinstance(answer, Reply):
+        return answer.limit > 0 and answer.wait_ms >= 0
+    return any(rule.denies and rule.wait_ms == answer.wait_ms >= 0 for rule in answer.rules)
 
 
 def hashable(cost: Cost) -> Hashable:

@@ -142,6 +142,7 @@ class Key:
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
         self.holds: dict[str, Hold] = {}
+        self.paused_until_ms = -math.inf
 
     def state(self, rule: Rule) -> State:
         return self.states.setdefault(f"{rule.kind}:{rule.name or rule.text}", KINDS[rule.kind]())
@@ -197,7 +198,22 @@ class LocalLimiter:
                     state.used = max(0, state.used - units)
 
     def reset(self, key: str) -> None:
-        self._keys.pop(key, None)
+        with self._lock:
+            if key in self._keys:
+                self._keys[key].states.clear()
+                self._keys[key].holds.clear()
+
+    def pause(self, key: str, ms: int, now_ms: float) -> int:
+        """The milliseconds that are left: of two pauses the later end stands."""
+        with self._lock:
+            paused = self._key(key, now_ms)
+            paused.paused_until_ms = max(paused.paused_until_ms, now_ms + ms)
+            return math.ceil(paused.paused_until_ms - now_ms)
+
+    def resume(self, key: str) -> None:
+        with self._lock:
+            if key in self._keys:
+                self._keys[key].paused_until_ms = -math.inf
 
     def counted(self, key: str, now_ms: float) -> tuple[int, float]:
         """The units of a key's first window, and how long it still lasts."""
@@ -226,7 +242,8 @@ class LocalLimiter:
             cost = _cost(rule, question.cost)
             return 0 if again else cost if isinstance(cost, int) else cost[0]
 
-        passes = all(rule.shadow or state.used + least(rule) <= rule.limit for _, rule, state in plan)
+        paused_ms = 0 if again else math.ceil(max(0, *(key.paused_until_ms - now_ms for key in keys.values())))
+        passes = not paused_ms and all(rule.shadow or state.used + least(rule) <= rule.limit for _, rule, state in plan)
         granted = _granted(question.cost, plan) if passes else 0
         charges: dict[str, list[Charge]] = {key: [] for key in keys}
         rules = []
@@ -246,8 +263,8 @@ class LocalLimiter:
         waits = [rule for rule in rules if rule.denies and not rule.shadow]
         last = max(waits, key=lambda rule: math.inf if rule.wait_ms < 0 else rule.wait_ms, default=None)
         return Report(
-            "limited" if last else "allowed",
-            last.wait_ms if last else 0,
+            "limited" if last or paused_ms else "allowed",
+            last.wait_ms if last and not 0 <= last.wait_ms < paused_ms else paused_ms,
             tuple(rules),
             last.key if last else question.limits[0].key,
             granted if isinstance(question.cost, tuple) else None,

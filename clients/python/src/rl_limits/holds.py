@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from ._commands import Cost, Held, Rules
+from ._commands import Cost, Held, Rules, Turn
 from ._outage import is_outage
 from ._replies import Report
 
@@ -40,20 +40,18 @@ class Hold:
 
     reply: Report
 
-    def __init__(
-        self, limiter: RateLimiter, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None
-    ) -> None:
+    def __init__(self, limiter: RateLimiter, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
         self.key, self.id, self.lost = key, held.id, threading.Event()
-        self._limiter, self._held, self._rules, self._cost, self._wait_s = limiter, held, rules, cost, wait_s
+        self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = threading.Event()
 
     def __enter__(self) -> Hold:
         since_s = time.monotonic()
         core = self._limiter.core
-        self.reply = self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._wait_s))
+        self.reply = self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self._wait_s:
+        if self._turn.wait_s:
             since_s = time.monotonic()
         if self.reply.source == "outage":
             self._left.set()
@@ -105,21 +103,19 @@ class AsyncHold:
 
     reply: Report
 
-    def __init__(
-        self, limiter: AsyncRateLimiter, key: str, rules: Rules, cost: Cost, held: Held, wait_s: float | None
-    ) -> None:
+    def __init__(self, limiter: AsyncRateLimiter, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
         self.key, self.id, self.lost = key, held.id, asyncio.Event()
-        self._limiter, self._held, self._rules, self._cost, self._wait_s = limiter, held, rules, cost, wait_s
+        self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = False
         self._keeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AsyncHold:
         since_s = time.monotonic()
         core = self._limiter.core
-        self.reply = await self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._wait_s))
+        self.reply = await self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
         if not self.reply.allowed:
             raise Denied(self.reply)
-        if self._wait_s:
+        if self._turn.wait_s:
             since_s = time.monotonic()
         if self.reply.source == "outage":
             self._left = True

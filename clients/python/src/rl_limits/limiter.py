@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar, Unpack
 
-from ._commands import Command, Cost, Limit, Rules
+from ._commands import Command, Cost, Limit, Rules, Turn
 from ._core import Core, Flow, Options
 from ._replies import Reply, Report
+from ._upstream import Headers
 from ._url import TIMEOUT_S, connector
 from ._waiting import ask, ask_async
 from .holds import AsyncHold, Hold, held_for
@@ -63,10 +66,21 @@ class RateLimiter(Counters):
         """Decides without consuming: `RL.PEEK`."""
         return self.run(self.core.peek(key, rules, cost))
 
-    def wait(self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None) -> Reply:
+    def wait(
+        self,
+        key: str,
+        rules: Rules,
+        timeout: float,
+        *,
+        cost: Cost = 1,
+        meta: str | None = None,
+        flow: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+    ) -> Reply:
         """Waits in line until the request may pass, at most `timeout` seconds: `RL.WAIT`, on a connection of its
-        own."""
-        return self.run(self.core.wait(key, rules, timeout, cost, meta))
+        own. Flows take turns in proportion to their weights; a higher priority goes first."""
+        return self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
 
     def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         """Decides over one or several keys, consumes from all or from none, and reports on each rule: `FULL`."""
@@ -90,13 +104,16 @@ class RateLimiter(Counters):
         refund: bool = False,
         id: str | None = None,
         wait: float | None = None,
+        flow: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
     ) -> Hold:
         """A context manager: holds what the check consumes until the block ends, and raises `Denied` if it may not.
 
         The hold ends `ttl` seconds after this process dies; until then it is renewed. `refund`: its units then come
-        back. `wait`: seconds to wait in line for it.
+        back. `wait`: seconds to wait in line for it, as `wait` does.
         """
-        return Hold(self, key, rules, cost, held_for(ttl, refund, id), wait)
+        return Hold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, flow, weight, priority))
 
     def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
         """Ends a hold: its charges stand, are corrected to `cost`, or come back. Says whether there was one."""
@@ -113,6 +130,30 @@ class RateLimiter(Counters):
     def reset(self, key: str) -> bool:
         """Forgets what was consumed, and says whether there was anything. Blocks, exemptions and the history stay."""
         return self.run(self.core.reset(key))
+
+    def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
+        """Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Returns the milliseconds
+        that are left."""
+        return self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+
+    def resume(self, key: str) -> bool:
+        """Ends a pause: `RL.RESUME`. Says whether there was one."""
+        return self.run(self.core.resume(key))
+
+    def sync(self, key: str, remaining: int, rule: str) -> int:
+        """Lowers what remains under a rule, and never raises it: `RL.SYNC`. Returns the units consumed for that."""
+        return self.run(self.core.sync(key, remaining, rule))
+
+    def follow(
+        self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
+    ) -> int:
+        """Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules. `remaining`
+        has the rule of each field that tells it: `{"x-ratelimit-remaining-tokens": "bucket:30000/m"}`.
+
+        A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Returns its
+        milliseconds, or 0. Fields that make no sense change nothing; a server that is away raises nothing.
+        """
+        return self.run(self.core.follow(key, status, headers, remaining))
 
     def call(self, name: str, key: str, *words: str | int) -> Any:
         """Sends any other command whose first argument is its key, such as `RL.INFO`."""
@@ -157,9 +198,20 @@ class AsyncRateLimiter(Counters):
     async def peek(self, key: str, rules: Rules, *, cost: Cost = 1) -> Reply:
         return await self.run(self.core.peek(key, rules, cost))
 
-    async def wait(self, key: str, rules: Rules, timeout: float, *, cost: Cost = 1, meta: str | None = None) -> Reply:
+    async def wait(
+        self,
+        key: str,
+        rules: Rules,
+        timeout: float,
+        *,
+        cost: Cost = 1,
+        meta: str | None = None,
+        flow: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
+    ) -> Reply:
         """Waits in line as `RateLimiter.wait` does. A task that is cancelled leaves the line."""
-        return await self.run(self.core.wait(key, rules, timeout, cost, meta))
+        return await self.run(self.core.wait(key, rules, Turn(timeout, flow, weight, priority), cost, meta))
 
     async def check_all(self, limits: Sequence[Limit], *, cost: Cost = 1, meta: str | None = None) -> Report:
         return await self.run(self.core.check_all(limits, cost, meta))
@@ -180,8 +232,11 @@ class AsyncRateLimiter(Counters):
         refund: bool = False,
         id: str | None = None,
         wait: float | None = None,
+        flow: str | None = None,
+        weight: int = 1,
+        priority: int = 0,
     ) -> AsyncHold:
-        return AsyncHold(self, key, rules, cost, held_for(ttl, refund, id), wait)
+        return AsyncHold(self, key, rules, cost, held_for(ttl, refund, id), Turn(wait, flow, weight, priority))
 
     async def settle(self, key: str, id: str, *, cost: Cost | None = None, refund: bool = False) -> bool:
         return await self.run(self.core.settle(key, id, cost, refund))
@@ -194,6 +249,20 @@ class AsyncRateLimiter(Counters):
 
     async def reset(self, key: str) -> bool:
         return await self.run(self.core.reset(key))
+
+    async def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
+        return await self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+
+    async def resume(self, key: str) -> bool:
+        return await self.run(self.core.resume(key))
+
+    async def sync(self, key: str, remaining: int, rule: str) -> int:
+        return await self.run(self.core.sync(key, remaining, rule))
+
+    async def follow(
+        self, key: str, status: int, headers: Headers, remaining: Mapping[str, str] = MappingProxyType({})
+    ) -> int:
+        return await self.run(self.core.follow(key, status, headers, remaining))
 
     async def call(self, name: str, key: str, *words: str | int) -> Any:
         return await self.run(self.core.send((name, key, *words), lambda reply: reply))

@@ -1,0 +1,80 @@
+"""What an upstream's answer says of its limits. What makes no sense says nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+#: The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake.
+LONGEST_S = 366 * 86_400
+
+NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]*)?")
+#: A parameter of `RateLimit: "name";r=12;t=30`: what remains, or the seconds until more does.
+PARAMETER = re.compile(r";\s*([rt])=([0-9]{1,12})(?=\s*(?:;|$))")
+
+
+class Headers(Protocol):
+    """The headers of any client: of `http.client`, requests, httpx, aiohttp, or a dict."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
+def fields(headers: Headers) -> dict[str, str]:
+    """By lower-case name, those of one name joined."""
+    found: dict[str, str] = {}
+    for name, text in headers.items():
+        name = name.lower()
+        found[name] = f"{found[name]}, {text}" if name in found else text
+    return found
+
+
+def pause_ms(status: int, told: Mapping[str, str], now_s: float) -> int:
+    """How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429."""
+    now_s = _date_s(told.get("date", "")) or now_s
+    wait_s = _wait_s(told.get("retry-after", ""), now_s) if status in (429, 503) else None
+    if wait_s is None and status == 429:
+        wait_s = _reset_s(told, now_s)
+    return math.ceil(wait_s * 1000) if wait_s and 0 < wait_s <= LONGEST_S else 0
+
+
+def remaining(text: str) -> int | None:
+    """A number, or the least `r=` of a RateLimit."""
+    if re.fullmatch(r"[0-9]{1,12}", text.strip()):
+        return int(text)
+    return min((item["r"] for item in _items(text) if "r" in item), default=None)
+
+
+def _wait_s(text: str, now_s: float) -> float | None:
+    """`Retry-After`: seconds, or a date."""
+    if NUMBER.fullmatch(text.strip()):
+        return float(text)
+    date_s = _date_s(text)
+    return date_s and date_s - now_s
+
+
+def _reset_s(told: Mapping[str, str], now_s: float) -> float | None:
+    """`t=` of what is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time."""
+    times = [item["t"] for item in _items(told.get("ratelimit", "")) if "t" in item and item.get("r") == 0]
+    if times:
+        return max(times)
+    text = told.get("ratelimit-reset") or told.get("x-ratelimit-reset") or ""
+    if not NUMBER.fullmatch(text.strip()):
+        return None
+    return float(text) if float(text) <= LONGEST_S else float(text) - now_s
+
+
+def _items(text: str) -> list[dict[str, int]]:
+    unquoted = re.sub(r'"[^"]*"', "", text)
+    return [{name: int(n) for name, n in PARAMETER.findall(item)} for item in unquoted.split(",")]
+
+
+def _date_s(text: str) -> float | None:
+    try:
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
