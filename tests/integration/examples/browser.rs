@@ -63,27 +63,29 @@ fn the_gateways_page_streams_stops_and_shows_what_is_left() {
 #[test]
 fn the_pools_page_shows_its_slots_and_gives_it_jobs() {
     let server = newest();
-    let stops = ["--stop-every", "30", "--stop-s", "4", "--log", "/dev/null"];
+    let stops = ["--stop-every", "30", "--stop-s", "2", "--log", "/dev/null"];
     let upstream = Program::start("pool/upstream.py", &stops);
     let (redis, port) = (url(&server), upstream.port().to_string());
     let rules = ["slots:2,name=slots", "20/1200ms,name=rate"];
     let line = ["--redis", &redis, "--upstream", &port, "--flow"];
     let flows = ["--flow", "big", "--flow", "small"];
     let board = Program::start("pool/board.py", &[&line[..2], &flows, &rules].concat());
-    let pools = [["big", "--workers", "4"], ["small", "--workers", "1"]]
+    let pools = [["big", "--workers", "4"], ["small", "--workers", "2"]]
         .map(|flow| Program::start("pool/pool.py", &[&line[..], &flow, &rules].concat()));
     visit(
         &board,
         &[
             &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#paused", "no", "click", "#more"],
-            // Five workers for two slots: some wait, and the board shows who works.
-            &["match", "#waiting", "^[1-3]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
+            // Six workers for two slots: some wait, and the board shows who works.
+            &["match", "#waiting", "^[1-4]$", "match", "#slots td:nth-child(2)", "^[01] of 2$"],
             &["match", "#holds", r"(big|small)-w[1-4]\.\d+\.\d+, for \d+\.\d s"],
             &["match", "#paused", r"^for \d\.\d s, 429$"],
+            &["match", "#small td:nth-child(4)", r"^([5-9]|1\d)$", "see", "#paused", "no"],
             &["see", "#small td:nth-child(3)", "20", "see", "#big td:nth-child(2)", "0"],
-            &["see", "#big td:nth-child(3)", "20", "see", "#paused", "no", "see", "#waiting", "0"],
+            &["see", "#big td:nth-child(3)", "20", "see", "#waiting", "0"],
             &["see", "#slots td:nth-child(2)", "2 of 2", "see", "#holds", ""],
-            &["click", "#more", "match", "#big td:nth-child(4)", r"^1?\d$"],
+            &["click", "#more", "match", "#paused", "^for", "see", "#paused", "no"],
+            &["see", "#small td:nth-child(3)", "40", "see", "#big td:nth-child(3)", "40"],
         ],
     );
     pools.into_iter().for_each(Program::stop);
