@@ -223,6 +223,7 @@ mutants: export PROPTEST_CASES ?= 24
 mutants: export PROPTEST_DISABLE_FAILURE_PERSISTENCE := 1
 mutants: export RUSTC_BOOTSTRAP := 1
 mutants: ## change the core's code one place at a time, and list what no test notices (FILES='core/src/waiting/**', SHARD=0/8, ITERATE=--iterate)
+	@mkdir -p target
 	@scripts/fetch.py cargo mutants
 	cargo mutants --no-config -p ratelimit-core --profile mutants --timeout 20 -o target/mutants $(ITERATE) \
 		$(foreach files,$(or $(FILES),core/src/limit/** core/src/effect/** core/src/waiting/**),-f '$(files)') \

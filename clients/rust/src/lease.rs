@@ -97,7 +97,7 @@ impl Lease {
         Self::within(limiter, key, rules, TTL, MOST)
     }
 
-    /// Leases units for this time, and at most so many at once.
+    /// Leases at most `most` units at once, each time for `ttl`.
     pub fn within(
         limiter: RateLimiter,
         key: impl Into<Vec<u8>>,
@@ -222,7 +222,7 @@ impl Shared {
             let shared = Arc::clone(self);
             let settling = tokio::spawn(async move {
                 sleep(shared.ttl.checked_div(2).unwrap_or_default()).await;
-                // A task of its own, because the lease's end aborts this one.
+                // `end` aborts this task, so another one settles.
                 tokio::spawn(async move { shared.settle(shared.end()).await.ok() });
             });
             let (left, settling) = (granted.saturating_sub(units), settling.abort_handle());

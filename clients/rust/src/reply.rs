@@ -234,7 +234,7 @@ fn time(ms: i64) -> Option<Duration> {
     units(ms).map(Duration::from_millis)
 }
 
-/// The server's -1 is none.
+/// The server replies -1 where there is no number.
 fn units(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use ratelimit_core::rule::Rule;
+use ratelimit_core::rule::{MAX_PERIOD_US, Rule};
 use redis::RedisResult;
 
 use crate::check::ms;
 use crate::limiter::{RateLimiter, read};
 
 /// The longest pause.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const LONGEST: Duration = Duration::from_micros(MAX_PERIOD_US);
 
 impl RateLimiter {
     /// Denies every check of the key for this time: `RL.PAUSE`. Replies with what is left, which is more

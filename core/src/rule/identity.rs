@@ -42,3 +42,40 @@ impl Rule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_have_the_same_identity_if_their_identities_are_equal() {
+        let texts = [
+            "5/m",
+            "9/60s",
+            "5/h",
+            "log:5/m,name=a",
+            "bucket:5/m",
+            "bucket:9/m,burst=20",
+            "bucket:5/m,refill=interval",
+            "bucket:5/h,name=a",
+            "window:5/m",
+            "window:5/m,res=3",
+            "fixed:5/d",
+            "fixed:5/d,tz=+02:00",
+            "fixed:5/d,align=first",
+            "leaky:5/m",
+            "slots:5",
+            "slots:9",
+            "slots:5,name=b",
+        ];
+        let rules = texts.map(|text| Rule::from_text(text.as_bytes()).unwrap());
+        let mut same = 0;
+        for a in &rules {
+            for b in &rules {
+                assert_eq!(a.same_identity(b), a.identity() == b.identity(), "{a:?} {b:?}");
+                same += usize::from(a.same_identity(b));
+            }
+        }
+        assert_eq!(same, rules.len() + 2 * 4, "four pairs differ in what is not part of it");
+    }
+}

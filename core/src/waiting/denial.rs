@@ -1,6 +1,6 @@
 //! Why a request is not served now.
 
-use crate::limit::{Check, Decision, Pause};
+use crate::limit::{Check, Decision, Limiter};
 use crate::rule::{Identity, identities};
 
 /// The denial of a check.
@@ -20,8 +20,9 @@ impl Denial {
         wait_ms: u64,
         check: &Check<'_>,
         decisions: &[Decision],
-        pause: Option<&Pause>,
+        key: Option<&Limiter>,
     ) -> Self {
+        let pause = key.and_then(|key| key.pause_at(check.now_us));
         let ends = check.denials(decisions).map(|(_, decision)| decision.wait_ms);
         let ends = ends.chain(pause.map(|pause| pause.left_ms(check.now_us)));
         let again_ms = ends.filter_map(|ms| u64::try_from(ms).ok()).min().unwrap_or(wait_ms);

@@ -177,7 +177,7 @@ impl Line {
         let Some(turn) = self.turn_of(flow, ticket) else { return false };
         self.forget_denial(turn);
         self.denials.add(&by, turn);
-        // Without a need to try it, the walk is where it would be after it.
+        // A newcomer that was denied on arrival needs no try: the walk skips it.
         if self.next == turn {
             self.next = turn.next();
         }
@@ -194,8 +194,8 @@ impl Line {
         rules.iter().all(|rule| self.having.get(rule) == Some(&self.heads.len()))
     }
 
-    /// The first of a flow, which was denied, may pass now.
-    pub fn may_pass(&mut self, flow: &Flow, ticket: Ticket) {
+    /// The wait of the first of a flow, which was denied, is over.
+    pub fn wait_ended(&mut self, flow: &Flow, ticket: Ticket) {
         if let Some(turn) = self.turn_of(flow, ticket) {
             self.forget_denial(turn);
             self.next = turn.min(self.next);
@@ -238,19 +238,20 @@ impl Line {
 
     /// Whether a client may be decided: all before it were tried, and have a rule that denies them
     /// and that it has not.
-    pub fn may_be_decided(&self, flow: &Flow, ticket: Ticket) -> bool {
+    pub fn is_open_to(&self, flow: &Flow, ticket: Ticket) -> bool {
         let rules = self.rules(flow, ticket);
-        self.turn_of(flow, ticket).is_some_and(|turn| self.may_pass_before(turn, rules))
+        self.turn_of(flow, ticket).is_some_and(|turn| self.is_open_at(turn, rules))
     }
 
     /// Whether a newcomer may be decided, by the same rule.
-    pub fn lets_in(&self, request: &Request, ticket: Ticket) -> bool {
+    pub fn is_open_to_newcomer(&self, request: &Request, ticket: Ticket) -> bool {
         let Request { flow, rules, .. } = request;
         let turn = Turn::new(flow.priority, self.start_of_newcomer(flow.priority), ticket);
-        !self.flows.contains_key(flow) && self.may_pass_before(turn, Some(rules))
+        !self.flows.contains_key(flow) && self.is_open_at(turn, Some(rules))
     }
 
-    fn may_pass_before(&self, turn: Turn, rules: Option<&[Identity]>) -> bool {
+    /// Whether a request of these rules may be decided at this turn.
+    fn is_open_at(&self, turn: Turn, rules: Option<&[Identity]>) -> bool {
         let untried = || self.heads.range(self.next.min(turn)..turn).next().is_some();
         let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
         self.heads.range(..turn).next().is_none() || !self.again && !untried() && !is_kept_back()

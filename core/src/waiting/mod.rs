@@ -13,7 +13,7 @@
 //! when the wait that its last denial announced has passed, and at once when the key changes or
 //! when its turn has come.
 //!
-//! One ordered set holds every instant at which something is due. So one timer, set for the
+//! Two ordered sets hold every instant at which something is due. So one timer, set for the
 //! earliest, serves all lines, and nothing happens in between. With N waiters an operation
 //! takes O(log N), unless it wakes many lines or passes many over.
 //!
@@ -129,15 +129,15 @@ impl<W> Queues<W> {
     /// because nobody waits or all before it are passed over.
     pub fn in_front(&self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         let line = self.lines.get(place)?;
-        let is_decided = line.lets_in(request, Ticket(self.arrivals));
-        (!is_decided || self.is_due(place, now_us)).then(|| self.first_passes_us(line))
+        let is_open = line.is_open_to_newcomer(request, Ticket(self.arrivals));
+        (!is_open || self.is_due(place, now_us)).then(|| self.first_passes_us(line))
     }
 
     /// When the first in line may pass; `None` if this waiter may be decided.
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
-        (!line.may_be_decided(&waiter.flow, ticket)).then(|| self.first_passes_us(line))
+        (!line.is_open_to(&waiter.flow, ticket)).then(|| self.first_passes_us(line))
     }
 
     fn first_passes_us(&self, line: &Line) -> u64 {
@@ -269,7 +269,7 @@ impl<W> Queues<W> {
         while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
         {
             self.ends.remove(&(at_us, ticket));
-            self.may_pass(ticket);
+            self.wait_ended(ticket);
         }
         loop {
             match self.instants.first()? {
@@ -301,11 +301,11 @@ impl<W> Queues<W> {
     }
 
     /// The wait of the first of a flow is over.
-    fn may_pass(&mut self, ticket: Ticket) {
+    fn wait_ended(&mut self, ticket: Ticket) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         waiter.denied = None;
         if let Some(line) = self.lines.get_mut(&waiter.place) {
-            line.may_pass(&waiter.flow, ticket);
+            line.wait_ended(&waiter.flow, ticket);
             plan_walk(&mut self.instants, &waiter.place, line, AT_ONCE);
         }
     }

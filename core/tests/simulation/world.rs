@@ -349,8 +349,7 @@ impl World {
                 _ if repeats.is_some() => Look::Repeats,
                 (Verdict::Allowed, _) => Look::Passes,
                 (Verdict::Limited, Ok(wait_ms)) => {
-                    let pause = limiter.pause_at(check.now_us);
-                    Look::Later(Denial::of(wait_ms, check, &decisions, pause))
+                    Look::Later(Denial::of(wait_ms, check, &decisions, Some(&limiter)))
                 }
                 _ => Look::Decided,
             }

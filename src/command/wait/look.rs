@@ -68,8 +68,7 @@ pub fn look(
             // Only a settled hold can end the wait earlier.
             (Verdict::Limited, Ok(wait_ms)) => {
                 let in_time = wait_ms <= request.ms || holds > 0;
-                let pause = limiter.and_then(|limiter| limiter.pause_at(check.now_us));
-                Look::Later { denial: Denial::of(wait_ms, check, decisions, pause), in_time }
+                Look::Later { denial: Denial::of(wait_ms, check, decisions, limiter), in_time }
             }
             (Verdict::Limited | Verdict::Blocked, _) => Look::Decided,
         }

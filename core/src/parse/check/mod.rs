@@ -193,9 +193,9 @@ fn some_options<'a, I: Iterator<Item = &'a [u8]>>(
     args: &mut Cursor<'a, I>,
     limits: &Limits,
     may_change: bool,
-    more: Option<MoreOptions<'_, 'a, I>>,
+    mut more: Option<MoreOptions<'_, 'a, I>>,
 ) -> Parsed<(CheckRequest<'a>, Vec<NamedCost>)> {
-    let (mut costs, mut more) = (Costs::default(), more);
+    let mut costs = Costs::default();
     let (mut at_us, mut full, mut meta, mut hold) = (None, None, None, None);
     while costs.take(args, limits.max_rules, true)?
         || args.option("AT", &mut at_us, |args| args.at(limits))?

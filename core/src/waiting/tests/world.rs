@@ -114,8 +114,7 @@ impl<'a> Keys<'a> {
             match (summary.verdict.code(), u64::try_from(summary.wait_ms)) {
                 (0, _) => Look::Passes(check.greatest_cost()),
                 (_, Ok(wait_ms)) => {
-                    let pause = limiter.pause_at(now_us);
-                    Look::Later(Denial::of(wait_ms, check, &decisions, pause))
+                    Look::Later(Denial::of(wait_ms, check, &decisions, Some(limiter)))
                 }
                 (_, Err(_)) => Look::Never,
             }
