@@ -37,8 +37,9 @@ const COMMANDS: [Expected; 30] = [
         flags: "write denyoom blocking",
         key: "RW access update",
         tips: CLOCK,
-        syntax: "key:key milliseconds:integer [COST cost:integer | a..b:string | name=cost:string...] \
-                 [META text:string] \
+        syntax: "key:key milliseconds:integer [{FLOW flow:string [WEIGHT weight:integer]}] \
+                 [PRIORITY priority:integer] \
+                 [COST cost:integer | a..b:string | name=cost:string...] [META text:string] \
                  [{HOLD id:string EX seconds:integer | PX milliseconds:integer [REFUND]}] \
                  [FULL] rule:string...",
     },
