@@ -13,9 +13,10 @@ enum KnownBy {
     Shape(Shape, u64),
 }
 
-/// What the states of rules are known by, sorted.
+/// What the states of rules that may deny are known by, sorted.
 pub fn identities<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Box<[Identity]> {
-    let mut identities: Vec<_> = rules.into_iter().map(Rule::identity).collect();
+    let mut identities: Vec<_> =
+        rules.into_iter().filter(|rule| !rule.is_shadow()).map(Rule::identity).collect();
     identities.sort_unstable();
     identities.into()
 }

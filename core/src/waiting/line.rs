@@ -10,17 +10,23 @@
 //!
 //! The first of a flow that is denied is passed over, but only by those who lack a rule that
 //! denies it. When the key changes, all are tried again.
+//!
+//! A walk along many rests in between. If it then must turn back, it also goes on from where it
+//! was, or changes would keep it from the last; so these may overtake one in front.
 
-use super::denials::Denials;
+use super::denials::{Denials, Denying};
+use super::present::Present;
 use super::request::{Flow, Request, Ticket};
 use super::turn::{Start, Turn};
 use crate::rule::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a walk does at one time: 64 tries, or 1024 steps over those who may not be tried.
+/// What a walk does in each time of `REST_US`: 64 tries in vain, or 1024 steps over those who may
+/// not be tried, each compared with up to 16 sets of rules.
 const WORK: u32 = 1_024;
 const TRY: u32 = 16;
+const REST_US: u64 = 1_000;
 
 /// The identities of a request's rules; `None` if a policy may have changed since they were read.
 type Rules = Option<Box<[Identity]>>;
@@ -36,8 +42,8 @@ struct Clients {
 #[derive(Debug)]
 struct Head {
     flow: Arc<Flow>,
-    /// The rules that denied it, and the number of the walk in which they did.
-    denied: Option<(Box<[Identity]>, u64)>,
+    /// What denied it, and the number of the walk in which it did.
+    denied: Option<(Denying, u64)>,
 }
 
 /// Where a walk comes to.
@@ -47,8 +53,8 @@ pub enum Step {
     Try(Ticket),
     /// The rules of this client must be read again.
     Read(Ticket),
-    /// Enough for now.
-    Later,
+    /// Enough until then.
+    Rest(u64),
     /// All have been tried who may be.
     End,
 }
@@ -60,16 +66,16 @@ pub struct Line {
     /// How many heads have a rule.
     having: BTreeMap<Identity, usize>,
     denials: Denials,
-    /// The start of the flow that was served last, of each priority in line.
-    presents: BTreeMap<u8, Start>,
+    /// The present of each priority in line.
+    presents: BTreeMap<u8, Present>,
     /// The number of the walk, and the first turn that it has not come to.
     walk: u64,
     next: Turn,
-    /// Whether the walk rested before its end, and whether another must follow.
-    rests: bool,
-    again: bool,
-    /// What the walk may still do at this time.
+    /// Where it rested, if it had to turn back since.
+    resume: Turn,
+    /// What the walk may still do before it rests, and until when.
     work: u32,
+    rests_until_us: u64,
     /// When the walk goes on, if that is planned.
     pub walk_us: Option<u64>,
 }
@@ -83,9 +89,9 @@ impl Line {
         presents: BTreeMap::new(),
         walk: 0,
         next: Turn::END,
-        rests: false,
-        again: false,
+        resume: Turn::END,
         work: WORK,
+        rests_until_us: 0,
         walk_us: None,
     };
 
@@ -93,15 +99,21 @@ impl Line {
         self.flows.is_empty()
     }
 
-    /// Who is served next if nobody is passed over.
-    pub fn first(&self) -> Option<Ticket> {
-        self.heads.first_key_value().map(|(turn, _)| turn.ticket())
+    /// Whose denial tells one of this flow most about its wait: the first of its flow, or else
+    /// who is served next if nobody is passed over.
+    pub fn in_front_of(&self, flow: &Flow) -> Option<Ticket> {
+        let own = self.flows.get(flow).and_then(|clients| clients.rules.first_key_value());
+        let own = own.map(|(&ticket, _)| ticket).filter(|&ticket| {
+            let turn = self.turn_of(flow, ticket);
+            turn.and_then(|turn| self.heads.get(&turn)).is_some_and(|head| head.denied.is_some())
+        });
+        own.or_else(|| self.heads.first_key_value().map(|(turn, _)| turn.ticket()))
     }
 
     /// Appends a client to its flow.
     pub fn join(&mut self, ticket: Ticket, request: Request) -> Arc<Flow> {
         let Request { flow, weight, rules } = request;
-        let start = self.start_of_newcomer(flow.priority);
+        let start = self.start_of_newcomer(&flow);
         let flow = match self.flows.get_key_value(&flow) {
             Some((flow, _)) => Arc::clone(flow),
             None => Arc::new(flow),
@@ -124,16 +136,19 @@ impl Line {
         }
         let Some(clients) = self.flows.get_mut(flow) else { return };
         clients.rules.remove(&ticket);
-        if let Some(cost) = admitted {
-            self.work = WORK;
+        if let Some(cost) = admitted.filter(|_| turn.is_some()) {
+            // The try was not in vain.
+            self.work = self.work.saturating_add(TRY).min(WORK);
             let present = self.presents.entry(flow.priority).or_default();
-            *present = clients.start.max(*present);
-            clients.start = present.after(cost, clients.weight);
+            clients.start = present.serve(clients.start).after(cost, clients.weight);
         }
         if clients.rules.is_empty() {
+            let start = clients.start;
             self.flows.remove(flow);
             if self.first_from(flow.priority, Start::default()).is_none() {
                 self.presents.remove(&flow.priority);
+            } else {
+                self.presents.entry(flow.priority).or_default().leave(flow, start);
             }
         } else if turn.is_some() {
             self.enter(flow);
@@ -141,28 +156,42 @@ impl Line {
     }
 
     /// Takes the walk to the next client that may be tried.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self, now_us: u64) -> Step {
+        if now_us >= self.rests_until_us {
+            (self.work, self.rests_until_us) = (WORK, now_us.saturating_add(REST_US));
+        }
         loop {
-            let Some((&turn, head)) = self.heads.range(self.next..).next() else {
-                if self.again {
-                    self.walk_again();
+            if self.resume <= self.next {
+                self.resume = Turn::END;
+            }
+            // Half of the work is for those before the place where the walk rested.
+            let resumes = self.resume != Turn::END && self.work <= WORK / 2;
+            let from = if resumes { self.resume } else { self.next };
+            let Some((&turn, head)) = self.heads.range(from..).next() else {
+                *self.cursor(resumes) = Turn::END;
+                if resumes {
                     continue;
                 }
-                (self.next, self.work, self.rests) = (Turn::END, WORK, false);
+                self.resume = Turn::END;
                 return Step::End;
             };
             if self.work == 0 {
-                (self.work, self.rests) = (WORK, true);
-                return Step::Later;
+                if self.resume == Turn::END {
+                    self.resume = self.next;
+                }
+                return Step::Rest(self.rests_until_us);
             }
             let was_tried = head.denied.as_ref().is_some_and(|&(_, walk)| walk == self.walk);
             let Some(rules) = self.rules(&head.flow, turn.ticket()) else {
-                self.next = turn;
+                self.work = self.work.saturating_sub(TRY);
+                *self.cursor(resumes) = turn;
                 return Step::Read(turn.ticket());
             };
-            let may_be_tried = !was_tried && !self.denials.keep_back(rules, turn);
-            self.next = turn.next();
-            self.work = self.work.saturating_sub(if may_be_tried { TRY } else { 1 });
+            let mut compared = 0;
+            let may_be_tried = !was_tried && !self.denials.keep_back(rules, turn, &mut compared);
+            let work = compared / 16 + if may_be_tried { TRY } else { 1 };
+            self.work = self.work.saturating_sub(work);
+            *self.cursor(resumes) = turn.next();
             if !was_tried {
                 self.forget_denial(turn);
             }
@@ -172,20 +201,29 @@ impl Line {
         }
     }
 
+    const fn cursor(&mut self, resumes: bool) -> &mut Turn {
+        if resumes { &mut self.resume } else { &mut self.next }
+    }
+
     /// These rules deny a client. Returns false if it is not the first of its flow.
     pub fn deny(&mut self, flow: &Flow, ticket: Ticket, by: Box<[Identity]>) -> bool {
         let Some(turn) = self.turn_of(flow, ticket) else { return false };
         self.forget_denial(turn);
-        self.denials.add(&by, turn);
+        let denying = Denying::new(by, |rule| self.having.get(rule).copied().unwrap_or(0));
+        self.denials.add(&denying, turn);
         // A newcomer that was denied on arrival needs no try: the walk skips it.
         if self.next == turn {
             self.next = turn.next();
         }
-        if self.next == turn.next() && self.all_have(&by) {
-            self.next = Turn::END;
+        if self.all_have(denying.rules()) {
+            for cursor in [&mut self.next, &mut self.resume] {
+                if *cursor == turn.next() {
+                    *cursor = Turn::END;
+                }
+            }
         }
         if let Some(head) = self.heads.get_mut(&turn) {
-            head.denied = Some((by, self.walk));
+            head.denied = Some((denying, self.walk));
         }
         true
     }
@@ -204,12 +242,8 @@ impl Line {
 
     /// The key changed, so all denials may be over.
     pub fn key_changed(&mut self) {
-        // A long walk goes on, or changes would keep it from those at its end.
-        if self.rests {
-            self.again = true;
-        } else {
-            self.walk_again();
-        }
+        self.walk = self.walk.wrapping_add(1);
+        self.next = Turn::FIRST;
     }
 
     /// A policy may have changed, so all rules must be read again.
@@ -218,7 +252,7 @@ impl Line {
             *rules = None;
         }
         self.having.clear();
-        self.walk_again();
+        self.key_changed();
     }
 
     /// The rules of a client as they are now.
@@ -233,7 +267,7 @@ impl Line {
 
     /// Whether the walk has not ended.
     pub fn is_walking(&self) -> bool {
-        self.again || self.heads.range(self.next..).next().is_some()
+        self.heads.range(self.next..).next().is_some()
     }
 
     /// Whether a client may be decided: all before it were tried, and have a rule that denies them
@@ -246,23 +280,24 @@ impl Line {
     /// Whether a newcomer may be decided, by the same rule.
     pub fn is_open_to_newcomer(&self, request: &Request, ticket: Ticket) -> bool {
         let Request { flow, rules, .. } = request;
-        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow.priority), ticket);
+        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow), ticket);
         !self.flows.contains_key(flow) && self.is_open_at(turn, Some(rules))
     }
 
     /// Whether a request of these rules may be decided at this turn.
     fn is_open_at(&self, turn: Turn, rules: Option<&[Identity]>) -> bool {
         let untried = || self.heads.range(self.next.min(turn)..turn).next().is_some();
-        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn));
-        self.heads.range(..turn).next().is_none() || !self.again && !untried() && !is_kept_back()
+        let is_kept_back = || rules.is_none_or(|rules| self.denials.keep_back(rules, turn, &mut 0));
+        self.heads.range(..turn).next().is_none() || !untried() && !is_kept_back()
     }
 
-    /// The round's present: the start of the next flow that is not passed over.
-    fn start_of_newcomer(&self, priority: u8) -> Start {
-        let present = self.presents.get(&priority).copied().unwrap_or_default();
-        let next = self.first_from(priority, present);
+    /// The start of a flow that comes: not before the next flow that is not passed over.
+    fn start_of_newcomer(&self, flow: &Flow) -> Start {
+        let present = self.presents.get(&flow.priority);
+        let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
         let next = next.and_then(|head| self.flows.get(&head.flow));
-        next.map_or(present, |clients| clients.start.max(present))
+        let own = present.map(|present| present.start_of(flow)).unwrap_or_default();
+        next.map_or(own, |clients| clients.start.max(own))
     }
 
     /// The first head of a priority from this start on.
@@ -305,8 +340,8 @@ impl Line {
     /// Returns whether there was a denial.
     fn forget_denial(&mut self, turn: Turn) -> bool {
         let denied = self.heads.get_mut(&turn).and_then(|head| head.denied.take());
-        if let Some((by, _)) = &denied {
-            self.denials.remove(by, turn);
+        if let Some((denying, _)) = &denied {
+            self.denials.remove(denying, turn);
         }
         denied.is_some()
     }
@@ -321,13 +356,5 @@ impl Line {
                 self.having.remove(&rule);
             }
         }
-    }
-
-    fn walk_again(&mut self) {
-        self.walk = self.walk.wrapping_add(1);
-        self.denials = Denials::NONE;
-        self.next = Turn::FIRST;
-        self.again = false;
-        self.rests = false;
     }
 }

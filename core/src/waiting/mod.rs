@@ -23,6 +23,7 @@
 mod denial;
 mod denials;
 mod line;
+mod present;
 mod request;
 mod turn;
 
@@ -95,9 +96,6 @@ pub struct Queues<W> {
 
 /// An instant that has passed at any time.
 const AT_ONCE: u64 = 0;
-/// How long the rest of a long walk waits, so that a change that many must be told of takes
-/// no more than a part of the processor.
-const REST_US: u64 = 1_000;
 
 impl<W> Queues<W> {
     /// No lines.
@@ -125,23 +123,23 @@ impl<W> Queues<W> {
         self.waiting() < room.waiters && self.bytes.saturating_add(bytes) <= room.bytes
     }
 
-    /// When the first in line for a key may pass; `None` if a newcomer may be decided at once,
-    /// because nobody waits or all before it are passed over.
+    /// When one before a newcomer to a key's line may pass; `None` if the newcomer may be decided
+    /// at once, because nobody waits or all before it are passed over.
     pub fn in_front(&self, place: &Place, request: &Request, now_us: u64) -> Option<u64> {
         let line = self.lines.get(place)?;
         let is_open = line.is_open_to_newcomer(request, Ticket(self.arrivals));
-        (!is_open || self.is_due(place, now_us)).then(|| self.first_passes_us(line))
+        (!is_open || self.is_due(place, now_us)).then(|| self.passes_us(line, &request.flow))
     }
 
-    /// When the first in line may pass; `None` if this waiter may be decided.
+    /// When one before this waiter may pass; `None` if this waiter may be decided.
     pub fn behind(&self, ticket: Ticket) -> Option<u64> {
         let waiter = self.waiters.get(&ticket)?;
         let line = self.lines.get(&waiter.place)?;
-        (!line.is_open_to(&waiter.flow, ticket)).then(|| self.first_passes_us(line))
+        (!line.is_open_to(&waiter.flow, ticket)).then(|| self.passes_us(line, &waiter.flow))
     }
 
-    fn first_passes_us(&self, line: &Line) -> u64 {
-        let first = line.first().and_then(|ticket| self.waiters.get(&ticket));
+    fn passes_us(&self, line: &Line, flow: &Flow) -> u64 {
+        let first = line.in_front_of(flow).and_then(|ticket| self.waiters.get(&ticket));
         first.and_then(|waiter| waiter.denied).map_or(AT_ONCE, |(pass_us, _)| pass_us)
     }
 
@@ -290,9 +288,9 @@ impl<W> Queues<W> {
     fn step(&mut self, place: &Arc<Place>, now_us: u64) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.walk_us = None;
-        let (due, next_us) = match line.step() {
+        let (due, next_us) = match line.step(now_us) {
             Step::End => return None,
-            Step::Later => (None, now_us.saturating_add(REST_US)),
+            Step::Rest(until_us) => (None, until_us),
             Step::Try(ticket) => (Some(Due::Try(ticket)), AT_ONCE),
             Step::Read(ticket) => (Some(Due::Read(ticket)), AT_ONCE),
         };

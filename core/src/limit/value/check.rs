@@ -67,7 +67,8 @@ impl<'a> Check<'a> {
 
     /// What the check costs the rule that it costs most.
     pub fn greatest_cost(&self) -> u32 {
-        self.rules.iter().map(|rule| self.cost_of(rule)).max().unwrap_or(0)
+        let rules = self.rules.iter().filter(|rule| !rule.is_shadow());
+        rules.map(|rule| self.cost_of(rule)).max().unwrap_or(0)
     }
 
     /// How far the clock may step back before `rule` ignores its state: by the rule's window or,

@@ -183,9 +183,32 @@ fn a_walk_over_many_rests_in_between_and_comes_to_all() {
         tries
     };
     assert_eq!([tries(0, false), tries(999, false), tries(1_000, false)], [64, 0, 64]);
-    // After a change the walk goes on, and then begins again.
     let after = (2..9).map(|ms| tries(ms * 1_000, ms == 2));
-    assert_eq!(after.collect::<Vec<_>>(), [64, 64, 64, 64, 16, 0, 0]);
+    assert_eq!(after.collect::<Vec<_>>(), [64, 64, 64, 8, 0, 0, 0], "each once after a change");
+}
+
+#[test]
+fn changes_keep_neither_the_first_nor_the_last_from_their_tries() {
+    let mut queues = Queues::EMPTY;
+    let rule = |number| format!("1/s,name=r{number}");
+    for number in 0..1_000 {
+        queues.join(place("k", 0), request(&rule(number), 0, &rule(number)), u64::MAX, 1, 'x');
+    }
+    let mut tried = BTreeSet::new();
+    for ms in 0..40 {
+        let mut first = 0;
+        // Many changes in one millisecond.
+        for _ in 0..3 {
+            while let Some(Due::Try(ticket)) = queues.due(ms * 1_000) {
+                tried.insert(ticket);
+                first += usize::from(ticket == Ticket(0));
+                queues.deny(ticket, denied(100, &rule(ticket.0)), ms * 1_000);
+            }
+            queues.key_changed(b"k");
+        }
+        assert!(first > 0, "the first, in millisecond {ms}");
+    }
+    assert_eq!(tried.len(), 1_000);
 }
 
 #[test]

@@ -15,10 +15,14 @@ pub struct Naive<'a> {
     keys: Keys<'a>,
     line: Vec<Asker>,
     answers: Vec<Answer>,
+    /// By key, what denies the first of flows, and until when it does if the key does not change.
+    denied: [BTreeMap<u64, (Box<[Identity]>, u64)>; 2],
     /// The start and the weight of each flow in line, by key.
     flows: BTreeMap<(u8, Flow), (Start, u16)>,
     /// The start of the flow served last, by key and priority, while there are clients of it.
     presents: BTreeMap<(u8, u8), Start>,
+    /// The starts of flows that left, as long.
+    left: BTreeMap<(u8, Flow), Start>,
 }
 
 /// The answers to steps, each of which comes a number of ticks after the one before.
@@ -27,8 +31,10 @@ pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<An
         keys: Keys::new(rules),
         line: Vec::new(),
         answers: Vec::new(),
+        denied: Default::default(),
         flows: BTreeMap::new(),
         presents: BTreeMap::new(),
+        left: BTreeMap::new(),
     };
     let mut now_us = START_US;
     for (number, &(ticks, step)) in (0..).zip(steps) {
@@ -42,7 +48,12 @@ pub fn naive(steps: &[(u64, Step)], rules: &[Vec<Rule>], tick_ms: u64) -> Vec<An
                 let index = index % naive.line.len();
                 naive.leave(index, None);
             }
-            _ => drop(naive.keys.change(&step, now_us)),
+            Step::Policy => naive.denied = Default::default(),
+            _ => {
+                if let Some(key) = naive.keys.change(&step, now_us) {
+                    naive.denied[usize::from(key)].clear();
+                }
+            }
         }
         naive.serve(now_us);
     }
@@ -62,6 +73,9 @@ impl Naive<'_> {
     fn ask(&mut self, asker: Asker, now_us: u64) {
         self.join(asker);
         let last = self.line.len() - 1;
+        if self.heads(asker.ask.key).contains(&last) {
+            self.look(&asker, now_us);
+        }
         if self.passes(asker.ask.key, now_us).is_some_and(|(index, _)| index == last) {
             self.admit(last, now_us, None);
         }
@@ -74,7 +88,8 @@ impl Naive<'_> {
         let of_priority =
             self.flows.iter().filter(|((of, other), _)| *of == key && other.priority == priority);
         let starts = of_priority.map(|(_, &(start, _))| start).filter(|&start| start >= present);
-        let start = starts.min().unwrap_or(present);
+        let own = self.left.get(&(key, flow.clone())).copied().unwrap_or(0);
+        let start = starts.min().unwrap_or(present).max(own);
         self.flows.entry((key, flow)).or_insert((start, 1)).1 = asker.ask.weight;
         self.line.push(asker);
     }
@@ -91,9 +106,12 @@ impl Naive<'_> {
             *start = *present + u64::from(cost.max(1)) * UNIT / u64::from(*weight);
         }
         let flows: Vec<_> = self.line.iter().map(|asker| self.flow(asker)).collect();
-        self.flows.retain(|flow, _| flows.contains(flow));
+        for (flow, (start, _)) in self.flows.extract_if(.., |flow, _| !flows.contains(flow)) {
+            self.left.insert(flow, start);
+        }
         if !flows.iter().any(|(key, flow)| (*key, flow.priority) == of_priority) {
             self.presents.remove(&of_priority);
+            self.left.retain(|(key, flow), _| (*key, flow.priority) != of_priority);
         }
     }
 
@@ -112,20 +130,35 @@ impl Naive<'_> {
         heads
     }
 
-    /// The first that may be tried and passes, and its cost.
+    /// Whether the first of a flow passes, at which cost. If not, notes what denies it.
+    fn look(&mut self, asker: &Asker, now_us: u64) -> Option<u32> {
+        match self.keys.look(asker, now_us) {
+            Look::Passes(cost) => Some(cost),
+            Look::Later(denial) => {
+                let denied = (denial.by, now_us + denial.again_ms * MS_US);
+                self.denied[usize::from(asker.ask.key)].insert(asker.number, denied);
+                None
+            }
+            Look::Never => unreachable!("{asker:?} cannot wait"),
+        }
+    }
+
+    /// The first that may be tried and passes, and its cost. One who is not tried keeps nobody
+    /// back.
     fn passes(&mut self, key: u8, now_us: u64) -> Option<(usize, u32)> {
+        self.denied[usize::from(key)].retain(|_, (_, again_us)| *again_us > now_us);
         let mut denials = Vec::<Box<[Identity]>>::new();
         for index in self.heads(key) {
             let asker = self.line[index];
             let rules = identities(&self.keys.rules[asker.ask.rules]);
-            if denials.iter().any(|by| by.iter().all(|rule| rules.contains(rule))) {
-                continue;
+            if !self.denied[usize::from(key)].contains_key(&asker.number)
+                && !denials.iter().any(|by| by.iter().all(|rule| rules.contains(rule)))
+                && let Some(cost) = self.look(&asker, now_us)
+            {
+                return Some((index, cost));
             }
-            match self.keys.look(&asker, now_us) {
-                Look::Passes(cost) => return Some((index, cost)),
-                Look::Later(denial) => denials.push(denial.by),
-                Look::Never => unreachable!("{asker:?} cannot wait"),
-            }
+            let denied = &self.denied[usize::from(key)];
+            denials.extend(denied.get(&asker.number).map(|(by, _)| by.clone()));
         }
         None
     }
@@ -134,6 +167,7 @@ impl Naive<'_> {
     fn admit(&mut self, index: usize, now_us: u64, cost: Option<u32>) {
         let asker = self.line[index];
         self.keys.take(&asker, now_us);
+        self.denied[usize::from(asker.ask.key)].clear();
         self.answers.push((asker.number, now_us, true));
         self.leave(index, cost);
     }
