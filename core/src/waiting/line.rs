@@ -189,8 +189,8 @@ impl Line {
             };
             let mut compared = 0;
             let may_be_tried = !was_tried && !self.denials.keep_back(rules, turn, &mut compared);
-            let work = compared / 16 + if may_be_tried { TRY } else { 1 };
-            self.work = self.work.saturating_sub(work);
+            let work = if may_be_tried { TRY } else { 1 };
+            self.work = self.work.saturating_sub(work).saturating_sub(compared / 16);
             *self.cursor(resumes) = turn.next();
             if !was_tried {
                 self.forget_denial(turn);

@@ -25,3 +25,10 @@ pub struct Request {
     /// The [`identities`](crate::rule::identities) of its rules.
     pub rules: Box<[Identity]>,
 }
+
+impl Request {
+    /// The bytes that its rules take in line, where up to three copies of them are.
+    pub const fn bytes(&self) -> usize {
+        size_of_val(&*self.rules).saturating_mul(3)
+    }
+}

@@ -13,8 +13,8 @@ use ratelimit_core::waiting::Denial;
 pub enum Look {
     /// An answer that waiting does not change, and that the waiters in front do not affect.
     Decided,
-    /// The request repeats a live hold: it is allowed and consumes nothing.
-    Repeats,
+    /// The request is allowed and consumes nothing: it repeats a live hold, or the key is exempt.
+    Free,
     /// The rules admit the request, at this cost.
     Passes { cost: u32 },
     /// The rules deny the request now.
@@ -60,9 +60,13 @@ pub fn look(
         let limiter = limiter.map(|limiter| limiter.as_of(check.now_us));
         let limiter = limiter.as_deref();
         let holds = limiter.map_or(0, |limiter| limiter.live_holds(check.now_us));
+        let now_us = check.now_us;
         match (outcome.summary.verdict, u64::try_from(outcome.summary.wait_ms)) {
             _ if limiter.is_some_and(|limiter| limiter.repeats_until(check).is_some()) => {
-                Look::Repeats
+                Look::Free
+            }
+            (Verdict::Allowed, _) if limiter.and_then(|key| key.standing_at(now_us)).is_some() => {
+                Look::Free
             }
             (Verdict::Allowed, _) => Look::Passes { cost: check.greatest_cost() },
             // Only a settled hold can end the wait earlier.

@@ -84,18 +84,19 @@ fn waits_or_is_denied(
 ) -> Result<bool, CommandError> {
     let look = look::look(call, request, scratch)?;
     let denial = match look {
+        Look::Passes { .. } if waiters().queues.waiting() == 0 => return Ok(false),
         Look::Passes { .. } => None,
         Look::Later { denial, in_time: true } => Some(denial),
-        Look::Decided | Look::Repeats | Look::Later { in_time: false, .. } => return Ok(false),
+        Look::Decided | Look::Free | Look::Later { in_time: false, .. } => return Ok(false),
     };
     let place = Place { key: call.key_name()?.bytes().into(), db: call.db() };
-    let lens = call.args().bytes().map(<[u8]>::len);
-    let bytes = lens.fold(place.key.len(), usize::saturating_add);
     let wanted = Request {
         flow: Flow { priority: request.priority, name: request.flow.into() },
         weight: request.weight,
         rules: identities(&scratch.rules),
     };
+    let lens = call.args().bytes().map(<[u8]>::len);
+    let bytes = lens.chain([place.key.len(), wanted.bytes()]).fold(0, usize::saturating_add);
     let (in_front_us, has_room) = {
         let Waiters { queues, .. } = &*waiters();
         let in_front_us = queues.in_front(&place, &wanted, clock::steady_us());
@@ -181,7 +182,8 @@ fn note(changed: Changes<'_>) {
 }
 
 fn set_alarm() {
-    if let Some(next_us) = waiters().queues.next_us() {
+    let next_us = waiters().queues.next_us();
+    if let Some(next_us) = next_us {
         alarm::set(next_us);
     }
 }
@@ -217,7 +219,7 @@ fn attempt(ctx: &EventContext, ticket: Ticket) {
             metrics::WAITS_ADMITTED.add(1);
             waiters().admit(ticket, cost)
         }
-        Some(Ok(Look::Repeats)) => {
+        Some(Ok(Look::Free)) => {
             metrics::WAITS_ADMITTED.add(1);
             waiters().leave(ticket)
         }
@@ -246,28 +248,33 @@ fn read(ctx: &EventContext, ticket: Ticket) {
 
 /// Answers a waiter whose deadline has passed.
 fn expire(ctx: &EventContext, ticket: Ticket) {
-    let in_front_us = waiters().queues.behind(ticket);
-    let look = of_waiter(ctx, ticket, look::look);
-    let waiter = match (in_front_us, look) {
-        (Some(_), Some(Ok(Look::Passes { .. }))) => {
-            metrics::WAITS_EXPIRED.add(1);
-            let (wait_ms, waiter) = (until(in_front_us), waiters().leave(ticket));
-            if let Some(Waiter { client, .. }) = waiter {
-                client.answer(move |call| deny(call, wait_ms));
-            }
-            return;
-        }
-        (None, Some(Ok(Look::Passes { cost }))) => {
+    let Some(look) = of_waiter(ctx, ticket, look::look) else { return };
+    match end(ticket, &look) {
+        (Some(waiter), Some(wait_ms)) => waiter.client.answer(move |call| deny(call, wait_ms)),
+        (waiter, _) => decide(ctx, waiter),
+    }
+}
+
+/// Takes a waiter whose time is over out of the line. Returns with it the wait with which it is
+/// denied, if the rules may not decide.
+fn end(ticket: Ticket, look: &Result<Look, CommandError>) -> (Option<Waiter>, Option<u64>) {
+    let mut waiters = waiters();
+    let in_front_us = waiters.queues.behind(ticket);
+    let denied = match look {
+        // While clients are paused, nothing may be written, not even a charged denial.
+        _ if must_not_replicate() => true,
+        Ok(Look::Passes { cost }) if in_front_us.is_none() => {
             metrics::WAITS_ADMITTED.add(1);
-            waiters().admit(ticket, cost)
+            return (waiters.admit(ticket, *cost), None);
         }
-        (_, look) => {
-            let repeats = look == Some(Ok(Look::Repeats));
-            if repeats { &metrics::WAITS_ADMITTED } else { &metrics::WAITS_EXPIRED }.add(1);
-            waiters().leave(ticket)
+        Ok(Look::Free) => {
+            metrics::WAITS_ADMITTED.add(1);
+            return (waiters.leave(ticket), None);
         }
+        look => matches!(look, Ok(Look::Passes { .. })),
     };
-    decide(ctx, waiter);
+    metrics::WAITS_EXPIRED.add(1);
+    (waiters.leave(ticket), denied.then(|| until(in_front_us)))
 }
 
 /// Runs a body with a waiter's request; `None` if nobody waits with this ticket.
@@ -309,19 +316,12 @@ fn decide(ctx: &EventContext, waiter: Option<Waiter>) {
 
 impl WhileWaiting for Waiters {
     fn unblocked(call: &Call<'_>, id: ClientId) -> Result<(), CommandError> {
-        let (in_front_us, waiter) = {
-            let mut waiters = waiters();
-            let ticket = *waiters.tickets.get(&id).ok_or(CommandError::Internal)?;
-            (waiters.queues.behind(ticket), waiters.leave(ticket))
-        };
-        metrics::WAITS_EXPIRED.add(1);
+        let ticket = *waiters().tickets.get(&id).ok_or(CommandError::Internal)?;
+        let (waiter, denied_ms) = end(ticket, &looked(call));
         set_alarm();
-        // While clients are paused, nothing may be written, not even a charged denial.
-        let passes_others =
-            in_front_us.is_some() && matches!(looked(call), Ok(Look::Passes { .. }));
-        let answered = match must_not_replicate() || passes_others {
-            true => deny(call, until(in_front_us)),
-            false => call.call(WAIT).map(|reply| call.repeat(&reply)),
+        let answered = match denied_ms {
+            Some(wait_ms) => deny(call, wait_ms),
+            None => call.call(WAIT).map(|reply| call.repeat(&reply)),
         };
         drop(waiter);
         answered

@@ -64,6 +64,37 @@ fn flows_take_turns_and_newcomers_begin_at_the_present() {
 }
 
 #[test]
+fn two_workers_who_ask_again_do_not_starve_a_third_flow() {
+    server::on_all(|server| {
+        let mut line = Line::new(server);
+        line.join(5, 'a', "FLOW a ");
+        line.join(1, 'b', "FLOW b ");
+        line.join(1, 'c', "FLOW c ");
+        let mut served = String::new();
+        for _ in 0..12 {
+            let flow = line.serve();
+            if flow != 'a' {
+                line.join(1, flow, &format!("FLOW {flow} "));
+            }
+            served.push(flow);
+        }
+        assert_eq!(served, "abcabcabcabc");
+    });
+}
+
+#[test]
+fn a_rule_that_only_watches_keeps_nobody_back() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD x EX 3000 slots:1,name=a"), 0);
+        let first = wait_in_line(server, "RL.WAIT k 600000 FLOW a HOLD a EX 3000 slots:1,name=a");
+        let watched = "RL.WAIT k 0 FLOW b HOLD b EX 3000 slots:1,name=a,shadow slots:9";
+        assert_eq!(verdict(&mut c, watched), 0);
+        assert!(first.waits());
+    });
+}
+
+#[test]
 fn a_flow_of_weight_3_gets_three_of_four() {
     server::on_all(|server| {
         let mut line = Line::new(server);
