@@ -121,17 +121,29 @@ impl Limiter {
     }
 
     /// Refuses a change that would leave the key with too many states.
+    #[inline]
     pub(crate) fn test_max_states(
         &self,
         check: &Check<'_>,
         change: Change,
         max: usize,
     ) -> Result<(), Refusal> {
-        let held = self.states().len();
+        match self.states().len().saturating_add(check.rules.len()) <= max {
+            true => Ok(()),
+            false => self.test_max_states_after(check, change, max),
+        }
+    }
+
+    /// Tries the change on a copy.
+    #[cold]
+    fn test_max_states_after(
+        &self,
+        check: &Check<'_>,
+        change: Change,
+        max: usize,
+    ) -> Result<(), Refusal> {
         let mut consuming = check.rules.iter().filter(|rule| check.consumes_from(rule, change));
-        if held.saturating_add(check.rules.len()) <= max
-            || consuming.all(|rule| self.state_of(rule).is_some())
-        {
+        if consuming.all(|rule| self.state_of(rule).is_some()) {
             return Ok(());
         }
         let (states, holds) = (self.states().to_vec(), self.holds().cloned().map(Box::new));
@@ -141,6 +153,10 @@ impl Limiter {
         let states = copy.states().len();
         // A key may already hold more, if it was loaded or the setting was lowered. Such a key may
         // not grow.
-        if states > max.max(held) { Err(Refusal::TooManyStates { states, max }) } else { Ok(()) }
+        if states > max.max(self.states().len()) {
+            Err(Refusal::TooManyStates { states, max })
+        } else {
+            Ok(())
+        }
     }
 }
