@@ -22,11 +22,13 @@ use crate::rule::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a walk does in each time of `REST_US`: 64 tries in vain, or 1024 steps over those who may
-/// not be tried, each compared with up to 16 sets of rules.
-const WORK: u32 = 1_024;
+/// What a walk does in each time of `ROUND_US`: 256 tries in vain, or 4096 steps over those who may
+/// not be tried, each compared with up to 16 rules.
+const WORK: u32 = 4_096;
 const TRY: u32 = 16;
-const REST_US: u64 = 1_000;
+const ROUND_US: u64 = 4_000;
+/// The part of the time that tries in vain may take: one in so many.
+const PART: u64 = 4;
 
 /// The identities of a request's rules; `None` if a policy may have changed since they were read.
 type Rules = Option<Box<[Identity]>>;
@@ -73,9 +75,12 @@ pub struct Line {
     next: Turn,
     /// Where it rested, if it had to turn back since.
     resume: Turn,
-    /// What the walk may still do before it rests, and until when.
+    /// What the walk may still do in this round, when that began, and how long it tried in vain.
     work: u32,
-    rests_until_us: u64,
+    round_us: u64,
+    vain_us: u64,
+    /// Who was tried last, and when.
+    tried: Option<(Ticket, u64)>,
     /// When the walk goes on, if that is planned.
     pub walk_us: Option<u64>,
 }
@@ -91,7 +96,9 @@ impl Line {
         next: Turn::END,
         resume: Turn::END,
         work: WORK,
-        rests_until_us: 0,
+        round_us: 0,
+        vain_us: 0,
+        tried: None,
         walk_us: None,
     };
 
@@ -113,7 +120,7 @@ impl Line {
     /// Appends a client to its flow.
     pub fn join(&mut self, ticket: Ticket, request: Request) -> Arc<Flow> {
         let Request { flow, weight, rules } = request;
-        let start = self.start_of_newcomer(&flow);
+        let start = self.start_of_newcomer(&flow, weight);
         let flow = match self.flows.get_key_value(&flow) {
             Some((flow, _)) => Arc::clone(flow),
             None => Arc::new(flow),
@@ -157,8 +164,8 @@ impl Line {
 
     /// Takes the walk to the next client that may be tried.
     pub fn step(&mut self, now_us: u64) -> Step {
-        if now_us >= self.rests_until_us {
-            (self.work, self.rests_until_us) = (WORK, now_us.saturating_add(REST_US));
+        if now_us >= self.round_ends_us() {
+            (self.work, self.round_us, self.vain_us) = (WORK, now_us, 0);
         }
         loop {
             if self.resume <= self.next {
@@ -175,11 +182,11 @@ impl Line {
                 self.resume = Turn::END;
                 return Step::End;
             };
-            if self.work == 0 {
+            if self.work == 0 || self.vain_us.saturating_mul(PART) >= ROUND_US {
                 if self.resume == Turn::END {
                     self.resume = self.next;
                 }
-                return Step::Rest(self.rests_until_us);
+                return Step::Rest(self.round_ends_us());
             }
             let was_tried = head.denied.as_ref().is_some_and(|&(_, walk)| walk == self.walk);
             let Some(rules) = self.rules(&head.flow, turn.ticket()) else {
@@ -196,9 +203,14 @@ impl Line {
                 self.forget_denial(turn);
             }
             if may_be_tried {
+                self.tried = Some((turn.ticket(), now_us));
                 return Step::Try(turn.ticket());
             }
         }
+    }
+
+    fn round_ends_us(&self) -> u64 {
+        self.round_us.saturating_add(ROUND_US.max(self.vain_us.saturating_mul(PART)))
     }
 
     const fn cursor(&mut self, resumes: bool) -> &mut Turn {
@@ -206,7 +218,11 @@ impl Line {
     }
 
     /// These rules deny a client. Returns false if it is not the first of its flow.
-    pub fn deny(&mut self, flow: &Flow, ticket: Ticket, by: Box<[Identity]>) -> bool {
+    pub fn deny(&mut self, flow: &Flow, ticket: Ticket, by: Box<[Identity]>, now_us: u64) -> bool {
+        if let Some((_, tried_us)) = self.tried.take_if(|&mut (tried, _)| tried == ticket) {
+            let took_us = now_us.saturating_sub(tried_us);
+            self.vain_us = self.vain_us.saturating_add(took_us);
+        }
         let Some(turn) = self.turn_of(flow, ticket) else { return false };
         self.forget_denial(turn);
         let denying = Denying::new(by, |rule| self.having.get(rule).copied().unwrap_or(0));
@@ -279,8 +295,8 @@ impl Line {
 
     /// Whether a newcomer may be decided, by the same rule.
     pub fn is_open_to_newcomer(&self, request: &Request, ticket: Ticket) -> bool {
-        let Request { flow, rules, .. } = request;
-        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow), ticket);
+        let Request { flow, weight, rules } = request;
+        let turn = Turn::new(flow.priority, self.start_of_newcomer(flow, *weight), ticket);
         !self.flows.contains_key(flow) && self.is_open_at(turn, Some(rules))
     }
 
@@ -292,12 +308,12 @@ impl Line {
     }
 
     /// The start of a flow that comes: not before the next flow that is not passed over.
-    fn start_of_newcomer(&self, flow: &Flow) -> Start {
+    fn start_of_newcomer(&self, flow: &Flow, weight: u16) -> Start {
         let present = self.presents.get(&flow.priority);
         let next = self.first_from(flow.priority, present.map(Present::start).unwrap_or_default());
         let next = next.and_then(|head| self.flows.get(&head.flow));
-        let own = present.map(|present| present.start_of(flow)).unwrap_or_default();
-        next.map_or(own, |clients| clients.start.max(own))
+        let next = next.map(|clients| clients.start).unwrap_or_default();
+        present.map_or(next, |present| present.start_of(flow, weight, next))
     }
 
     /// The first head of a priority from this start on.

@@ -92,10 +92,9 @@ pub struct Queues<W> {
     ends: BTreeSet<(u64, Ticket)>,
     bytes: usize,
     arrivals: u64,
+    /// The latest time that was told: what is due at once is due then, after all that is overdue.
+    now_us: u64,
 }
-
-/// An instant that has passed at any time.
-const AT_ONCE: u64 = 0;
 
 impl<W> Queues<W> {
     /// No lines.
@@ -106,6 +105,7 @@ impl<W> Queues<W> {
         ends: BTreeSet::new(),
         bytes: 0,
         arrivals: 0,
+        now_us: 0,
     };
 
     /// How many clients wait.
@@ -140,7 +140,7 @@ impl<W> Queues<W> {
 
     fn passes_us(&self, line: &Line, flow: &Flow) -> u64 {
         let first = line.in_front_of(flow).and_then(|ticket| self.waiters.get(&ticket));
-        first.and_then(|waiter| waiter.denied).map_or(AT_ONCE, |(pass_us, _)| pass_us)
+        first.and_then(|waiter| waiter.denied).map_or(self.now_us, |(pass_us, _)| pass_us)
     }
 
     /// Whether somebody in line is not tried yet whose wait is over.
@@ -211,7 +211,8 @@ impl<W> Queues<W> {
     pub fn deny(&mut self, ticket: Ticket, denial: Denial, now_us: u64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         let Some(line) = self.lines.get_mut(&waiter.place) else { return };
-        if !line.deny(&waiter.flow, ticket, denial.by) {
+        self.now_us = now_us.max(self.now_us);
+        if !line.deny(&waiter.flow, ticket, denial.by, now_us) {
             return;
         }
         let after = |ms: u64| now_us.saturating_add(ms.saturating_mul(1_000));
@@ -228,7 +229,7 @@ impl<W> Queues<W> {
         let of_key = self.lines.range_mut(from..).take_while(|(place, _)| *place.key == *key);
         for (place, line) in of_key {
             line.key_changed();
-            plan_walk(&mut self.instants, place, line, AT_ONCE);
+            plan_walk(&mut self.instants, place, line, self.now_us);
         }
     }
 
@@ -236,7 +237,7 @@ impl<W> Queues<W> {
     pub fn everything_changed(&mut self) {
         for (place, line) in &mut self.lines {
             line.rules_changed();
-            plan_walk(&mut self.instants, place, line, AT_ONCE);
+            plan_walk(&mut self.instants, place, line, self.now_us);
         }
     }
 
@@ -250,7 +251,7 @@ impl<W> Queues<W> {
     /// Lets the walk of a line go on, unless it has ended.
     fn walk(&mut self, place: &Arc<Place>) {
         if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_walking()) {
-            plan_walk(&mut self.instants, place, line, AT_ONCE);
+            plan_walk(&mut self.instants, place, line, self.now_us);
         }
     }
 
@@ -264,19 +265,20 @@ impl<W> Queues<W> {
     /// The earliest thing that is due by `now_us`. A try is due once; a deadline stays until the
     /// waiter leaves.
     pub fn due(&mut self, now_us: u64) -> Option<Due> {
+        self.now_us = now_us.max(self.now_us);
         while let Some(&(at_us, ticket)) = self.ends.first().filter(|&&(at_us, _)| at_us <= now_us)
         {
             self.ends.remove(&(at_us, ticket));
-            self.wait_ended(ticket);
+            self.wait_ended(ticket, at_us);
         }
         loop {
             match self.instants.first()? {
                 (at_us, _) if *at_us > now_us => return None,
                 &(_, Instant::Deadline(ticket)) => return Some(Due::Deadline(ticket)),
-                (_, Instant::Walk(place)) => {
+                &(at_us, Instant::Walk(ref place)) => {
                     let place = Arc::clone(place);
                     self.instants.pop_first();
-                    if let Some(due) = self.step(&place, now_us) {
+                    if let Some(due) = self.step(&place, at_us, now_us) {
                         return Some(due);
                     }
                 }
@@ -285,26 +287,26 @@ impl<W> Queues<W> {
     }
 
     /// Takes the next step of a walk.
-    fn step(&mut self, place: &Arc<Place>, now_us: u64) -> Option<Due> {
+    fn step(&mut self, place: &Arc<Place>, at_us: u64, now_us: u64) -> Option<Due> {
         let line = self.lines.get_mut(place)?;
         line.walk_us = None;
         let (due, next_us) = match line.step(now_us) {
             Step::End => return None,
             Step::Rest(until_us) => (None, until_us),
-            Step::Try(ticket) => (Some(Due::Try(ticket)), AT_ONCE),
-            Step::Read(ticket) => (Some(Due::Read(ticket)), AT_ONCE),
+            Step::Try(ticket) => (Some(Due::Try(ticket)), at_us),
+            Step::Read(ticket) => (Some(Due::Read(ticket)), at_us),
         };
         plan_walk(&mut self.instants, place, line, next_us);
         due
     }
 
     /// The wait of the first of a flow is over.
-    fn wait_ended(&mut self, ticket: Ticket) {
+    fn wait_ended(&mut self, ticket: Ticket, at_us: u64) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         waiter.denied = None;
         if let Some(line) = self.lines.get_mut(&waiter.place) {
             line.wait_ended(&waiter.flow, ticket);
-            plan_walk(&mut self.instants, &waiter.place, line, AT_ONCE);
+            plan_walk(&mut self.instants, &waiter.place, line, at_us);
         }
     }
 

@@ -2,17 +2,17 @@
 
 use super::request::Flow;
 use super::turn::Start;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How many flows that have left are remembered.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 128;
 
 #[derive(Debug, Default)]
 pub struct Present {
     /// The start of the flow that was served last.
     start: Start,
-    /// The starts, later than that, with which flows left.
-    left: Vec<(Arc<Flow>, Start)>,
+    /// The hashes of flows that left, and their starts, later than that.
+    left: Vec<(u64, Start)>,
     /// The latest start of a flow that had to be forgotten.
     forgotten: Start,
 }
@@ -22,11 +22,16 @@ impl Present {
         self.start
     }
 
-    /// The least start of a flow that comes. What it was served before it left counts, or flows
-    /// with one client each, who asks again after each answer, would starve those who stay.
-    pub fn start_of(&self, flow: &Flow) -> Start {
-        let remembered = self.left.iter().find(|(of, _)| **of == *flow);
-        remembered.map_or(self.forgotten, |&(_, start)| start).max(self.start)
+    /// The start of a flow that comes, if that of the next in line is `next`. What it was served
+    /// before it left counts, or flows with one client each, who asks again after each answer,
+    /// would starve those who stay. If some were forgotten, it may be one of these, and begins at
+    /// most one unit later.
+    pub fn start_of(&self, flow: &Flow, weight: u16, next: Start) -> Start {
+        let present = self.start.max(next);
+        let hash = hash(flow);
+        let own = self.left.iter().find(|&&(of, _)| of == hash);
+        let guess = || self.forgotten.min(present.after(1, weight));
+        own.map_or_else(guess, |&(_, start)| start).max(present)
     }
 
     /// A flow with this start is served. Returns what its start grows from.
@@ -36,11 +41,11 @@ impl Present {
     }
 
     /// A flow has left.
-    pub fn leave(&mut self, flow: &Arc<Flow>, start: Start) {
-        let present = self.start;
-        self.left.retain(|&(ref of, start)| of != flow && start > present);
+    pub fn leave(&mut self, flow: &Flow, start: Start) {
+        let (present, hash) = (self.start, hash(flow));
+        self.left.retain(|&(of, start)| of != hash && start > present);
         if start > present {
-            self.left.push((Arc::clone(flow), start));
+            self.left.push((hash, start));
         }
         if self.left.len() > REMEMBERED {
             let least = self.left.iter().enumerate().min_by_key(|(_, (_, start))| *start);
@@ -49,4 +54,10 @@ impl Present {
             }
         }
     }
+}
+
+fn hash(flow: &Flow) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    flow.hash(&mut hasher);
+    hasher.finish()
 }

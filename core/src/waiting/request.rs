@@ -7,7 +7,7 @@ use crate::rule::Identity;
 pub struct Ticket(pub(super) u64);
 
 /// Clients of a line that are served in order of arrival.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// A flow of a higher priority goes first.
     pub priority: u8,
@@ -27,8 +27,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The bytes that its rules take in line, where up to three copies of them are.
+    /// The bytes that its rules take in line, where up to four copies of them are, in trees.
     pub const fn bytes(&self) -> usize {
-        size_of_val(&*self.rules).saturating_mul(3)
+        size_of_val(&*self.rules).saturating_mul(6)
     }
 }

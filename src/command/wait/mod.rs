@@ -190,7 +190,7 @@ fn set_alarm() {
 
 /// Decides for the waiters that are due.
 pub fn serve(ctx: &EventContext) {
-    let now_us = clock::steady_us();
+    let mut now_us = clock::steady_us();
     let busy_until_us = now_us.saturating_add(BUSY_US);
     loop {
         let due = waiters().queues.due(now_us);
@@ -200,7 +200,8 @@ pub fn serve(ctx: &EventContext) {
             Some(Due::Deadline(ticket)) => expire(ctx, ticket),
             None => break,
         }
-        if clock::steady_us() > busy_until_us {
+        now_us = clock::steady_us();
+        if now_us > busy_until_us {
             break;
         }
     }

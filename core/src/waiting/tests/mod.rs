@@ -72,7 +72,7 @@ fn only_the_first_of_a_flow_is_tried() {
     assert_eq!(queues.next_us(), Some(60_000), "the second is not tried");
     queues.deny(Ticket(0), denied(20, "1/s"), 50_000);
     queues.deny(Ticket(0), denied(15, "1/s"), 50_000);
-    assert_eq!([queues.due(65_000), queues.due(65_000)], [attempt(0), attempt(2)]);
+    assert_eq!([queues.due(65_000), queues.due(65_000)], [attempt(2), attempt(0)]);
     assert_eq!(queues.due(89_999), None);
     assert_eq!(queues.due(90_000), deadline(1));
     assert_eq!(queues.due(90_000), deadline(1), "a deadline stays until the waiter leaves");
@@ -147,7 +147,8 @@ fn those_who_lack_a_rule_that_denies_pass_others_over() {
     let newcomer = |of| queues.in_front(&place("k", 0), &request("e", 0, of), 0).is_none();
     assert_eq!(["5/s", "1/s,name=a", "9/m"].map(newcomer), [false, false, true]);
     queues.leave(Ticket(0));
-    assert_eq!([queues.due(0), queues.due(0)], [attempt(1), None], "b, and then c is known");
+    let due = [queues.due(3_999), queues.due(3_999)];
+    assert_eq!(due, [attempt(1), None], "b, and then c is known");
 }
 
 #[test]
@@ -163,13 +164,22 @@ fn a_pause_denies_all() {
     assert_eq!(queues.in_front(&place("k", 0), &request("c", 0, "9/s"), 0), Some(5_000));
 }
 
+fn own_rule(number: u64) -> String {
+    format!("1/s,name=r{number}")
+}
+
+/// A line of flows, each with one client and one rule of its own.
+fn many_flows(queues: &mut Queues<char>, key: &str, flows: u64) {
+    for number in 0..flows {
+        let rule = own_rule(number);
+        queues.join(place(key, 0), request(&rule, 0, &rule), u64::MAX, 1, 'x');
+    }
+}
+
 #[test]
 fn a_walk_over_many_rests_in_between_and_comes_to_all() {
     let mut queues = Queues::EMPTY;
-    let rule = |number| format!("1/s,name=r{number}");
-    for number in 0..200 {
-        queues.join(place("k", 0), request(&rule(number), 0, &rule(number)), u64::MAX, 1, 'x');
-    }
+    many_flows(&mut queues, "k", 800);
     let mut tries = |now_us, changes| {
         if changes {
             queues.key_changed(b"k");
@@ -177,38 +187,68 @@ fn a_walk_over_many_rests_in_between_and_comes_to_all() {
         let mut tries = 0;
         while let Some(due) = queues.due(now_us) {
             let Due::Try(ticket) = due else { panic!("{due:?}") };
-            queues.deny(ticket, denied(1_000, &rule(ticket.0)), now_us);
+            queues.deny(ticket, denied(1_000, &own_rule(ticket.0)), now_us);
             tries += 1;
         }
         tries
     };
-    assert_eq!([tries(0, false), tries(999, false), tries(1_000, false)], [64, 0, 64]);
-    let after = (2..9).map(|ms| tries(ms * 1_000, ms == 2));
-    assert_eq!(after.collect::<Vec<_>>(), [64, 64, 64, 8, 0, 0, 0], "each once after a change");
+    // The clock has gone on while nobody waited.
+    let tried = [(9_000, false), (12_999, false), (13_000, false), (17_000, true)];
+    assert_eq!(tried.map(|(now_us, changes)| tries(now_us, changes)), [256, 0, 256, 256]);
+    let after = (21..70).step_by(4).map(|ms| tries(ms * 1_000, false));
+    assert_eq!(after.sum::<u64>(), 800 - 256, "each once after a change");
 }
 
 #[test]
 fn changes_keep_neither_the_first_nor_the_last_from_their_tries() {
     let mut queues = Queues::EMPTY;
-    let rule = |number| format!("1/s,name=r{number}");
-    for number in 0..1_000 {
-        queues.join(place("k", 0), request(&rule(number), 0, &rule(number)), u64::MAX, 1, 'x');
-    }
+    many_flows(&mut queues, "k", 2_000);
     let mut tried = BTreeSet::new();
-    for ms in 0..40 {
+    for round in 0..30 {
+        let now_us = round * 4_000;
         let mut first = 0;
-        // Many changes in one millisecond.
+        // Many changes in one round.
         for _ in 0..3 {
-            while let Some(Due::Try(ticket)) = queues.due(ms * 1_000) {
+            while let Some(Due::Try(ticket)) = queues.due(now_us) {
                 tried.insert(ticket);
                 first += usize::from(ticket == Ticket(0));
-                queues.deny(ticket, denied(100, &rule(ticket.0)), ms * 1_000);
+                queues.deny(ticket, denied(100, &own_rule(ticket.0)), now_us);
             }
             queues.key_changed(b"k");
         }
-        assert!(first > 0, "the first, in millisecond {ms}");
+        assert!(first > 0, "the first, in round {round}");
     }
-    assert_eq!(tried.len(), 1_000);
+    assert_eq!(tried.len(), 2_000);
+}
+
+#[test]
+fn a_slow_line_keeps_no_other_line_and_no_deadline_waiting() {
+    let mut queues = Queues::EMPTY;
+    many_flows(&mut queues, "a", 200);
+    let other = queues.join(place("b", 0), plain(), 300_000, 1, 'y');
+    let (mut now_us, mut slow_us, mut served_us) = (0, 0, None);
+    while queues.waiter(other).is_some() {
+        now_us = queues.next_us().unwrap().max(now_us);
+        queues.key_changed(b"a");
+        if now_us > 100_000 && served_us.is_none() {
+            queues.key_changed(b"b");
+        }
+        match queues.due(now_us) {
+            Some(Due::Try(ticket)) if ticket == other => {
+                served_us = served_us.or((now_us > 100_000).then_some(now_us));
+                queues.deny(other, denied(900, "1/s"), now_us);
+            }
+            Some(Due::Try(ticket)) => {
+                (now_us, slow_us) = (now_us + 1_300, slow_us + 1_300);
+                queues.deny(ticket, denied(900, &own_rule(ticket.0)), now_us);
+            }
+            Some(Due::Deadline(ticket)) => drop(queues.leave(ticket)),
+            Some(Due::Read(_)) | None => {}
+        }
+    }
+    assert!(served_us.is_some_and(|at_us| at_us < 110_000), "{served_us:?}");
+    assert!(now_us < 310_000, "the deadline's answer came at {now_us}");
+    assert!(slow_us * 3 < now_us, "looks took {slow_us} of {now_us} us");
 }
 
 #[test]

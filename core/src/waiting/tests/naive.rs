@@ -11,12 +11,15 @@ use std::collections::BTreeMap;
 type Start = u64;
 const UNIT: Start = 2_520;
 
+/// What denies clients, by number, and until when it does if the key does not change.
+type Denied = BTreeMap<u64, (Box<[Identity]>, u64)>;
+
 pub struct Naive<'a> {
     keys: Keys<'a>,
     line: Vec<Asker>,
     answers: Vec<Answer>,
-    /// By key, what denies the first of flows, and until when it does if the key does not change.
-    denied: [BTreeMap<u64, (Box<[Identity]>, u64)>; 2],
+    /// By key, what denies the first of flows.
+    denied: [Denied; 2],
     /// The start and the weight of each flow in line, by key.
     flows: BTreeMap<(u8, Flow), (Start, u16)>,
     /// The start of the flow served last, by key and priority, while there are clients of it.
