@@ -7,7 +7,8 @@ asks for the next. Measured are the number of jobs done, the server's time per j
 and the longest wait. In a fair line the longest wait is the time of all others' jobs, two seconds.
 
 **Handover.** Two clients pass a slot to each other. Measured is the time from one's RL.SETTLE to the reply to the other's
-RL.WAIT, including both ways over the loopback. The same with ten thousand clients in line, in one flow or in a thousand.
+RL.WAIT, including both ways over the loopback. The same with ten thousand clients in line, in one flow or in a thousand; and
+behind two hundred flows whose own limits are reached, so each is looked at and passed over.
 
 **Idle.** Ten thousand clients wait for a thousand keys whose slots are taken, and nothing happens. Measured is the work of
 the server's core, compared with that for as many idle connections.
@@ -191,8 +192,14 @@ def measure_workers(server, way):
     }
 
 
-def measure_handover(server):
-    """Milliseconds from the release of a slot until another client has it."""
+def measure_handover(server, passed_over=0):
+    """Milliseconds from the release of a slot until another client has it, which passes over this number of flows."""
+    flows = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(passed_over)]
+    for number, client in enumerate(flows):
+        own = f"slots:1,name={number}"
+        server.client.execute_command("RL.CHECK", POOL, "HOLD", f"own:{number}", "EX", 3600, own)
+        client.sendall(encode(("RL.WAIT", POOL, 3_600_000, "FLOW", number, "HOLD", f"next:{number}", "EX", 60, "slots:1", own)))
+    until_they_wait(server, passed_over)
     clients = [redis.Redis(port=server.port, protocol=2, socket_timeout=60).connection_pool.get_connection() for _ in range(2)]
     holder, waiter = clients
     holder.send_command("RL.CHECK", POOL, "HOLD", "0", "EX", 60, "slots:1")
@@ -200,7 +207,7 @@ def measure_handover(server):
     taken = []
     for number in range(1, HANDOVERS + 1):
         waiter.send_command("RL.WAIT", POOL, 60_000, "HOLD", number, "EX", 60, "slots:1")
-        while server.client.info("ratelimit")["ratelimit_waiting_clients"] == 0:
+        while server.client.info("ratelimit")["ratelimit_waiting_clients"] == passed_over:
             pass
         start = time.monotonic()
         holder.send_command("RL.SETTLE", POOL, number - 1)
@@ -209,6 +216,8 @@ def measure_handover(server):
         taken.append((time.monotonic() - start) * 1000)
         holder.read_response()
         holder, waiter = waiter, holder
+    for client in flows:
+        client.close()
     return spread(taken)
 
 
@@ -226,7 +235,7 @@ def measure_handover_in_line(server, flows):
         command = ("RL.WAIT", POOL, 3_600_000, "FLOW", number % flows, "HOLD", number, "EX", 3600, "slots:1")
         client.sendall(encode(command))
         line.register(client, selectors.EVENT_READ, number)
-    until_they_wait(server)
+    until_they_wait(server, WAITERS)
     taken, holder = [], "holder"
     for _ in range(HANDOVERS):
         start = time.monotonic()
@@ -242,9 +251,9 @@ def measure_handover_in_line(server, flows):
     return spread(taken)
 
 
-def until_they_wait(server):
+def until_they_wait(server, clients):
     deadline = time.monotonic() + 60
-    while server.client.info("ratelimit")["ratelimit_waiting_clients"] < WAITERS:
+    while server.client.info("ratelimit")["ratelimit_waiting_clients"] < clients:
         if time.monotonic() > deadline:
             raise Failed("not all clients wait")
         time.sleep(0.1)
@@ -265,7 +274,7 @@ def measure_idle(server):
     for number, client in enumerate(clients):
         command = ("RL.WAIT", key(number % KEYS), 3_600_000, "HOLD", f"waits:{number:010}", "EX", 60, "slots:1")
         client.sendall(encode(command))
-    until_they_wait(server)
+    until_they_wait(server, WAITERS)
     waiting = cpu_ms_a_second(server)
     for client in clients:
         client.close()
@@ -283,6 +292,7 @@ OTHERS = {
     Other("handing a slot over", "waiting handover"): measure_handover,
     Other("the same, 10,000 in line", "waiting handover"): partial(measure_handover_in_line, flows=1),
     Other("the same, 10,000 in line in 1,000 flows", "waiting handover"): partial(measure_handover_in_line, flows=1_000),
+    Other("the same, past 200 flows at limits of their own", "waiting handover"): partial(measure_handover, passed_over=200),
     Other("10,000 waiters on 1,000 keys", "waiting idle"): measure_idle,
 }
 
