@@ -276,7 +276,7 @@ impl RateLimiter {
 
     async fn decide_each(&self, check: &Check) -> RedisResult<Report> {
         let mut all = Report::passed(Source::Server);
-        for (place, one) in check.each().enumerate() {
+        for (place, one) in check.each()?.into_iter().enumerate() {
             let Some(limit) = one.limits.first() else { continue };
             let asked = self.ask(&one.command(true), &limit.key).await.and_then(read::<Report>);
             let mut report = match asked {

@@ -112,12 +112,10 @@ class Core:
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
         """One key after the other. The first denial gives back what those before it have consumed."""
-        if isinstance(cost, tuple):
-            raise ValueError("a range of costs needs one decision over all keys: separately=False")
         reports: list[Report] = []
-        for limit in limits:
+        for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             try:
-                report = yield from self._check_together([limit], cost, meta)
+                report = yield from self._check_together([limit], own_cost, meta)
             except Exception:
                 for earlier in reports:
                     yield from self.give_back(earlier)
