@@ -117,6 +117,13 @@ def answers(server: Server) -> bool:
         return False
 
 
+def listens(server: Server) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        return True
+    return False
+
+
 def loads(server: Server) -> bool:
     """Whether it answers that it cannot answer yet."""
     try:

@@ -1,5 +1,6 @@
 """Real servers that cannot decide, and real clients of redis-py and valkey-py that ask them."""
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -127,10 +128,20 @@ def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> N
             assert not is_outage(raised.value), raised.value
 
 
-@pytest.mark.parametrize(
-    "text", ["BUSY a script", "MISCONF x", "NOREPLICAS x", "UNBLOCKED x", "internal error, see the log"]
-)
-def test_replies_without_a_class_are_told_by_their_text(text: str) -> None:
+@pytest.mark.parametrize("code", outages.REPLIES)
+def test_a_reply_that_the_server_cannot_serve_now_is_an_outage(code: str) -> None:
+    with outages.REPLIES[code]() as url, socket.create_connection(url.removeprefix("redis://").split(":")) as plain:
+        plain.sendall(b"RL.MCHECK 2 {a}1 {a}2 1/m NEXT 1/m\r\n")
+        assert plain.recv(1000).startswith(f"-{code} ".encode())
+        for library in (redis.Redis, valkey.Valkey):
+            limiter = RateLimiter(library.from_url(url, socket_timeout=5), outage="local")
+            for _ in range(3):
+                assert limiter.check_all([Limit("{a}1", "9/m"), Limit("{a}2", "9/m")]).source == "local"
+            assert limiter.away
+
+
+@pytest.mark.parametrize("text", ["UNBLOCKED x", "internal error, see the log"])
+def test_other_replies_are_told_by_their_text(text: str) -> None:
     assert is_outage(redis.ResponseError(text)) and is_outage(valkey.ResponseError(text))
     assert not is_outage(redis.ResponseError("rule 'BUSY ': no such algorithm")) and not is_outage(ValueError(text))
 

@@ -56,6 +56,20 @@ impl Cluster {
         self.nodes.iter().map(count).sum()
     }
 
+    /// Begins to move the slot of `{a}1` and `{a}2`, of which its node, which this returns, has one.
+    pub fn move_one_of_two_keys(&self) -> &Server {
+        let [to, from] = &self.nodes;
+        from.send("RL.CHECK {a}1 9/m");
+        let mut node = from.client().get_connection().expect("it runs");
+        let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg("a").query(&mut node).expect("a slot");
+        for (node, state, other) in [(to, "IMPORTING", from), (from, "MIGRATING", to)] {
+            let mut other = other.client().get_connection().expect("it runs");
+            let id: String = cmd("CLUSTER").arg("MYID").query(&mut other).expect("an id");
+            node.send(&format!("CLUSTER SETSLOT {slot} {state} {id}"));
+        }
+        from
+    }
+
     /// Kills one node, so that the other serves no slot any more.
     pub fn lose_quorum(&mut self) {
         let [first, second] = &mut self.nodes;
