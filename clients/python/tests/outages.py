@@ -57,8 +57,9 @@ def failed_over() -> Iterator[str]:
         yield server.url
 
 
-def cluster() -> AbstractContextManager[list[servers.Server]]:
-    return servers.start_cluster(servers.NAMES[-1], "--cluster-node-timeout", 500)
+def cluster(*, replica: bool = False) -> AbstractContextManager[list[servers.Server]]:
+    options = "--cluster-node-timeout", 500, "--repl-diskless-sync-delay", 0
+    return servers.start_cluster(servers.NAMES[-1], *options, replica=replica)
 
 
 @contextmanager
