@@ -48,8 +48,8 @@ class RateLimiter(Counters):
     @classmethod
     def from_url(cls, url: str, **options: Any) -> RateLimiter:
         """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
-        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply, or in a cluster for all
-        that a command does."""
+        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply, or in a cluster for
+        all that a command does."""
         connect, options = connector(url, options, asynchronous=False)
         return cls(connect, **options)
 
