@@ -379,6 +379,14 @@ impl RateLimiter {
         }
     }
 
+    pub(crate) fn local(&self) -> &Local {
+        &self.0.local
+    }
+
+    pub(crate) fn outage(&self) -> Outage {
+        self.0.outage
+    }
+
     pub(crate) fn forget(&self, key: &[u8]) {
         if let Some(denials) = &self.0.replies {
             denials.forget(key);
