@@ -21,6 +21,11 @@ use crate::server::{Connection, Opener};
 
 /// A wait's reply comes at most so much later than its deadline.
 const LATE: Duration = Duration::from_secs(1);
+/// While a caller waits its server is asked so often whether it still answers ...
+const ASK: Duration = Duration::from_secs(5);
+/// ... and this number of times, a second apart, if it does not.
+const TRIES: usize = 3;
+const AGAIN: Duration = Duration::from_secs(1);
 /// For how long [`Outage::Deny`] asks to wait.
 const DENIED: Duration = Duration::from_secs(1);
 
@@ -332,7 +337,29 @@ impl RateLimiter {
 
     async fn wait_alone(&self, command: &Cmd, key: &[u8], longest: Duration) -> RedisResult<Value> {
         let alone = within(self.0.timeout, self.0.opener.open()).await?;
-        within(longest.saturating_add(LATE), alone.send(command, key)).await
+        tokio::select! {
+            answer = within(longest.saturating_add(LATE), alone.send(command, key)) => answer,
+            error = self.silence(key) => Err(error),
+        }
+    }
+
+    /// Ends once the server answers nothing.
+    async fn silence(&self, key: &[u8]) -> RedisError {
+        let mut peek = redis::cmd("RL.PEEK");
+        peek.arg(key).arg("1/s");
+        let mut failures = 0_usize;
+        loop {
+            tokio::time::sleep(if failures == 0 { ASK } else { AGAIN }).await;
+            match within(self.0.timeout, self.0.connection.send(&peek, key)).await {
+                Err(error) if is_outage(&error) => {
+                    failures = failures.saturating_add(1);
+                    if failures == TRIES {
+                        return error;
+                    }
+                }
+                _ => failures = 0,
+            }
+        }
     }
 
     /// Only outages count against the server.

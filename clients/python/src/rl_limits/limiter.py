@@ -14,7 +14,7 @@ from ._core import Core, Flow, Options
 from ._replies import Reply, Report
 from ._upstream import Headers
 from ._url import TIMEOUT_S, connector
-from ._waiting import ask, ask_async
+from ._waiting import ask, ask_async, question
 from .holds import AsyncHold, Hold, held_for
 
 Answer = TypeVar("Answer")
@@ -284,6 +284,6 @@ class AsyncRateLimiter(Counters):
 
     async def _send(self, command: Command) -> Any:
         if command.wait_s is not None:
-            return await ask_async(self.client, command)
+            return await ask_async(self.client, command, lambda: self._send(Command(question(command))))
         async with asyncio.timeout(self.timeout):
             return await self.client.execute_command(*command.words)
