@@ -315,7 +315,10 @@ export class RateLimiter {
     } catch (error) {
       if (signal?.aborted) throw error;
       if (!isOutage(error)) this.#back();
-      else if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
+      else {
+        this.#server.lost?.();
+        if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
+      }
       throw error;
     }
   }

@@ -224,6 +224,29 @@ test('a cluster: keys of several slots separately, without a quorum, with every 
   }
 });
 
+test('a cluster whose node hangs is followed to its successor', async (t) => {
+  const nodes = await startCluster(t, undefined, ['--cluster-node-timeout', 500]);
+  const [hangs, { port }] = nodes;
+  const clients = [Cluster, IovalkeyCluster].map((Client) => {
+    const client = new Client([{ host: '127.0.0.1', port }]);
+    client.on('error', () => {});
+    t.after(() => client.disconnect());
+    return client;
+  });
+  const defaults = { pingInterval: 500, socket: { socketTimeout: 1000, reconnectStrategy: 100 } };
+  const rootNodes = [{ url: `redis://127.0.0.1:${port}` }];
+  const node = createCluster({ rootNodes, defaults, topologyRefreshOnReconnectionAttemptStrategy: 1000 });
+  node.on('error', () => {});
+  t.after(() => node.destroy());
+  await node.connect();
+  const limiters = [ioredis(clients[0], { outage: 'allow' }), iovalkey(clients[1], { outage: 'allow' }), nodeRedis(node, { outage: 'allow' })];
+  const served = (limiter) => until(async () => (await limiter.check('{b}', '500/h')).source === 'server'); // of the first node
+  await Promise.all(limiters.map(served));
+  hangs.server.pause();
+  await until(async () => (await nodes.at(-1).client.info('replication')).includes('role:master'));
+  await Promise.all(limiters.map(served));
+});
+
 test('middlewares and stores answer as the limiter says', async (t) => {
   const server = await startServer(t);
   const client = connect(t, server.port);
