@@ -365,7 +365,12 @@ impl RateLimiter {
     /// Only outages count against the server.
     fn told(&self, asking: Try<'_>, answer: RedisResult<Value>) -> RedisResult<Value> {
         let change = match &answer {
-            Err(error) if is_outage(error) => asking.failed(Instant::now(), error),
+            Err(error) if is_outage(error) => {
+                if error.is_timeout() {
+                    self.0.connection.late();
+                }
+                asking.failed(Instant::now(), error)
+            }
             _ => asking.succeeded(),
         };
         let (away, error) = match change {

@@ -7,6 +7,7 @@ use tower_redis_ratelimit::{Builder, Check, Outage, RateLimiter, Source};
 
 use crate::support::cluster::Cluster;
 use crate::support::server::Server;
+use crate::support::until;
 
 /// Far below what 20 time-outs of 250 ms would take.
 const FEW_TIMEOUTS: Duration = Duration::from_millis(2500);
@@ -199,6 +200,20 @@ async fn a_cluster_without_quorum_or_nodes_is_an_outage() {
     assert_eq!(sources(&limiter).await, [Source::Local]);
     drop(cluster);
     assert_eq!(sources(&limiter).await, [Source::Local]);
+}
+
+#[tokio::test]
+async fn a_cluster_whose_node_hangs_is_followed_to_its_successor() {
+    let cluster = Cluster::with_a_replica("valkey-9.1");
+    let limiter = RateLimiter::cluster(cluster.client()).outage(Outage::Allow);
+    let limiter = limiter.build().expect("options");
+    let is_served = async || {
+        limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+            == Source::Server
+    };
+    until("it is served", is_served).await;
+    cluster.fail_over();
+    until("its successor serves it", is_served).await;
 }
 
 #[tokio::test]
