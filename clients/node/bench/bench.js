@@ -4,25 +4,29 @@
 //     node bench/bench.js denials    # answers a second to a client that is denied
 //     node bench/bench.js leases     # decisions a second of a hundred connections on one key, and how exactly the limit holds
 
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { RedisStore } from 'rate-limit-redis';
 import { RateLimiterMemory, RateLimiterRedis } from 'rate-limiter-flexible';
-import { createClient } from 'redis';
+import { createClient, createCluster } from 'redis';
 import { Lease } from 'redis-ratelimit';
 import { ioredis } from 'redis-ratelimit/ioredis';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
-import { startServer } from '../test/support/servers.js';
+import { loseQuorum, startCluster } from '../test/support/cluster.js';
+import { startLoading, startServer } from '../test/support/servers.js';
 
 const REQUESTS = 200;
 const PATIENCE_MS = 30_000;
 const SECONDS = 5;
 
 function client(t, port) {
-  const redis = new Redis(port);
-  redis.on('error', () => {});
-  t.after(() => redis.disconnect());
-  return redis;
+  return quiet(t, new Redis(port), 'disconnect');
+}
+
+function quiet(t, client, end) {
+  client.on('error', () => {});
+  t.after(() => client[end]());
+  return client;
 }
 
 /** Requests in sequence, until the patience ends: median and worst of those that ended, and how long all took. */
@@ -41,16 +45,36 @@ async function costs(request) {
   return { median: ms(found[found.length >> 1]), worst: ms(found.at(-1)), all };
 }
 
-const ADMIN = {
-  fine: () => {},
-  stopped: ({ pause }) => pause(),
-  down: ({ stop }) => stop(),
-  OOM: ({ admin }) => admin.config('SET', 'maxmemory', 1),
-  READONLY: ({ admin }) => admin.call('REPLICAOF', '127.0.0.1', 1),
+/** Clients of a server or a cluster, and what brings it into its state. It loads from the beginning. */
+const STATES = {
+  fine: onServer(() => {}),
+  stopped: onServer(({ pause }) => pause()),
+  down: onServer(({ stop }) => stop()),
+  loading: async (t) => clients(t, (await startLoading(t)).port),
+  OOM: onServer(({ admin }) => admin.config('SET', 'maxmemory', 1)),
+  READONLY: onServer(({ admin }) => admin.call('REPLICAOF', '127.0.0.1', 1)),
+  'cluster without quorum': async (t) => {
+    const nodes = await startCluster(t, undefined, ['--cluster-node-timeout', 500]);
+    const redis = quiet(t, new Cluster([{ host: '127.0.0.1', port: nodes[0].port }]), 'disconnect');
+    const node = quiet(t, createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${nodes[0].port}` }] }), 'destroy');
+    return { redis, node: await node.connect(), begin: () => loseQuorum(nodes) };
+  },
 };
 
+function onServer(begin) {
+  return async (t) => {
+    const server = await startServer(t);
+    return { ...(await clients(t, server.port)), begin: () => begin({ ...server, admin: client(t, server.port) }) };
+  };
+}
+
+async function clients(t, port) {
+  const node = quiet(t, createClient({ url: `redis://127.0.0.1:${port}` }), 'destroy');
+  return { redis: client(t, port), node: await node.connect() };
+}
+
 async function outages(t) {
-  for (const [state, begin] of Object.entries(ADMIN)) {
+  for (const [state, prepare] of Object.entries(STATES)) {
     const peers = {
       'redis-ratelimit, ioredis': ioredisLocal,
       'redis-ratelimit, node-redis': nodeLocal,
@@ -58,17 +82,13 @@ async function outages(t) {
       'rate-limit-redis': storeOf,
     };
     for (const [name, make] of Object.entries(peers)) {
-      const server = await startServer(t);
-      const redis = client(t, server.port);
-      const node = createClient({ url: `redis://127.0.0.1:${server.port}` });
-      node.on('error', () => {});
-      t.after(() => node.destroy());
-      await node.connect();
+      const { redis, node, begin } = await prepare(t);
       const request = make(redis, node);
-      await request();
-      await begin({ ...server, admin: client(t, server.port) });
+      if (begin) {
+        await request();
+        await begin();
+      }
       console.log(state, name, JSON.stringify(await costs(request)));
-      server.resume();
     }
   }
 }

@@ -10,6 +10,8 @@ interface Client {
   disconnect(reconnect?: boolean): void;
   connect(): Promise<unknown>;
   on(event: 'error', listener: () => void): unknown;
+  /** Of a cluster: asks for its map again, unless it does so already. */
+  refreshSlotsCache?(): void;
 }
 
 interface KeyedCommand {
@@ -54,7 +56,7 @@ export function serverOf(client: Client & { duplicate(...args: never[]): Client 
     await alone.connect();
     return { send: sendBy(alone), alive: () => alone.status === 'ready', close: () => alone.disconnect() };
   };
-  return { send: sendBy(client), open };
+  return { send: sendBy(client), lost: () => client.refreshSlotsCache?.(), open };
 }
 
 function redisOptions(client: Client): object {

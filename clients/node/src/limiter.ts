@@ -7,7 +7,7 @@ import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
 import { ignoreOutage, isOutage, within } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
-import { type CheckOptions, type Cost, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
+import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
 import type { Send, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
@@ -277,21 +277,28 @@ export class RateLimiter {
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
+    const costs = costsApart(options.cost ?? 1, limits);
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
       const { key } = limit;
-      const one = await this.#checkTogether([limit], options);
+      const undo = () => this.#undo(limits.slice(0, i), all, options);
+      const one = await this.#checkTogether([limit], { ...options, cost: costs[i]! }).catch(async (error: unknown) => {
+        await undo();
+        throw error;
+      });
       const rules = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
       if (one.verdict !== 'allowed') {
-        const before = limits.slice(0, i);
-        const { hold } = options;
-        if (!hold) await this.giveBack(before, all);
-        else for (const { key } of before) await this.settle(key, hold.id, { refund: true }).catch(ignoreOutage);
+        await undo();
         return { ...one, key, rules };
       }
       all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules };
     }
     return all;
+  }
+
+  async #undo(limits: readonly Limit[], report: Report, { hold }: CheckOptions): Promise<void> {
+    if (!hold) return this.giveBack(limits, report);
+    for (const { key } of limits) await this.settle(key, hold.id, { refund: true }).catch(ignoreOutage);
   }
 
   async #ask(head: string[], keys: string[], tail: readonly string[]): Promise<unknown> {
@@ -308,7 +315,10 @@ export class RateLimiter {
     } catch (error) {
       if (signal?.aborted) throw error;
       if (!isOutage(error)) this.#back();
-      else if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
+      else {
+        this.#server.lost?.();
+        if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
+      }
       throw error;
     }
   }

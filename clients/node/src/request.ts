@@ -43,6 +43,20 @@ export function list(rules: Rules): readonly string[] {
   return typeof rules === 'string' ? [rules] : rules;
 }
 
+/**
+ * The cost for each of several keys that are asked one by one: the server refuses a name that no rule of a key has, but it
+ * looks into policies. A name for no key at all goes to all of them, to be refused as if they were asked together.
+ */
+export function costsApart(cost: Cost, limits: readonly Limit[]): Cost[] {
+  if (typeof cost === 'number') return limits.map(() => cost);
+  if (isRange(cost)) throw new TypeError('a range of costs needs one decision over all keys, without `separately`');
+  const takes = (name: string, { rules }: Limit): boolean =>
+    list(rules).some((rule) => rule.startsWith('@') || rule.split(',').includes(`name=${name}`));
+  const entries = Object.entries(cost);
+  const strays = entries.filter(([name]) => !limits.some((limit) => takes(name, limit)));
+  return limits.map((limit) => Object.fromEntries([...strays, ...entries.filter(([name]) => takes(name, limit))]));
+}
+
 /** The options as the server's commands take them. */
 export function words({ cost, meta, hold, flow, weight, priority }: CheckOptions & Turn): string[] {
   const found = flow === undefined ? [] : ['FLOW', flow];

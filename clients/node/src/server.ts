@@ -15,6 +15,8 @@ export interface Connection {
 /** A client of some library, as the limiter needs it. */
 export interface Server {
   send: Send;
+  /** Hears of an outage: a node of a cluster that hangs may have a successor. */
+  lost?(): void;
   /** Opens another connection like that of the client. */
   open(): Promise<Connection>;
 }

@@ -16,13 +16,16 @@ const ROOT = resolve(import.meta.dirname, '../../..');
 async function start(t) {
   const server = await startServer(t);
   const env = { ...process.env, PORT: '0', REDIS_URL: `redis://127.0.0.1:${server.port}` };
-  const app = spawn(process.execPath, [resolve(ROOT, 'examples/express/app.js')], { env, stdio: ['ignore', 'pipe', 'ignore'] });
+  const app = spawn(process.execPath, [resolve(ROOT, 'examples/express/app.js')], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = once(app, 'exit');
+  let errors = '';
+  app.stderr.on('data', (text) => (errors += text));
   t.after(async () => {
     app.kill();
     await ended;
   });
-  const [url] = await once(createInterface(app.stdout), 'line');
+  const [url] = await Promise.race([once(createInterface(app.stdout), 'line'), once(app, 'close').then(() => [])]);
+  assert.ok(url, `the application ended (missing packages: scripts/fetch.py clients-node):\n${errors}`);
   const send = (method, path, headers) => fetch(new URL(path, url), { method, headers: { connection: 'close', ...headers } });
   return { ...server, url, send };
 }

@@ -129,6 +129,20 @@ test('an end from outside is an outage', async (t) => {
   assert.equal((await waits).source, 'outage');
 });
 
+test('a server that hangs ends a wait long before its deadline', async (t) => {
+  const server = await startServer(t);
+  const limiter = ioredis(connect(t, server.port), { outage: 'deny', timeoutMs: 250 });
+  await until(async () => (await limiter.check('k', 'slots:1', { hold: { id: 'b', ttlMs: 90_000 } })).source === 'server');
+  const began = performance.now();
+  const waits = limiter.wait('k', 'slots:1', 60_000, { hold: { id: 'a', ttlMs: 9000 } });
+  await until(async () => (await waiting(connect(t, server.port))) === 1);
+  await sleep(5500); // it is asked once meanwhile
+  server.pause();
+  assert.equal((await waits).source, 'outage');
+  const ms = performance.now() - began;
+  assert.ok(ms > 12_000 && ms < 16_000, `${ms} ms`);
+});
+
 test('callers wait in a cluster', async (t) => {
   const [{ port }] = await startCluster(t, undefined);
   const io = new Cluster([{ host: '127.0.0.1', port }]);

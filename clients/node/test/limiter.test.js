@@ -79,6 +79,25 @@ onEachServer(test, 'reports show each rule and key through each client library a
   }
 });
 
+test('keys that are asked separately cost by name what they cost together', async (t) => {
+  const client = connect(t, (await startServer(t)).port);
+  await client.call('RL.POLICY', 'SET', 'plan', '9/h,name=out', 'bucket:9/d,name=day');
+  for (const separately of [false, true]) {
+    await client.flushall();
+    const limiter = ioredis(client, { separately });
+    const check = async (cost, ...limits) =>
+      (await limiter.checkAll(limits.map(([key, rules]) => ({ key, rules })), { cost })).rules.map((rule) => rule.cost);
+    const both = [['a', '9/h,name=in'], ['b', ['9/h,name=out', 'bucket:9/m,name=inner']]];
+    assert.deepEqual(await check({ in: 5, out: 2 }, ...both), [5, 2, 1]);
+    assert.deepEqual(await check({ in: 3 }, ...both), [3, 1, 1]);
+    assert.deepEqual(await check({ in: 2, out: 3, other: 4 }, ['c', '9/h,name=in'], ['d', '@plan']), [2, 3, 1]);
+    await assert.rejects(check({ typo: 1, in: 1 }, ...both), /COST typo= is for no rule here/);
+    await assert.rejects(check(1, both[0], ['b', '5/x']), /5\/x/);
+    assert.equal((await limiter.peek('a', '9/h,name=in')).remaining, 1, 'an error charges no key');
+    if (separately) await assert.rejects(check([1, 2], ...both), /range/);
+  }
+});
+
 onEachServer(test, 'the errors of the server reject', async (t, name) => {
   const { port } = await startServer(t, name);
   for (const [, limiter] of await limiters(t, port)) {

@@ -1,6 +1,8 @@
 // What the limiter answers while real servers are stopped, dead, full, demoted or without a quorum.
 
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -16,9 +18,9 @@ import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { RateLimitThrottlerStorage } from 'redis-ratelimit/nestjs';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
 
-import { startCluster } from './support/cluster.js';
+import { beginMove, loseQuorum, startCluster } from './support/cluster.js';
 import { serve } from './support/http.js';
-import { connect, connectNodeRedis, startServer, until } from './support/servers.js';
+import { connect, connectNodeRedis, freePort, startLoading, startServer, until } from './support/servers.js';
 
 /** The client libraries as an application has them: with their own offline queues and retries. */
 async function limiters(t, port, options) {
@@ -119,6 +121,62 @@ test('a full server and a replica are outages, and peeks still work', async (t) 
   }
 });
 
+/** How a server, or a node of a cluster, comes to each of these replies. */
+const REPLIES = {
+  BUSY: on(['--busy-reply-threshold', 1], async ({ port }, t) => {
+    connect(t, port).call('EVAL', 'while true do end', 0).catch(() => {});
+    const other = connect(t, port, { enableReadyCheck: false });
+    await until(async () => (await other.ping().catch(({ message }) => message)).startsWith('BUSY'));
+  }),
+  MISCONF: on(['--save', '3600 1000000', '--dbfilename', 'folder'], async ({ port, folder }, t) => {
+    const admin = connect(t, port);
+    await mkdir(join(folder, 'folder')); // no file can take its place
+    await admin.bgsave();
+    await until(async () => (await admin.info('persistence')).includes('rdb_last_bgsave_status:err'));
+  }),
+  NOREPLICAS: on(['--min-replicas-to-write', 1]),
+  OOM: on(['--maxmemory', 1]),
+  LOADING: startLoading,
+  READONLY: on(['--replicaof', '127.0.0.1 1']),
+  MASTERDOWN: on(['--replicaof', '127.0.0.1 1', '--replica-read-only', 'no', '--replica-serve-stale-data', 'no'], undefined, 'MASTERDOWN'),
+  CLUSTERDOWN: async (t) => startServer(t, undefined, ['--cluster-enabled', 'yes', '--cluster-port', await freePort()]),
+  TRYAGAIN: async (t) => {
+    const nodes = await startCluster(t);
+    const slot = await nodes[0].client.cluster('KEYSLOT', '{a}1');
+    const [to, from] = nodes.slice(1, 3); // of the last third
+    await ioredis(from.client).check('{a}1', '5/m');
+    await beginMove(slot, from, to);
+    return from;
+  },
+};
+
+function on(options, prepare, answer) {
+  return async (t) => {
+    const server = await startServer(t, undefined, options, answer);
+    await prepare?.(server, t);
+    return server;
+  };
+}
+
+for (const [code, start] of Object.entries(REPLIES)) {
+  test(`a server that replies ${code} is an outage`, async (t) => {
+    const { port } = await start(t);
+    const errors = [];
+    const onOutage = ({ error }) => errors.push(error.message);
+    const options = { outage: 'local', timeoutMs: 10_000, onOutage };
+    const atOnce = { enableReadyCheck: false };
+    for (const limiter of [
+      ioredis(connect(t, port, atOnce), options),
+      iovalkey(connect(t, port, atOnce, Iovalkey), options),
+      nodeRedis(await connectNodeRedis(t, port), options),
+    ]) {
+      const limits = [{ key: '{a}1', rules: '9/m' }, { key: '{a}2', rules: '9/m' }];
+      for (let i = 0; i < 3; i++) assert.equal((await limiter.checkAll(limits)).source, 'local');
+      assert.match(errors.pop() ?? '', new RegExp(`^${code} `));
+    }
+  });
+}
+
 test('a cluster: keys of several slots separately, without a quorum, with every node dead', async (t) => {
   const nodes = await startCluster(t, undefined, ['--cluster-node-timeout', 2000]);
   const [{ port }] = nodes;
@@ -148,9 +206,7 @@ test('a cluster: keys of several slots separately, without a quorum, with every 
     assert.deepEqual(rules.map(({ remaining }) => remaining), [8, 7], 'a denial gives back');
   }
 
-  for (const { server } of nodes.slice(1)) server.pause();
-  const survivor = nodes[0].client;
-  await until(async () => (await survivor.call('CLUSTER', 'INFO')).includes('cluster_state:fail'));
+  await loseQuorum(nodes);
   for (const [through, limiter] of Object.entries(found)) {
     for (let i = 0; i < 4; i++) {
       const [{ source }, ms] = await timed(() => limiter.check(`${through}:quorum`, '9/h'));
@@ -166,6 +222,29 @@ test('a cluster: keys of several slots separately, without a quorum, with every 
     assert.equal(source, 'local', through);
     assert.ok(ms < 600, `${through}: ${ms} ms`);
   }
+});
+
+test('a cluster whose node hangs is followed to its successor', async (t) => {
+  const nodes = await startCluster(t, undefined, ['--cluster-node-timeout', 500]);
+  const [hangs, { port }] = nodes;
+  const clients = [Cluster, IovalkeyCluster].map((Client) => {
+    const client = new Client([{ host: '127.0.0.1', port }]);
+    client.on('error', () => {});
+    t.after(() => client.disconnect());
+    return client;
+  });
+  const defaults = { pingInterval: 500, socket: { socketTimeout: 1000, reconnectStrategy: 100 } };
+  const rootNodes = [{ url: `redis://127.0.0.1:${port}` }];
+  const node = createCluster({ rootNodes, defaults, topologyRefreshOnReconnectionAttemptStrategy: 1000 });
+  node.on('error', () => {});
+  t.after(() => node.destroy());
+  await node.connect();
+  const limiters = [ioredis(clients[0], { outage: 'allow' }), iovalkey(clients[1], { outage: 'allow' }), nodeRedis(node, { outage: 'allow' })];
+  const served = (limiter) => until(async () => (await limiter.check('{b}', '500/h')).source === 'server'); // of the first node
+  await Promise.all(limiters.map(served));
+  hangs.server.pause();
+  await until(async () => (await nodes.at(-1).client.info('replication')).includes('role:master'));
+  await Promise.all(limiters.map(served));
 });
 
 test('middlewares and stores answer as the limiter says', async (t) => {

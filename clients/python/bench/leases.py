@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One hot key, asked by a hundred limiters with a connection each: by `RL.CHECK`, by leases, with denials remembered.
+Then one limiter that remembers the denials of one key, and of many.
 
 It prints decisions a second, and what passed as a part of what the limit allows: its rate for that time, and its burst.
 """
@@ -43,6 +44,20 @@ async def measure(name: str, takes: list[Take], rate: int = RATE) -> None:
     print(f"{name:20} {asked / lasted_s:9,.0f} a second, {passed / lasted_s:7,.0f} passed, {part:.3f} of the limit")
 
 
+def measure_denials(server: servers.Server, keys: int) -> None:
+    """One limiter without asyncio, whose keys are denied in turn."""
+    limiter = server.limiter(remember_denials=keys)
+    names = [f"key:{n}" for n in range(keys)]
+    for name in names * 2:
+        limiter.check(name, "1/h")
+    rounds, began = 1_000_000 // keys, time.perf_counter()
+    for _ in range(rounds):
+        for name in names:
+            limiter.check(name, "1/h")
+    lasted_s = time.perf_counter() - began
+    print(f"denials of {keys:,} keys, one limiter: {rounds * keys / lasted_s:,.0f} a second")
+
+
 async def main() -> None:
     with servers.start() as server:
 
@@ -60,6 +75,8 @@ async def main() -> None:
             await lease.close()
         remembering = limiters(remember_denials=1000)
         await measure("denials remembered", [check(limiter, "denied", f"{BURST}/h") for limiter in remembering], 0)
+        for keys in (1, 10_000):
+            measure_denials(server, keys)
 
 
 if __name__ == "__main__":

@@ -88,19 +88,24 @@ def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None) -
 
 
 @contextmanager
-def start_cluster(name: str = NAMES[-1], *options: object) -> Iterator[list[Server]]:
-    """Three primaries."""
+def start_cluster(name: str = NAMES[-1], *options: object, replica: bool = False) -> Iterator[list[Server]]:
+    """Three primaries, and a replica of the last."""
     with ExitStack() as stack:
-        buses = [free_port() for _ in range(3)]
+        buses = [free_port() for _ in range(4 if replica else 3)]
         clustered = ["--cluster-enabled", "yes", *options, "--cluster-port"]
         nodes = [stack.enter_context(start(name, *clustered, bus)) for bus in buses]
         for i, node in enumerate(nodes):
             with node.client() as client:
-                first, last = i * SLOTS // 3, (i + 1) * SLOTS // 3 - 1
-                client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
+                if i < 3:
+                    first, last = i * SLOTS // 3, (i + 1) * SLOTS // 3 - 1
+                    client.execute_command("CLUSTER ADDSLOTSRANGE", first, last)
                 for other, bus in list(zip(nodes, buses, strict=True))[:i]:
                     client.execute_command("CLUSTER MEET", "127.0.0.1", other.port, bus)
         until(lambda: all(knows_all(node) for node in nodes))
+        if replica:
+            with nodes[2].client() as primary, nodes[3].client() as follower:
+                follower.execute_command("CLUSTER REPLICATE", primary.cluster("MYID"))
+                until(lambda: primary.info("replication").get("slave0", {}).get("state") == "online")
         yield nodes
 
 
@@ -115,6 +120,13 @@ def answers(server: Server) -> bool:
             return bool(client.ping())
     except RedisError:
         return False
+
+
+def listens(server: Server) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        return True
+    return False
 
 
 def loads(server: Server) -> bool:

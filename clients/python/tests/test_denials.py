@@ -18,7 +18,8 @@ def test_a_denial_holds_until_its_wait_is_over() -> None:
     known = Denials(2)
     known.keep("a", "k", denied(300), 1000)
     assert known.get("a", 1100) == Reply("limited", 5, 0, 200, 800, None, "denial")
-    assert known.get("a", 1299) and not known.get("a", 1300) and not known.get("b", 1000)
+    assert known.get("a", 1100.9) is known.get("a", 1100) and known.get("a", 1101).wait_ms == 199
+    assert known.get("a", 1299.9) and not known.get("a", 1300) and not known.get("b", 1000)
 
 
 @pytest.mark.parametrize("answer", [denied(-1), denied(-1, "blocked"), denied(90_000, "blocked")])

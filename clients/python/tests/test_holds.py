@@ -198,3 +198,21 @@ def test_a_server_that_goes_away_ends_no_block_in_an_error(newest: Server) -> No
         hold.__exit__(None, None, None)
     with limiter.hold("k", "slots:1", ttl=1, wait=5):
         pass  # it has lapsed
+
+
+async def test_a_server_that_hangs_ends_a_wait_long_before_its_deadline(newest: Server) -> None:
+    limiter = RateLimiter.from_url(newest.url, outage="deny")
+    async_limiter = AsyncRateLimiter.from_url(newest.url, outage="deny")
+    until(lambda: limiter.check("k", "1/50s").source == "server")
+    began_s = time.monotonic()
+    waits = [
+        asyncio.create_task(asyncio.to_thread(limiter.wait, "k", "1/50s", 60)),
+        asyncio.create_task(async_limiter.wait("k", "1/50s", 60)),
+    ]
+    await asyncio.sleep(5.5)  # it is asked once meanwhile
+    assert waiting(newest) == 2
+    with newest.paused():
+        answers = await asyncio.gather(*waits)
+    assert [answer.source for answer in answers] == ["outage", "outage"]
+    assert 12 < time.monotonic() - began_s < 16
+    await async_limiter.client.aclose()

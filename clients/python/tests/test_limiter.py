@@ -1,5 +1,7 @@
 """The commands, on every server, with RESP2 and RESP3, and in a cluster."""
 
+from typing import Any
+
 import pytest
 from redis import Redis, RedisCluster, RedisError
 from redis.asyncio import RedisCluster as AsyncRedisCluster
@@ -107,6 +109,25 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Ser
     limiter.call("RL.UNBLOCK", "user:42")
     with pytest.raises(ValueError, match="range"):
         limiter.check_all(LIMITS, cost=(1, 5))
+
+
+@pytest.mark.parametrize("separately", [False, True])
+def test_keys_asked_separately_cost_by_name_what_they_cost_together(newest: Server, separately: bool) -> None:
+    limiter = newest.limiter(separately=separately)
+    limiter.call("RL.POLICY", "SET", "plan", "9/h,name=out", "bucket:9/d,name=day")
+
+    def costs(cost: Any, *limits: Limit) -> list[int]:
+        return [rule.cost for rule in limiter.check_all(limits, cost=cost).rules]
+
+    both = Limit("a", "9/h,name=in"), Limit("b", ["9/h,name=out", "bucket:9/m,name=inner"])
+    assert costs({"in": 5, "out": 2}, *both) == [5, 2, 1]
+    assert costs({"in": 3, "": 2}, *both) == [3, 2, 2]
+    assert costs({"in": 2, "out": 3, "other": 4}, Limit("c", "9/h,name=in"), Limit("d", "@plan")) == [2, 3, 1]
+    with pytest.raises(RedisError, match="COST typo= is for no rule here"):
+        costs({"typo": 1, "in": 1}, *both)
+    with pytest.raises(RedisError, match="5/x"):
+        costs(1, both[0], Limit("b", "5/x"))
+    assert limiter.peek("a", "9/h,name=in").remaining == 1, "an error charges no key"
 
 
 async def test_keys_are_asked_for_separately_with_asyncio(cluster: list[Server]) -> None:

@@ -1,7 +1,11 @@
 """Real servers that cannot decide, and real clients of redis-py and valkey-py that ask them."""
 
+import asyncio
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import outages
+import servers
 from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, is_outage
 from servers import Server
 
@@ -127,10 +132,20 @@ def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> N
             assert not is_outage(raised.value), raised.value
 
 
-@pytest.mark.parametrize(
-    "text", ["BUSY a script", "MISCONF x", "NOREPLICAS x", "UNBLOCKED x", "internal error, see the log"]
-)
-def test_replies_without_a_class_are_told_by_their_text(text: str) -> None:
+@pytest.mark.parametrize("code", outages.REPLIES)
+def test_a_reply_that_the_server_cannot_serve_now_is_an_outage(code: str) -> None:
+    with outages.REPLIES[code]() as url, socket.create_connection(url.removeprefix("redis://").split(":")) as plain:
+        plain.sendall(b"RL.MCHECK 2 {a}1 {a}2 1/m NEXT 1/m\r\n")
+        assert plain.recv(1000).startswith(f"-{code} ".encode())
+        for library in (redis.Redis, valkey.Valkey):
+            limiter = RateLimiter(library.from_url(url, socket_timeout=5), outage="local")
+            for _ in range(3):
+                assert limiter.check_all([Limit("{a}1", "9/m"), Limit("{a}2", "9/m")]).source == "local"
+            assert limiter.away
+
+
+@pytest.mark.parametrize("text", ["UNBLOCKED x", "internal error, see the log"])
+def test_other_replies_are_told_by_their_text(text: str) -> None:
     assert is_outage(redis.ResponseError(text)) and is_outage(valkey.ResponseError(text))
     assert not is_outage(redis.ResponseError("rule 'BUSY ': no such algorithm")) and not is_outage(ValueError(text))
 
@@ -164,3 +179,36 @@ async def test_a_cluster_whose_nodes_are_all_dead(library: Any, name: str) -> No
             getattr(library, f"{name}Cluster")(host="127.0.0.1", port=nodes[0].port)
         assert is_outage(raised.value), "that of the constructor as well"
         await aio.aclose()
+
+
+async def test_a_cluster_whose_nodes_all_hang_costs_one_time_out_in_each_thread() -> None:
+    with outages.cluster() as nodes, ExitStack() as hung:
+        url = nodes[0].url.replace("redis:", "redis+cluster:")
+        limiter = RateLimiter.from_url(url, outage="allow")
+        async_limiter = AsyncRateLimiter.from_url(url, outage="allow")
+        assert limiter.check("a", "5/m").source == (await async_limiter.check("a", "5/m")).source == "server"
+        for node in nodes:
+            hung.enter_context(node.paused())
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(10) as threads:
+            answers = list(threads.map(lambda _: limiter.check("a", "5/m"), range(10)))
+        answers.append(await async_limiter.check("a", "5/m"))
+        assert {answer.source for answer in answers} == {"outage"}
+        assert time.monotonic() - began_s < 2 * SOON_S
+        await async_limiter.client.aclose()
+
+
+async def test_a_cluster_is_followed_when_a_hung_node_is_replaced() -> None:
+    with outages.cluster(replica=True) as nodes:
+        url = nodes[0].url.replace("redis:", "redis+cluster:")
+        limiter = RateLimiter.from_url(url, outage="allow")
+        async_limiter = AsyncRateLimiter.from_url(url, outage="allow")
+        assert limiter.check("a", "5/m").source == (await async_limiter.check("a", "5/m")).source == "server"
+        with nodes[2].paused(), nodes[3].client() as client:
+            servers.until(lambda: client.role()[0] == "master")
+            servers.until(lambda: limiter.check("a", "5/m").source == "server")
+            late_s = time.monotonic() + servers.READY_S
+            while (await async_limiter.check("a", "5/m")).source != "server":
+                assert time.monotonic() < late_s
+                await asyncio.sleep(0.02)
+        await async_limiter.client.aclose()

@@ -56,7 +56,9 @@ impl RateLimiter {
         let config = ClusterConfig::new().set_connection_timeout(TIMEOUT);
         let asking = config.clone().set_response_timeout(TIMEOUT);
         let waiting = config.set_response_timeout(Duration::MAX);
-        Self::on(client.get_pending_async_connection_with_config(asking)).waits_with(move || {
+        let asks = client.clone();
+        let make = move || asks.get_pending_async_connection_with_config(asking.clone());
+        Builder::of(Box::new(server::Replaced::new(make))).waits_with(move || {
             let connection = client.get_pending_async_connection_with_config(waiting.clone());
             std::future::ready(Ok(connection))
         })
@@ -65,12 +67,18 @@ impl RateLimiter {
     /// A limiter on any asynchronous connection that tasks can share, best one that connects again
     /// after a failure. A `ClusterConnection` needs the feature `cluster`.
     pub fn on(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Builder {
+        Builder::of(server::shared(connection))
+    }
+}
+
+impl Builder {
+    fn of(connection: Connection) -> Self {
         let none = || async {
             let why = "waiting needs connections: see Builder::waits_on";
             Err::<ConnectionManager, _>(RedisError::from((ErrorKind::InvalidClientConfig, why)))
         };
-        Builder {
-            connection: server::shared(connection),
+        Self {
+            connection,
             opener: Opener::new(none),
             outage: Outage::default(),
             timeout: TIMEOUT,
@@ -81,9 +89,7 @@ impl RateLimiter {
             remembered: 0,
         }
     }
-}
 
-impl Builder {
     /// Opens a connection of this client for each caller that waits.
     pub fn waits_on(self, client: Client) -> Self {
         let client = Arc::new(client);

@@ -96,17 +96,6 @@ impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Cost {
 }
 
 impl Cost {
-    /// Without the costs by name that are for other rules: the server refuses them.
-    fn of(&self, rules: &Rules) -> Self {
-        let Self::Named(costs) = self else { return self.clone() };
-        let has = |rule: &str, name: &str| {
-            rule.starts_with('@')
-                || rule.split(',').any(|option| option.strip_prefix("name=") == Some(name))
-        };
-        let is_here = |(name, _): &&(String, u64)| rules.0.iter().any(|rule| has(rule, name));
-        Self::Named(costs.iter().filter(is_here).cloned().collect())
-    }
-
     /// Adds the options `COST` to a command.
     pub(crate) fn write(&self, command: &mut Cmd) {
         match self {
@@ -238,12 +227,33 @@ impl Check {
         }
     }
 
-    /// The check of each key by itself.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
-        self.limits.iter().map(|limit| {
-            let (limits, cost) = (vec![limit.clone()], self.cost.of(&limit.rules));
+    /// The check of each key by itself. The server refuses costs by a name that no rule of a key has,
+    /// but it looks into policies. A name for no key at all goes to all of them, to be refused as if
+    /// they were asked together.
+    pub(crate) fn each(&self) -> RedisResult<Vec<Self>> {
+        let takes = |limit: &Limit, name: &str| {
+            limit.rules.texts().iter().any(|rule| {
+                rule.starts_with('@')
+                    || rule.split(',').any(|option| option.strip_prefix("name=") == Some(name))
+            })
+        };
+        let of = |limit: &Limit| match &self.cost {
+            Cost::Named(costs) => {
+                let is_stray = |name: &str| !self.limits.iter().any(|limit| takes(limit, name));
+                let is_here = |(name, _): &&(String, u64)| takes(limit, name) || is_stray(name);
+                Cost::Named(costs.iter().filter(is_here).cloned().collect())
+            }
+            cost => cost.clone(),
+        };
+        if let Cost::Range(..) = self.cost {
+            let why = "a range of costs needs one decision over all keys, not `separately`";
+            return Err((ErrorKind::Client, why).into());
+        }
+        let each = self.limits.iter().map(|limit| {
+            let (limits, cost) = (vec![limit.clone()], of(limit));
             Self { limits, cost, ..self.clone() }
-        })
+        });
+        Ok(each.collect())
     }
 
     /// `RL.CHECK`, or `RL.MCHECK` for several keys.

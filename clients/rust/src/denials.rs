@@ -9,7 +9,8 @@ use crate::bounded::Bounded;
 use crate::check::{Check, Cost, Limit};
 use crate::reply::{Answer, Source, Verdict};
 
-/// Denials that no time ends for sure, blocks and waits without an end, are remembered for this long.
+/// Denials that no time ends for sure, blocks, pauses and waits without an end, are remembered for this
+/// long.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The last denial of each key.
@@ -63,7 +64,7 @@ impl<A: Answer> Denials<A> {
             return;
         }
         let lasting = match (verdict, wait) {
-            (Verdict::Limited, Some(wait)) => wait,
+            (Verdict::Limited, Some(wait)) if answer.is_by_rule() => wait,
             (_, wait) => wait.unwrap_or(SHORT).min(SHORT),
         };
         let Some(until) = since.checked_add(lasting) else { return };
@@ -112,7 +113,8 @@ mod tests {
     fn a_denial_by_a_rate_lasts_until_its_wait_is_over() {
         let (denials, start) = (Denials::new(10), Instant::now());
         let check = Check::new("a", ["1/m", "9/h"]);
-        let denied = Reply::bare(Verdict::Limited, Duration::from_secs(60), Source::Server);
+        let paused = Reply::bare(Verdict::Limited, Duration::from_secs(60), Source::Server);
+        let denied = Reply { limit: Some(1), ..paused.clone() };
         let keep = |check: &Check, answer: &Reply| {
             let rules = check.limits[0].rules.texts().iter().map(String::as_str);
             denials.keep(start, check, b"a", rules, answer);
@@ -135,7 +137,7 @@ mod tests {
 
         let forever = Reply { wait: None, ..denied.clone() };
         let blocked = Reply { verdict: Verdict::Blocked, ..denied };
-        for answer in [forever, blocked] {
+        for answer in [forever, blocked, paused] {
             assert!(keep(&check, &answer));
             assert!(denials.find(start + SHORT, &check).is_none());
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{Request, StatusCode};
+use redis::RedisResult;
 use tower_layer::Layer;
 
 use crate::fields::Headers;
@@ -38,7 +39,10 @@ impl Count {
 /// `Option` of one.
 pub trait Target<B> {
     /// The check of this request; `None`, or one without rules, lets it pass.
-    fn check(&self, request: &Request<B>) -> Option<Check>;
+    ///
+    /// # Errors
+    /// Why there can be none: the request is answered with 500.
+    fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>>;
 }
 
 impl<B, F, C> Target<B> for F
@@ -46,8 +50,8 @@ where
     F: Fn(&Request<B>) -> C,
     C: Into<Option<Check>>,
 {
-    fn check(&self, request: &Request<B>) -> Option<Check> {
-        self(request).into().filter(|check| !check.limits.is_empty())
+    fn check(&self, request: &Request<B>) -> RedisResult<Option<Check>> {
+        Ok(self(request).into().filter(|check| !check.limits.is_empty()))
     }
 }
 
@@ -93,7 +97,7 @@ impl<T: Clone, F: Clone> RateLimitLayer<T, F> {
         RateLimitLayer::of(Limits { limiter, target, headers, count, refuse })
     }
 
-    fn limits(self) -> Limits<T, F> {
+    pub(crate) fn limits(self) -> Limits<T, F> {
         let Limits { limiter, target, headers, count, refuse } = &*self.limits;
         Limits {
             limiter: limiter.clone(),
@@ -106,7 +110,7 @@ impl<T: Clone, F: Clone> RateLimitLayer<T, F> {
 }
 
 impl<T, F> RateLimitLayer<T, F> {
-    fn of(limits: Limits<T, F>) -> Self {
+    pub(crate) fn of(limits: Limits<T, F>) -> Self {
         Self { limits: Arc::new(limits) }
     }
 }

@@ -16,6 +16,7 @@ mod address;
 mod bounded;
 mod breaker;
 mod builder;
+mod by_address;
 mod check;
 mod denials;
 mod fields;
@@ -33,6 +34,7 @@ mod upstream;
 
 pub use address::{network, network_of};
 pub use builder::Builder;
+pub use by_address::ByAddress;
 pub use check::{Check, Cost, Rules};
 pub use fields::Headers;
 pub use hold::{Hold, HoldError};

@@ -21,6 +21,11 @@ use crate::server::{Connection, Opener};
 
 /// A wait's reply comes at most so much later than its deadline.
 const LATE: Duration = Duration::from_secs(1);
+/// While a caller waits its server is asked so often whether it still answers ...
+const ASK: Duration = Duration::from_secs(5);
+/// ... and this number of times, a second apart, if it does not.
+const TRIES: usize = 3;
+const AGAIN: Duration = Duration::from_secs(1);
 /// For how long [`Outage::Deny`] asks to wait.
 const DENIED: Duration = Duration::from_secs(1);
 
@@ -276,7 +281,7 @@ impl RateLimiter {
 
     async fn decide_each(&self, check: &Check) -> RedisResult<Report> {
         let mut all = Report::passed(Source::Server);
-        for (place, one) in check.each().enumerate() {
+        for (place, one) in check.each()?.into_iter().enumerate() {
             let Some(limit) = one.limits.first() else { continue };
             let asked = self.ask(&one.command(true), &limit.key).await.and_then(read::<Report>);
             let mut report = match asked {
@@ -332,13 +337,40 @@ impl RateLimiter {
 
     async fn wait_alone(&self, command: &Cmd, key: &[u8], longest: Duration) -> RedisResult<Value> {
         let alone = within(self.0.timeout, self.0.opener.open()).await?;
-        within(longest.saturating_add(LATE), alone.send(command, key)).await
+        tokio::select! {
+            answer = within(longest.saturating_add(LATE), alone.send(command, key)) => answer,
+            error = self.silence(key) => Err(error),
+        }
+    }
+
+    /// Ends once the server answers nothing.
+    async fn silence(&self, key: &[u8]) -> RedisError {
+        let mut peek = redis::cmd("RL.PEEK");
+        peek.arg(key).arg("1/s");
+        let mut failures = 0_usize;
+        loop {
+            tokio::time::sleep(if failures == 0 { ASK } else { AGAIN }).await;
+            match within(self.0.timeout, self.0.connection.send(&peek, key)).await {
+                Err(error) if is_outage(&error) => {
+                    failures = failures.saturating_add(1);
+                    if failures == TRIES {
+                        return error;
+                    }
+                }
+                _ => failures = 0,
+            }
+        }
     }
 
     /// Only outages count against the server.
     fn told(&self, asking: Try<'_>, answer: RedisResult<Value>) -> RedisResult<Value> {
         let change = match &answer {
-            Err(error) if is_outage(error) => asking.failed(Instant::now(), error),
+            Err(error) if is_outage(error) => {
+                if error.is_timeout() {
+                    self.0.connection.late();
+                }
+                asking.failed(Instant::now(), error)
+            }
             _ => asking.succeeded(),
         };
         let (away, error) = match change {
@@ -377,6 +409,14 @@ impl RateLimiter {
             Outage::Deny => Ok(A::bare(Verdict::Limited, DENIED, Source::Outage)),
             Outage::Local => Ok(read::<A>(self.0.local.answer(command)?)?.by(Source::Local)),
         }
+    }
+
+    pub(crate) fn local(&self) -> &Local {
+        &self.0.local
+    }
+
+    pub(crate) fn outage(&self) -> Outage {
+        self.0.outage
     }
 
     pub(crate) fn forget(&self, key: &[u8]) {

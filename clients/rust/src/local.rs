@@ -2,7 +2,8 @@
 //! what this process alone has counted.
 //!
 //! It takes the server's commands and gives the server's replies. Each process keeps to its part
-//! of every limit. An operator's blocks and exemptions, and pauses, are known to the server only.
+//! of every limit. An operator's blocks and exemptions are known to the server only, as are the
+//! pauses of other processes.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -76,6 +77,16 @@ impl Local {
                 let request = parse::refund(args, &Limits::ANY, &mut resolver, &mut rules);
                 let units = request.map_err(refused)?.units;
                 Ok(limiter.refund(units, now_us, &rules).try_into().unwrap_or(i64::MAX))
+            }),
+            [b"RL.PAUSE", key, pause @ ..] => self.change(key, |limiter| {
+                let request = parse::pause(bytes(pause), &Limits::ANY).map_err(refused)?;
+                limiter.pause_until(request.until_us(now_us).map_err(refused)?, request.reason);
+                Ok(limiter.pause().map_or(0, |pause| pause.left_ms(now_us)))
+            }),
+            [b"RL.RESUME", key] => self.change(key, |limiter| {
+                let was_paused = limiter.pause_at(now_us).is_some();
+                limiter.resume();
+                Ok(was_paused.into())
             }),
             _ => Err(refused("no command of the limiter in the process")),
         }

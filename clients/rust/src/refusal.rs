@@ -2,7 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use crate::fields::quoted;
 use crate::{Report, Source, Verdict, is_outage};
@@ -68,6 +68,11 @@ fn body(why: &Refusal, status: StatusCode) -> String {
             format!(
                 r#"{{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "{title}", "status": {number}, "violated-policies": [{names}]}}"#
             )
+        }
+        // A fault that the developer must see, and that tells clients nothing.
+        Refusal::Failed(error) if error.kind() == ErrorKind::InvalidClientConfig => {
+            let detail = quoted(&error.to_string());
+            format!(r#"{{"title": "{title}", "status": {number}, "detail": {detail}}}"#)
         }
         _ => format!(r#"{{"title": "{title}", "status": {number}}}"#),
     }

@@ -163,6 +163,8 @@ pub(crate) trait Answer: FromRedisValue + Clone + Send {
     fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self;
     /// The verdict, the wait, and who decided.
     fn head(&self) -> (Verdict, Option<Duration>, Source);
+    /// Whether a denial is that of a rule, and not of a pause.
+    fn is_by_rule(&self) -> bool;
     fn by(self, source: Source) -> Self;
     /// What it says some time later, if nothing has happened.
     fn later(&self, by: Duration) -> Self;
@@ -181,6 +183,10 @@ impl Answer for Reply {
         Report::bare(verdict, wait, source).reply()
     }
 
+    fn is_by_rule(&self) -> bool {
+        self.limit.is_some_and(|limit| limit > 0)
+    }
+
     fn by(self, source: Source) -> Self {
         Self { source, ..self }
     }
@@ -197,6 +203,10 @@ impl Answer for Reply {
 impl Answer for Report {
     fn bare(verdict: Verdict, wait: Duration, source: Source) -> Self {
         Self { verdict, wait: Some(wait), key: None, granted: None, rules: Vec::new(), source }
+    }
+
+    fn is_by_rule(&self) -> bool {
+        self.rules.iter().any(|rule| rule.denies && rule.wait == self.wait)
     }
 
     fn by(self, source: Source) -> Self {

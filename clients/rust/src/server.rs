@@ -11,6 +11,9 @@ use redis::{Cmd, RedisError, RedisFuture, RedisResult, Value};
 pub trait Server: Send + Sync {
     /// Sends a command to the node of its first key.
     fn send<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value>;
+
+    /// Hears that no reply came in time.
+    fn late(&self) {}
 }
 
 /// A connection that its clones share.
@@ -60,14 +63,56 @@ impl Opener {
     }
 }
 
+#[cfg(feature = "cluster")]
+pub use cluster::Replaced;
+
 /// A client of a cluster finds the node by the first argument, which for `RL.MCHECK` is a number.
 #[cfg(feature = "cluster")]
 mod cluster {
     use std::any::Any;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::time::Duration;
 
     use redis::cluster_async::ClusterConnection;
     use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-    use redis::{Cmd, RedisResult, Value};
+    use redis::{Cmd, RedisFuture, RedisResult, Value};
+    use tokio::time::Instant;
+
+    use super::{Server, Shared};
+
+    /// How often a connection is replaced at most.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// A connection that is replaced when a node does not answer: by itself it would not ask other nodes
+    /// who has taken that node's place.
+    pub struct Replaced<M> {
+        make: M,
+        current: Mutex<(ClusterConnection, Instant)>,
+    }
+
+    impl<M: Fn() -> ClusterConnection> Replaced<M> {
+        pub fn new(make: M) -> Self {
+            Self { current: Mutex::new((make(), Instant::now())), make }
+        }
+
+        fn current(&self) -> MutexGuard<'_, (ClusterConnection, Instant)> {
+            self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl<M: Fn() -> ClusterConnection + Send + Sync> Server for Replaced<M> {
+        fn send<'a>(&'a self, command: &'a Cmd, key: &'a [u8]) -> RedisFuture<'a, Value> {
+            let connection = Shared(self.current().0.clone());
+            Box::pin(async move { connection.send(command, key).await })
+        }
+
+        fn late(&self) {
+            let mut current = self.current();
+            if current.1.elapsed() >= PAUSE {
+                *current = ((self.make)(), Instant::now());
+            }
+        }
+    }
 
     pub fn of<C: 'static>(connection: &mut C) -> Option<&mut ClusterConnection> {
         (connection as &mut dyn Any).downcast_mut()

@@ -48,8 +48,10 @@ where
         let limits = self.layer.limits.clone();
         Box::pin(async move {
             let Limits { limiter, target, headers, count, refuse } = &*limits;
-            let Some(check) = target.check(&request) else {
-                return service.call(request).await;
+            let check = match target.check(&request) {
+                Ok(Some(check)) => check,
+                Ok(None) => return service.call(request).await,
+                Err(error) => return Ok(refused(refuse, Refusal::Failed(error))),
             };
             let report = match limiter.check_all(check.clone()).await {
                 Ok(report) if report.is_allowed() => report,

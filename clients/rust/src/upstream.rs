@@ -1,29 +1,40 @@
 //! A service that others use too, the upstream: what its answers say about its limits.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use ratelimit_core::rule::{MAX_PERIOD_US, Rule};
+use ratelimit_core::rule::MAX_PERIOD_US;
 use redis::RedisResult;
 
 use crate::check::ms;
 use crate::limiter::{RateLimiter, read};
+use crate::outage::{Outage, is_outage};
 
-/// The longest pause.
+/// The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake.
 const LONGEST: Duration = Duration::from_micros(MAX_PERIOD_US);
 
 impl RateLimiter {
-    /// Denies every check of the key for this time: `RL.PAUSE`. Replies with what is left, which is more
-    /// if a pause was in effect that ends later.
+    /// Denies every check of the key for this time, unless a pause ends later: `RL.PAUSE`. Replies with
+    /// the time that is left.
     ///
     /// # Errors
-    /// Those of the server, and any outage.
-    pub async fn pause(&self, key: impl AsRef<[u8]>, time: Duration) -> RedisResult<Duration> {
+    /// Those of the server, and an outage, unless under [`Outage::Local`]: then the process keeps it.
+    pub async fn pause(
+        &self,
+        key: impl AsRef<[u8]>,
+        time: Duration,
+        reason: Option<&str>,
+    ) -> RedisResult<Duration> {
         let key = key.as_ref();
         let mut command = redis::cmd("RL.PAUSE");
-        command.arg(key).arg("PX").arg(ms(time).max(1));
-        read(self.ask(&command, key).await?).map(Duration::from_millis)
+        command.arg(key).arg("PX").arg(ms(time.saturating_add(Duration::from_nanos(999_999))));
+        command.arg(reason.map(|reason| ["REASON", reason].to_vec()));
+        let local = self.local().answer(&command);
+        let left = match self.ask(&command, key).await {
+            Err(error) if is_outage(&error) && self.outage() == Outage::Local => local?,
+            asked => asked?,
+        };
+        read(left).map(Duration::from_millis)
     }
 
     /// Ends a pause: `RL.RESUME`. `false`: there was none.
@@ -35,11 +46,12 @@ impl RateLimiter {
         self.forget(key);
         let mut command = redis::cmd("RL.RESUME");
         command.arg(key);
+        self.local().answer(&command)?;
         read(self.ask(&command, key).await?)
     }
 
-    /// Lowers what remains under a rule to this number of units: `RL.SYNC`. Replies with the units
-    /// consumed for that.
+    /// Lowers what remains under a rule to this number of units, and never raises it: `RL.SYNC`. Replies
+    /// with the units consumed for that.
     ///
     /// # Errors
     /// Those of the server, and any outage.
@@ -55,50 +67,129 @@ impl RateLimiter {
         read(self.ask(&command, key).await?)
     }
 
-    /// Lets all callers of an upstream follow its answer: a 429 or 503 with `Retry-After` pauses the key,
-    /// and what remains lowers rules. `remaining` names the fields that tell what remains, such as
-    /// `ratelimit` or `x-ratelimit-remaining-requests`, each with its rule.
+    /// Does what an upstream's answer says: a 429 or 503 pauses the key, and what remains lowers rules.
+    /// `remaining` has the rule of each field that tells it, such as
+    /// `("x-ratelimit-remaining-tokens", "bucket:30000/m")`.
+    ///
+    /// A pause lasts as long as `Retry-After` says, or else the reset of a 429: at most 366 days. Replies
+    /// with what is left of it, or zero. Fields that make no sense change nothing.
     ///
     /// # Errors
-    /// Those of the server, and any outage.
+    /// Those of the server, but no outage: what a server that is away misses, others learn from their
+    /// own answers.
     pub async fn follow<'a>(
         &self,
         key: impl AsRef<[u8]>,
         status: StatusCode,
         fields: &HeaderMap,
         remaining: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> RedisResult<()> {
-        let key = key.as_ref();
-        let refuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-        let wait = retry_after(fields).filter(|wait| !wait.is_zero());
-        if let Some(wait) = wait.filter(|_| refuses.contains(&status)) {
-            self.pause(key, wait).await?;
+    ) -> RedisResult<Duration> {
+        let (key, mut paused) = (key.as_ref(), Duration::ZERO);
+        let done = async {
+            if let Some(time) = pause_of(status, fields, SystemTime::now()) {
+                paused = self.pause(key, time, Some(status.as_str())).await?;
+            }
+            for (field, rule) in remaining {
+                let Some(left) = joined(fields, field).and_then(|text| units(&text)) else {
+                    continue;
+                };
+                let known = self.peek_all((key, rule)).await?;
+                if known.rules.iter().any(|rule| rule.remaining > left) {
+                    self.sync(key, left, rule).await?;
+                }
+            }
+            Ok(())
+        };
+        match done.await {
+            Err(error) if !is_outage(&error) => Err(error),
+            _ => Ok(paused),
         }
-        for (field, rule) in remaining {
-            let Some(units) = units(fields, field) else { continue };
-            // The server refuses more than the rule can have.
-            let most = Rule::from_text(rule.as_bytes()).map_or(u64::MAX, |rule| rule.capacity());
-            self.sync(key, units.min(most), rule).await?;
-        }
-        Ok(())
     }
 }
 
-/// How long an answer asks to wait by `Retry-After`: seconds, or until a date.
-fn retry_after(fields: &HeaderMap) -> Option<Duration> {
-    let text = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds).min(LONGEST));
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    Some(until.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST))
+/// The fields of a name, joined.
+fn joined(fields: &HeaderMap, name: &str) -> Option<String> {
+    let texts = fields.get_all(name).iter().map(|value| value.to_str());
+    let texts = texts.collect::<Result<Vec<_>, _>>().ok()?;
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-/// What a field says remains: a number, or the least `r=` of draft-ietf-httpapi-ratelimit-headers-11.
-fn units(fields: &HeaderMap, name: &str) -> Option<u64> {
-    let text = fields.get(name)?.to_str().ok()?;
-    let parts = text.split([';', ',']).map(str::trim);
-    parts.filter_map(|part| part.strip_prefix("r=").unwrap_or(part).parse().ok()).min()
+/// How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429.
+fn pause_of(status: StatusCode, fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let now = joined(fields, "date").and_then(|text| date(&text)).unwrap_or(now);
+    let refuses = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+    let asked = joined(fields, "retry-after").filter(|_| refuses.contains(&status));
+    let time = match asked.and_then(|text| wait(&text, now)) {
+        None if status == StatusCode::TOO_MANY_REQUESTS => reset(fields, now)?,
+        asked => asked?,
+    };
+    (!time.is_zero() && time <= LONGEST).then_some(time)
+}
+
+/// `Retry-After`: seconds, or a date.
+fn wait(text: &str, now: SystemTime) -> Option<Duration> {
+    seconds(text).or_else(|| Some(date(text)?.duration_since(now).unwrap_or_default()))
+}
+
+/// `t=` of what is used up, else `RateLimit-Reset` or `X-RateLimit-Reset`: seconds, or a Unix time.
+fn reset(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let items = items(&joined(fields, "ratelimit").unwrap_or_default());
+    let used_up = items.iter().filter(|item| item.remaining == Some(0));
+    if let Some(time) = used_up.filter_map(|item| item.time).max() {
+        return Some(Duration::from_secs(time));
+    }
+    let names = ["ratelimit-reset", "x-ratelimit-reset"];
+    let time = seconds(&names.iter().find_map(|name| joined(fields, name))?)?;
+    if time <= LONGEST {
+        return Some(time);
+    }
+    time.checked_sub(now.duration_since(UNIX_EPOCH).ok()?)
+}
+
+/// What a field says remains: a number, or the least `r=` of a RateLimit.
+fn units(text: &str) -> Option<u64> {
+    whole(text.trim()).or_else(|| items(text).iter().filter_map(|item| item.remaining).min())
+}
+
+/// An item of `RateLimit: "name";r=12;t=30`: what remains, and the seconds until more does.
+#[derive(Default)]
+struct Item {
+    remaining: Option<u64>,
+    time: Option<u64>,
+}
+
+fn items(text: &str) -> Vec<Item> {
+    let unquoted = text.split('"').step_by(2).collect::<String>();
+    let item = |text: &str| {
+        let mut item = Item::default();
+        for parameter in text.split(';').skip(1) {
+            match parameter.trim().split_once('=') {
+                Some(("r", number)) => item.remaining = whole(number),
+                Some(("t", number)) => item.time = whole(number),
+                _ => {}
+            }
+        }
+        item
+    };
+    unquoted.split(',').map(item).collect()
+}
+
+/// Seconds, perhaps with a fraction.
+fn seconds(text: &str) -> Option<Duration> {
+    let (number, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let fraction = fraction.bytes().all(|byte| byte.is_ascii_digit()).then_some(fraction)?;
+    let part = format!("0.{fraction}").parse::<f64>().ok()?;
+    Some(Duration::from_secs(whole(number)?).saturating_add(Duration::from_secs_f64(part)))
+}
+
+/// A number of at most twelve digits.
+fn whole(text: &str) -> Option<u64> {
+    let is_number = text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+fn date(text: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(text.trim()).ok()
 }
 
 #[cfg(test)]
@@ -106,26 +197,72 @@ mod tests {
     use super::*;
     use http::HeaderName;
 
-    fn fields(name: &'static str, text: &str) -> HeaderMap {
-        HeaderMap::from_iter([(HeaderName::from_static(name), text.parse().unwrap())])
+    const NOW_S: u64 = 1_800_000_000;
+    const DAYS_366_S: u64 = 366 * 86_400;
+
+    fn date_of(after_s: i64) -> String {
+        let at = Duration::from_secs(NOW_S.checked_add_signed(after_s).unwrap());
+        httpdate::fmt_http_date(UNIX_EPOCH + at)
     }
 
     #[test]
-    fn fields_of_answers_are_read() {
-        let wait = |text: &str| retry_after(&fields("retry-after", text));
-        assert_eq!((wait("30"), wait("soon")), (Some(Duration::from_secs(30)), None));
-        assert_eq!(wait("99999999999999"), Some(LONGEST));
-        let soon = SystemTime::now() + Duration::from_secs(60);
-        let until = wait(&httpdate::fmt_http_date(soon)).unwrap();
-        assert!((58..=60).contains(&until.as_secs()), "{until:?}");
-        assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+    fn answers_say_how_long_to_pause() {
+        for (status, fields, ms) in [
+            (429, &[("retry-after", "30")][..], 30_000),
+            (503, &[("retry-after", " 0.25 ")], 250),
+            (200, &[("retry-after", "30")], 0),
+            (429, &[("retry-after", &date_of(30))], 30_000),
+            (429, &[("retry-after", &date_of(30)), ("date", &date_of(10))], 20_000),
+            (429, &[("retry-after", &DAYS_366_S.to_string())], DAYS_366_S * 1000),
+            (429, &[("retry-after", &(DAYS_366_S + 1).to_string())], 0),
+            (429, &[("retry-after", &"9".repeat(40))], 0),
+            (429, &[("retry-after", &date_of(DAYS_366_S as i64 + 1))], 0),
+            (429, &[("retry-after", &date_of(-1))], 0),
+            (429, &[("retry-after", "0"), ("x-ratelimit-reset", "30")], 0),
+            (429, &[("retry-after", "-30")], 0),
+            (429, &[("retry-after", "1.x")], 0),
+            (429, &[("retry-after", "soon"), ("x-ratelimit-reset", "7")], 7000),
+            (429, &[], 0),
+            (429, &[("ratelimit", r#""burst";r=0;t=30"#)], 30_000),
+            (
+                429,
+                &[("ratelimit", r#""a,;t=9";r=0;t=1, "b";t=60;r=0;pk=:YQ==:, "c";r=5;t=3600"#)],
+                60_000,
+            ),
+            (429, &[("ratelimit", r#""a";r=0;t=1"#), ("ratelimit", r#""b";r=0;t=2"#)], 2000),
+            (429, &[("ratelimit", r#""burst";r=0;t=-30"#)], 0),
+            (429, &[("ratelimit", r#""burst";r=0;t=1e9"#)], 0),
+            (429, &[("ratelimit-reset", "2")], 2000),
+            (429, &[("x-ratelimit-reset", &(NOW_S + 90).to_string())], 90_000),
+            (429, &[("x-ratelimit-reset", &(NOW_S - 90).to_string())], 0),
+            (503, &[("x-ratelimit-reset", "7")], 0),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, text) in fields {
+                map.append(HeaderName::from_static(name), text.parse().unwrap());
+            }
+            let now = UNIX_EPOCH + Duration::from_secs(NOW_S);
+            let pause = pause_of(StatusCode::from_u16(status).unwrap(), &map, now);
+            assert_eq!(pause.map_or(0, |pause| pause.as_millis()), ms.into(), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn answers_say_what_remains() {
         for (text, expected) in [
             ("12", Some(12)),
-            (r#""a";r=9;t=60, "b";r=7;t=3600"#, Some(7)),
-            ("many", None),
+            (" 0 ", Some(0)),
+            (r#""a";r=9;t=60, "b;r=1";r=7"#, Some(7)),
+            (r#""a";t=60"#, None),
+            (r#""a";r=-3"#, None),
+            (r#""a";r=many"#, None),
+            ("", None),
             ("-1", None),
+            ("many", None),
+            ("1.5", None),
+            (&"9".repeat(40), None),
         ] {
-            assert_eq!(units(&fields("ratelimit", text), "ratelimit"), expected, "{text}");
+            assert_eq!(units(text), expected, "{text}");
         }
     }
 }

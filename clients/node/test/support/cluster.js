@@ -39,6 +39,12 @@ export async function startCluster(t, name, options = []) {
   return nodes;
 }
 
+/** Leaves one of three primaries, which then serves no slot. */
+export async function loseQuorum([survivor, ...others]) {
+  for (const { server } of others) server.pause();
+  await until(async () => (await survivor.client.call('CLUSTER', 'INFO')).includes('cluster_state:fail'));
+}
+
 /** Begins to move a slot, as redis-cli does. */
 export async function beginMove(slot, from, to) {
   await to.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id);

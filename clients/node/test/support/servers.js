@@ -25,8 +25,8 @@ export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [
   'valkey-9.1',
 ];
 
-/** Starts a server; it ends with the test `t`, or when `stop` is called. */
-export async function startServer(t, name = NAMES.at(-1), options = []) {
+/** Starts a server; it ends with the test `t`, or when `stop` is called. It is ready when a PING is answered like this. */
+export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG') {
   const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
   const port = await freePort();
   const log = join(folder, 'log');
@@ -39,10 +39,25 @@ export async function startServer(t, name = NAMES.at(-1), options = []) {
     await rm(folder, { recursive: true, force: true });
   };
   t.after(stop);
-  await ready(port, server, log);
+  await ready(port, server, log, answer);
   const pause = () => server.kill('SIGSTOP');
   const resume = () => server.kill('SIGCONT');
-  return { port, stop, pause, resume };
+  return { port, folder, stop, pause, resume };
+}
+
+/** Starts a server that loads its keys for thirty seconds, and looks at its clients after each of them. */
+export async function startLoading(t, name = NAMES.at(-1)) {
+  const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const whole = ['--dir', folder, '--rdbcompression', 'no'];
+  const { port, stop } = await startServer(t, name, whole);
+  const admin = connect(t, port);
+  await admin.mset(Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`key:${i}`, 'x'.repeat(1024)])));
+  await admin.save();
+  admin.disconnect();
+  await stop();
+  const slow = ['--key-load-delay', 10_000, '--loading-process-events-interval-bytes', 1024];
+  return startServer(t, name, ['--dir', folder, ...slow], 'LOADING');
 }
 
 /** A client of ioredis for tests, which fails at once where one in production may wait. */
@@ -88,11 +103,12 @@ export async function freePort() {
   }
 }
 
-async function ready(port, server, log) {
-  const client = new Redis(port, { maxRetriesPerRequest: null, retryStrategy: () => 20, disconnectTimeout: 0 });
+async function ready(port, server, log, answer) {
+  const retry = { maxRetriesPerRequest: null, retryStrategy: () => 20, enableReadyCheck: false, disconnectTimeout: 0 };
+  const client = new Redis(port, retry);
   client.on('error', () => {}); // not yet
   const late = sleep(READY_MS, 'late', { ref: false });
-  const outcome = await Promise.race([client.ping(), once(server, 'exit'), late]);
+  const outcome = await Promise.race([client.ping().catch(({ message }) => message), once(server, 'exit'), late]);
   client.disconnect();
-  if (outcome !== 'PONG') throw new Error(`the server did not start:\n${await readFile(log, 'utf8')}`);
+  if (!`${outcome}`.startsWith(answer)) throw new Error(`the server did not start:\n${await readFile(log, 'utf8')}`);
 }

@@ -129,5 +129,20 @@ def costs(cost: Cost) -> Words:
     return tuple(word for name, n in cost.items() for word in ("COST", f"{name}={n}" if name else n))
 
 
+def costs_apart(cost: Cost, limits: Sequence[Limit]) -> list[Cost]:
+    """The cost for each of several keys that are asked one by one: the server refuses a name that no rule of a key has,
+    but it looks into policies. A name for no key at all goes to all, to be refused as if they were asked together."""
+    if isinstance(cost, int):
+        return [cost] * len(limits)
+    if isinstance(cost, tuple):
+        raise ValueError("a range of costs needs one decision over all keys: separately=False")
+
+    def takes(name: str, limit: Limit) -> bool:
+        return any(rule.startswith("@") or f"name={name}" in rule.split(",") for rule in texts(limit.rules))
+
+    everywhere = {name for name in cost if not name or not any(takes(name, limit) for limit in limits)}
+    return [{name: n for name, n in cost.items() if name in everywhere or takes(name, limit)} for limit in limits]
+
+
 def _meta(meta: str | None) -> tuple[str, ...]:
     return () if meta is None else ("META", meta)

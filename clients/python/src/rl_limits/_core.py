@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 from . import _commands as commands
 from . import _upstream as upstream
 from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
-from ._denials import Denials, hashable, key_of, lasts
+from ._denials import Denials, asked, hashable, key_of, lasts
 from ._local import LocalLimiter
 from ._outage import MODES, Breaker, Mode, Outage, is_outage
 from ._replies import Reply, Report, to_reply, to_report
@@ -73,14 +73,13 @@ class Core:
         """A denial that needs no question."""
         if self.denials is None:
             return None
-        reply = self.denials.get((key, key_of(rules), hashable(cost)), _now_ms())
-        return reply if isinstance(reply, Reply) else None
+        return self.denials.get(asked(key, rules, cost), time.monotonic() * 1000)  # type: ignore[return-value]
 
     def check(self, key: str, rules: Rules, cost: Cost, meta: str | None) -> Flow[Reply]:
         question = Question([Limit(key, rules)], cost)
         reply = yield from self._decide(commands.check(key, rules, cost, meta), question, to_reply, Report.reply)
         if self.denials and reply.source == "server" and not reply.allowed and lasts(key_of(rules)):
-            self.denials.keep((key, key_of(rules), hashable(cost)), key, reply, _now_ms())
+            self.denials.keep(asked(key, rules, cost), key, reply, _now_ms())
         return reply
 
     def peek(self, key: str, rules: Rules, cost: Cost) -> Flow[Reply]:
@@ -112,12 +111,10 @@ class Core:
 
     def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
         """One key after the other. The first denial gives back what those before it have consumed."""
-        if isinstance(cost, tuple):
-            raise ValueError("a range of costs needs one decision over all keys: separately=False")
         reports: list[Report] = []
-        for limit in limits:
+        for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             try:
-                report = yield from self._check_together([limit], cost, meta)
+                report = yield from self._check_together([limit], own_cost, meta)
             except Exception:
                 for earlier in reports:
                     yield from self.give_back(earlier)

@@ -6,8 +6,8 @@ It would not if an operator pardons the key, another process gives units back, o
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
 
 from ._commands import Cost, Rules, texts
 from ._replies import Reply, Report
@@ -16,11 +16,20 @@ from ._replies import Reply, Report
 SHORT_MS = 1000
 
 
-class Entry(NamedTuple):
-    answer: Reply | Report
-    at_ms: float
-    until_ms: float
-    key: str
+class Entry:
+    """A denial, and the answer that it is during this millisecond: a key that is denied is asked for often."""
+
+    __slots__ = ("answer", "at_ms", "key", "now", "now_until_ms", "until_ms")
+
+    def __init__(self, answer: Reply | Report, at_ms: float, until_ms: float, key: str) -> None:
+        self.answer, self.at_ms, self.until_ms, self.key = answer, at_ms, until_ms, key
+        self.now, self.now_until_ms = answer, -math.inf
+
+    def at(self, now_ms: float) -> Reply | Report:
+        past_ms = int(now_ms - self.at_ms)
+        self.now = answer = self.answer.later(past_ms)
+        self.now_until_ms = min(self.until_ms, self.at_ms + past_ms + 1)
+        return answer
 
 
 class Denials:
@@ -35,10 +44,12 @@ class Denials:
         entry = self._entries.get(what)
         if entry is None:
             return None
-        if now_ms >= entry.until_ms:
-            self._drop(what)
-            return None
-        return entry.answer.later(int(now_ms - entry.at_ms))
+        if now_ms < entry.now_until_ms:
+            return entry.now
+        if now_ms < entry.until_ms:
+            return entry.at(now_ms)
+        self._drop(what)
+        return None
 
     def keep(self, what: Hashable, key: str, answer: Reply | Report, now_ms: float) -> None:
         lasts_ms = answer.wait_ms if answer.verdict == "limited" and _by_a_rate(answer) else SHORT_MS
@@ -65,6 +76,10 @@ def _by_a_rate(answer: Reply | Report) -> bool:
     if isinstance(answer, Reply):
         return answer.limit > 0 and answer.wait_ms >= 0
     return any(rule.denies and rule.wait_ms == answer.wait_ms >= 0 for rule in answer.rules)
+
+
+def asked(key: str, rules: Rules, cost: Cost) -> Hashable:
+    return key, rules if type(rules) is str else key_of(rules), cost if type(cost) is int else hashable(cost)
 
 
 def hashable(cost: Cost) -> Hashable:

@@ -12,21 +12,30 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from ._bounded import BoundedCluster
 from ._core import Options
 
-#: For connecting, and for a reply.
+#: For a command.
 TIMEOUT_S = 0.25
+#: For a node of a cluster, as a part of that. What is left finds another node that serves the key.
+OF_NODE = 0.4
 
 CLUSTER = "redis+cluster://"
-OF_LIMITER = {*Options.__annotations__, "timeout"}
 
 
 def connector(url: str, options: dict[str, Any], *, asynchronous: bool) -> tuple[Callable[[], Any], dict[str, Any]]:
     """What makes a client, and those of the options that are the limiter's."""
-    of_limiter = {name: value for name, value in options.items() if name in OF_LIMITER}
-    of_client = {name: value for name, value in options.items() if name not in OF_LIMITER}
+    of_limiter = {name: value for name, value in options.items() if name in Options.__annotations__}
+    of_client = {name: value for name, value in options.items() if name not in of_limiter}
+    timeout_s = of_client.pop("timeout", TIMEOUT_S)
+    is_cluster = url.startswith(CLUSTER)
     library: Any = redis.asyncio if asynchronous else redis
+    kind = library.RedisCluster if is_cluster else library.Redis
+    if asynchronous:
+        of_limiter["timeout"] = timeout_s
+    elif is_cluster:
+        kind, of_client["deadline_s"] = BoundedCluster, timeout_s
+    once_s = timeout_s * OF_NODE if is_cluster else timeout_s
     retry = (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0)
-    defaults = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, "retry": retry}
-    kind = library.RedisCluster if url.startswith(CLUSTER) else library.Redis
+    defaults = {"socket_timeout": once_s, "socket_connect_timeout": once_s, "retry": retry}
     return partial(kind.from_url, url.replace(CLUSTER, "redis://", 1), **{**defaults, **of_client}), of_limiter

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ._commands import Command
+from ._commands import Command, Words
+from ._outage import is_outage
 
 #: How much longer than the wait the server may take to answer. If it takes even longer, it is gone.
-MARGIN_S = 5.0
+MARGIN_S = 1.0
+#: How often it is asked meanwhile whether it still answers, and how many times, a second apart, if it does not.
+ASK_S = 5.0
+TRIES = 3
+AGAIN_S = 1.0
+
+
+def question(command: Command) -> Words:
+    """Asks the server of a wait for anything."""
+    return "RL.PEEK", command.words[1], "1/s"
 
 
 def ask(client: Any, command: Command) -> Any:
@@ -22,6 +33,16 @@ def ask(client: Any, command: Command) -> Any:
         try:
             connection.connect()
             connection.send_command(*command.words)
+            late_s = time.monotonic() + (command.wait_s or 0) + MARGIN_S
+            failures = 0
+            while not connection.can_read(timeout=_patience_s(failures, late_s)):
+                if time.monotonic() >= late_s:
+                    raise TimeoutError("no reply to a wait")
+                try:
+                    client.execute_command(*question(command))
+                    failures = 0
+                except Exception as error:
+                    failures = _failed(failures, error)
             return connection.read_response()
         except Exception as error:
             options |= _moved_to(error)
@@ -29,7 +50,21 @@ def ask(client: Any, command: Command) -> Any:
             connection.disconnect()
 
 
-async def ask_async(client: Any, command: Command) -> Any:
+def _patience_s(failures: int, late_s: float) -> float:
+    return min(AGAIN_S if failures else ASK_S, max(0.0, late_s - time.monotonic()))
+
+
+def _failed(failures: int, error: Exception) -> int:
+    """How many questions in a row had no answer. The last raises."""
+    if not is_outage(error):
+        return 0
+    if failures + 1 == TRIES:
+        raise error
+    return failures + 1
+
+
+async def ask_async(client: Any, command: Command, answers: Callable[[], Awaitable[object]]) -> Any:
+    """`answers`: asks the server for anything."""
     if _clustered(client):
         await client.initialize()
         node = client.get_node_from_key(command.words[1])
@@ -42,11 +77,34 @@ async def ask_async(client: Any, command: Command) -> Any:
             async with asyncio.timeout((command.wait_s or 0) + MARGIN_S):
                 await connection.connect()
                 await connection.send_command(*command.words)
-                return await connection.read_response()
+                return await _read(connection, answers)
         except Exception as error:
             options |= _moved_to(error)
         finally:
             await connection.disconnect(nowait=True)
+
+
+async def _read(connection: Any, answers: Callable[[], Awaitable[object]]) -> Any:
+    """Its next reply, or the error of a server that answers nothing."""
+    tasks = [asyncio.ensure_future(task) for task in (connection.read_response(), _silence(answers))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task.done()).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _silence(answers: Callable[[], Awaitable[object]]) -> None:
+    failures = 0
+    while True:
+        await asyncio.sleep(AGAIN_S if failures else ASK_S)
+        try:
+            await answers()
+            failures = 0
+        except Exception as error:
+            failures = _failed(failures, error)
 
 
 def _clustered(client: Any) -> bool:

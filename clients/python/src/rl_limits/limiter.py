@@ -14,7 +14,7 @@ from ._core import Core, Flow, Options
 from ._replies import Reply, Report
 from ._upstream import Headers
 from ._url import TIMEOUT_S, connector
-from ._waiting import ask, ask_async
+from ._waiting import ask, ask_async, question
 from .holds import AsyncHold, Hold, held_for
 
 Answer = TypeVar("Answer")
@@ -47,8 +47,9 @@ class RateLimiter(Counters):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> RateLimiter:
-        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, with 250 ms for connecting and for a
-        reply, and one try. `options` are those of the limiter and of redis-py."""
+        """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
+        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply, or in a cluster for
+        all that a command does."""
         connect, options = connector(url, options, asynchronous=False)
         return cls(connect, **options)
 
@@ -283,6 +284,6 @@ class AsyncRateLimiter(Counters):
 
     async def _send(self, command: Command) -> Any:
         if command.wait_s is not None:
-            return await ask_async(self.client, command)
+            return await ask_async(self.client, command, lambda: self._send(Command(question(command))))
         async with asyncio.timeout(self.timeout):
             return await self.client.execute_command(*command.words)

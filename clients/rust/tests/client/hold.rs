@@ -222,6 +222,28 @@ async fn a_wait_ends_with_the_server_and_its_end_is_an_outage() {
 }
 
 #[tokio::test]
+async fn a_server_that_hangs_ends_a_wait_long_before_its_deadline() {
+    let server = Server::start("valkey-9.1");
+    let limiter = RateLimiter::server(server.client()).expect("an address").outage(Outage::Deny);
+    let limiter = limiter.build().expect("options");
+    until("it is asked", async || {
+        limiter.check(("k", "1/50s")).await.expect("no error").source == Source::Server
+    })
+    .await;
+    let start = Instant::now();
+    let freezing = async {
+        tokio::time::sleep(Duration::from_millis(5500)).await; // it is asked once meanwhile
+        assert_eq!(server.waiting().len(), 1);
+        server.freeze(true);
+    };
+    let (reply, ()) = tokio::join!(limiter.wait(("k", "1/50s"), MINUTE), freezing);
+    assert_eq!(reply.expect("no error").source, Source::Outage);
+    let took = start.elapsed();
+    assert!((Duration::from_secs(12)..Duration::from_secs(16)).contains(&took), "{took:?}");
+    server.freeze(false);
+}
+
+#[tokio::test]
 async fn nobody_waits_for_a_server_that_is_away() {
     let server = Server::start("valkey-9.1");
     let (shared, alone) = (server.patient_connection().await, server.patient_connection().await);

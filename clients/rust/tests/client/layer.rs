@@ -1,12 +1,18 @@
 //! An axum application behind the layer, on real servers.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::support::app::{App, limits};
 use crate::support::server::{ALL, Server};
 use crate::support::until;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::Extensions;
 use axum::response::IntoResponse;
-use tower_redis_ratelimit::{Count, Headers, Outage, Refusal};
+use axum::{Router, routing::get};
+use tower_redis_ratelimit::{Count, Headers, Outage, RateLimitLayer, Refusal};
+use tower_service::Service;
 
 #[tokio::test]
 async fn what_the_rules_deny_is_answered_with_429_on_every_server() {
@@ -191,6 +197,38 @@ async fn a_wrong_request_is_a_fault_of_the_application() {
         (500, Some("application/problem+json"))
     );
     assert_eq!(app.served(), 0);
+}
+
+fn carrying<T: Clone + Send + Sync + 'static>(value: T) -> Extensions {
+    let mut carried = Extensions::new();
+    carried.insert(value);
+    carried
+}
+
+#[tokio::test]
+async fn clients_are_counted_by_the_networks_of_their_addresses() {
+    let server = Server::start("redis-7.0");
+    let limits = RateLimitLayer::by_address(server.limiter(), "1/m").prefix(56);
+    let app = Router::new().route("/", get(|| async { "here" })).layer(limits);
+    let ask = async |carried: Extensions| {
+        let mut request = Request::new(Body::empty());
+        *request.extensions_mut() = carried;
+        app.clone().call(request).await.expect("an answer")
+    };
+    let of = |address: &str| address.parse::<SocketAddr>().expect("an address");
+    let mut statuses = Vec::new();
+    for address in ["203.0.113.9:1", "203.0.113.9:2", "[2001:db8::1]:1", "[2001:db8:0:ff::2]:1"] {
+        let plain = ask(carrying(of(address))).await;
+        let of_axum = ask(carrying(ConnectInfo(of(address)))).await;
+        statuses.push((plain.status().as_u16(), of_axum.status().as_u16()));
+    }
+    assert_eq!(statuses, [(200, 429), (429, 429), (200, 429), (429, 429)]);
+    let reply = server.limiter().peek(("ip:2001:db8::/56", "1/m")).await.expect("it runs");
+    assert_eq!(reply.remaining, Some(0));
+    let without = ask(Extensions::new()).await;
+    assert_eq!(without.status(), 500, "not one key for all");
+    let body = axum::body::to_bytes(without.into_body(), 1000).await.expect("text");
+    assert!(String::from_utf8_lossy(&body).contains("carries no address"), "{body:?}");
 }
 
 #[tokio::test]

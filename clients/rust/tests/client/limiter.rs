@@ -77,14 +77,36 @@ async fn a_denial_gives_back_what_other_keys_were_charged() {
         (left("a", rules[0]).await, left("a", rules[1]).await, left("c", "5/h").await),
         (8, 7, 4)
     );
-    let named =
-        Check::new("d", "9/h,name=in").and("e", "9/h,name=inner").cost([("in", 2), ("inner", 3)]);
-    let report = limiter.check_all(named).await.expect("it runs");
-    let costs = report.rules.iter().map(|rule| rule.cost);
-    assert_eq!(costs.collect::<Vec<_>>(), [2, 3]);
     let held = check.with_hold("id", MINUTE);
     assert!(!limiter.check_all(held).await.expect("it runs").is_allowed());
     assert_eq!((left("a", rules[0]).await, left("a", rules[1]).await), (8, 7));
+}
+
+#[tokio::test]
+async fn keys_asked_separately_cost_by_name_as_together() {
+    let server = Server::start("redis-7.0");
+    server.send("RL.POLICY SET plan 9/h,name=out bucket:9/d,name=day");
+    for separately in [false, true] {
+        let limiter = server.builder().separately(separately).build().expect("options");
+        for key in ["a", "b", "c", "d"] {
+            limiter.reset(key).await.expect("it runs");
+        }
+        let costs = async |check: Check| {
+            let report = limiter.check_all(check).await?;
+            redis::RedisResult::Ok(report.rules.iter().map(|rule| rule.cost).collect::<Vec<_>>())
+        };
+        let both =
+            Check::new("a", "9/h,name=in").and("b", ["9/h,name=out", "bucket:9/m,name=inner"]);
+        assert_eq!(costs(both.clone().cost([("in", 5), ("out", 2)])).await, Ok(vec![5, 2, 1]));
+        assert_eq!(costs(both.clone().cost([("in", 3)])).await, Ok(vec![3, 1, 1]));
+        let policy = Check::new("c", "9/h,name=in").and("d", "@plan");
+        let policy = policy.cost([("in", 2), ("out", 3), ("other", 4)]);
+        assert_eq!(costs(policy).await, Ok(vec![2, 3, 1]));
+        let typo = costs(both.clone().cost([("typo", 1), ("in", 1)])).await.expect_err("no rule");
+        assert!(typo.to_string().contains("COST typo= is for no rule here"), "{typo}");
+        let range = costs(both.cost(1..=2)).await;
+        assert_eq!(range.is_err(), separately, "{range:?}");
+    }
 }
 
 #[tokio::test]

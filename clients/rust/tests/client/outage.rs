@@ -7,6 +7,7 @@ use tower_redis_ratelimit::{Builder, Check, Outage, RateLimiter, Source};
 
 use crate::support::cluster::Cluster;
 use crate::support::server::Server;
+use crate::support::until;
 
 /// Far below what 20 time-outs of 250 ms would take.
 const FEW_TIMEOUTS: Duration = Duration::from_millis(2500);
@@ -90,10 +91,7 @@ async fn a_server_that_loads_is_an_outage() {
     server.restart_slowly();
     let limiter = of(&server).outage(Outage::Local).build().expect("options");
     assert_eq!(sources(&limiter).await, [Source::Local]);
-    let patient = RateLimiter::on(server.patient_connection().await);
-    let patient = patient.timeout(Duration::from_secs(10)).outage(Outage::Local);
-    let reply = patient.build().expect("options").check(("a", "1/h")).await;
-    assert_eq!(reply.expect("its reply is an outage").source, Source::Local);
+    is_an_outage(&server, "LOADING").await;
 }
 
 #[tokio::test]
@@ -114,6 +112,68 @@ async fn a_primary_that_became_a_replica_is_an_outage() {
     assert_eq!(sources(&limiter).await, [Source::Local]);
     server.send("REPLICAOF NO ONE");
     comes_back(&limiter).await;
+}
+
+/// Whether a reply with this code, to a check of two keys in one slot, is an outage.
+async fn is_an_outage(server: &Server, code: &str) {
+    let told = Arc::new(Mutex::new(String::new()));
+    let log = Arc::clone(&told);
+    let limiter = RateLimiter::on(server.patient_connection().await)
+        .timeout(Duration::from_secs(10))
+        .outage(Outage::Local)
+        .on_outage(move |event| {
+            *log.lock().expect("no panic") = event.error.code().unwrap_or_default().to_string();
+        });
+    let limiter = limiter.build().expect("options");
+    for _ in 0..3 {
+        let check = Check::new("{a}1", "9/m").and("{a}2", "9/m");
+        let report = limiter.check_all(check).await.expect("no outage is an error");
+        assert_eq!(report.source, Source::Local, "{code}");
+    }
+    assert_eq!(*told.lock().expect("no panic"), code);
+}
+
+#[tokio::test]
+async fn replies_that_a_server_cannot_serve_now_are_outages() {
+    for (code, commands) in [
+        ("NOREPLICAS", &["CONFIG SET min-replicas-to-write 1"][..]),
+        ("OOM", &["CONFIG SET maxmemory 1"]),
+        ("READONLY", &["REPLICAOF 127.0.0.1 1"]),
+        (
+            "MASTERDOWN",
+            &[
+                "CONFIG SET replica-serve-stale-data no",
+                "CONFIG SET replica-read-only no",
+                "REPLICAOF 127.0.0.1 1",
+            ],
+        ),
+    ] {
+        let server = Server::start("valkey-9.1");
+        commands.iter().for_each(|line| server.send(line));
+        is_an_outage(&server, code).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_runs_a_long_script_is_an_outage() {
+    let server = Server::start_with("valkey-9.1", &["--busy-reply-threshold", "1"]);
+    server.run_a_long_script();
+    is_an_outage(&server, "BUSY").await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_is_an_outage() {
+    let server = Server::start_with("valkey-9.1", &["--save", "3600 1000000"]);
+    server.fail_to_save();
+    is_an_outage(&server, "MISCONF").await;
+}
+
+#[tokio::test]
+async fn a_node_without_slots_or_with_a_moving_one_is_an_outage() {
+    let node = Server::start_with("valkey-9.1", &["--cluster-enabled", "yes"]);
+    is_an_outage(&node, "CLUSTERDOWN").await;
+    let cluster = Cluster::start("valkey-9.1");
+    is_an_outage(cluster.move_one_of_two_keys(), "TRYAGAIN").await;
 }
 
 #[tokio::test]
@@ -140,6 +200,20 @@ async fn a_cluster_without_quorum_or_nodes_is_an_outage() {
     assert_eq!(sources(&limiter).await, [Source::Local]);
     drop(cluster);
     assert_eq!(sources(&limiter).await, [Source::Local]);
+}
+
+#[tokio::test]
+async fn a_cluster_whose_node_hangs_is_followed_to_its_successor() {
+    let cluster = Cluster::with_a_replica("valkey-9.1");
+    let limiter = RateLimiter::cluster(cluster.client()).outage(Outage::Allow);
+    let limiter = limiter.build().expect("options");
+    let is_served = async || {
+        limiter.check(("a", "1000/h")).await.expect("no outage is an error").source
+            == Source::Server
+    };
+    until("it is served", is_served).await;
+    cluster.fail_over();
+    until("its successor serves it", is_served).await;
 }
 
 #[tokio::test]

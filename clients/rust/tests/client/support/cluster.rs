@@ -1,4 +1,4 @@
-//! A cluster of two servers, each with half of the slots.
+//! A cluster of servers, each with its part of the slots.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,34 +8,64 @@ use redis::cmd;
 
 use super::server::Server;
 
-pub struct Cluster {
-    nodes: [Server; 2],
+pub struct Cluster<const N: usize = 2> {
+    nodes: [Server; N],
 }
 
-impl Cluster {
-    pub fn start(name: &'static str) -> Self {
-        let nodes = [(); 2].map(|()| {
-            Server::start_with(
-                name,
-                &["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"],
-            )
-        });
-        let [first, second] = &nodes;
-        first.send("CLUSTER ADDSLOTSRANGE 0 8191");
-        second.send("CLUSTER ADDSLOTSRANGE 8192 16383");
-        first.send(&format!("CLUSTER MEET 127.0.0.1 {}", second.port()));
-        let cluster = Self { nodes };
-        let start = Instant::now();
-        while !cluster.nodes.iter().all(is_whole) {
-            assert!(start.elapsed() < Duration::from_secs(20), "the nodes do not meet");
-            thread::sleep(Duration::from_millis(50));
+const OPTIONS: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--repl-diskless-sync-delay",
+    "0",
+];
+
+impl<const N: usize> Cluster<N> {
+    /// Servers that know each other, of which the first have the slots.
+    fn of(name: &'static str, primaries: usize) -> Self {
+        let nodes = [(); N].map(|()| Server::start_with(name, &OPTIONS));
+        for (place, node) in nodes.iter().enumerate() {
+            if place < primaries {
+                let [first, next] = [place, place + 1].map(|part| part * 16_384 / primaries);
+                node.send(&format!("CLUSTER ADDSLOTSRANGE {first} {}", next - 1));
+            }
+            for other in &nodes[..place] {
+                node.send(&format!("CLUSTER MEET 127.0.0.1 {}", other.port()));
+            }
         }
+        let cluster = Self { nodes };
+        wait_until("the nodes meet", || cluster.nodes.iter().all(is_whole::<N>));
         cluster
     }
 
     pub fn client(&self) -> ClusterClient {
         let urls = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port()));
         ClusterClient::new(urls).expect("addresses")
+    }
+}
+
+impl Cluster<4> {
+    /// Three primaries, and a replica of the last, which has `a`.
+    pub fn with_a_replica(name: &'static str) -> Self {
+        let cluster = Self::of(name, 3);
+        let [.., primary, replica] = &cluster.nodes;
+        replica.send(&format!("CLUSTER REPLICATE {}", id(primary)));
+        wait_until("it has a copy", || info(primary, "replication").contains("state=online"));
+        cluster
+    }
+
+    /// Lets that primary hang until its replica has taken its place.
+    pub fn fail_over(&self) {
+        let [.., primary, replica] = &self.nodes;
+        primary.freeze(true);
+        wait_until("it is promoted", || info(replica, "replication").contains("role:master"));
+    }
+}
+
+impl Cluster {
+    pub fn start(name: &'static str) -> Self {
+        Self::of(name, 2)
     }
 
     /// How many keys each node holds.
@@ -48,29 +78,51 @@ impl Cluster {
 
     /// How often the nodes have sent a client to another node.
     pub fn redirections(&self) -> usize {
-        let count = |node: &Server| {
-            let mut node = node.client().get_connection().expect("it runs");
-            let stats: String = cmd("INFO").arg("errorstats").query(&mut node).expect("text");
-            stats.matches("errorstat_MOVED").count()
-        };
+        let count = |node: &Server| info(node, "errorstats").matches("errorstat_MOVED").count();
         self.nodes.iter().map(count).sum()
+    }
+
+    /// Begins to move the slot of `{a}1` and `{a}2`, of which its node, which this returns, has one.
+    pub fn move_one_of_two_keys(&self) -> &Server {
+        let [to, from] = &self.nodes;
+        from.send("RL.CHECK {a}1 9/m");
+        let mut node = from.client().get_connection().expect("it runs");
+        let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg("a").query(&mut node).expect("a slot");
+        for (node, state, other) in [(to, "IMPORTING", from), (from, "MIGRATING", to)] {
+            node.send(&format!("CLUSTER SETSLOT {slot} {state} {}", id(other)));
+        }
+        from
     }
 
     /// Kills one node, so that the other serves no slot any more.
     pub fn lose_quorum(&mut self) {
         let [first, second] = &mut self.nodes;
         second.kill();
-        let start = Instant::now();
-        while is_whole(first) {
-            assert!(start.elapsed() < Duration::from_secs(20), "the node does not notice");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("the other notices", || !is_whole::<2>(first));
     }
 }
 
-/// Whether a node knows who serves every slot.
-fn is_whole(node: &Server) -> bool {
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "not in time: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn id(node: &Server) -> String {
+    let mut node = node.client().get_connection().expect("it runs");
+    cmd("CLUSTER").arg("MYID").query(&mut node).expect("an id")
+}
+
+fn info(node: &Server, part: &str) -> String {
+    let mut node = node.client().get_connection().expect("it runs");
+    cmd("INFO").arg(part).query(&mut node).expect("text")
+}
+
+/// Whether one of `N` nodes knows who serves every slot.
+fn is_whole<const N: usize>(node: &Server) -> bool {
     let mut node = node.client().get_connection().expect("it runs");
     let info: String = cmd("CLUSTER").arg("INFO").query(&mut node).expect("text");
-    info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2")
+    info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{N}"))
 }

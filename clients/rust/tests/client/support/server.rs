@@ -2,13 +2,14 @@
 //!
 //! `RATELIMIT_SERVERS` and `RATELIMIT_MODULE` may say where servers and module are, as for the module's own tests.
 
-use std::env;
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult, cmd};
@@ -64,6 +65,31 @@ impl Server {
         let loads = || matches!(answers(self.port), Err(error) if error.code() == Some("LOADING"));
         while !loads() {
             assert!(start.elapsed() < PATIENCE, "{} does not load", self.name);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Runs a script that never ends.
+    pub fn run_a_long_script(&self) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it runs");
+        stream.write_all(b"EVAL \"while true do end\" 0\r\n").expect("it reads");
+        let start = Instant::now();
+        let is_busy = || matches!(answers(self.port), Err(error) if error.code() == Some("BUSY"));
+        while !is_busy() {
+            assert!(start.elapsed() < PATIENCE, "{} runs no script", self.name);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets a save fail: a folder stands where its file should be.
+    pub fn fail_to_save(&self) {
+        fs::create_dir(self.dir.path().join("dump.rdb")).expect("a folder");
+        let mut connection = self.client().get_connection().expect("it runs");
+        let () = cmd("BGSAVE").query(&mut connection).expect("it begins");
+        let start = Instant::now();
+        let mut info = || cmd("INFO").arg("persistence").query::<String>(&mut connection);
+        while !info().expect("text").contains("rdb_last_bgsave_status:err") {
+            assert!(start.elapsed() < PATIENCE, "{} does not fail", self.name);
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -128,14 +154,16 @@ impl Drop for Server {
     }
 }
 
-/// A free port below those of outgoing connections, which could take it before its server does.
+/// A free port below those of outgoing connections, which could take it before its server does. So is that
+/// of a cluster's bus, which is 10,000 higher.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(997);
     loop {
-        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
         let port = u16::try_from(10_000 + step).expect("a port");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if [port, port + 10_000].iter().all(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        {
             return port;
         }
     }
