@@ -150,7 +150,7 @@ fn in_parallel(numbers: &[i64], of: impl Fn(i64) -> usize + Sync) -> Vec<usize> 
 
 #[test]
 fn what_is_on_the_disk_loads_whichever_allocation_failed() {
-    for flavor in all().into_iter().filter(|flavor| flavor.has_system_malloc()) {
+    for flavor in all().into_iter().filter(|flavor| flavor.has_shared_malloc()) {
         let (states, allocations) = undisturbed(flavor);
         assert!(allocations > 200, "{allocations} allocations");
         let stride = env::var("RATELIMIT_STRIDE")

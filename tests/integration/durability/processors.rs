@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use redis::{Connection, cmd};
+use redis::{Connection, Value, cmd};
 
 use super::golden;
 use super::persistence::fill::{Filler, fill};
@@ -11,20 +11,40 @@ use super::persistence::snapshot::{Snapshot, assert_same, snapshot};
 use crate::support::dump::{Dump, uncompressed};
 use crate::support::files::{eventually_saved, has_preamble, restart_from_aof, with_aof};
 use crate::support::holds;
+use crate::support::policies::{self, Policies};
 use crate::support::server::{self, Builder, Processor, Server};
 
-/// What a server holds: how keys decide, and the bytes that `DUMP` gives of them.
-type Held = (Snapshot, BTreeMap<String, Vec<u8>>);
+/// What a server holds: how keys decide, the bytes that `DUMP` gives of them and what `RL.INFO`
+/// shows, and the policies.
+type Held = (Snapshot, BTreeMap<String, (Vec<u8>, Value)>, Policies);
 
 fn held(server: &Server, filler: &Filler) -> Held {
-    let c = &mut server.connect();
+    let (c, resp3) = (&mut server.connect(), &mut server.connect_resp3());
     let snapshot = snapshot(c, server.flavor(), &filler.telling_times_us());
-    let dumps = snapshot.keys().map(|key| (key.clone(), Dump::of(c, key).payload)).collect();
-    (snapshot, dumps)
+    let mut shown = |key: &String| timeless(cmd("RL.INFO").arg(key).query(resp3).unwrap());
+    let value = |key: &String| (key.clone(), (Dump::of(c, key).payload, shown(key)));
+    let values = snapshot.keys().map(value).collect();
+    (snapshot, values, policies::known(c))
 }
 
-/// Keys of every kind: of random traffic, with holds, and all golden payloads.
+/// A reply of `RL.INFO` without what changes with time.
+fn timeless(reply: Value) -> Value {
+    const KEPT: [&str; 7] =
+        ["states", "rule", "access", "kind", "reason", "pause_reason", "history"];
+    let is_kept = |name: &Value| KEPT.iter().any(|kept| *name == Value::BulkString((*kept).into()));
+    match reply {
+        Value::Array(values) => Value::Array(values.into_iter().map(timeless).collect()),
+        Value::Map(pairs) => {
+            let kept = pairs.into_iter().filter(|(name, _)| is_kept(name));
+            Value::Map(kept.map(|(name, value)| (name, timeless(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// Policies, and keys of every kind: of random traffic, with holds, and all golden payloads.
 fn fill_all(c: &mut Connection) -> Filler {
+    policies::set(c, &["free 20/m 800/d", "paid bucket:90/m,burst=9 slots:3,name=gpu"]);
     let filler = fill(c);
     golden::restored(c);
     holds::take(c, "hold:");
@@ -46,15 +66,16 @@ fn assert_files_travel(
         for journey in 0..4 {
             filler.send(&mut server.connect(), 500);
             before(server, journey);
-            let (snapshot, dumps) = held(server, &filler);
+            let (snapshot, values, policies) = held(server, &filler);
             server.change_processor();
             restart(server);
-            let (moved, moved_dumps) = held(server, &filler);
+            let (moved, moved_values, moved_policies) = held(server, &filler);
             let what = format!("journey {journey}");
             assert_same(&moved, &snapshot, &what);
-            for (key, dump) in dumps {
-                assert_eq!(moved_dumps[&key], dump, "{what}: {key}");
+            for (key, value) in values {
+                assert_eq!(moved_values[&key], value, "{what}: {key}");
             }
+            assert_eq!(moved_policies, policies, "{what}");
         }
     });
 }

@@ -12,7 +12,7 @@ use crate::support::workload::Workload;
 
 #[test]
 fn the_module_works_with_blocks_at_8_mod_16() {
-    for flavor in all().into_iter().filter(|flavor| flavor.has_system_malloc()) {
+    for flavor in all().into_iter().filter(|flavor| flavor.has_shared_malloc()) {
         // This build checks the alignment of each pointer that it follows.
         let builder = with_blocks_at_8_mod_16(flavor.builder().faulty().allow_at());
         let mut server = builder.start();

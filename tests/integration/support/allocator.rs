@@ -1,4 +1,4 @@
-//! An allocator that a test preloads into servers that use the system's allocator. See
+//! An allocator that a test preloads into servers whose allocator is a library. See
 //! `malloc.c`.
 
 use std::fs::File;

@@ -1,4 +1,5 @@
-// An allocator in front of glibc's, for LD_PRELOAD, that a test makes fail or misaligns.
+// An allocator in front of glibc's, for LD_PRELOAD, that a test makes fail or misaligns. It has all that Debian's servers take
+// from jemalloc's library: a block of one allocator, freed or measured by the other, crashes them.
 //
 //   MALLOC_COUNTDOWN=file   the file begins with a 64 bit integer that a test writes: each allocation counts it down, and
 //                           the one that makes it 0 fails. 0 and below: all succeed.
@@ -18,6 +19,7 @@
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *block, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *block);
 
 static _Atomic int64_t *countdown;
@@ -89,10 +91,31 @@ void *realloc(void *block, size_t size) {
     return start ? (char *)start + before : NULL;
 }
 
+// Such a block begins at a multiple of 16, so free takes it as it is.
+void *memalign(size_t alignment, size_t size) {
+    return fails() ? NULL : __libc_memalign(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    return memalign(alignment, size);
+}
+
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    *block = memalign(alignment, size);
+    return *block ? 0 : ENOMEM;
+}
+
+// A function of jemalloc alone.
+void sdallocx(void *block, size_t size, int flags) {
+    (void)size, (void)flags;
+    free(block);
+}
+
 size_t malloc_usable_size(void *block) {
     static size_t (*of_glibc)(void *);
     if (!of_glibc) {
-        of_glibc = dlsym(RTLD_NEXT, "malloc_usable_size");
+        // The next one may be jemalloc's.
+        of_glibc = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "malloc_usable_size");
     }
     return block ? of_glibc((char *)block - offset_of(block)) - offset_of(block) : 0;
 }

@@ -92,9 +92,10 @@ impl Flavor {
         self.name.starts_with("valkey")
     }
 
-    /// Whether it was built with the system's allocator, so that a test can preload another.
-    pub fn has_system_malloc(self) -> bool {
-        ["redis-6.2", "valkey-8.1", "valkey-9.1"].contains(&self.name)
+    /// Whether its allocator is a library, glibc's or jemalloc's, so that a test can preload
+    /// another.
+    pub fn has_shared_malloc(self) -> bool {
+        self.name != "redis-8.2"
     }
 
     /// Whether it has the features of Redis 7.0: settings of modules, subcommands, functions.
