@@ -263,4 +263,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_list_grows_by_an_eighth() {
+        let mut leasts = Leasts::default();
+        for n in 1..2_000 {
+            leasts.push(0);
+            assert!(leasts.nodes.capacity() < n + (n / 8).max(4), "{n}");
+        }
+    }
 }
