@@ -65,3 +65,65 @@ impl Foresight {
         self.may_copy(copied, charges)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{Bounds, Change, Check, CheckOptions, HoldRequest, Limiter};
+    use crate::parse::rules_of_line;
+
+    const NOW_US: u64 = 1_700_000_000_000_000;
+
+    /// What is spent of the budget of a command.
+    fn spent(spend: impl FnOnce(&Foresight) -> bool) -> usize {
+        let foresight = Foresight::of_command();
+        assert!(spend(&foresight));
+        MOST_CHARGES - foresight.charges.get()
+    }
+
+    /// A key with this number of holds on this number of rules.
+    fn held(holds: u32, rules: u32) -> Limiter {
+        let rules: Vec<String> = (0..rules).map(|n| format!("slots:99,name=n{n}")).collect();
+        let (rules, mut limiter) = (rules_of_line(&rules.join(" ")), Limiter::default());
+        for id in 0..holds {
+            let id = id.to_string();
+            let hold = HoldRequest { id: id.as_bytes(), end_us: NOW_US + 1, refund: true };
+            let options = CheckOptions { hold: Some(hold), ..CheckOptions::default() };
+            let check = Check::new(&rules, 1, NOW_US).with(&options);
+            limiter.check_within(Bounds::ANY, &check, &mut Vec::new()).unwrap();
+        }
+        limiter
+    }
+
+    #[test]
+    fn copies_of_states_cost_as_they_are_large() {
+        let mut limiter = Limiter::default();
+        let rules = rules_of_line("9999/h window:9/h");
+        for n in 0..330 {
+            limiter.record(&Check::new(&rules, 1, NOW_US + n), Change::Admitted);
+        }
+        let states = limiter.states();
+        assert_eq!(spent(|all| all.may_copy(&[], 3)), 3);
+        assert_eq!(spent(|all| all.may_copy(&states[..1], 3)), 16 + 3);
+        assert_eq!(spent(|all| all.may_copy(states, 3)), 16 + 16 + 20 + 3);
+    }
+
+    #[test]
+    fn looks_cost_as_their_holds_are_many_and_on_many_rules() {
+        let of = |holds, rules, lapses| {
+            let limiter = held(holds, rules);
+            spent(|all| all.may_look(&[], limiter.holds().unwrap(), lapses))
+        };
+        assert_eq!(of(31, 31, 10), 10);
+        assert_eq!(of(70, 40, 10), 10 * 2 + 2);
+    }
+
+    #[test]
+    fn too_little_is_not_spent() {
+        let (limiter, foresight) = (held(1, 1), Foresight::of_charges(9));
+        let holds = limiter.holds().unwrap();
+        assert!(!foresight.may_copy(&[], 10) && !foresight.may_look(&[], holds, 10));
+        assert_eq!(foresight.charges.get(), 9);
+        assert!(foresight.may_look(&[], holds, 9) && !foresight.may_look(&[], holds, 1));
+    }
+}

@@ -21,7 +21,7 @@ use super::decision::Decision;
 use super::view::View;
 use crate::limit::algorithm::reading::{Moment, Reading};
 use crate::limit::holds::{Foreseen, Holds};
-use crate::limit::value::check::{Check, Verdict};
+use crate::limit::value::check::Verdict;
 use crate::rule::{Kind, Rule};
 use std::slice;
 
@@ -100,7 +100,7 @@ impl<'a> View<'a> {
             Some(cost) => {
                 let reading = then.state().read(rule, window_us, at_us, cost);
                 let reading = reading.unwrap_or_else(|| Reading::untouched(rule, at_us));
-                Decision::admits(rule, reading, &Check { now_us: at_us, ..*check })
+                Decision::admits(rule, reading, check)
             }
         };
         let to_guess = cost.filter(|_| rule.kind() == Kind::Log);

@@ -56,3 +56,22 @@ impl Outcome {
         self.ban.is_some() || self.ban_shortened
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_or_a_ban_changes_the_key() {
+        let none = Outcome::unchanged(Decision::UNDECIDED, 1, None);
+        let ban = Some(Ban { rule: 0, until_us: 9 });
+        for (outcome, changed) in [
+            (none, (false, false)),
+            (Outcome { change: Change::Renewed, ..none }, (true, false)),
+            (Outcome { ban, ..none }, (true, true)),
+            (Outcome { ban_shortened: true, ..none }, (true, true)),
+        ] {
+            assert_eq!((outcome.changed(), outcome.ban_changed()), changed, "{outcome:?}");
+        }
+    }
+}

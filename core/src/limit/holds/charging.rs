@@ -122,8 +122,7 @@ impl State {
     }
 
     /// Corrects the charge of an ended hold to what the request really cost. Units for a log are
-    /// put off into `later`, if given, unless the log's time is ahead: giving them back may change
-    /// its time.
+    /// put off into `later`, if given.
     pub fn correct(
         &mut self,
         track: &mut Track,
@@ -144,7 +143,7 @@ impl State {
         if cost < charge.units {
             let surplus = charge.units.saturating_sub(cost);
             match (self.log(), later) {
-                (Some(_), Some(later)) if last_us <= now_us => {
+                (Some(_), Some(later)) => {
                     later.push(Take { time_us: charge.stamp_us, units: surplus.into() });
                 }
                 (_, _) => self.give_back(track, hold, charge, surplus, at_us),

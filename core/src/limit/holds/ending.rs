@@ -68,7 +68,6 @@ impl Holds {
             if let Some(place) = place {
                 self.replace_state(place.into());
             }
-            self.pop_unused();
         }
     }
 

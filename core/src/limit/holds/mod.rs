@@ -281,12 +281,6 @@ impl Holds {
         for track in tracks.iter_mut().filter(|track| track.place.is_none()) {
             *track = Track::UNUSED;
         }
-        self.pop_unused();
-    }
-
-    /// Drops unused tracks at the end.
-    fn pop_unused(&mut self) {
-        while self.tracks.pop_if(|track| !track.is_in_use()).is_some() {}
     }
 
     /// The track of the state at a place, created if missing. `None` if no number is left for it.
@@ -371,14 +365,6 @@ impl Holds {
         by_end.sort_by_key(|&row| self.hold(row).map_or(0, Hold::end_us));
         self.by_end = by_end.into();
         self.shrink_to_fit();
-    }
-
-    /// The least debt of a token bucket since the charge.
-    pub fn least(&self, charge: &Charge) -> Option<u128> {
-        match &self.track(charge.track)?.kind {
-            TrackKind::Bucket(leasts) => Some(leasts.get(charge.detail.position()?)),
-            TrackKind::Plain | TrackKind::Log | TrackKind::Queue { .. } => None,
-        }
     }
 
     /// Visits each heap allocation.

@@ -1,5 +1,6 @@
 use super::layout::OVERHEAD;
 use super::*;
+use crate::limit::tests::laws::holds::memory::Bytes;
 use crate::rule::{MAX_PERIOD_US, memory};
 use proptest::prelude::*;
 
@@ -31,6 +32,7 @@ fn a_sparse_day_takes_five_bytes_an_entry() {
     let mut series = Series::default();
     for request in 0..60 {
         series.push(1_700_000_000_000_000 + request * 24 * 60_000_000, 1);
+        assert!(request > 0 || series.width() == Width::Four);
     }
     assert_eq!(series.width(), Width::Five);
     assert_eq!(OVERHEAD + series.ring.count(), 36 + 345);
@@ -55,6 +57,19 @@ fn a_series_with_room_for_its_entries_does_not_move() {
         let span_us = newest_us - oldest_us;
         assert_eq!(series.ring.count(), ring_for(entries, Width::for_span(span_us)));
     }
+}
+
+#[test]
+fn dropped_entries_free_their_memory() {
+    let mut series = Series::default();
+    (0..1_000).for_each(|n| series.push(n, 2));
+    series.drop_until(989);
+    let mut bytes = Bytes::default();
+    series.visit_heap(&mut bytes);
+    assert!(bytes.all <= 300, "{} bytes for ten entries", bytes.all);
+    (0..1_000).for_each(|n| series.push(1_000 + n, 1));
+    series.clear();
+    assert_eq!(series.ring.count(), ring_for(1, Width::Four));
 }
 
 /// Copying entries to another width is paid for by entries that came or went.

@@ -135,3 +135,16 @@ pub enum Change {
     /// Nothing was consumed, but the history got an entry.
     HistoryOnly(Verdict),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::rules_of_line;
+
+    #[test]
+    fn a_rule_with_its_own_cost_may_cost_most() {
+        let rules = rules_of_line("window:9/m window:9/h,cost=3");
+        assert_eq!([2, 4].map(|cost| Check::new(&rules, cost, 0).greatest_cost()), [3, 4]);
+        assert_eq!(Check::new(&[], 2, 0).greatest_cost(), 0);
+    }
+}

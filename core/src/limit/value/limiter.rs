@@ -332,6 +332,9 @@ mod tests {
     use crate::limit::algorithm::interval::Interval;
     use crate::limit::algorithm::meter::Meter;
     use crate::limit::algorithm::state::Named;
+    use crate::limit::tests::laws::holds::memory::Bytes;
+    use crate::limit::value::check::Change;
+    use crate::parse::rules_of_line;
 
     #[test]
     fn a_limiter_with_one_state_is_two_small_blocks() {
@@ -343,5 +346,16 @@ mod tests {
         assert_eq!(size_of::<Fixed>(), 32);
         assert_eq!(size_of::<Interval>(), 32);
         assert_eq!(size_of::<Compound>(), 64);
+    }
+
+    #[test]
+    fn a_throttle_takes_no_block_for_its_name() {
+        let bytes = |rule: &str| {
+            let mut limiter = Limiter::default();
+            limiter.record(&Check::new(&rules_of_line(rule), 1, 9), Change::Admitted);
+            Bytes::of(&mut limiter).all
+        };
+        assert_eq!(bytes("bucket:9/m,name=throttle"), bytes("bucket:9/m"));
+        assert_eq!(bytes("leaky:9/m,name=throttle"), bytes("bucket:9/m,name=other"));
     }
 }

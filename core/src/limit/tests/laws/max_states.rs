@@ -3,7 +3,10 @@
 
 use super::traffic::{Action, Call, changing};
 use super::{act, cases};
-use crate::limit::{self, Bounds, Change, Check, CheckError, KeyCheck, Limiter, Refusal, Verdict};
+use crate::limit::{
+    self, Bounds, Change, Check, CheckError, CheckOptions, HoldRequest, KeyCheck, Limiter, Refusal,
+    Verdict,
+};
 use crate::parse::rules_of_line;
 use crate::rule::DAY_US;
 use proptest::prelude::*;
@@ -74,6 +77,27 @@ fn dropped_states_do_not_count() {
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 2 * DAY_US), Err(4));
     assert_eq!(within_three(&mut limiter, "5/h", START_US + 4 * DAY_US), Ok(Verdict::Allowed));
     assert_eq!(limiter.states().len(), 1);
+}
+
+/// Checks a key that may have three states for a hold of ten days, at no cost.
+fn held_within_three(limiter: &mut Limiter, line: &str) -> Result<Verdict, usize> {
+    let (rules, end_us) = (rules_of_line(line), START_US + 10 * DAY_US);
+    let hold = Some(HoldRequest { id: line.as_bytes(), end_us, refund: false });
+    let options = CheckOptions { hold, ..CheckOptions::default() };
+    let check = Check::new(&rules, 0, START_US).with(&options);
+    let outcome = limiter.check_within(within(3), &check, &mut Vec::new());
+    outcome.map(|outcome| outcome.summary.verdict).map_err(|error| states(&error))
+}
+
+#[test]
+fn states_that_holds_keep_count() {
+    let mut limiter = with_states(2);
+    assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n0"), Ok(Verdict::Allowed));
+    assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n1"), Ok(Verdict::Allowed));
+    // A hold keeps a state that nothing was consumed from.
+    assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=n2"), Ok(Verdict::Allowed));
+    assert_eq!(held_within_three(&mut limiter, "bucket:5/d,name=new"), Err(4));
+    assert_eq!(within_three(&mut limiter, "5/h", START_US + 4 * DAY_US), Err(4));
 }
 
 #[test]

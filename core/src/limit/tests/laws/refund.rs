@@ -4,9 +4,12 @@ use super::rules::rule_set;
 use super::traffic::{Action, Call, Clock, Traffic, changing, steady};
 use super::{cases, check, cost_of, peek, unblocked};
 use crate::limit::{Change, Limiter, Verdict};
+use crate::parse::rules_of_line;
 use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+
+const START_US: u64 = 1_700_000_000_000_000;
 
 /// Every answer now and later.
 fn answers(limiter: &Limiter, rules: &[Rule], now_us: u64) -> Vec<String> {
@@ -51,6 +54,30 @@ fn undoes_a_check(traffic: &Traffic, named: bool) -> TestCaseResult {
         prop_assert_eq!(answers(&undone, rules, now_us), answers(&before, rules, now_us));
     }
     Ok(())
+}
+
+#[test]
+fn a_refund_of_everything_empties_the_key() {
+    for rule in ["9/m", "window:9/m", "fixed:9/m", "fixed:9/m,keep=3", "bucket:9/m", "leaky:9/m"] {
+        let (mut limiter, rules) = (Limiter::default(), rules_of_line(rule));
+        assert_eq!(check(&mut limiter, &rules, 3, START_US).0.change, Change::Admitted);
+        assert_eq!(limiter.refund(2, START_US, &[]), 2);
+        assert!(!limiter.is_empty(), "{rule}");
+        assert_eq!(limiter.refund(2, START_US, &[]), 1);
+        assert!(limiter.is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn a_refund_of_nothing_reshapes_no_state() {
+    let (mut limiter, rules) = (Limiter::default(), rules_of_line("window:9/m,name=a"));
+    check(&mut limiter, &rules, 3, START_US);
+    let before = limiter.clone();
+    let other = rules_of_line("window:9/m,res=2,name=a");
+    assert_eq!(limiter.refund(0, START_US, &other), 0);
+    assert_eq!(limiter, before);
+    assert_eq!(limiter.refund(1, START_US, &other), 1);
+    assert_eq!(peek(&limiter, &other, 1, START_US).0.summary.remaining, 7);
 }
 
 proptest! {

@@ -42,7 +42,8 @@ pub fn save_holds(holds: &Holds) -> Vec<u8> {
 fn live_positions(holds: &Holds) -> BTreeMap<u16, Vec<Position>> {
     let mut positions: BTreeMap<u16, Vec<Position>> = BTreeMap::new();
     for charge in holds.in_order_of_ids().flat_map(Hold::charges) {
-        if let (Some(position), Some(_)) = (charge.detail.position(), holds.least(charge)) {
+        let kind = holds.track(charge.track).map(|track| &track.kind);
+        if let (Some(position), Some(TrackKind::Bucket(_))) = (charge.detail.position(), kind) {
             positions.entry(charge.track).or_default().push(position);
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::limit::{Change, Check, CheckOptions, Meta};
+use crate::limit::{Change, Check, CheckOptions, HoldRequest, Meta};
 use crate::parse::rules_of_line as rules;
 
 const NOW_US: u64 = 1_700_000_000_000_000;
@@ -113,4 +113,19 @@ fn last_checks_are_the_history_or_else_the_log() {
     // A fourth entry evicts the oldest.
     record(&mut limiter, "bucket:90/h", 6, NOW_US + 6, Change::Admitted);
     assert_eq!(seen(&limiter), [(6, 6, allowed), (5, 5, allowed), (4, 4, blocked)]);
+}
+
+#[test]
+fn the_holds_that_lapse_next_are_shown_first() {
+    let (mut limiter, rules) = (Limiter::default(), rules("window:9/m bucket:9/m,cost=2"));
+    for (id, end_us, refund) in [("b", 2_500, false), ("a", 1_000, false), ("c", 2_000, true)] {
+        let hold = Some(HoldRequest { id: id.as_bytes(), end_us: NOW_US + end_us, refund });
+        let options = CheckOptions { hold, ..CheckOptions::default() };
+        limiter.record(&Check::new(&rules, 1, NOW_US).with(&options), Change::Admitted);
+    }
+    let report = |id: &[u8], ttl_ms, refund| HoldReport { id: id.into(), ttl_ms, units: 2, refund };
+    let (c, b) = (report(b"c", 1, true), report(b"b", 2, false));
+    assert_eq!(limiter.next_holds(NOW_US + 1_000, 9), [c.clone(), b]);
+    assert_eq!(limiter.next_holds(NOW_US + 1_000, 1), [c]);
+    assert_eq!(limiter.next_holds(NOW_US + 2_500, 9), []);
 }

@@ -1,7 +1,7 @@
 //! The worked examples of holds, to the millisecond.
 
 use crate::limit::{
-    Bounds, Check, CheckOptions, Decision, HoldRequest, Limiter, Settlement, Verdict,
+    Bounds, Check, CheckOptions, Decision, HoldRequest, Limiter, Meta, Outcome, Settlement, Verdict,
 };
 use crate::parse::rules_of_line;
 use crate::rule::NamedCost;
@@ -9,12 +9,12 @@ use crate::rule::NamedCost;
 /// 2023-11-15 00:00 UTC, a multiple of every period here.
 const DAY_US: u64 = 1_700_006_400_000_000;
 
-struct Key {
-    limiter: Limiter,
+pub struct Key {
+    pub limiter: Limiter,
     start_us: u64,
 }
 
-fn key() -> Key {
+pub fn key() -> Key {
     key_at(DAY_US)
 }
 
@@ -22,7 +22,7 @@ fn key_at(start_us: u64) -> Key {
     Key { limiter: Limiter::default(), start_us }
 }
 
-const fn costs(default: u32) -> Settlement<'static> {
+pub const fn costs(default: u32) -> Settlement<'static> {
     Settlement::Costs { default: Some(default), named: &[] }
 }
 
@@ -33,11 +33,11 @@ fn integers(decision: Decision) -> [i64; 5] {
 }
 
 impl Key {
-    fn at(&self, s: f64) -> u64 {
+    pub fn at(&self, s: f64) -> u64 {
         self.start_us.saturating_add_signed((s * 1e6).round() as i64)
     }
 
-    fn check_with(
+    pub fn check_with(
         &mut self,
         s: f64,
         hold: Option<(&str, f64, bool)>,
@@ -57,21 +57,21 @@ impl Key {
         integers(outcome.summary)
     }
 
-    fn check(&mut self, s: f64, cost: u32, rules: &str) -> [i64; 5] {
+    pub fn check(&mut self, s: f64, cost: u32, rules: &str) -> [i64; 5] {
         self.check_with(s, None, cost, rules)
     }
 
-    fn hold(&mut self, s: f64, id: &str, for_s: f64, cost: u32, rules: &str) -> [i64; 5] {
+    pub fn hold(&mut self, s: f64, id: &str, for_s: f64, cost: u32, rules: &str) -> [i64; 5] {
         self.check_with(s, Some((id, for_s, false)), cost, rules)
     }
 
-    fn peek(&self, s: f64, rules: &str) -> [i64; 5] {
+    pub fn peek(&self, s: f64, rules: &str) -> [i64; 5] {
         let rules = rules_of_line(rules);
         let check = Check::new(&rules, 1, self.at(s));
         integers(self.limiter.peek(&check, &mut Vec::new()).summary)
     }
 
-    fn settle(&mut self, s: f64, id: &str, settlement: Settlement<'_>) -> bool {
+    pub fn settle(&mut self, s: f64, id: &str, settlement: Settlement<'_>) -> bool {
         self.limiter.settle(id.as_bytes(), settlement, self.at(s))
     }
 }
@@ -301,6 +301,46 @@ fn rules_with_their_own_cost_and_shadows_lower_no_grant() {
     for s in [0.0, 1.0] {
         assert_eq!(key.grant(s, Some(("j", 9.0)), (4, 8), rules)[5], 8);
     }
+}
+
+/// A check of a range with `META`.
+fn ranged(limiter: &mut Limiter, rules: &str) -> (Outcome, Vec<Decision>) {
+    let meta = Some(Meta { text: b"m", keep: 9 });
+    let options = CheckOptions { up_to: Some(8), meta, hold: None };
+    let (rules, mut decisions) = (rules_of_line(rules), Vec::new());
+    let check = Check::new(&rules, 2, DAY_US).with(&options);
+    (limiter.check(&check, &mut decisions), decisions)
+}
+
+#[test]
+fn a_denied_range_costs_its_lower_bound() {
+    let mut limiter = Limiter::default();
+    let (denied, _) = ranged(&mut limiter, "window:0/m,cost=1 window:5/m,name=x");
+    assert_eq!((denied.summary.verdict, denied.cost), (Verdict::Limited, 2));
+    assert_eq!(limiter.last_checks().next().map(|entry| entry.cost), Some(2));
+}
+
+#[test]
+fn a_shadow_decides_on_what_is_granted() {
+    let (granted, decisions) =
+        ranged(&mut Limiter::default(), "window:5/m window:4/m,name=x,shadow");
+    assert_eq!(granted.cost, 5);
+    assert_eq!((decisions[1].verdict, decisions[1].wait_ms), (Verdict::Limited, -1));
+}
+
+#[test]
+fn repeats_and_pauses_are_not_logged() {
+    let (mut limiter, rules) = (Limiter::default(), rules_of_line("window:5/m"));
+    let check = |limiter: &mut Limiter, id: &str| {
+        let hold = Some(HoldRequest { id: id.as_bytes(), end_us: DAY_US + 9, refund: false });
+        let meta = Some(Meta { text: b"m", keep: 9 });
+        let options = CheckOptions { hold, meta, up_to: None };
+        limiter.check(&Check::new(&rules, 1, DAY_US).with(&options), &mut Vec::new());
+        limiter.last_checks().count()
+    };
+    assert_eq!([check(&mut limiter, "a"), check(&mut limiter, "a")], [1, 1]);
+    limiter.pause_until(DAY_US + 9, b"429");
+    assert_eq!([check(&mut limiter, "a"), check(&mut limiter, "b")], [1, 1]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! examples     the worked examples of holds
+//! charges      whether a charge may still be corrected
 //! traffic      calls that take, settle and renew holds
 //! decisions    a hold changes no decision, and a repeat changes nothing but the end
 //! as_if        a settled check equals one that cost that much in the first place
@@ -12,22 +13,27 @@
 //! grants       a grant from a range is the most that passes
 //! returned     no unit is returned twice
 //! foreseen     the honest wait and the reset foresee lapses
+//! later        waits that end within a denial that starts later
 //! replica      a replica that records what was decided stays equal
 //! saved        decode(encode(x)) = x with holds, and decoding is total
 //! memory       how much a hold takes
+//! room         how many holds a key takes
 //! expiry       a key does not expire before its holds end, and then nothing is left
 //! ```
 
 pub mod as_if;
+mod charges;
 mod decisions;
 mod examples;
 mod expiry;
 mod foreseen;
 mod grants;
 pub mod history;
+mod later;
 pub mod memory;
 pub mod replica;
 pub mod returned;
+mod room;
 mod saved;
 mod slots;
 pub mod traffic;

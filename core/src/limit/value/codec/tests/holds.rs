@@ -4,7 +4,7 @@ use super::super::form::{SavedDetail, put, save_items};
 use super::super::holds::SavedCharge;
 use super::super::parts::{NO_NAME, NOTHING};
 use super::super::states::DEBT;
-use super::super::{DecodeError, VERSION, decode};
+use super::super::{DecodeError, VERSION, decode, encode};
 use crate::limit::Limiter;
 use crate::rule::SECOND_US;
 
@@ -105,4 +105,33 @@ fn dense_payloads_load() {
             assert_eq!(loaded(&dense(holds, states, leaky)), Ok(holds as usize));
         }
     }
+}
+
+#[test]
+fn least_debts_are_saved_by_rank_and_do_not_fall() {
+    let of = |charges: [(u32, u32, u128); 2]| {
+        let held = charges.into_iter().zip(1_u32..).map(|((units, older, owed), id)| {
+            let (state, stamp_us, _, limit, by_default, shadow, _) = charge(Some(0), least(0));
+            let detail = SavedDetail::Least { older, owed };
+            let charges = vec![(state, stamp_us, units, limit, by_default, shadow, detail)];
+            Held { id: id.to_be_bytes(), end_us: 5, charges }
+        });
+        payload(std::iter::once(debt(0, false)), &held.collect::<Vec<_>>())
+    };
+    let payload = of([(1, 1, 7), (1, 0, 6)]);
+    assert_eq!(decode(&payload).map(|limiter: Limiter| encode(&limiter)), Ok(payload));
+    let refused = Err(DecodeError::OutOfRange("a debt"));
+    assert_eq!(loaded(&of([(1, 0, 7), (1, 1, 6)])), refused);
+    assert_eq!(loaded(&of([(0, 0, 7), (1, 1, 8)])), refused);
+}
+
+#[test]
+fn a_charge_on_a_bucket_has_its_least_debt() {
+    let held = |charge| [Held { id: [1; 4], end_us: 5, charges: vec![charge] }];
+    let of = |charge| loaded(&payload(std::iter::once(debt(0, false)), &held(charge)));
+    let mut plain = charge(Some(0), SavedDetail::Plain);
+    assert_eq!(of(plain.clone()), Err(DecodeError::OutOfRange("a charge")));
+    // Nothing was consumed.
+    plain.2 = 0;
+    assert_eq!(of(plain), Ok(1));
 }

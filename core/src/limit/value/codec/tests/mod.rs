@@ -2,13 +2,14 @@ mod holds;
 
 use super::form::{put, save_items};
 use super::parts::NOTHING;
-use super::states::{FIXED, INTERVAL, LOG, load_meter, save_meter};
+use super::states::{DEBT, FIXED, INTERVAL, LOG, WINDOW, load_meter, save_meter};
 use super::{DecodeError, SavedBans, VERSION, decode, encode};
 use crate::limit::algorithm::meter::Meter;
 use crate::limit::algorithm::uint48::Uint48;
 use crate::limit::series::needs::{MAX_RETAINED_UNITS, MOST_PAST};
 use crate::limit::{MAX_FORGOTTEN_US, MAX_SPAN_US};
 use crate::rule::{DAY_US, MAX_PERIOD_US, MAX_TIME_US, MAX_TZ_MIN, MAX_UNITS, MS_US, SECOND_US};
+use bincode::Encode;
 use proptest::prelude::*;
 
 /// The fields of a `fixed` or a `refill=interval`.
@@ -108,9 +109,14 @@ const NOW_US: u64 = 1_700_000_000_000_000;
 
 /// A log of one request, and what it keeps.
 fn log(latest: (u64, u32), past: &[(u64, u32, u64)]) -> Vec<u8> {
+    log_of((NOW_US, 1), latest, past)
+}
+
+/// A log of one entry, with its time and its units.
+fn log_of(entry: (u64, u32), latest: (u64, u32), past: &[(u64, u32, u64)]) -> Vec<u8> {
     let needs = |window_us: u64, units: u32| (window_us, units, false);
     let past = past.iter().map(|&(window_us, units, until_us)| (needs(window_us, units), until_us));
-    let (past, admitted) = (save_items(past), save_items([(NOW_US, 1_u32)]));
+    let (past, admitted) = (save_items(past), save_items([entry]));
     save_items([(LOG, needs(latest.0, latest.1), past, admitted, Vec::<u8>::new())])
 }
 
@@ -146,18 +152,75 @@ fn a_log_of_more_units_than_it_may_retain_is_refused() {
         loaded(&save_items([(LOG, needs, &none, admitted, &none)])).map(drop)
     };
     assert_eq!(of(1), Ok(()));
-    let refused = DecodeError::OutOfRange("an entry's units");
-    assert_eq!(of(2), Err(refused));
+    let refused = Err(DecodeError::OutOfRange("an entry's units"));
+    assert_eq!([of(0), of(2)], [refused.clone(), refused]);
+}
+
+/// Whether a meter of these fields loads.
+fn loads(meter: impl Encode) -> Result<(), DecodeError> {
+    loaded(&save_items([meter])).map(drop)
 }
 
 #[test]
-fn logs_that_keep_other_needs_are_not_equal() {
+fn impossible_debts_are_refused() {
+    let debt = |last_us: u64, rem: u64, limit: u32, burst: u32| {
+        loads((DEBT, last_us, SECOND_US, rem, 3_u32, limit, burst, false))
+    };
+    let refused = |what| Err(DecodeError::OutOfRange(what));
+    assert_eq!(debt(MAX_TIME_US, SECOND_US - 1, MAX_UNITS, MAX_UNITS), Ok(()));
+    assert_eq!(debt(MAX_TIME_US + 1, 0, 1, 1), refused("a time"));
+    assert_eq!(debt(NOW_US, SECOND_US, 1, 1), refused("a remainder"));
+    assert_eq!(debt(NOW_US, 0, 0, 1), refused("a limit"));
+    assert_eq!(debt(NOW_US, 0, 1, MAX_UNITS + 1), refused("a limit"));
+}
+
+#[test]
+fn impossible_windows_are_refused() {
+    let window = |last_us: u64, counts: usize| {
+        loads((WINDOW, last_us, SECOND_US, 5_u32, save_items(vec![1_u64; counts])))
+    };
+    let refused = |what| Err(DecodeError::OutOfRange(what));
+    assert_eq!(window(MAX_TIME_US, 2), Ok(()));
+    assert_eq!(window(MAX_TIME_US + 1, 2), refused("a time"));
+    assert_eq!(window(NOW_US, 1), refused("a number of counters"));
+    let past = |start_us: i64| {
+        let past = Some((1_u16, save_items([(start_us, 1_u64)])));
+        loads((FIXED, NOW_US, SECOND_US, NOW_US.cast_signed(), 1_u64, 5_u32, 0_i16, 0_u8, past))
+    };
+    let latest = MAX_TIME_US.cast_signed();
+    assert_eq!([past(latest), past(-latest)], [Ok(()), Ok(())]);
+    assert_eq!(past(latest + 1), refused("a window's start"));
+    assert_eq!(past(-latest - 1), refused("a window's start"));
+}
+
+#[test]
+fn a_refusal_says_what_is_wrong() {
+    let refused = |bytes: &[u8]| loaded(bytes).map(drop);
+    let malformed = |what| Err(DecodeError::Malformed(what));
+    let window = save_items([(WINDOW, NOW_US, SECOND_US, 5_u32)]);
+    assert_eq!(refused(&window), malformed("it ends too early"));
+    assert_eq!(refused(&save_items([77_u32])), malformed("an unknown kind of state"));
+    // A number takes no tag of this size, an option is 0 or 1, and a name is UTF-8.
+    assert_eq!(refused(&[255]), malformed("a malformed number"));
+    let of_state = |name: &[u8]| {
+        let mut payload = vec![VERSION];
+        put(&mut payload, &(name, NOTHING, NOTHING, Vec::<u8>::new(), NOTHING));
+        decode(&payload).map(drop)
+    };
+    assert_eq!(of_state(&[1, 1, 0xFF]), malformed("a name is no text"));
+    assert_eq!(of_state(&[2]), malformed("an unknown kind of state"));
+}
+
+#[test]
+fn logs_of_other_entries_or_needs_are_not_equal() {
     let kept = [
         log((DAY_US, 5), &[]),
         log((DAY_US, 6), &[]),
         log((DAY_US + MS_US, 5), &[]),
         log((DAY_US, 5), &[(DAY_US, 6, NOW_US)]),
         log((DAY_US, 5), &[(DAY_US, 6, NOW_US + 1)]),
+        log_of((NOW_US, 2), (DAY_US, 5), &[]),
+        log_of((NOW_US + 1, 1), (DAY_US, 5), &[]),
     ];
     let logs = kept.map(|meter| loaded(&meter).expect("a log"));
     for (i, log) in logs.iter().enumerate() {
