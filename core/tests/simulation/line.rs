@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use ratelimit_core::waiting::{Place, Queues, Request, Ticket};
+use ratelimit_core::waiting::{Flow, Place, Queues, Request, Ticket};
 
 /// A request: the number of its rules, its cost or the range of its costs, and the hold that it takes
 /// or repeats.
@@ -16,19 +16,20 @@ pub struct Ask {
     pub hold: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiter {
     pub number: u64,
     pub ask: Ask,
+    pub flow: Flow,
 }
 
 #[derive(Debug)]
 pub struct Line {
     pub queues: Queues<Waiter>,
     /// Those who wait, by number, with their deadlines.
-    waiting: BTreeMap<u64, (Ticket, u64, Ask)>,
-    /// The last one admitted of each key.
-    admitted: BTreeMap<u8, u64>,
+    waiting: BTreeMap<u64, (Ticket, u64, Waiter)>,
+    /// The last one admitted of each flow of each key.
+    admitted: BTreeMap<(u8, Flow), u64>,
 }
 
 pub fn place(key: u8) -> Place {
@@ -40,8 +41,9 @@ impl Line {
         Self { queues: Queues::EMPTY, waiting: BTreeMap::new(), admitted: BTreeMap::new() };
 
     pub fn join(&mut self, waiter: Waiter, request: Request, deadline_us: u64) -> Ticket {
-        let ticket = self.queues.join(place(waiter.ask.key), request, deadline_us, 1, waiter);
-        self.waiting.insert(waiter.number, (ticket, deadline_us, waiter.ask));
+        let place = place(waiter.ask.key);
+        let ticket = self.queues.join(place, request, deadline_us, 1, waiter.clone());
+        self.waiting.insert(waiter.number, (ticket, deadline_us, waiter));
         ticket
     }
 
@@ -53,17 +55,23 @@ impl Line {
         self.queues.leave(ticket).expect("in line");
     }
 
-    /// The first who waits for a key.
-    pub fn first(&self, key: u8) -> Option<Waiter> {
-        let of_key = |(&number, &(.., ask)): (&u64, &(Ticket, u64, Ask))| Waiter { number, ask };
-        self.waiting.iter().map(of_key).find(|waiter| waiter.ask.key == key)
+    /// The first of each flow that waits for a key.
+    pub fn heads(&self, key: u8) -> Vec<&Waiter> {
+        let mut heads: Vec<&Waiter> = Vec::new();
+        for (.., waiter) in self.waiting.values().filter(|(.., waiter)| waiter.ask.key == key) {
+            if heads.iter().all(|head| head.flow != waiter.flow) {
+                heads.push(waiter);
+            }
+        }
+        heads
     }
 
     pub fn answered(&mut self, waiter: &Waiter, admitted: bool, steady_us: u64) {
         let (_, deadline_us, _) = self.waiting.remove(&waiter.number).expect("answered once");
         assert!(steady_us <= deadline_us, "{waiter:?} is answered late");
         if admitted {
-            let before = self.admitted.insert(waiter.ask.key, waiter.number);
+            let flow = (waiter.ask.key, waiter.flow.clone());
+            let before = self.admitted.insert(flow, waiter.number);
             assert!(before < Some(waiter.number), "{waiter:?} is admitted after {before:?}");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fastrand::Rng;
-use ratelimit_core::effect::Action;
+use ratelimit_core::effect::{Action, Recorded};
 use ratelimit_core::limit::{
     Bounds, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Meta, Settlement, Standing,
     StandingEntry, Verdict,
@@ -23,6 +23,8 @@ const MS_US: u64 = 1_000;
 const KEYS: u8 = 3;
 /// The most that a client waits.
 const PATIENCE_MS: u64 = 20_000;
+/// The bounds of each key.
+const BOUNDS: Bounds = Bounds { max_states: 12, max_holds: 6 };
 
 const RULES: [&str; 8] = [
     "3/s",
@@ -59,8 +61,8 @@ pub struct World {
 
 /// How a request looks before it is decided.
 enum Look {
-    /// Its rules admit it.
-    Passes,
+    /// Its rules admit it, at this cost.
+    Passes(u32),
     /// It repeats a live hold.
     Repeats,
     Later(Denial),
@@ -133,7 +135,8 @@ impl World {
                 }
                 pardons
             }),
-            66..68 => self.pause(key),
+            66..67 => self.pause(key),
+            67..68 => self.sync(key),
             68..69 => self.change(key, Action::Resume, |limiter, now_us| {
                 let paused = limiter.pause_at(now_us).is_some();
                 if paused {
@@ -172,10 +175,38 @@ impl World {
         assert_eq!(state(&self.primary), self.states[self.last()], "what was propagated");
         assert_eq!(state(&self.replica.keys), self.states[self.replica.at], "the replica");
         for key in 0..KEYS {
-            let Some(first) = self.line.first(key) else { continue };
-            let passes = matches!(self.look(first.number, first.ask), Look::Passes | Look::Repeats);
-            assert!(!passes || self.jumped[usize::from(key)], "{first:?} is not served");
+            for head in self.line.heads(key) {
+                let look = self.look(head.number, head.ask);
+                let idles = matches!(look, Look::Passes(_) | Look::Repeats)
+                    && !self.is_kept_back(head, head.flow.priority);
+                assert!(!idles || self.jumped[usize::from(key)], "{head:?} is not served");
+            }
         }
+    }
+
+    /// Whether the first of another flow, of at least this priority, is denied, and only by rules
+    /// that this one has too.
+    fn is_kept_back(&self, waiter: &Waiter, priority: u8) -> bool {
+        let rules = identities(&self.rules[waiter.ask.rules].0);
+        let heads = self.line.heads(waiter.ask.key);
+        let mut others = heads.iter().filter(|head| head.flow != waiter.flow);
+        others.any(|head| match self.look(head.number, head.ask) {
+            Look::Later(denial) => {
+                head.flow.priority >= priority && denial.by.iter().all(|rule| rules.contains(rule))
+            }
+            Look::Passes(_) | Look::Repeats | Look::Decided => false,
+        })
+    }
+
+    /// Tests that one may be admitted: nobody of its flow waits before it, and nobody of a higher
+    /// priority keeps it back.
+    fn assert_turn(&self, waiter: &Waiter) {
+        let heads = self.line.heads(waiter.ask.key);
+        let own = heads.iter().find(|head| head.flow == waiter.flow);
+        assert!(own.is_none_or(|own| own.number >= waiter.number), "{waiter:?} overtakes {own:?}");
+        let jumped = self.jumped[usize::from(waiter.ask.key)];
+        let is_kept_back = self.is_kept_back(waiter, waiter.flow.priority + 1);
+        assert!(!is_kept_back || jumped, "{waiter:?} passes one of a higher priority");
     }
 
     /// Propagates an effect on a key, which wakes those who wait for it.
@@ -271,6 +302,30 @@ impl World {
         });
     }
 
+    /// Follows what an upstream says, as `RL.SYNC` does.
+    fn sync(&mut self, key: u8) {
+        let of_line = self.rng.usize(..RULES.len());
+        let rule = self.rng.usize(..self.rules[of_line].0.len());
+        let rule = self.rules[of_line].0[rule];
+        if rule.kind() == Kind::Slots {
+            return;
+        }
+        let remaining = self.rng.u32(..=rule.limit());
+        let (mut limiter, now_us) = (self.open(key), self.wall_us);
+        let left = |limiter: &Limiter| {
+            let mut running = limiter.clone();
+            running.set_standing(None);
+            running.resume();
+            running.peek(&Check::new(&[rule], 0, now_us), &mut Vec::new()).summary.remaining
+        };
+        let had = left(&limiter);
+        let synced = limiter.sync(BOUNDS, &mut rule.clone(), remaining, now_us);
+        let Ok(units @ 1..) = synced else { return };
+        assert_eq!(left(&limiter), had.min(remaining.into()), "what a sync leaves of {rule}");
+        let action = Action::Check { recorded: Recorded::Admitted, cost: units, meta: None };
+        self.store(key, limiter, action, &[rule.to_string()]);
+    }
+
     fn ask(&mut self, key: u8) -> Ask {
         self.requests += 1;
         let repeated = self.held.back().filter(|_| self.rng.u8(..8) == 0);
@@ -298,16 +353,21 @@ impl World {
         body(&Check::new(&self.rules[ask.rules].0, ask.cost, self.wall_us).with(&options))
     }
 
+    /// A key as a command finds it that may change it.
+    fn open(&mut self, key: u8) -> Limiter {
+        self.expire(key);
+        let mut limiter = self.primary.get(key);
+        if limiter.lapse_if_due(self.wall_us) {
+            self.store(key, limiter.clone(), Action::Lapse, &[]);
+        }
+        limiter
+    }
+
     /// Decides a request, as `RL.CHECK` does.
     fn check(&mut self, number: u64, ask: Ask) -> Verdict {
-        self.expire(ask.key);
-        let mut limiter = self.primary.get(ask.key);
-        if limiter.lapse_if_due(self.wall_us) {
-            self.store(ask.key, limiter.clone(), Action::Lapse, &[]);
-        }
+        let mut limiter = self.open(ask.key);
         let (verdict, expiry, effects) = self.with_check(number, ask, |check| {
-            let bounds = Bounds { max_states: 12, max_holds: 6 };
-            let Ok(outcome) = limiter.check_within(bounds, check, &mut Vec::new()) else {
+            let Ok(outcome) = limiter.check_within(BOUNDS, check, &mut Vec::new()) else {
                 return (Verdict::Limited, Expiry::Keep, Vec::new());
             };
             assert!((ask.cost..=ask.up_to.unwrap_or(ask.cost)).contains(&outcome.cost));
@@ -342,12 +402,15 @@ impl World {
         let limiter = self.seen(ask.key);
         self.with_check(number, ask, |check| {
             let mut decisions = Vec::new();
-            let seen = limiter.peek(check, &mut decisions).summary;
+            let outcome = limiter.peek(check, &mut decisions);
+            let seen = outcome.summary;
             let repeats = limiter.repeats_until(check);
             assert!(repeats.is_none_or(|end_us| end_us > self.wall_us), "a hold that has ended");
             match (seen.verdict, u64::try_from(seen.wait_ms)) {
                 _ if repeats.is_some() => Look::Repeats,
-                (Verdict::Allowed, _) => Look::Passes,
+                (Verdict::Allowed, _) => {
+                    Look::Passes(Check { cost: outcome.cost, ..*check }.greatest_cost())
+                }
                 (Verdict::Limited, Ok(wait_ms)) => {
                     Look::Later(Denial::of(wait_ms, check, &decisions, Some(&limiter)))
                 }
@@ -370,19 +433,25 @@ impl World {
         let key = ask.key;
         let (number, ms) = (self.requests, self.rng.u64(1..PATIENCE_MS));
         let rules = identities(&self.rules[ask.rules].0);
-        let request = Request { flow: Flow::default(), weight: 1, rules };
+        let name = [&b""[..], b"a", b"b"][self.rng.usize(..3)].into();
+        let flow = Flow { priority: self.rng.u8(..5) / 4, name };
+        let request = Request { flow: flow.clone(), weight: self.rng.u16(1..4), rules };
+        let waiter = Waiter { number, ask, flow };
         let in_front = self.line.queues.in_front(&place(key), &request, self.steady_us);
         let denial = match self.look(number, ask) {
-            Look::Passes if in_front.is_some() => None,
+            Look::Passes(_) if in_front.is_some() => None,
             // Only a settled hold can end the wait earlier.
             Look::Later(denial) if denial.wait_ms <= ms || self.has_live_holds(key) => Some(denial),
-            Look::Passes | Look::Later(_) | Look::Repeats | Look::Decided => {
+            look => {
+                if matches!(look, Look::Passes(_)) {
+                    self.assert_turn(&waiter);
+                }
                 self.check(number, ask);
                 return;
             }
         };
         let deadline_us = self.steady_us + ms * MS_US;
-        let ticket = self.line.join(Waiter { number, ask }, request, deadline_us);
+        let ticket = self.line.join(waiter, request, deadline_us);
         if let Some(denial) = denial {
             self.line.queues.deny(ticket, denial, self.steady_us);
         }
@@ -421,29 +490,36 @@ impl World {
     }
 
     fn attempt(&mut self, ticket: Ticket) {
-        let waiter = *self.line.queues.waiter(ticket).expect("in line");
+        let waiter = self.line.queues.waiter(ticket).expect("in line");
         match self.look(waiter.number, waiter.ask) {
             Look::Later(denial) => self.line.queues.deny(ticket, denial, self.steady_us),
-            Look::Passes | Look::Repeats | Look::Decided => self.decide(ticket),
+            Look::Passes(_) | Look::Repeats | Look::Decided => self.decide(ticket),
         }
     }
 
     /// Answers one whose deadline has come.
     fn run_out(&mut self, ticket: Ticket) {
-        let waiter = *self.line.queues.waiter(ticket).expect("in line");
-        let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes);
+        let waiter = self.line.queues.waiter(ticket).expect("in line");
+        let passes = matches!(self.look(waiter.number, waiter.ask), Look::Passes(_));
         if passes && self.line.queues.behind(ticket).is_some() {
-            self.line.queues.leave(ticket);
+            let waiter = self.line.queues.leave(ticket).expect("in line");
             return self.line.answered(&waiter, false, self.steady_us);
         }
         self.decide(ticket);
     }
 
     fn decide(&mut self, ticket: Ticket) {
-        let waiter = self.line.queues.leave(ticket).expect("in line");
-        let repeats = matches!(self.look(waiter.number, waiter.ask), Look::Repeats);
+        let waiter = self.line.queues.waiter(ticket).expect("in line").clone();
+        let look = self.look(waiter.number, waiter.ask);
+        if let Look::Passes(cost) = look {
+            self.assert_turn(&waiter);
+            self.line.queues.admit(ticket, cost);
+        } else {
+            self.line.queues.leave(ticket);
+        }
         let allowed = self.check(waiter.number, waiter.ask) == Verdict::Allowed;
         // A repeat overtakes those who wait, since it takes nothing.
+        let repeats = matches!(look, Look::Repeats);
         self.line.answered(&waiter, allowed && !repeats, self.steady_us);
     }
 

@@ -1,6 +1,6 @@
 //! Everything at once. Groups of rules of all algorithms share a key. Holds are taken for any
 //! cost, settled for less or more, refunded, renewed and repeated, and lapse. There are
-//! refunds, resets, blocks and restarts, and the clock steps back.
+//! refunds, resets, blocks, pauses, syncs and restarts, and the clock steps back.
 //!
 //! The [`ledger`] is a list of charges, from which two things follow for each rule: it never
 //! admits more than its limit over the settled checks that contain it, and never denies without
@@ -15,12 +15,12 @@ use super::cases;
 use super::holds::replica::replicate;
 use super::holds::traffic::{Deed, IDS, Step as Deeds};
 use super::honest_wait::is_honest;
-use crate::effect::{Action, Effect};
+use crate::effect::{Action, Effect, Recorded};
 use crate::limit::{
     Bounds, Change, Check, CheckOptions, Expiry, HoldRequest, Limiter, Standing, StandingEntry,
     Verdict, decode, encode,
 };
-use crate::rule::Rule;
+use crate::rule::{Kind, Rule};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
@@ -69,10 +69,36 @@ impl Key {
         self.replica.set_standing(standing);
     }
 
+    fn effect<'a>(&self, action: Action<'a>) -> Effect<'a> {
+        Effect { at_us: self.now_us, expiry: Expiry::Keep, action }
+    }
+
     fn upstream(&mut self, action: Action<'_>) -> TestCaseResult {
+        let effect = self.effect(action);
         for limiter in [&mut self.primary, &mut self.replica] {
-            let effect = Effect { at_us: self.now_us, expiry: Expiry::Keep, action };
             effect.perform(&[], &[], limiter);
+        }
+        Ok(())
+    }
+
+    /// Syncs a rule that counts. It only lowers what remains, as a check of these units does.
+    fn sync(&mut self, mut rule: Rule, remaining: u32) -> TestCaseResult {
+        let (now_us, asked) = (self.now_us, rule);
+        if self.primary.lapse_if_due(now_us) {
+            self.replica.lapse(now_us);
+        }
+        let before = self.primary.clone();
+        let units = self.primary.sync(Bounds::ANY, &mut rule, remaining, now_us).unwrap();
+        let (had, remaining) = (left(&before, asked, now_us), i64::from(remaining));
+        prop_assert_eq!(i64::from(units), (had - remaining).max(0));
+        prop_assert_eq!(left(&self.primary, asked, now_us), had.min(remaining));
+        if units > 0 {
+            let recorded = Recorded::Admitted;
+            let effect = self.effect(Action::Check { recorded, cost: units, meta: None });
+            effect.perform(&[rule], &[], &mut self.replica);
+            let times = self.ledger.open(&[asked], &[units], now_us, &before, true);
+            prop_assert!(self.ledger.admits(&asked, units, times[0], now_us), "{asked}: {units}");
+            self.ledger.charge(&[asked], &[units], &times, None, false);
         }
         Ok(())
     }
@@ -132,6 +158,11 @@ impl Key {
                 self.upstream(Action::Pause { until_us: now_us + length_us, reason: b"429" })
             }
             Step::Resume => self.upstream(Action::Resume),
+            Step::Sync(group, rule, remaining) => {
+                let rules = &groups[group % groups.len()];
+                let rule = rules[rule % rules.len()];
+                if rule.kind() == Kind::Slots { Ok(()) } else { self.sync(rule, remaining) }
+            }
             Step::Reload => {
                 if !self.primary.is_empty() {
                     let reloaded = decode(&encode(&self.primary));
@@ -217,6 +248,16 @@ impl Key {
         }
         is_honest(&self.primary, rules, cost, now_us, outcome.summary.wait_ms)
     }
+}
+
+/// What remains of a rule, whether or not the key is blocked or paused.
+fn left(limiter: &Limiter, rule: Rule, now_us: u64) -> i64 {
+    let mut limiter = limiter.clone();
+    limiter.set_standing(None);
+    limiter.resume();
+    let mut decisions = Vec::new();
+    limiter.peek(&Check::new(&[rule], 0, now_us), &mut decisions);
+    decisions[0].remaining
 }
 
 /// The units in the log.

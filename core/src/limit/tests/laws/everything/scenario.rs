@@ -66,6 +66,8 @@ pub enum Step {
     /// The duration.
     Pause(u64),
     Resume,
+    /// A group, one of its rules, and what the upstream says remains.
+    Sync(usize, usize, u32),
     /// Saves and loads the key.
     Reload,
 }
@@ -131,6 +133,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![3 => Just(Step::Unblock), 1 => Just(Step::Reset)],
         1 => prop_oneof![1 => length_us().prop_map(Step::Block), 4 => Just(Step::Unblock)],
         1 => prop_oneof![1 => length_us().prop_map(Step::Pause), 2 => Just(Step::Resume)],
+        2 => (0..4usize, 0..5usize, 0..9u32)
+            .prop_map(|(group, rule, remaining)| Step::Sync(group, rule, remaining)),
         1 => Just(Step::Reload),
     ]
 }
