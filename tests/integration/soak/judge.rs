@@ -37,6 +37,8 @@ struct Ledger {
     holders: BTreeMap<String, Vec<(Ticket, Instant)>>,
     /// How many units were consumed, by key.
     consumed: BTreeMap<String, f64>,
+    /// By key, from when until when it surely is paused.
+    pauses: BTreeMap<String, Vec<(Instant, Instant)>>,
     admitted: u64,
     faults: Vec<String>,
 }
@@ -48,6 +50,7 @@ impl Judge {
             began: Instant::now(),
             holders: BTreeMap::new(),
             consumed: BTreeMap::new(),
+            pauses: BTreeMap::new(),
             admitted: 0,
             faults: Vec::new(),
         }))
@@ -72,6 +75,7 @@ impl Judge {
         ledger.began = began;
         ledger.holders.clear();
         ledger.consumed.clear();
+        ledger.pauses.clear();
         done
     }
 
@@ -82,6 +86,7 @@ impl Judge {
         ledger.admitted += 1;
         let (ticket, now) = (ledger.admitted, Instant::now());
         if ledger.counts(sent) {
+            ledger.test_pauses(key, at);
             let holders = ledger.holders.entry(key.into()).or_default();
             holders.push((ticket, at + LEASE));
             holders.retain(|(_, until)| *until > now);
@@ -100,13 +105,14 @@ impl Judge {
         }
     }
 
-    /// Notes that a request, sent in this period, consumed a unit.
-    pub fn consumed(&self, key: &str, sent: Period) {
+    /// Notes that a request, sent in this period at this time, consumed a unit.
+    pub fn consumed(&self, key: &str, sent: Period, at: Instant) {
         let mut ledger = self.ledger();
         ledger.admitted += 1;
         if !ledger.counts(sent) {
             return;
         }
+        ledger.test_pauses(key, at);
         let most = BURST + RATE * ledger.began.elapsed().as_secs_f64();
         let units = ledger.consumed.entry(key.into()).or_default();
         *units += 1.0;
@@ -114,6 +120,17 @@ impl Judge {
         if units > most {
             ledger.faults.push(format!("{units} units of {key}, of which {most} could pass"));
         }
+    }
+
+    /// Notes that a pause, asked for at this time, has begun.
+    pub fn paused(&self, key: &str, asked: Instant, length: Duration) {
+        let pause = (Instant::now(), asked + length);
+        self.ledger().pauses.entry(key.into()).or_default().push(pause);
+    }
+
+    /// Notes that the pause of a key is about to end.
+    pub fn resumes(&self, key: &str) {
+        self.ledger().pauses.remove(key);
     }
 
     /// Notes a fault.
@@ -133,6 +150,15 @@ impl Judge {
 impl Ledger {
     fn counts(&self, period: Period) -> bool {
         self.number.is_multiple_of(2) && period == Period(self.number)
+    }
+
+    /// Tests that the key was not paused from this time until now.
+    fn test_pauses(&mut self, key: &str, sent: Instant) {
+        let now = Instant::now();
+        let pauses = self.pauses.get(key).map_or(&[][..], Vec::as_slice);
+        if pauses.iter().any(|&(from, until)| from <= sent && now < until) {
+            self.faults.push(format!("{key} is paused, and admits"));
+        }
     }
 }
 
@@ -161,11 +187,25 @@ fn a_slot_too_many_is_a_fault_only_within_a_period() {
 fn a_unit_too_many_is_a_fault() {
     let judge = Judge::new();
     for _ in 0..5 {
-        judge.consumed("k", judge.period());
+        judge.consumed("k", judge.period(), Instant::now());
     }
     assert!(judge.faults().is_empty());
     for _ in 0..1_000 {
-        judge.consumed("k", judge.period());
+        judge.consumed("k", judge.period(), Instant::now());
     }
     assert!(!judge.faults().is_empty());
+}
+
+#[test]
+fn a_unit_in_a_pause_is_a_fault() {
+    let (judge, before) = (Judge::new(), Instant::now());
+    judge.paused("k", before, Duration::from_secs(99));
+    judge.consumed("k", judge.period(), before);
+    judge.consumed("other", judge.period(), Instant::now());
+    assert_eq!(judge.faults(), [""; 0]);
+    judge.consumed("k", judge.period(), Instant::now());
+    assert_eq!(judge.faults().len(), 1);
+    judge.resumes("k");
+    judge.consumed("k", judge.period(), Instant::now());
+    assert_eq!(judge.faults().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! All admissions of a run, and the times at which the server may have forgotten some.
+//! All admissions and pauses of a run, and the times at which the server may have forgotten some.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +9,8 @@ use super::laws::{Admission, Law};
 pub struct Ledger {
     /// By the index of the key.
     admissions: Mutex<BTreeMap<usize, Vec<Admission>>>,
+    /// By the index of the key, from when until when it surely was paused, unless it was deleted.
+    pauses: Mutex<BTreeMap<usize, Vec<(i64, i64)>>>,
     /// The start and end of each time in which keys were deleted, by the server's clock, in
     /// order.
     forgetting: Mutex<Vec<(i64, i64)>>,
@@ -18,6 +20,11 @@ impl Ledger {
     pub fn admit(&self, key: usize, admission: Admission) {
         let mut all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key).or_default().push(admission);
+    }
+
+    pub fn pause(&self, key: usize, from_us: i64, until_us: i64) {
+        let mut all = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key).or_default().push((from_us, until_us));
     }
 
     /// Keys were deleted between these times.
@@ -37,7 +44,9 @@ impl Ledger {
     pub fn breaches(&self, key: usize, laws: &[Law]) -> Vec<String> {
         let all = self.admissions.lock().unwrap_or_else(PoisonError::into_inner);
         let forgetting = self.forgetting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut periods: BTreeMap<usize, Vec<Admission>> = BTreeMap::new();
+        let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let pauses = pauses.get(&key).map_or(&[][..], Vec::as_slice);
+        let (mut breaches, mut periods) = (Vec::new(), BTreeMap::<usize, Vec<Admission>>::new());
         for one in all.get(&key).into_iter().flatten() {
             // How often the server had forgotten before the admission began, and before it
             // ended.
@@ -48,12 +57,19 @@ impl Ledger {
                 let ends_us = forgetting.get(begun).map_or(i64::MAX, |(from_us, _)| *from_us);
                 let held_until_us = one.held_until_us.min(ends_us);
                 periods.entry(before).or_default().push(Admission { held_until_us, ..*one });
+                let is_paused = |&&(from_us, until_us): &&(i64, i64)| {
+                    let kept = forgetting.partition_point(|(_, to_us)| *to_us < from_us) == before;
+                    kept && from_us <= one.from_us && one.to_us < until_us
+                };
+                let pause = pauses.iter().find(is_paused);
+                breaches.extend(pause.map(|pause| format!("{one:?} in the pause {pause:?}")));
             }
         }
         let of_period = |admissions: &Vec<Admission>| {
             laws.iter().filter_map(|law| law.breach(admissions)).collect::<Vec<_>>()
         };
-        periods.values().flat_map(of_period).collect()
+        breaches.extend(periods.values().flat_map(of_period));
+        breaches
     }
 }
 
@@ -71,4 +87,9 @@ fn only_what_the_server_did_not_forget_counts() {
     ledger.forgot(150, 202);
     assert_eq!(ledger.breaches(7, &laws), [""; 0]);
     assert_eq!(ledger.counts(), BTreeMap::from([(7, 6)]));
+    ledger.pause(7, 140, 400);
+    ledger.pause(7, 305, 312);
+    assert_eq!(ledger.breaches(7, &laws), [""; 0]);
+    ledger.pause(7, 203, 303);
+    assert_eq!(ledger.breaches(7, &laws).len(), 1);
 }

@@ -1,6 +1,6 @@
-//! Clients wait in line, settle, hang up, and are killed and unblocked, while the server
-//! forgets keys and hands over to its replica. No client is admitted beyond the rules, and each
-//! gets its answer.
+//! Clients wait in line, in flows, settle, hang up, and are killed and unblocked, while keys are
+//! paused and follow an upstream, and the server forgets keys and hands over to its replica. No
+//! client is admitted beyond the rules or in a pause, and each gets its answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -33,6 +33,11 @@ struct Stage {
     /// By the ports of the servers.
     watchdogs: BTreeMap<u16, Watchdog>,
     over: Flag,
+}
+
+/// The rule of keys of units.
+fn units() -> String {
+    format!("bucket:{RATE}/s,burst={BURST}")
 }
 
 /// How often each thing happened.
@@ -77,7 +82,9 @@ fn run(flavor: Flavor, length: Duration, seed: u64) {
     stage.watchdogs.values().for_each(Watchdog::assert_quiet);
     assert!(stage.judge.admitted() as f64 > 20.0 * length.as_secs_f64(), "hardly any admitted");
     assert!(
-        ["take over", "flush", "kill", "consume"].iter().all(|what| tally[what] > 0),
+        ["take over", "flush", "kill", "consume", "pause", "sync"]
+            .iter()
+            .all(|what| tally[what] > 0),
         "{tally:?}"
     );
     for server in [&first, &second] {
@@ -133,21 +140,25 @@ impl Client<'_> {
         let key = self.random.usize(..KEYS);
         let period = judge.period();
         self.requests += 1;
+        let (weight, priority) = (self.random.u8(1..4), self.random.u8(..8) / 7);
+        let turn = format!("FLOW {} WEIGHT {weight} PRIORITY {priority}", self.number % 3);
+        let turn = if self.number < 9 { turn + " " } else { String::new() };
+        let sent = Instant::now();
         if self.random.u8(..3) == 0 {
             let key = format!("rate{key}");
-            let line = format!("RL.WAIT {key} {patience_ms} bucket:{RATE}/s,burst={BURST}");
+            let line = format!("RL.WAIT {key} {patience_ms} {turn}{}", units());
             if self.answer(c, watched, &line, patience_ms)? == 0 {
-                judge.consumed(&key, period);
+                judge.consumed(&key, period, sent);
             }
             return Ok(());
         }
         let (key, id) = (format!("slots{key}"), format!("{}-{}", self.number, self.requests));
         let lease_s = LEASE.as_secs();
-        let line = format!("RL.WAIT {key} {patience_ms} HOLD {id} EX {lease_s} slots:{SLOTS}");
+        let rest = format!("{turn}HOLD {id} EX {lease_s} slots:{SLOTS}");
+        let line = format!("RL.WAIT {key} {patience_ms} {rest}");
         if self.random.u8(..20) == 0 {
             return self.hang_up(c, &line);
         }
-        let sent = Instant::now();
         if self.answer(c, watched, &line, patience_ms)? != 0 {
             return Ok(());
         }
@@ -207,32 +218,42 @@ fn disturb(
         let mut c = primary.connect();
         // The first turns of a run all differ, so that a short run has every kind.
         let done: u64 = tally.values().sum();
-        let what = match if done < 7 { done } else { random.u64(..28) } {
+        let what = match if done < 9 { done } else { random.u64(..35) } {
             0 => {
                 take_over(stage, primary, replica);
                 "take over"
             }
-            1 | 7 => {
+            1 | 9 => {
                 let () = stage.judge.between_periods(|| ask(&mut c, "FLUSHALL"));
                 "flush"
             }
-            2 | 8..=9 => {
+            2 | 10..=11 => {
                 let key = format!("slots{}", random.usize(..KEYS));
                 let () = stage.judge.between_periods(|| ask(&mut c, &format!("DEL {key}")));
                 "delete"
             }
-            3 | 10..=14 => {
+            3 | 12..=16 => {
                 on_a_waiter(&mut c, &mut random, |id| format!("CLIENT KILL ID {id}"));
                 "kill"
             }
-            4 | 15..=19 => {
+            4 | 17..=21 => {
                 let how = *random.choice(["", "TIMEOUT", "ERROR"].iter()).expect("one");
                 on_a_waiter(&mut c, &mut random, |id| format!("CLIENT UNBLOCK {id} {how}"));
                 "unblock"
             }
-            5 | 20..=23 => {
+            5 | 22..=25 => {
                 consume_beside_the_line(&mut c, &mut random);
                 "consume"
+            }
+            6 | 26..=29 => {
+                pause_or_resume(stage, &mut c, &mut random);
+                "pause"
+            }
+            7 | 30..=31 => {
+                let line = format!("RL.SYNC rate{} REMAINING", random.usize(..KEYS));
+                let units: f64 = ask(&mut c, &format!("{line} {} {}", random.u8(..4), units()));
+                assert!(units <= BURST, "a sync consumed {units}");
+                "sync"
             }
             _ => {
                 let limit = random.u32(1..9);
@@ -243,6 +264,19 @@ fn disturb(
         *tally.entry(what).or_default() += 1;
     }
     tally
+}
+
+/// The upstream refuses, or serves again.
+fn pause_or_resume(stage: &Stage, c: &mut Connection, random: &mut fastrand::Rng) {
+    let key = format!("{}{}", if random.bool() { "rate" } else { "slots" }, random.usize(..KEYS));
+    if random.u8(..3) == 0 {
+        stage.judge.resumes(&key);
+        let _: i64 = ask(c, &format!("RL.RESUME {key}"));
+    } else {
+        let (asked, ms) = (Instant::now(), random.u64(1..500));
+        let _: i64 = ask(c, &format!("RL.PAUSE {key} PX {ms}"));
+        stage.judge.paused(&key, asked, Duration::from_millis(ms));
+    }
 }
 
 /// Another caller takes more units than clients in line can wait for, and gives some back.

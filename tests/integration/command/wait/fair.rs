@@ -3,8 +3,9 @@
 use redis::{Connection, Value};
 
 use crate::support::client::{ask, refusal, verdict};
+use crate::support::clock::let_server_act;
 use crate::support::server::{self, Server, eventually};
-use crate::support::waiters::{WaitingClient, wait_in_line};
+use crate::support::waiters::{WaitingClient, wait_in_line, waiting};
 
 /// Clients that share one slot, which `first` holds. Each holds it under its number.
 struct Line<'a> {
@@ -35,7 +36,16 @@ impl<'a> Line<'a> {
     }
 
     fn serve(&mut self) -> char {
+        self.settle();
+        self.next()
+    }
+
+    fn settle(&mut self) {
         assert_eq!(ask::<i64>(&mut self.c, &format!("RL.SETTLE k {}", self.holder)), 1);
+    }
+
+    /// The flow that gets the slot.
+    fn next(&mut self) -> char {
         let is_served =
             |waiter: &Option<WaitingClient>| waiter.as_ref().is_some_and(|w| !w.waits());
         let mut index = None;
@@ -116,6 +126,27 @@ fn a_higher_priority_goes_first_with_or_without_a_flow() {
         line.join(1, 'b', "PRIORITY 5 ");
         line.join(1, 'c', "PRIORITY 9 FLOW c ");
         assert_eq!(line.served(4), "cba-");
+    });
+}
+
+#[test]
+fn a_pause_stops_all_flows_and_a_block_answers_them() {
+    server::on_all(|server| {
+        let mut line = Line::new(server);
+        line.join(2, 'a', "FLOW a ");
+        line.join(2, 'b', "FLOW b ");
+        line.join(1, 'c', "PRIORITY 5 ");
+        let _: i64 = ask(&mut line.c, "RL.PAUSE k EX 300");
+        line.settle();
+        let_server_act(&mut line.c);
+        assert_eq!(waiting(&mut line.c), 5);
+        assert_eq!(ask::<i64>(&mut line.c, "RL.RESUME k"), 1);
+        assert_eq!(line.next(), 'c');
+        assert_eq!(line.served(2), "ab");
+        let _: Value = ask(&mut line.c, "RL.BLOCK k");
+        for waiter in line.waiters.into_iter().filter_map(|(_, _, waiter)| waiter) {
+            assert_eq!(waiter.verdict(), 2);
+        }
     });
 }
 

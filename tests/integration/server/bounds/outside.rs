@@ -90,11 +90,13 @@ fn nothing_outside_of_keys_takes_more_memory_than_documented() {
         table.judge(server.flavor().name, "a line of a policy in `INFO ratelimit`", shown);
 
         let _: redis::Value = ask(&mut c, "RL.CHECK line HOLD a EX 9999 slots:1");
-        let mut clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
-        judge(&table, server, ("a client that waits in `RL.WAIT`", clients.len()), |c| {
-            for client in &mut clients {
-                let line = "RL.WAIT line 3600000 HOLD b EX 9 slots:1";
-                client.send_packed_command(&command(line).get_packed_command()).expect("sent");
+        let mut clients = [(); 100].map(|()| server.connect());
+        let row = ("a client that waits in `RL.WAIT`, with 32 rules and names of its own", 100);
+        judge(&table, server, row, |c| {
+            for (n, client) in clients.iter_mut().enumerate() {
+                let line = format!("RL.WAIT line 3600000 FLOW {n:064} HOLD {n} EX 9 slots:1");
+                let rules = named("window:5/m,res=60,ban=1m:10m:1h", n * RULES, RULES - 1);
+                client.send_packed_command(&on(&line, &rules).get_packed_command()).expect("sent");
             }
             eventually("all to wait", || waiting(c) == clients.len());
         });
