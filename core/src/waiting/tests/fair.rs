@@ -63,11 +63,21 @@ fn a_higher_priority_goes_first() {
 
 #[test]
 fn a_newcomer_gets_no_credit_for_the_past() {
+    for priority in [0, 5] {
+        let mut line = Line::EMPTY;
+        line.join("a", 1, priority, 1, 100);
+        line.served(50);
+        line.join("b", 1, priority, 1, 50);
+        assert_eq!(line.served(6), "ababab");
+    }
+}
+
+#[test]
+fn the_largest_costs_count() {
     let mut line = Line::EMPTY;
-    line.join("a", 1, 0, 1, 100);
-    line.served(50);
-    line.join("b", 1, 0, 1, 50);
-    assert_eq!(line.served(6), "ababab");
+    line.join("a", 1, 0, u32::MAX, 2);
+    line.join("b", 1, 0, u32::MAX / 2, 5);
+    assert_eq!(line.served(7), "abbbabb");
 }
 
 /// More flows than are remembered after they have left.

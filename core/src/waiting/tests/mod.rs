@@ -152,6 +152,54 @@ fn those_who_lack_a_rule_that_denies_pass_others_over() {
 }
 
 #[test]
+fn a_newcomer_lets_those_go_first_who_may_pass() {
+    let mut queues = Queues::EMPTY;
+    let newcomer = request("b", 0, "9/m");
+    let open = |queues: &Queues<_>, now_us| {
+        ["k", "other"].map(|key| queues.in_front(&place(key, 0), &newcomer, now_us).is_none())
+    };
+    for key in ["k", "other"] {
+        let ticket = queues.join(place(key, 0), request("a", 0, "1/s"), 90_000, 1, 'x');
+        assert!(!open(&queues, 0)[usize::from(key == "other")], "{key} is not tried yet");
+        queues.deny(ticket, denied(if key == "k" { 5 } else { 6 }, "1/s"), 0);
+    }
+    let opens = [0, 4_999, 5_000, 6_000].map(|now_us| open(&queues, now_us));
+    assert_eq!(opens, [[true; 2], [true; 2], [false, true], [false; 2]]);
+}
+
+#[test]
+fn one_who_lacks_the_rule_of_all_before_is_tried() {
+    let mut queues = Queues::EMPTY;
+    let join = |queues: &mut Queues<_>, flow, of| {
+        queues.join(place("k", 0), request(flow, 0, of), 90_000, 1, 'x');
+    };
+    for (flow, of) in [("a", "1/s"), ("b", "1/s"), ("c", "2/m")] {
+        join(&mut queues, flow, of);
+    }
+    for (ticket, by) in [(0, "1/s"), (2, "2/m")] {
+        assert_eq!(queues.due(0), attempt(ticket));
+        queues.deny(Ticket(ticket), denied(9, by), 0);
+    }
+    queues.leave(Ticket(0));
+    join(&mut queues, "d", "3/h");
+    assert_eq!(queues.due(0), attempt(1));
+    queues.deny(Ticket(1), denied(9, "1/s"), 0);
+    assert_eq!([queues.due(0), queues.due(0)], [attempt(3), None]);
+}
+
+#[test]
+fn a_denial_by_a_rule_of_all_ends_the_walk() {
+    let mut queues = Queues::EMPTY;
+    for number in 0..5_000 {
+        queues.join(place("k", 0), request(&number.to_string(), 0, "1/s"), 90_000, 1, 'x');
+    }
+    queues.leave(Ticket(0));
+    assert_eq!(queues.due(0), attempt(1));
+    queues.deny(Ticket(1), denied(9, "1/s"), 0);
+    assert_eq!((queues.due(0), queues.next_us()), (None, Some(9_000)), "without a rest");
+}
+
+#[test]
 fn a_pause_denies_all() {
     let mut queues = Queues::EMPTY;
     for flow in ["a", "b"] {
