@@ -120,10 +120,12 @@ impl Line {
     /// Appends a client to its flow.
     pub fn join(&mut self, ticket: Ticket, request: Request) -> Arc<Flow> {
         let Request { flow, weight, rules } = request;
-        let start = self.start_of_newcomer(&flow, weight);
-        let flow = match self.flows.get_key_value(&flow) {
-            Some((flow, _)) => Arc::clone(flow),
-            None => Arc::new(flow),
+        let (flow, start) = match self.flows.get_key_value(&flow) {
+            Some((flow, clients)) => (Arc::clone(flow), clients.start),
+            None => {
+                let start = self.start_of_newcomer(&flow, weight);
+                (Arc::new(flow), start)
+            }
         };
         let new = || Clients { start, weight, rules: BTreeMap::new() };
         let clients = self.flows.entry(Arc::clone(&flow)).or_insert_with(new);

@@ -128,10 +128,10 @@ impl Limiter {
         change: Change,
         max: usize,
     ) -> Result<(), Refusal> {
-        match self.states().len().saturating_add(check.rules.len()) <= max {
-            true => Ok(()),
-            false => self.test_max_states_after(check, change, max),
+        if self.states().len().saturating_add(check.rules.len()) <= max {
+            return Ok(());
         }
+        self.test_max_states_after(check, change, max)
     }
 
     /// Tries the change on a copy.

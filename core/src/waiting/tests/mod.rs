@@ -216,7 +216,7 @@ fn own_rule(number: u64) -> String {
     format!("1/s,name=r{number}")
 }
 
-/// A line of flows, each with one client and one rule of its own.
+/// Flows join a line. Each has one client, with a rule that no other has.
 fn many_flows(queues: &mut Queues<char>, key: &str, flows: u64) {
     for number in 0..flows {
         let rule = own_rule(number);

@@ -91,7 +91,8 @@ fn nothing_outside_of_keys_takes_more_memory_than_documented() {
 
         let _: redis::Value = ask(&mut c, "RL.CHECK line HOLD a EX 9999 slots:1");
         let mut clients = [(); 100].map(|()| server.connect());
-        let row = ("a client that waits in `RL.WAIT`, with 32 rules and names of its own", 100);
+        let row =
+            ("a client that waits in `RL.WAIT`, with 32 rules that no other client names", 100);
         judge(&table, server, row, |c| {
             for (n, client) in clients.iter_mut().enumerate() {
                 let line = format!("RL.WAIT line 3600000 FLOW {n:064} HOLD {n} EX 9 slots:1");
