@@ -1,7 +1,7 @@
 """When the limiter stops asking, at given times."""
 
 from rl_limits import Outage
-from rl_limits._outage import Breaker
+from rl_limits._breaker import Breaker
 
 ERROR = ConnectionError("gone")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
+from . import _given as given
 from ._commands import Command, Cost, Limit, Rules, Turn
-from ._core import Core, Flow, Options
+from ._core import Answer, Core, Flow
+from ._options import TIMEOUT_S, Options, UrlOptions, settings
 from ._replies import Reply, Report
+from ._sending import AsyncSender, Sender
 from ._upstream import Headers
-from ._url import TIMEOUT_S, connector
-from ._waiting import ask, ask_async, question
+from ._url import connector
 from .holds import AsyncHold, Hold, held_for
-
-Answer = TypeVar("Answer")
 
 
 class Counters:
@@ -42,22 +42,35 @@ class RateLimiter(Counters):
     once, and cannot be made while its cluster is away."""
 
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
-        self._client = client
-        self.core = Core(**options)
+        chosen = settings(options)
+        self.core = Core(chosen)
+        self._sender = Sender(client, self.core.breaker, chosen)
+        self._made_client = False
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> RateLimiter:
+    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> RateLimiter:
         """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
-        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply, or in a cluster for
-        all that a command does."""
-        connect, options = connector(url, options, asynchronous=False)
-        return cls(connect, **options)
+        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply. In a cluster each of
+        its nodes has 0.4 of that."""
+        connect, of_limiter, _ = connector(url, options, asynchronous=False)
+        limiter = cls(connect if "+cluster" in url else connect(), **of_limiter)
+        limiter._made_client = True
+        return limiter
 
     @property
     def client(self) -> Any:
-        if callable(self._client):
-            self._client = self._client()
-        return self._client
+        return self._sender.client
+
+    def close(self) -> None:
+        """Closes the client, if `from_url` has made it."""
+        if self._made_client:
+            self._sender.close()
+
+    def __enter__(self) -> RateLimiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         """Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`."""
@@ -90,10 +103,6 @@ class RateLimiter(Counters):
     def peek_all(self, key: str, rules: Rules) -> Report:
         """Reports on each rule of a key without consuming."""
         return self.run(self.core.peek_all(key, rules))
-
-    def give_back(self, report: Report) -> None:
-        """Gives back all that an allowed `check_all` has consumed."""
-        return self.run(self.core.give_back(report))
 
     def hold(
         self,
@@ -165,7 +174,7 @@ class RateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = self._send(effect) if isinstance(effect, Command) else pause(effect.s)
+                    sent = self._sender.send(effect) if isinstance(effect, Command) else pause(effect.s)
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -174,23 +183,53 @@ class RateLimiter(Counters):
             answer: Answer = end.value
             return answer
 
-    def _send(self, command: Command) -> Any:
-        return self.client.execute_command(*command.words) if command.wait_s is None else ask(self.client, command)
-
 
 class AsyncRateLimiter(Counters):
-    """A `RateLimiter` on a client of `redis.asyncio` or `valkey.asyncio`. `timeout` bounds each command, in seconds,
-    whatever the time-outs and retries of the client are."""
+    """A `RateLimiter` on a client of `redis.asyncio` or `valkey.asyncio`. `timeout` bounds each command, in seconds
+    from when it has its place, whatever the time-outs and retries of the client are."""
 
     def __init__(self, client: Any, *, timeout: float = TIMEOUT_S, **options: Unpack[Options]) -> None:
-        self.client = client
-        self.timeout = timeout
-        self.core = Core(**options)
+        given.seconds("timeout", timeout)
+        chosen = settings(options)
+        self.core = Core(chosen)
+        self._sender = AsyncSender(client, self.core.breaker, chosen, timeout)
+        self._made_client = False
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> AsyncRateLimiter:
-        connect, options = connector(url, options, asynchronous=True)
-        return cls(connect(), **options)
+    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> AsyncRateLimiter:
+        connect, of_limiter, timeout_s = connector(url, options, asynchronous=True)
+        limiter = cls(connect(), timeout=timeout_s, **of_limiter)
+        limiter._made_client = True
+        return limiter
+
+    @property
+    def client(self) -> Any:
+        return self._sender.client
+
+    async def aclose(self) -> None:
+        """Waits for the clean-ups of cancelled tasks, and closes the client, if `from_url` has made it."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        if self._made_client:
+            await self._sender.close()
+
+    async def __aenter__(self) -> AsyncRateLimiter:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+        """Does it beside the task that asks for it."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Does it to its end, though the task that waits for it is cancelled."""
+        return await asyncio.shield(self.begin(work))
 
     async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         known = self.core.remembered(key, rules, cost)
@@ -219,9 +258,6 @@ class AsyncRateLimiter(Counters):
 
     async def peek_all(self, key: str, rules: Rules) -> Report:
         return await self.run(self.core.peek_all(key, rules))
-
-    async def give_back(self, report: Report) -> None:
-        return await self.run(self.core.give_back(report))
 
     def hold(
         self,
@@ -273,7 +309,7 @@ class AsyncRateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = await (self._send(effect) if isinstance(effect, Command) else asyncio.sleep(effect.s))
+                    sent = await (self._sender.send(effect) if isinstance(effect, Command) else asyncio.sleep(effect.s))
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -281,9 +317,3 @@ class AsyncRateLimiter(Counters):
         except StopIteration as end:
             answer: Answer = end.value
             return answer
-
-    async def _send(self, command: Command) -> Any:
-        if command.wait_s is not None:
-            return await ask_async(self.client, command, lambda: self._send(Command(question(command))))
-        async with asyncio.timeout(self.timeout):
-            return await self.client.execute_command(*command.words)
