@@ -70,9 +70,7 @@ Ready = Callable[[Server], bool]
 
 
 @contextmanager
-def start(
-    name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True
-) -> Iterator[Server]:
+def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True) -> Iterator[Server]:
     """`ready`: when to go on, by default when it answers."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:

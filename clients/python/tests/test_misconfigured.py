@@ -64,7 +64,12 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
     for limiter in limiters:
         told.clear()
         stopped.clear()
-        assert [limiter.check("login:42", "2/m").verdict for _ in range(4)] == ["allowed", "allowed", "limited", "limited"]
+        assert [limiter.check("login:42", "2/m").verdict for _ in range(4)] == [
+            "allowed",
+            "allowed",
+            "limited",
+            "limited",
+        ]
         [event] = told
         assert advice in event.advice and event.answered == 1 and not is_outage(event.error)
         assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"

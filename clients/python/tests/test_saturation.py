@@ -119,9 +119,10 @@ async def test_nobody_waits_for_ever_and_nobody_passes(newest: Server) -> None:
     await asynchronous.connection_pool.get_connection()
     for _ in range(4):
         for limiter in limiters:
-            for ask in (lambda: limiter.check("k", "5/m"), lambda: limiter.check_all([Limit("k", "5/m")])):
-                with pytest.raises(Saturated):
-                    ask()
+            with pytest.raises(Saturated):
+                limiter.check("k", "5/m")
+            with pytest.raises(Saturated):
+                limiter.check_all([Limit("k", "5/m")])
         with pytest.raises(Saturated):
             await async_limiter.check("k", "5/m")
     for limiter in (*limiters, async_limiter):

@@ -110,9 +110,8 @@ def has_too_many_holds(error: BaseException) -> bool:
 def described(error: BaseException) -> str:
     """For a log: never a key, a rule or a command, which some texts name."""
     name = type(error).__name__
-    return (
-        f"{name}: {error}" if not is_answer(error) and _classes(error) & {"ConnectionError", "TimeoutError"} else name
-    )
+    tells = _classes(error) & {"ConnectionError", "TimeoutError"} and not is_answer(error)
+    return f"{name}: {error}".rstrip(": ") if tells else name
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:

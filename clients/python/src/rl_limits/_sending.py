@@ -79,7 +79,7 @@ class AsyncSender:
         self._queue_timeout = chosen.queue_timeout
         self._places = AsyncPlaces(size(client, chosen.concurrency), chosen.queue_timeout)
         self._under_way: set[Bound] = set()
-        # Of tasks that fetch the map of a cluster together, some get connections that redis-py 8.1 closes at once.
+        self._clustered = is_cluster(client)
         self._mapping = asyncio.Lock()
         breaker.stopped = self._end_all
 
@@ -99,10 +99,7 @@ class AsyncSender:
             self._under_way.add(bound)
             try:
                 async with bound:
-                    if is_cluster(self.client):
-                        async with self._mapping:
-                            await self.client.initialize()
-                    return await self.client.execute_command(*command.words)
+                    return await (self._ask_cluster if self._clustered else self.client.execute_command)(*command.words)
             except Exception as error:
                 if is_exhausted(error):
                     raise Saturated("the client's pool has no connection left") from error
@@ -112,6 +109,16 @@ class AsyncSender:
 
     async def close(self) -> None:
         await self.client.aclose()
+
+    async def _ask_cluster(self, *words: Any) -> Any:
+        """redis-py 8.1 closes connections that other tasks are opening, when several fetch the map of the cluster at
+        once or a node fails: one fetches it, and who then finds no connection has got no reply."""
+        async with self._mapping:
+            await self.client.initialize()
+        try:
+            return await self.client.execute_command(*words)
+        except AttributeError as error:
+            raise ConnectionError("the client closed its connection amid a command") from error
 
     async def _find_connection(self, pool: Any) -> None:
         """The time-out of a command must not run while the application's own commands have all connections."""

@@ -17,12 +17,12 @@ from .http import (
     SATURATED,
     Count,
     Headers,
+    check_options,
     counts,
     fields,
     held_by,
     problem,
     status,
-    check_options,
 )
 from .limiter import AsyncRateLimiter
 

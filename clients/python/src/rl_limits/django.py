@@ -33,7 +33,7 @@ from ._commands import Held, Limit
 from ._errors import Saturated
 from ._replies import Report
 from .address import Networks
-from .http import PROBLEM_TYPE, SATURATED, counts, fields, held_by, problem, status, check_options
+from .http import PROBLEM_TYPE, SATURATED, check_options, counts, fields, held_by, problem, status
 from .limiter import RateLimiter
 
 SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSAL")
