@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import TracebackType
 from typing import Any
 
 from ._errors import Saturated
@@ -35,10 +36,20 @@ class Places:
 
 
 class AsyncPlaces:
-    """`async with places:`, first come, first served."""
+    """`async with places:`, first come, first served.
+
+    One loop that opens many connections at once takes longer for each than a command may take. So few places are free
+    at first: each `STEP` commands that are answered add one, and each that fails takes one away.
+    """
+
+    FIRST = 8
+    STEP = 32
 
     def __init__(self, most: int, queue_timeout: float) -> None:
-        self._free = asyncio.Semaphore(most)
+        self._most = most
+        self._size = min(most, self.FIRST)
+        self._free = asyncio.Semaphore(self._size)
+        self._answered = 0
         self._queue_timeout = queue_timeout
 
     async def __aenter__(self) -> None:
@@ -51,5 +62,15 @@ class AsyncPlaces:
         except TimeoutError:
             raise saturated(self._queue_timeout) from None
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._answered += 1
+            if self._answered % self.STEP == 0 and self._size < self._most:
+                self._size += 1
+                self._free.release()
+        elif self._size > self.FIRST:
+            self._size -= 1
+            return
         self._free.release()

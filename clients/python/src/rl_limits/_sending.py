@@ -18,8 +18,6 @@ from ._waiting import ask, ask_async, is_cluster, question
 
 #: How often to look whether a pool that others use has a connection again.
 LOOK_S = 0.005
-#: How late a loop may call without being busy.
-LATE_S = 0.01
 
 
 class Sender:
@@ -138,20 +136,23 @@ class AsyncSender:
 
 
 class Bound:
-    """`async with Bound(s):` raises TimeoutError after that time. While the loop is busy nobody reads replies, so the
-    time by which it is late does not count."""
+    """`async with Bound(s):` raises TimeoutError after that time, in which the loop has looked for replies: a busy loop
+    is late for each of the slices, and the time by which it is late does not count."""
 
-    __slots__ = ("_due_s", "_loop", "_s", "_scope", "_timer")
+    SLICES = 10
+
+    __slots__ = ("_left", "_loop", "_scope", "_slice_s", "_timer")
 
     def __init__(self, s: float) -> None:
-        self._s = s
+        self._slice_s = s / self.SLICES
+        self._left = self.SLICES
         self._scope = asyncio.timeout(None)
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> None:
         await self._scope.__aenter__()
         self._loop = asyncio.get_running_loop()
-        self._wait(self._s)
+        self._wait()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -168,13 +169,12 @@ class Bound:
             self._timer = None
             self._scope.reschedule(self._loop.time())
 
-    def _wait(self, s: float) -> None:
-        self._due_s = self._loop.time() + s
-        self._timer = self._loop.call_at(self._due_s, self._look)
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(self._slice_s, self._look)
 
     def _look(self) -> None:
-        late_s = self._loop.time() - self._due_s
-        if late_s > LATE_S:
-            self._wait(late_s)
+        self._left -= 1
+        if self._left:
+            self._wait()
         else:
             self.end()
