@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
 import valkey
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import servers
 from rl_limits import AsyncRateLimiter, Denied, Misconfigured, Outage, RateLimiter, is_outage
@@ -60,7 +61,8 @@ async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Se
     stopped: list[Outage] = []
     listen: Any = {"on_misconfigured": told.append, "on_outage": stopped.append, "outage": "local"}
     limiters = [RateLimiter.from_url(server.url, timeout=5, **options, **listen)]
-    limiters += [RateLimiter(kind(port=server.port, **options), **listen) for kind in (redis.Redis, valkey.Valkey)]
+    once = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0), **options)
+    limiters += [RateLimiter(client, **listen) for client in (once, valkey.Valkey(port=server.port, **options))]
     for limiter in limiters:
         told.clear()
         stopped.clear()

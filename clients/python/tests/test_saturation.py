@@ -98,7 +98,7 @@ async def test_a_client_of_asyncio_with_few_connections(newest: Server, name: st
 async def test_a_pool_that_others_use_up_is_waited_for(newest: Server) -> None:
     client = redis.asyncio.Redis(port=newest.port, max_connections=1)
     limiter = AsyncRateLimiter(client, outage="allow")
-    taken = await client.connection_pool.get_connection()
+    taken = await client.connection_pool.get_connection("_")
     check = asyncio.create_task(limiter.check("k", "5/m"))
     await asyncio.sleep(limiter._sender.timeout_s * 2)
     await client.connection_pool.release(taken)
@@ -115,8 +115,8 @@ async def test_nobody_waits_for_ever_and_nobody_passes(newest: Server) -> None:
     limiters = [RateLimiter(plain, **options), RateLimiter(blocking, **options)]
     async_limiter = AsyncRateLimiter(asynchronous, **options)
     for client in (plain, blocking):
-        client.connection_pool.get_connection()
-    await asynchronous.connection_pool.get_connection()
+        client.connection_pool.get_connection("_")
+    await asynchronous.connection_pool.get_connection("_")
     for _ in range(4):
         for limiter in limiters:
             with pytest.raises(Saturated):

@@ -17,7 +17,7 @@ from rl_limits import AsyncRateLimiter, RateLimiter, Reply
 from servers import Server
 
 KEYS = 97
-SECONDS = 6
+SECONDS = 4
 #: The limiter goes on asking, however often it fails.
 NEVER = 1_000_000_000
 
