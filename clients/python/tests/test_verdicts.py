@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from rl_limits import AsyncRateLimiter, RateLimiter, Reply
 from servers import Server
 
 KEYS = 97
-SECONDS = 4
+SECONDS = 6
 #: The limiter goes on asking, however often it fails.
 NEVER = 1_000_000_000
 
@@ -46,13 +47,14 @@ class Seen:
 
 
 def disturb(nodes: list[Server], until_s: float) -> None:
-    """Stalls nodes for longer than the time-outs, in turn; the last of them dies half-way."""
+    """Stalls one node or two for longer than the time-outs, again and again; the last of them dies half-way."""
     half_s = (time.monotonic() + until_s) / 2
     while time.monotonic() < until_s:
-        node = random.choice(nodes[:-1])
-        with node.paused():
+        with ExitStack() as stalled:
+            for node in random.sample(nodes[:-1], random.choice([1, len(nodes) - 1])):
+                stalled.enter_context(node.paused())
             time.sleep(random.uniform(0.05, 0.4))
-        time.sleep(random.uniform(0.05, 0.4))
+        time.sleep(random.uniform(0.05, 0.2))
         if time.monotonic() > half_s:
             nodes[-1].stop()
 
@@ -72,13 +74,13 @@ def test_threads_of_a_cluster_whose_nodes_stall_and_die() -> None:
                 except Exception as error:
                     seen.wrong.append(error)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
+        threads = [threading.Thread(target=work) for _ in range(16)]
         for thread in threads:
             thread.start()
         disturb(nodes, until_s)
         for thread in threads:
             thread.join()
-    assert not seen.wrong and seen.right > 100, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
 
 
 ASYNC_CLIENTS: dict[str, Callable[[int], Any]] = {
@@ -93,7 +95,7 @@ async def test_tasks_that_are_cancelled_amid_their_commands(newest: Server, name
     limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow")
     seen = Seen()
     await cancel_some(limiter, seen)
-    assert not seen.wrong and seen.right > 100, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
     await limiter.client.aclose()
 
 
@@ -103,7 +105,7 @@ async def test_tasks_of_a_cluster_that_are_cancelled(cluster: list[Server], libr
     limiter = AsyncRateLimiter(client, outage="allow")
     seen = Seen()
     await cancel_some(limiter, seen)
-    assert not seen.wrong and seen.right > 100, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
     await client.aclose()
 
 
@@ -117,7 +119,7 @@ async def test_tasks_of_a_cluster_whose_nodes_stall_and_die() -> None:
             trouble.start()
             await cancel_some(limiter, seen)
             trouble.join()
-    assert not seen.wrong and seen.right > 100, (seen.right, seen.wrong[:10])
+    assert not seen.wrong and seen.right > 20, (seen.right, seen.wrong[:10])
 
 
 async def cancel_some(limiter: AsyncRateLimiter, seen: Seen) -> None:
