@@ -1,6 +1,7 @@
 """The middleware under Starlette, with real requests."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
 from types import MappingProxyType
@@ -18,7 +19,7 @@ import servers
 from rl_limits import Limit, Report
 from rl_limits.asgi import RateLimitMiddleware
 from servers import Server, until
-from test_holds import left
+from test_holds import holds, left
 
 
 def limits_of(scope: Scope) -> list[Limit]:
@@ -247,6 +248,17 @@ async def test_a_cancelled_request_settles(newest: Server) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(until, lambda: left(newest, "ip:203.0.113.9", "5/m") == 5)
+
+
+async def test_a_request_that_is_cancelled_amid_its_check_holds_nothing(newest: Server) -> None:
+    async for client in asked(newest, limits="1000/d", count="failed"):
+        for _ in range(10):
+            tasks = [asyncio.create_task(client.get("/")) for _ in range(20)]
+            await asyncio.sleep(random.uniform(0, 0.01))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(until, lambda: holds(newest, "ip:203.0.113.9") == 0)
 
 
 async def test_without_a_place_a_request_gets_503_and_nothing_more(newest: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
@@ -14,6 +15,14 @@ Rules = str | Sequence[str]
 Cost = int | tuple[int, int] | Mapping[str, int]
 
 Words = tuple[str | int, ...]
+
+#: The longest period and the longest life of a hold: 366 days.
+LONGEST_S = 366 * 86_400
+
+
+def to_ms(s: float) -> int:
+    """Whole milliseconds, rounded up, but for what floats add: 0.07 s are 70 ms."""
+    return math.ceil(round(s * 1000, 6))
 
 
 class Limit(NamedTuple):
@@ -45,7 +54,7 @@ class Turn(NamedTuple):
     priority: int = 0
 
     def command(self, key: str) -> Words:
-        wait: Words = ("RL.CHECK", key) if self.wait_s is None else ("RL.WAIT", key, round(self.wait_s * 1000))
+        wait: Words = ("RL.CHECK", key) if self.wait_s is None else ("RL.WAIT", key, to_ms(self.wait_s))
         flow = () if self.flow is None else ("FLOW", self.flow)
         weight = () if self.weight == 1 else ("WEIGHT", self.weight)
         return (*wait, *flow, *weight, *(("PRIORITY", self.priority) if self.priority else ()))

@@ -7,7 +7,6 @@ denials remembered.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +68,7 @@ class AsyncRunner(Protocol):
 
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer: ...
 
-    def begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]: ...
+    async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report: ...
 
 
 class Core:
@@ -211,6 +210,11 @@ class Core:
             except Exception as error:
                 if not is_undecided(error):
                     LOG.error("a request that does not count stays charged (%s)", described(error))
+
+    def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
+        """Gives back holds whose taking was cut short: the server may read that command after the first settlement."""
+        for _ in range(2):
+            yield from self.end_all(keys, id, refund=True)
 
     def reset(self, key: str) -> Flow[bool]:
         self._forget(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -32,11 +33,12 @@ def whole(name: str, given: object, least: int, most: float = math.inf) -> None:
         raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 
-def seconds(name: str, given: object) -> None:
+def seconds(name: str, given: object, most: float = sys.float_info.max) -> None:
+    wanted = "seconds above 0" if most == sys.float_info.max else f"seconds above 0 and at most {most:,}"
     if type(given) not in (int, float):
-        raise TypeError(f"{name} is {given!r}, expected seconds above 0")
-    if not 0 < given < math.inf:  # type: ignore[operator]
-        raise ValueError(f"{name} is {given!r}, expected seconds above 0")
+        raise TypeError(f"{name} is {given!r}, expected {wanted}")
+    if not 0 < given <= most:  # type: ignore[operator]
+        raise ValueError(f"{name} is {given!r}, expected {wanted}")
 
 
 def yes_or_no(name: str, given: object) -> None:

@@ -30,6 +30,8 @@ def connector(url: str, options: UrlOptions, *, asynchronous: bool) -> tuple[Cal
     of_client = {name: value for name, value in options.items() if name not in Options.__annotations__}
     of_limiter = cast(Options, {name: value for name, value in options.items() if name in Options.__annotations__})
     chosen = settings(of_limiter)
+    if isinstance(most := of_client.get("max_connections"), int):
+        of_limiter["concurrency"] = min(chosen.concurrency, most)
     timeout_s = cast(float, of_client.pop("timeout", TIMEOUT_S))
     given.seconds("timeout", timeout_s)
     clustered = url.startswith(CLUSTER)

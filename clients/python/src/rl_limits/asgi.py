@@ -90,8 +90,10 @@ class RateLimitMiddleware:
         if not wanted:
             return await self.app(scope, receive, send)
         core, held = self.limiter.core, held_by(self.count)
+        keys = [limit.key for limit in wanted]
+        asking = core.check_all(wanted, self.cost(scope), None, held)
         try:
-            report = await self.limiter.run(core.check_all(wanted, self.cost(scope), None, held))
+            report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.run(asking))
         except Saturated:
             return await _problem(SATURATED)(scope, receive, Answer(scope, send, fields(SATURATED)))
         scope.setdefault("state", {})["rate_limit"] = report
@@ -101,7 +103,6 @@ class RateLimitMiddleware:
 
         async def settle(status: int) -> None:
             if held:
-                keys = [limit.key for limit in wanted]
                 ended = core.end_all(keys, held.id, refund=not counts(self.count, status))
                 await self.limiter.finish(self.limiter.run(ended))
 

@@ -10,13 +10,10 @@ from types import TracebackType
 from uuid import uuid4
 
 from . import _given as given
-from ._commands import Cost, Held, Rules, Turn
+from ._commands import LONGEST_S, Cost, Held, Rules, Turn, to_ms
 from ._core import AsyncRunner, Runner
 from ._errors import is_undecided
 from ._replies import Report
-
-#: How often a hold is settled whose taking was cut short: the server may read that command after the first time.
-TIMES = 2
 
 
 class Denied(Exception):
@@ -28,8 +25,8 @@ class Denied(Exception):
 
 
 def held_for(ttl_s: float, refund: bool, id: str | None) -> Held:
-    given.seconds("ttl", ttl_s)
-    return Held(id or uuid4().hex, round(ttl_s * 1000), refund)
+    given.seconds("ttl", ttl_s, LONGEST_S)
+    return Held(id or uuid4().hex, to_ms(ttl_s), refund)
 
 
 class Hold:
@@ -80,9 +77,7 @@ class Hold:
         except Exception:
             raise
         except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken it
-            for _ in range(TIMES):
-                with contextlib.suppress(Exception):
-                    self._limiter.run(core.settle(self.key, self.id, None, True))
+            self._limiter.run(core.give_up([self.key], self.id))
             raise
 
     def _end(self, cost: Cost | None, refund: bool) -> bool:
@@ -148,25 +143,8 @@ class AsyncHold:
 
     async def _take(self) -> Report:
         core = self._limiter.core
-        taking = self._limiter.begin(
-            self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
-        )
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            if self._turn.wait_s is not None:
-                taking.cancel()  # it leaves the line
-            self._limiter.begin(self._give_up(taking))
-            raise
-
-    async def _give_up(self, taking: asyncio.Task[Report]) -> None:
-        """Gives back what nobody waits for any more. A check is not cut short, so its reply says whether it holds."""
-        await asyncio.wait([taking])
-        unknown = taking.cancelled() or taking.exception() is not None
-        if unknown or taking.result().allowed:
-            for _ in range(TIMES if unknown else 1):
-                with contextlib.suppress(Exception):
-                    await self._limiter.run(self._limiter.core.settle(self.key, self.id, None, True))
+        taking = core.hold(self.key, self._rules, self._cost, self._held, self._turn)
+        return await self._limiter.take(taking, [self.key], self.id, in_line=self._turn.wait_s is not None)
 
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:

@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from . import _given as given
-from ._commands import Held, Rules
+from ._commands import LONGEST_S, Held, Rules, to_ms
 from ._core import Answer, AsyncRunner, Flow, Runner
 from ._errors import is_undecided
 from ._replies import Reply
@@ -85,7 +85,7 @@ class Book:
 class LeaseBase:
     def __init__(self, limiter: Runner | AsyncRunner, key: str, rules: Rules, ttl: float, most: int) -> None:
         given.rules("the lease", rules)
-        given.seconds("ttl", ttl)
+        given.seconds("ttl", ttl, LONGEST_S)
         given.whole("most", most, 1)
         self.key = key
         self._rules = rules
@@ -97,7 +97,7 @@ class LeaseBase:
         if known:
             return known
         yield from self._settle()
-        at_s, held = time.monotonic(), Held.new(round(self._book.ttl_s * 1000), True)
+        at_s, held = time.monotonic(), Held.new(to_ms(self._book.ttl_s), True)
         reply = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
         self._book.open(held.id, units, reply, at_s)
         return reply

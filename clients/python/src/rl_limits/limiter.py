@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Unpack
 
 from . import _given as given
-from ._commands import Command, Cost, Limit, Rules, Turn
+from ._commands import Command, Cost, Limit, Rules, Turn, to_ms
 from ._core import Answer, Core, Flow
 from ._options import TIMEOUT_S, Options, UrlOptions, settings
 from ._replies import Reply, Report
@@ -131,7 +130,7 @@ class RateLimiter(Counters):
 
     def renew(self, key: str, id: str, ttl: float) -> bool:
         """Moves the end of a hold to `ttl` seconds from now. Says whether there was one."""
-        return self.run(self.core.renew(key, id, round(ttl * 1000)))
+        return self.run(self.core.renew(key, id, to_ms(ttl)))
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         """Gives units back to the states of some rules, or of all; returns the most that one of them got."""
@@ -144,7 +143,7 @@ class RateLimiter(Counters):
     def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
         """Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Returns the milliseconds
         that are left."""
-        return self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+        return self.run(self.core.pause(key, to_ms(seconds), reason))
 
     def resume(self, key: str) -> bool:
         """Ends a pause: `RL.RESUME`. Says whether there was one."""
@@ -227,6 +226,26 @@ class AsyncRateLimiter(Counters):
         task.add_done_callback(self._under_way.discard)
         return task
 
+    async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report:
+        """Asks for holds. If the task is cancelled meanwhile, they are given back, and nobody waits on for them
+        `in_line`."""
+        asking = self.begin(self.run(taking))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            if in_line:
+                asking.cancel()
+            self.begin(self._give_up(asking, keys, id))
+            raise
+
+    async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
+        """A check is not cut short, so its reply says whether something is held."""
+        await asyncio.wait([asking])
+        if asking.cancelled() or asking.exception():
+            await self.run(self.core.give_up(keys, id))
+        elif asking.result().allowed:
+            await self.run(self.core.end_all(keys, id, refund=True))
+
     async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Does it to its end, though the task that waits for it is cancelled."""
         return await asyncio.shield(self.begin(work))
@@ -279,7 +298,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.settle(key, id, cost, refund))
 
     async def renew(self, key: str, id: str, ttl: float) -> bool:
-        return await self.run(self.core.renew(key, id, round(ttl * 1000)))
+        return await self.run(self.core.renew(key, id, to_ms(ttl)))
 
     async def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         return await self.run(self.core.refund(key, units, rules))
@@ -288,7 +307,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.reset(key))
 
     async def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        return await self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+        return await self.run(self.core.pause(key, to_ms(seconds), reason))
 
     async def resume(self, key: str) -> bool:
         return await self.run(self.core.resume(key))
