@@ -143,8 +143,9 @@ class Core:
         own, reports = held or Held.new(SEPARATE_MS), list[Report]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
             asked_for = [one.key for one in limits[: len(reports)]]
+            is_last = len(reports) + 1 == len(limits)  # nothing follows that may deny
             try:
-                report = yield from self._check_together([limit], own_cost, meta, own)
+                report = yield from self._check_together([limit], own_cost, meta, held if is_last else own)
                 if held is None and any(rule.rule.startswith("slots:") for rule in report.rules):
                     asked_for.append(limit.key)
                     raise ValueError("slots are held: ask for them with hold()")
