@@ -29,7 +29,7 @@ sys.path += [str(ROOT / folder) for folder in ("examples/web", "clients/python/s
 
 from pages import left, page  # noqa: E402  from examples/web
 from redis.exceptions import RedisError  # noqa: E402  from .cache/python, where scripts/fetch.py puts it
-from rl_limits import AsyncRateLimiter, Denied  # noqa: E402  from clients/python
+from rl_limits import AsyncRateLimiter, Denied, Saturated  # noqa: E402  from clients/python
 from rl_limits.http import PROBLEM_TYPE, fields, problem  # noqa: E402
 
 
@@ -57,8 +57,10 @@ class Gateway:
                 await client.answer(404, {"title": "there are POST /v1/chat, GET /v1/limits and GET /"})
         except (BadRequest, KeyError, TypeError) as error:
             await client.answer(400, {"title": f"bad request: {error}"})
-        except (RedisError, TimeoutError) as error:
-            await client.answer(503, {"title": f"no limiter: {error}"})
+        except (RedisError, Saturated, TimeoutError) as error:
+            # A caller learns nothing of the server: its texts name keys and rules.
+            print(f"no limiter: {error}", file=sys.stderr)
+            await client.answer(503, {"title": "no limiter"}, {"Retry-After": "1"})
         except ConnectionRefusedError:
             await client.answer(502, {"title": "no model"})
         except ConnectionError:

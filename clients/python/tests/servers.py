@@ -49,9 +49,8 @@ class Server(NamedTuple):
     @asynccontextmanager
     async def async_limiter(self, **options: Any) -> AsyncIterator[AsyncRateLimiter]:
         timeouts = {"timeout": 5, "socket_timeout": 5, "socket_connect_timeout": 5}
-        limiter = AsyncRateLimiter.from_url(self.url, **timeouts, **options)
-        yield limiter
-        await limiter.client.aclose()
+        async with AsyncRateLimiter.from_url(self.url, **timeouts, **options) as limiter:
+            yield limiter
 
     def stop(self) -> None:
         self.process.kill()
@@ -71,13 +70,13 @@ Ready = Callable[[Server], bool]
 
 
 @contextmanager
-def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None) -> Iterator[Server]:
+def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None, module: bool = True) -> Iterator[Server]:
     """`ready`: when to go on, by default when it answers."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="ratelimit-") as folder:
         log = Path(folder) / "log"
         words = ["--port", port, "--bind", "127.0.0.1", "--dir", folder, "--logfile", log, "--save", "", *options]
-        command = [SERVERS / name / "server", *map(str, words), "--loadmodule", str(MODULE)]
+        command = [SERVERS / name / "server", *map(str, words), *(["--loadmodule", str(MODULE)] if module else [])]
         server = Server(port, subprocess.Popen(command, stdout=subprocess.DEVNULL))
         try:
             until(lambda: server.process.poll() is not None or (ready or answers)(server))
@@ -88,12 +87,14 @@ def start(name: str = NAMES[-1], *options: object, ready: Ready | None = None) -
 
 
 @contextmanager
-def start_cluster(name: str = NAMES[-1], *options: object, replica: bool = False) -> Iterator[list[Server]]:
+def start_cluster(
+    name: str = NAMES[-1], *options: object, replica: bool = False, module: bool = True
+) -> Iterator[list[Server]]:
     """Three primaries, and a replica of the last."""
     with ExitStack() as stack:
         buses = [free_port() for _ in range(4 if replica else 3)]
         clustered = ["--cluster-enabled", "yes", *options, "--cluster-port"]
-        nodes = [stack.enter_context(start(name, *clustered, bus)) for bus in buses]
+        nodes = [stack.enter_context(start(name, *clustered, bus, module=module)) for bus in buses]
         for i, node in enumerate(nodes):
             with node.client() as client:
                 if i < 3:

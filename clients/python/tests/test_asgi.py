@@ -1,19 +1,25 @@
 """The middleware under Starlette, with real requests."""
 
+import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from httpx import ASGITransport, AsyncClient
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import servers
 from rl_limits import Limit, Report
 from rl_limits.asgi import RateLimitMiddleware
-from servers import Server
+from servers import Server, until
+from test_holds import holds, left
 
 
 def limits_of(scope: Scope) -> list[Limit]:
@@ -30,11 +36,16 @@ async def hello(request: Request) -> JSONResponse:
 
 
 async def asked(
-    server: Server, outage: str = "raise", address: str | None = "203.0.113.9", **options: object
+    server: Server,
+    outage: str = "raise",
+    address: str | None = "203.0.113.9",
+    endpoint: Any = hello,
+    of_limiter: dict[str, Any] = MappingProxyType({}),
+    **options: object,
 ) -> AsyncIterator[AsyncClient]:
     options = {"limits": limits_of, **options}
-    async with server.async_limiter(outage=outage) as limiter:
-        app = Starlette(routes=[Route("/", hello), Route("/health", hello)])
+    async with server.async_limiter(outage=outage, **of_limiter) as limiter:
+        app = Starlette(routes=[Route("/", endpoint), Route("/health", hello)])
         app.add_middleware(RateLimitMiddleware, limiter=limiter, **options)
         transport = ASGITransport(app, raise_app_exceptions=False, client=address and (address, 123))
         async with AsyncClient(transport=transport, base_url="http://test") as client:
@@ -163,3 +174,189 @@ async def test_legacy_fields_none_and_a_refusal(newest: Server) -> None:
         refused = await client.get("/")
         assert (refused.status_code, refused.text) == (420, "wait 59 min")
         assert "retry-after" in refused.headers
+
+
+@pytest.mark.parametrize("count", ["failed", "successful"])
+async def test_slow_answers_across_a_boundary_lend_no_tries(newest: Server, count: str) -> None:
+    """Units that come back are those of the request, not the newest of the next window."""
+    rules = ["5/4s", "window:5/4s", "fixed:5/4s", "fixed:5/4s,align=first", "bucket:5/h"]
+    failed, fine = PlainTextResponse("failed", 401), PlainTextResponse("fine")
+    counted, uncounted = (failed, fine) if count == "failed" else (fine, failed)
+
+    async def try_with(rule: str) -> None:
+        slow, began = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def answer(request: Request) -> PlainTextResponse:
+            if "slow" not in request.query_params:
+                return counted
+            began.release()
+            await slow.wait()
+            return uncounted
+
+        async for client in asked(newest, limits=rule, count=count, endpoint=answer, key=lambda scope: rule):
+            held = [asyncio.create_task(client.get("/?slow=1")) for _ in range(4)]
+            for _ in held:
+                await began.acquire()
+            while rule.endswith("s") and left(newest, rule, rule) < 5:
+                await asyncio.sleep(0.02)  # until what those were charged counts no more
+            seen = [(await client.get("/")).status_code for _ in range(5)]
+            slow.set()
+            assert {answer.status_code for answer in await asyncio.gather(*held)} == {uncounted.status_code}
+            seen += [(await client.get("/")).status_code for _ in range(4)]
+            assert seen.count(counted.status_code) == 5, rule
+
+    await asyncio.gather(*map(try_with, rules))
+
+
+async def test_a_streamed_answer_is_counted_when_it_begins(newest: Server) -> None:
+    async def stream(request: Request) -> StreamingResponse:
+        async def parts() -> AsyncIterator[str]:
+            with newest.client() as redis:
+                yield str(redis.execute_command("RL.PEEK", "ip:203.0.113.9", "5/m")[2])
+
+        return StreamingResponse(parts())
+
+    async for client in asked(newest, limits="5/m", count="failed", endpoint=stream):
+        assert (await client.get("/")).text == "5"
+
+
+async def test_a_key_without_room_for_holds_counts_every_request(
+    newest: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    with newest.client() as redis:
+        redis.config_set("ratelimit.max-holds", 1)
+        try:
+            redis.execute_command("RL.CHECK", "ip:203.0.113.9", "HOLD", "other", "EX", 600, "9/m")
+            async for client in asked(newest, limits="5/m", count="failed"):
+                assert [(await client.get("/")).status_code for _ in range(6)] == [200] * 4 + [429] * 2
+        finally:
+            redis.config_set("ratelimit.max-holds", 10_000)
+    assert caplog.text.count("max-holds") == 1
+
+
+async def test_a_cancelled_request_settles(newest: Server) -> None:
+    reached = asyncio.Event()
+
+    async def slow(request: Request) -> PlainTextResponse:
+        reached.set()
+        await asyncio.sleep(60)
+        return PlainTextResponse("late")
+
+    async for client in asked(newest, limits="5/m", count="successful", endpoint=slow):
+        task = asyncio.create_task(client.get("/"))
+        await reached.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(until, lambda: left(newest, "ip:203.0.113.9", "5/m") == 5)
+
+
+async def test_a_request_that_is_cancelled_amid_its_check_holds_nothing(newest: Server) -> None:
+    async for client in asked(newest, limits="1000/d", count="failed"):
+        for _ in range(10):
+            tasks = [asyncio.create_task(client.get("/")) for _ in range(20)]
+            await asyncio.sleep(random.uniform(0, 0.01))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(until, lambda: holds(newest, "ip:203.0.113.9") == 0)
+
+
+async def test_without_a_place_a_request_gets_503_and_nothing_more(newest: Server) -> None:
+    async for client in asked(newest, "allow", limits="5/m", of_limiter={"concurrency": 1, "queue_timeout": 0.05}):
+        assert (await client.get("/")).status_code == 200
+        with newest.paused():
+            first = asyncio.create_task(client.get("/"))
+            await asyncio.sleep(0.1)
+            refused = await client.get("/")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json() == {"title": "Service Unavailable", "status": 503}
+        assert "ratelimit" not in refused.headers
+        assert (await first).status_code == 200
+
+
+@pytest.mark.parametrize("wrong", ["a rule", "a type", "a module"])
+async def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server, stopped: Server, wrong: str) -> None:
+    with newest.client() as redis:
+        redis.set("secret:key", "of somebody else")
+    with servers.start(module=False) as bare:
+        server = bare if wrong == "a module" else newest
+        rule = "5/x" if wrong == "a rule" else "5/m"
+        async for client in asked(server, limits=lambda scope: [Limit("secret:key", rule)]):
+            failed = await client.get("/")
+            assert (failed.status_code, failed.text) == (500, "Internal Server Error")
+
+
+class Peer:
+    """A WebSocket of a client, as a server of ASGI sees it."""
+
+    def __init__(self, app: ASGIApp, *extensions: str) -> None:
+        self.app = app
+        self.sent: list[Message] = []
+        self.scope: Scope = {"type": "websocket", "path": "/", "headers": [], "client": ("203.0.113.9", 1)}
+        self.scope["extensions"] = {name: {} for name in extensions}
+
+    async def connect(self) -> list[Message]:
+        received = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}])
+
+        async def receive() -> Message:
+            return next(received)
+
+        async def send(message: Message) -> None:
+            self.sent.append(message)
+
+        await self.app(self.scope, receive, send)
+        return self.sent
+
+
+async def accepts(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.accept"})
+    await receive()
+
+
+async def closes(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.close", "code": 1008})
+
+
+async def responds(scope: Scope, receive: Receive, send: Send) -> None:
+    await PlainTextResponse("no", 401)(scope, receive, send)
+
+
+RESPONSE = "websocket.http.response"
+
+
+async def test_handshakes_of_websockets_are_limited(newest: Server) -> None:
+    async with newest.async_limiter() as limiter:
+        app = RateLimitMiddleware(accepts, limiter, "3/m")
+        for _ in range(3):
+            [accepted] = await Peer(app).connect()
+            assert accepted["type"] == "websocket.accept" and b"ratelimit" in dict(accepted["headers"])
+        [closed] = await Peer(app).connect()
+        assert closed == {"type": "websocket.close", "code": 1008}, "before it is accepted: 403"
+        start, body = await Peer(app, RESPONSE).connect()
+        assert (start["type"], start["status"]) == (f"{RESPONSE}.start", 429)
+        assert b"retry-after" in dict(start["headers"]) and body["type"] == f"{RESPONSE}.body"
+
+        def refuse(scope: Scope, report: Report) -> PlainTextResponse:
+            return PlainTextResponse("later", 420)
+
+        app = RateLimitMiddleware(accepts, limiter, "3/m", refusal=refuse)
+        start, body = await Peer(app, RESPONSE).connect()
+        assert (start["type"], start["status"], body["body"]) == (f"{RESPONSE}.start", 420, b"later")
+
+
+@pytest.mark.parametrize("app, status", [(accepts, 101), (closes, 403), (responds, 401)])
+@pytest.mark.parametrize("count", ["failed", "successful"])
+async def test_handshakes_count_by_their_answers(newest: Server, app: ASGIApp, status: int, count: str) -> None:
+    free: list[int] = []
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+        with newest.client() as redis:
+            free.append(redis.execute_command("RL.PEEK", "ip:203.0.113.9", "5/m")[2])
+
+    async with newest.async_limiter() as limiter:
+        await Peer(RateLimitMiddleware(watched, limiter, "5/m", count=count), RESPONSE).connect()
+    counted = (status >= 400) == (count == "failed")
+    assert free == [4 if counted else 5], "as soon as the handshake is answered"

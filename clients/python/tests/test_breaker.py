@@ -1,7 +1,11 @@
 """When the limiter stops asking, at given times."""
 
-from rl_limits import Outage
-from rl_limits._outage import Breaker
+import logging
+
+import pytest
+
+from rl_limits import Misconfigured, Outage
+from rl_limits._breaker import Breaker
 
 ERROR = ConnectionError("gone")
 
@@ -46,3 +50,30 @@ def test_a_callback_that_fails_harms_nobody() -> None:
     for _ in range(3):
         breaker.failed(ERROR, 0)
     assert breaker.away
+
+
+def test_a_wrong_configuration_is_reported_at_once_and_then_each_minute() -> None:
+    told: list[Misconfigured] = []
+    breaker = Breaker(lambda event: None, told.append)
+    for at in range(130):
+        assert breaker.may_ask(at)
+        breaker.failed(ERROR, at, "load the module")
+    assert [event.answered for event in told] == [1, 60, 60]
+    assert {event.advice for event in told} == {"load the module"}
+    breaker.served()
+    breaker.failed(ERROR, 131, "give the password")
+    assert told[3].advice == "give the password", "anew after an answer"
+    breaker.failed(ERROR, 132)
+    assert len(told) == 4, "an outage is another thing"
+
+
+def test_without_a_listener_outages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    breaker = Breaker()
+    with caplog.at_level(logging.WARNING, "rl_limits"):
+        for _ in range(5):
+            breaker.failed(ERROR, 0)
+        breaker.served()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the limiter stops asking its server for now (ConnectionError: gone)",
+        "the limiter asks its server again, after 2 requests without it",
+    ]

@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,14 @@ import pytest
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 from django.urls import path
 from redis import RedisCluster, RedisError
 
 import servers
 from servers import Server
+from test_holds import left
 
 RATES = {"anon": "2/min", "user": "bucket:3/m 100/d", "search": "1/hour"}
 settings.configure(
@@ -39,6 +43,7 @@ from rest_framework.response import Response  # noqa: E402
 from rest_framework.views import APIView  # noqa: E402
 
 from rl_limits import Limit, RateLimiter, Report  # noqa: E402
+from rl_limits.django import RateLimitMiddleware  # noqa: E402
 from rl_limits.rest_framework import AnonRateThrottle, ScopedRateThrottle, UserRateThrottle, rules_of  # noqa: E402
 
 
@@ -170,6 +175,87 @@ def test_requests_count_by_their_answers(newest: Server, count: str, left: int) 
         assert redis.execute_command("RL.PEEK", "user:42", "10/m")[2] == left
 
 
+@pytest.mark.parametrize(
+    "rule, seconds", [("5/4s", True), ("window:5/4s", True), ("fixed:5/4s", True), ("bucket:5/h", False)]
+)
+def test_slow_successes_across_a_boundary_lend_no_tries(newest: Server, rule: str, seconds: bool) -> None:
+    go, began = threading.Event(), threading.Semaphore(0)
+
+    def login(request: HttpRequest) -> HttpResponse:
+        if "slow" not in request.GET:
+            return HttpResponse(status=401)
+        began.release()
+        go.wait()
+        return HttpResponse()
+
+    with using(newest, LIMITS=rule, COUNT="failed", KEY=f"{__name__}.user_of"), ThreadPoolExecutor(4) as threads:
+        middleware = RateLimitMiddleware(login)
+        slow = [threads.submit(middleware, RequestFactory().get("/?slow=1")) for _ in range(4)]
+        for _ in slow:
+            began.acquire()
+        if seconds:
+            servers.until(lambda: left(newest, "user:42", rule) == 5)
+        seen = [middleware(RequestFactory().get("/")).status_code for _ in range(5)]
+        go.set()
+        assert {answer.result().status_code for answer in slow} == {200}
+        seen += [middleware(RequestFactory().get("/")).status_code for _ in range(4)]
+    assert seen.count(401) == 5
+
+
+def test_a_view_that_is_torn_off_is_settled(newest: Server) -> None:
+    def exits(request: HttpRequest) -> HttpResponse:
+        raise SystemExit
+
+    with using(newest, LIMITS="5/m", COUNT="successful", KEY=f"{__name__}.user_of"), pytest.raises(SystemExit):
+        RateLimitMiddleware(exits)(RequestFactory().get("/"))
+    assert left(newest, "user:42", "5/m") == 5
+
+
+def test_without_a_place_a_request_gets_503_and_nothing_more(newest: Server) -> None:
+    options = {"concurrency": 1, "queue_timeout": 0.05, "timeout": 5, "outage": "allow"}
+    with using(newest, OPTIONS=options), ThreadPoolExecutor(1) as threads:
+        assert Client().get("/").status_code == 200
+        with newest.paused():
+            first = threads.submit(Client().get, "/")
+            time.sleep(0.2)
+            for path_ in ("/", "/anon"):
+                refused = Client().get(path_)
+                assert (refused.status_code, refused["Retry-After"]) == (503, "1")
+                assert "RateLimit" not in refused
+        assert first.result().status_code == 200
+
+
+def test_no_client_sees_a_key_a_rule_or_the_servers_text(newest: Server) -> None:
+    with newest.client() as redis:
+        redis.set("user:42", "of somebody else")
+    with using(newest, LIMITS="5/m", KEY=f"{__name__}.user_of"):
+        failed = Client(raise_request_exception=False).get("/")
+    assert failed.status_code == 500
+    assert not [word for word in (b"user:42", b"5/m", b"WRONGTYPE", b"rl_limits") if word in failed.content]
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ({"LIMIT": "5/m"}, "the option 'LIMIT' is unknown, expected one of URL, OPTIONS, LIMITER"),
+        ({"OPTIONS": {"outage": "locl"}}, "outage is 'locl', expected one of raise"),
+        ({"OPTIONS": {"share": 0.5}}, "'share' is unknown"),
+        ({"COUNT": "fialed"}, "count is 'fialed'"),
+        ({"HEADERS": "all"}, "headers is 'all'"),
+        ({"LIMITS": "5/m", "PREFIX": 129}, "prefix is 129"),
+        ({"LIMITS": ["10/s 20/m"]}, "LIMITS has '10/s 20/m'"),
+    ],
+)
+def test_settings_are_tested_when_the_application_starts(newest: Server, more: dict[str, Any], message: str) -> None:
+    with using(newest, **more), pytest.raises(ImproperlyConfigured, match=message):
+        RateLimitMiddleware(hello)
+
+
+def test_a_rate_that_is_no_rule_is_named(newest: Server) -> None:
+    with using(newest), pytest.raises(ImproperlyConfigured, match="DEFAULT_THROTTLE_RATES has 'often'"):
+        type("Often", (AnonRateThrottle,), {"rate": "often"})()
+
+
 def test_settings_that_lack_something_are_named() -> None:
     with override_settings(RL_LIMITS={}), pytest.raises(ImproperlyConfigured, match="'LIMITS'"):
         Client().get("/")
@@ -202,6 +288,19 @@ def test_throttles_count_networks(newest: Server) -> None:
         assert Client().get("/anon", REMOTE_ADDR=addresses[0]).status_code == 200
 
 
+def test_an_invented_x_forwarded_for_is_no_way_around_a_throttle(newest: Server) -> None:
+    def codes(n: int, forwarded: str) -> list[int]:
+        return [Client().get("/anon", headers={"x-forwarded-for": forwarded.format(i)}).status_code for i in range(n)]
+
+    with using(newest):
+        assert codes(50, "198.51.100.{}") == [200] * 2 + [429] * 48
+    with newest.client() as redis:
+        redis.flushall()
+    with using(newest), override_settings(REST_FRAMEWORK={**settings.REST_FRAMEWORK, "NUM_PROXIES": 1}):
+        assert codes(4, "198.51.100.{}, 203.0.113.9") == [200] * 2 + [429] * 2
+        assert codes(2, "203.0.113.{}") == [200] * 2, "the address that the proxy has seen"
+
+
 SETTINGS = """
 ALLOWED_HOSTS = ["*"]
 INSTALLED_APPS += ["rest_framework"]
@@ -228,13 +327,13 @@ urlpatterns = [path("", Hello.as_view())]
 VISIT = """
 import django, rest_framework
 django.setup()
-from django.test import Client
+from django.test import Client, RequestFactory
 print(rest_framework.VERSION, *(Client().get("/").status_code for _ in range(3)))
 """
 OLDER = servers.ROOT / ".cache/clients-python/older"
 
 
-@pytest.mark.parametrize("version", ["newest", *sorted(path.name for path in OLDER.iterdir())])
+@pytest.mark.parametrize("version", ["newest", *sorted(path.name for path in OLDER.glob("djangorestframework==*"))])
 def test_a_new_project_starts_with_its_throttles(newest: Server, version: str, tmp_path: Path) -> None:
     paths = [str(OLDER / version), *sys.path] if version != "newest" else sys.path
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DJANGO_SETTINGS_MODULE": "shop.settings"}

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from rl_limits import AsyncRateLimiter, Denied, RateLimiter, Report
+from rl_limits._replies import record
 from servers import Server, until
 
 RULES = ["slots:1,cost=1", "100/m"]
@@ -16,6 +17,12 @@ RULES = ["slots:1,cost=1", "100/m"]
 def left(server: Server, key: str = "k", rule: str = "100/m") -> int:
     with server.client() as client:
         return client.execute_command("RL.PEEK", key, rule)[2]
+
+
+def holds(server: Server, key: str) -> int:
+    with server.client() as client:
+        info = client.execute_command("RL.INFO", key)
+    return record(info)["holds"] if info else 0
 
 
 def waiting(server: Server) -> int:

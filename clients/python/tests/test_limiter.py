@@ -9,7 +9,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from rl_limits import AsyncRateLimiter, Limit, RateLimiter, Reply
-from servers import Server
+from rl_limits._commands import Command
+from servers import Server, until
 
 KINDS = [(2, False), (2, True), (3, False), (3, True)]
 
@@ -109,6 +110,34 @@ def test_keys_are_asked_for_separately_and_a_denial_gives_back(cluster: list[Ser
     limiter.call("RL.UNBLOCK", "user:42")
     with pytest.raises(ValueError, match="range"):
         limiter.check_all(LIMITS, cost=(1, 5))
+
+
+def test_what_a_denial_gives_back_is_its_own(newest: Server) -> None:
+    """A refund without identity took the newest units, which may be of the next window."""
+    limiter, other = newest.limiter(separately=True), newest.limiter()
+    limiter.call("RL.BLOCK", "user")
+    send = limiter._sender.send
+    for rule in ("5/4s", "window:5/4s", "fixed:5/4s"):
+
+        def wait(command: Command, rule: str = rule) -> Any:
+            """Before the second key is asked for, what the first was charged counts no more, and others are charged."""
+            if "user" in command.words:
+                until(lambda: other.peek(rule, rule).remaining == 5)
+                assert other.check(rule, rule, cost=5).allowed
+            return send(command)
+
+        limiter._sender.send = wait  # type: ignore[method-assign]
+        assert limiter.check_all([Limit(rule, rule), Limit("user", "5/m")]).verdict == "blocked"
+        assert other.peek(rule, rule).remaining == 0
+
+
+def test_slots_cannot_be_asked_for_separately(newest: Server) -> None:
+    limiter = newest.limiter(separately=True)
+    for first, second in (("slots:1", "5/m"), ("5/m", "slots:1")):
+        with pytest.raises(Exception, match="slots are held"):
+            limiter.check_all([Limit("a", first), Limit("b", second)])
+        for key in ("a", "b"):
+            assert limiter.peek(key, "slots:1").remaining == 1 and limiter.peek(key, "5/m").remaining == 5
 
 
 @pytest.mark.parametrize("separately", [False, True])

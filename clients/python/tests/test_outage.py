@@ -86,9 +86,8 @@ async def test_asyncio_waits_no_longer(away: str) -> None:
 
 async def test_a_patient_client_costs_no_more_with_asyncio(newest: Server) -> None:
     client = redis.asyncio.Redis(port=newest.port, retry=AsyncRetry(NoBackoff(), 10), socket_timeout=5)
-    limiter = AsyncRateLimiter(client, outage="allow", timeout=5)
-    assert (await limiter.check("a", "2/m")).source == "server"
-    limiter.timeout = 0.25
+    assert (await AsyncRateLimiter(client, timeout=5).check("a", "2/m")).source == "server"
+    limiter = AsyncRateLimiter(client, outage="allow")
     with newest.paused():
         began_s = time.monotonic()
         assert (await limiter.check("a", "2/m")).source == "outage"
@@ -123,13 +122,6 @@ def test_faults_of_a_request_are_raised_whatever_was_chosen(newest: Server) -> N
                     limiter.check(key, rule)
                 assert not is_outage(raised.value)
         assert limiter.check("a", "5/m").source == "server", "they are no reason to stop asking"
-        client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
-    for user, password in (("nobody", "secret"), ("nobody", "wrong")):
-        for library in (redis.Redis, valkey.Valkey):
-            refused = library(port=newest.port, username=user, password=password)
-            with pytest.raises(Exception) as raised:
-                RateLimiter(refused, outage="allow").check("a", "5/m")
-            assert not is_outage(raised.value), raised.value
 
 
 @pytest.mark.parametrize("code", outages.REPLIES)
@@ -181,7 +173,7 @@ async def test_a_cluster_whose_nodes_are_all_dead(library: Any, name: str) -> No
         await aio.aclose()
 
 
-async def test_a_cluster_whose_nodes_all_hang_costs_one_time_out_in_each_thread() -> None:
+async def test_a_cluster_whose_nodes_all_hang_costs_each_thread_a_time_out_of_each_node() -> None:
     with outages.cluster() as nodes, ExitStack() as hung:
         url = nodes[0].url.replace("redis:", "redis+cluster:")
         limiter = RateLimiter.from_url(url, outage="allow")
@@ -190,12 +182,17 @@ async def test_a_cluster_whose_nodes_all_hang_costs_one_time_out_in_each_thread(
         for node in nodes:
             hung.enter_context(node.paused())
         began_s = time.monotonic()
+        assert (await async_limiter.check("a", "5/m")).source == "outage"
+        assert time.monotonic() - began_s < SOON_S
+        began_s = time.monotonic()
         with ThreadPoolExecutor(10) as threads:
             answers = list(threads.map(lambda _: limiter.check("a", "5/m"), range(10)))
-        answers.append(await async_limiter.check("a", "5/m"))
         assert {answer.source for answer in answers} == {"outage"}
-        assert time.monotonic() - began_s < 2 * SOON_S
-        await async_limiter.client.aclose()
+        assert time.monotonic() - began_s < 10 * 4 * 0.1 + SOON_S, "redis-py asks for the map in one thread at a time"
+        began_s = time.monotonic()
+        assert limiter.away and limiter.check("a", "5/m").source == "outage"
+        assert time.monotonic() - began_s < SOON_S
+        await async_limiter.aclose()
 
 
 async def test_a_cluster_is_followed_when_a_hung_node_is_replaced() -> None:

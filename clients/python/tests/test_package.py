@@ -1,5 +1,6 @@
 """What would be published, and what an empty environment makes of it."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -57,3 +58,28 @@ def test_it_works_in_an_empty_environment(built: Path, tmp_path: Path, newest: S
     subprocess.run([sys.executable, *pip, wheel], env=empty, check=True)
     code = FIRST_STEPS.format(url=newest.url)
     assert subprocess.check_output([python, "-c", code], env=empty, text=True).strip() == "4"
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules of the package that a module imports, also those that only a type checker sees."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {name.name for name in node.names}
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    left = {path.stem: imported_by(path) for path in PACKAGE.glob("*.py") if path.stem != "__init__"}
+    while free := {name for name, needs in left.items() if not needs & set(left)}:
+        left = {name: needs for name, needs in left.items() if name not in free}
+    assert not left
+
+
+def test_no_class_is_derived_from_a_client_librarys_own() -> None:
+    for path in PACKAGE.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+        theirs = {name.name for node in imports if node.module.startswith(("redis", "valkey")) for name in node.names}
+        bases = {ast.unparse(base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases}
+        assert not [base for base in bases if base in theirs or base.startswith(("redis.", "valkey."))], path

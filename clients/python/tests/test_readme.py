@@ -1,7 +1,9 @@
 """The code of the README."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,7 +16,7 @@ from django.test import Client
 from django.test.utils import override_settings
 from fastapi.testclient import TestClient
 
-from rl_limits import AsyncRateLimiter, Limit
+from rl_limits import Limit
 from servers import Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -25,11 +27,10 @@ LIMITER, HOLD, UPSTREAM, FASTAPI, FLASK, DJANGO = re.findall(r"^```python\n(.*?)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer than an application should wait."""
     monkeypatch.setattr("rl_limits._url.TIMEOUT_S", 5)
-    monkeypatch.setitem(AsyncRateLimiter.__init__.__kwdefaults__, "timeout", 5)
 
 
-def run(code: str, server: Server) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "readme"}
+def run(code: str, server: Server, **given: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "readme", **given}
     exec(code.replace("redis://localhost", server.url), names)
     return names
 
@@ -81,9 +82,40 @@ def test_django(newest: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = ModuleType("shop")
     shop.limits_of = limits_of
     monkeypatch.setitem(sys.modules, "shop", shop)
-    names = run(DJANGO, newest)
-    assert names["MIDDLEWARE"] == test_django.settings.MIDDLEWARE
-    with override_settings(RL_LIMITS=names["RL_LIMITS"]):
+    project = ["django.middleware.security.SecurityMiddleware", "django.middleware.common.CommonMiddleware"]
+    names = run(DJANGO, newest, MIDDLEWARE=list(project))
+    assert names["MIDDLEWARE"] == [*project, *test_django.settings.MIDDLEWARE], "a project keeps its own"
+    with override_settings(MIDDLEWARE=names["MIDDLEWARE"], RL_LIMITS=names["RL_LIMITS"]):
         assert [Client().get("/").status_code for _ in range(3)] == [200, 200, 429]
     throttle = names["REST_FRAMEWORK"]["DEFAULT_THROTTLE_CLASSES"]
     assert throttle == ["rl_limits.rest_framework.UserRateThrottle"]
+    forwarded = [{"x-forwarded-for": f"198.51.100.{n}"} for n in range(10)]
+    framework = {**names["REST_FRAMEWORK"], "UNAUTHENTICATED_USER": None}
+    framework["DEFAULT_THROTTLE_RATES"] = {"anon": "2/min"}
+    with override_settings(RL_LIMITS={"URL": newest.url, "LIMITS": []}, REST_FRAMEWORK=framework):
+        codes = [Client().get("/anon", headers=headers).status_code for headers in forwarded]
+    assert codes == [200] * 2 + [429] * 8, "an invented address is no way around"
+
+
+def test_a_new_project_of_django_takes_the_settings(tmp_path: Path, newest: Server) -> None:
+    """`startproject`, the README's lines after its own, and `check`."""
+
+    def django(*words: str) -> None:
+        command = [sys.executable, "-B", "-m", "django", *words]
+        subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "shop.settings"}
+    django("startproject", "--settings=django.conf.global_settings", "shop", ".")
+    (tmp_path / "shop/__init__.py").write_text("def limits_of(request): return []\n")
+    own = (tmp_path / "shop/settings.py").read_text()
+    (tmp_path / "shop/settings.py").write_text(own + DJANGO)
+    django("check")
+    count = "from django.conf import settings; print(len(settings.MIDDLEWARE))"
+    seen = subprocess.run([sys.executable, "-B", "-c", count], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert int(seen.stdout) == own.count("Middleware'") + 1
+
+
+def test_a_header_of_any_bytes_is_limited(newest: Server) -> None:
+    with TestClient(run(FASTAPI, newest)["app"]) as client:
+        answers = [client.get("/", headers={"x-user": b"\xff\xfe"}) for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429]

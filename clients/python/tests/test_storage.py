@@ -120,7 +120,7 @@ def test_slowapi_works_unmodified(server: Server) -> None:
 def test_flask_limiter_without_the_server(stopped: Server, strategy: str, outage: str, codes: list[int]) -> None:
     app = Flask(__name__)
     how = {"storage_uri": f"ratelimit+{stopped.url}", "strategy": strategy, "headers_enabled": True}
-    options = {"outage": outage, "share": 0.5}
+    options = {"outage": outage, "processes": 2}
     Limiter(lambda: "ann", app=app, default_limits=["4 per minute"], storage_options=options, **how)
     app.get("/")(lambda: "hello")
     client = app.test_client()

@@ -1,6 +1,7 @@
 """What an upstream's answers say, and keys that follow them, on every server."""
 
 import asyncio
+import json
 import threading
 import time
 from email.message import Message
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import servers
 from rl_limits import AsyncRateLimiter, Denied, Limit, RateLimiter, is_outage
 from rl_limits import _upstream as upstream
 from servers import Server, until
@@ -17,6 +19,7 @@ from test_holds import left, waiting
 NOW_S = 1_800_000_000
 DAYS_366_S = 366 * 86_400
 REMAINING = "x-ratelimit-remaining"
+SHARED = json.loads((servers.ROOT / "clients/cases/upstream.json").read_text())
 
 
 def date(after_s: int) -> str:
@@ -54,6 +57,12 @@ def date(after_s: int) -> str:
 )
 def test_how_long_to_pause(status: int, headers: dict[str, str], pause_ms: int) -> None:
     assert upstream.pause_ms(status, headers, NOW_S) == pause_ms
+
+
+@pytest.mark.parametrize("case", SHARED["cases"], ids=lambda case: f"{case['status']} {case['headers']}")
+def test_how_long_to_pause_in_all_languages(case: dict[str, Any]) -> None:
+    told = upstream.fields(case["headers"])
+    assert upstream.pause_ms(case["status"], told, SHARED["now_s"]) == case["pause_ms"]
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,29 @@ async def get(app, address):
     return start["status"], dict(start["headers"])
 
 
+async def connect(app, client):
+    """How a WebSocket's handshake is answered."""
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    await app({"type": "websocket", "client": client}, receive, send)
+    return sent
+
+
+async def accepting(scope, receive, send):
+    await send({"type": "websocket.accept"})
+
+
 async def main(document, port):
     middleware = {}
     code = re.search(r"```python\n(.*?class RateLimit.*?)```", document, re.DOTALL)[1]
     # A busy machine may take longer than an application should wait.
-    exec(code.replace("timeout=0.1", "timeout=5"), middleware)
+    exec(code.replace('timeout": 0.25', 'timeout": 5'), middleware)
     app = middleware["RateLimit"](application, "2/10s", "100/h", url=f"redis://127.0.0.1:{port}")
     for address in ("192.0.2.1", "192.0.2.2"):
         assert [await get(app, address) for _ in range(2)] == [(200, {})] * 2, address
@@ -38,6 +56,18 @@ async def main(document, port):
     status, headers = await get(app, "192.0.2.3")
     assert status == 403 and headers[b"retry-after"] in (b"100", b"99"), (status, headers)
     await app.redis.aclose()
+
+    busy = middleware["RateLimit"](application, "50/h", url=f"redis://127.0.0.1:{port}")
+    answers = await asyncio.gather(*(get(busy, "192.0.2.4") for _ in range(600)))
+    assert [status for status, _ in answers].count(200) == 50, "more at once than connections"
+    await busy.redis.aclose()
+
+    live = middleware["RateLimit"](accepting, "3/h", url=f"redis://127.0.0.1:{port}")
+    for address, client in (("192.0.2.5", ("192.0.2.5", 1)), ("unknown", None)):
+        handshakes = [await connect(live, client) for _ in range(4)]
+        assert handshakes == [["websocket.accept"]] * 3 + [["websocket.close"]], address
+    await live.redis.aclose()
+
     alone = middleware["RateLimit"](application, "1/h", url="redis://127.0.0.1:1")
     assert [await get(alone, "192.0.2.1") for _ in range(2)] == [(200, {})] * 2
 

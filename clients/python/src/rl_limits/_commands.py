@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from uuid import uuid4
 
 #: Rules as a text each, `["5/15m", "20/h"]`, or a policy, `"@free"`.
 Rules = str | Sequence[str]
@@ -13,6 +15,14 @@ Rules = str | Sequence[str]
 Cost = int | tuple[int, int] | Mapping[str, int]
 
 Words = tuple[str | int, ...]
+
+#: The longest period and the longest life of a hold: 366 days.
+LONGEST_S = 366 * 86_400
+
+
+def to_ms(s: float) -> int:
+    """Whole milliseconds, rounded up, but for what floats add: 0.07 s are 70 ms."""
+    return math.ceil(round(s * 1000, 6))
 
 
 class Limit(NamedTuple):
@@ -30,6 +40,10 @@ class Held(NamedTuple):
     refund: bool = False
     """Whether the units come back if nobody settles."""
 
+    @classmethod
+    def new(cls, ttl_ms: int, refund: bool = False) -> Held:
+        return cls(uuid4().hex, ttl_ms, refund)
+
 
 class Turn(NamedTuple):
     """How long to wait in line, and where."""
@@ -40,7 +54,7 @@ class Turn(NamedTuple):
     priority: int = 0
 
     def command(self, key: str) -> Words:
-        wait: Words = ("RL.CHECK", key) if self.wait_s is None else ("RL.WAIT", key, round(self.wait_s * 1000))
+        wait: Words = ("RL.CHECK", key) if self.wait_s is None else ("RL.WAIT", key, to_ms(self.wait_s))
         flow = () if self.flow is None else ("FLOW", self.flow)
         weight = () if self.weight == 1 else ("WEIGHT", self.weight)
         return (*wait, *flow, *weight, *(("PRIORITY", self.priority) if self.priority else ()))
@@ -59,6 +73,8 @@ class Command(NamedTuple):
     words: Words
     wait_s: float | None = None
     """`RL.WAIT`: how long the server may take. Such a command needs a connection that nobody else uses."""
+    always: bool = False
+    """It is sent even while the limiter has stopped asking: to find out whether the server is back."""
 
 
 def check(key: str, rules: Rules, cost: Cost, meta: str | None) -> Words:
@@ -73,22 +89,22 @@ def wait(key: str, rules: Rules, turn: Turn, cost: Cost, meta: str | None) -> Wo
     return (*turn.command(key), *costs(cost), *_meta(meta), *texts(rules))
 
 
-def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None) -> Words:
+def check_all(limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None) -> Words:
+    options: Words = (*costs(cost), *_meta(meta), *_hold(held), "FULL")
     if len(limits) == 1:
         [(key, rules)] = limits
-        return ("RL.CHECK", key, *costs(cost), *_meta(meta), "FULL", *texts(rules))
+        return ("RL.CHECK", key, *options, *texts(rules))
     keys = [limit.key for limit in limits]
     groups = [word for limit in limits for word in ("NEXT", *texts(limit.rules))][1:]
-    return ("RL.MCHECK", len(keys), *keys, *costs(cost), *_meta(meta), "FULL", *groups)
+    return ("RL.MCHECK", len(keys), *keys, *options, *groups)
 
 
 def hold(key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> Words:
-    back = ("REFUND",) if held.refund else ()
-    return (*turn.command(key), *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, *back, "FULL", *texts(rules))
+    return (*turn.command(key), *costs(cost), *_hold(held), "FULL", *texts(rules))
 
 
 def lease(key: str, rules: Rules, cost: Cost, held: Held) -> Words:
-    return ("RL.CHECK", key, *costs(cost), "HOLD", held.id, "PX", held.ttl_ms, "REFUND", *texts(rules))
+    return ("RL.CHECK", key, *costs(cost), *_hold(held), *texts(rules))
 
 
 def peek_all(key: str, rules: Rules) -> Words:
@@ -142,6 +158,10 @@ def costs_apart(cost: Cost, limits: Sequence[Limit]) -> list[Cost]:
 
     everywhere = {name for name in cost if not name or not any(takes(name, limit) for limit in limits)}
     return [{name: n for name, n in cost.items() if name in everywhere or takes(name, limit)} for limit in limits]
+
+
+def _hold(held: Held | None) -> Words:
+    return () if held is None else ("HOLD", held.id, "PX", held.ttl_ms, *(("REFUND",) if held.refund else ()))
 
 
 def _meta(meta: str | None) -> tuple[str, ...]:

@@ -8,20 +8,36 @@ denials remembered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _commands as commands
 from . import _upstream as upstream
+from ._breaker import Breaker
 from ._commands import Command, Cost, Held, Limit, Question, Rules, Turn, Words
 from ._denials import Denials, asked, hashable, key_of, lasts
+from ._errors import (
+    LOG,
+    NotAsked,
+    Saturated,
+    advice,
+    described,
+    has_too_many_holds,
+    is_answer,
+    is_outage,
+    is_undecided,
+    is_unserved,
+)
 from ._local import LocalLimiter
-from ._outage import MODES, Breaker, Mode, Outage, is_outage
+from ._options import Settings
 from ._replies import Reply, Report, to_reply, to_report
 
 Answer = TypeVar("Answer")
 Decided = TypeVar("Decided", Reply, Report)
+
+#: How long a key that is asked for separately may give back what it was charged: until the last key is decided.
+SEPARATE_MS = 10_000
 
 
 class Pause(NamedTuple):
@@ -30,44 +46,39 @@ class Pause(NamedTuple):
     s: float
 
 
-class Options(TypedDict, total=False):
-    """The options of a limiter."""
-
-    outage: Mode
-    """What a check answers if the server gives no decision: `"raise"` its error, `"allow"`, `"deny"`, or `"local"`,
-    what a limiter in this process decides. Errors of a wrong request are always raised."""
-    share: float
-    """The part of each limit that this process has while it decides `"local"`: 1/n if n processes serve."""
-    policies: Mapping[str, Rules]
-    """The rules of each policy then."""
-    on_outage: Callable[[Outage], object]
-    """Is called when the limiter stops asking the server, and when it asks again."""
-    separately: bool
-    """`check_all` asks key by key: in a cluster keys in different slots cannot be decided at once. It is not atomic."""
-    remember_denials: int
-    """How many denials by a rate to remember, and to answer here until their waits are over."""
-
-
 Flow = Generator[Command | Pause, Any, Answer]
 
 
+class Runner(Protocol):
+    """Who runs flows: `RateLimiter`."""
+
+    @property
+    def core(self) -> Core: ...
+
+    def run(self, flow: Flow[Answer], pause: Callable[[float], object] = ...) -> Answer: ...
+
+
+class AsyncRunner(Protocol):
+    """Who runs flows: `AsyncRateLimiter`."""
+
+    @property
+    def core(self) -> Core: ...
+
+    async def run(self, flow: Flow[Answer]) -> Answer: ...
+
+    async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer: ...
+
+    async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report: ...
+
+
 class Core:
-    def __init__(
-        self,
-        outage: Mode = "raise",
-        share: float = 1.0,
-        policies: Mapping[str, Rules] | None = None,
-        on_outage: Callable[[Outage], object] | None = None,
-        separately: bool = False,
-        remember_denials: int = 0,
-    ) -> None:
-        if outage not in MODES:
-            raise ValueError(f"outage is {outage!r}, expected one of {', '.join(MODES)}")
-        self.mode = outage
-        self.breaker = Breaker(on_outage)
-        self.local = LocalLimiter(share, policies or {})
-        self.separately = separately
-        self.denials = Denials(remember_denials) if remember_denials else None
+    def __init__(self, chosen: Settings) -> None:
+        self.mode = chosen.outage
+        self.breaker = Breaker(chosen.on_outage, chosen.on_misconfigured)
+        self.local = LocalLimiter(chosen.processes, chosen.policies or {})
+        self.separately = chosen.separately
+        self._warn_at_s = 0.0
+        self.denials = Denials(chosen.remember_denials) if chosen.remember_denials else None
 
     def remembered(self, key: str, rules: Rules, cost: Cost) -> Reply | None:
         """A denial that needs no question."""
@@ -91,14 +102,17 @@ class Core:
         words = commands.wait(key, rules, turn, cost, meta)
         return (yield from self._decide(words, question, to_reply, Report.reply, turn.wait_s))
 
-    def check_all(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+    def check_all(
+        self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None = None
+    ) -> Flow[Report]:
+        """`held`: what the caller settles with `end_all` when it knows whether the request counts."""
         if not limits:
             return Report("allowed", 0, ())
         what = (tuple((key, key_of(rules)) for key, rules in limits), hashable(cost))
         if self.denials and isinstance(known := self.denials.get(what, _now_ms()), Report):
             return known
         one_by_one = self.separately and len(limits) > 1
-        report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta)
+        report = yield from (self._check_each if one_by_one else self._check_together)(limits, cost, meta, held)
         if self.denials and report.source == "server" and not report.allowed:
             # One by one the report has the rules of one key only.
             shown = tuple(rule.rule for rule in report.rules)
@@ -106,22 +120,40 @@ class Core:
                 self.denials.keep(what, report.key, report, _now_ms())
         return report
 
-    def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+    def _check_together(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
+        try:
+            words = commands.check_all(limits, cost, meta, held)
+            return (yield from self._report(words, Question(limits, cost, held)))
+        except Exception as error:
+            if held is None or not has_too_many_holds(error):
+                raise
+        self._warn_of_holds()
         return (yield from self._report(commands.check_all(limits, cost, meta), Question(limits, cost)))
 
-    def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None) -> Flow[Report]:
+    def _warn_of_holds(self) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._warn_at_s:
+            self._warn_at_s = now_s + self.breaker.REPORT_S
+            LOG.warning(
+                "a key has all the holds it may have (ratelimit.max-holds): requests count whatever their answer"
+            )
+
+    def _check_each(self, limits: Sequence[Limit], cost: Cost, meta: str | None, held: Held | None) -> Flow[Report]:
         """One key after the other. The first denial gives back what those before it have consumed."""
-        reports: list[Report] = []
+        own, reports = held or Held.new(SEPARATE_MS), list[Report]()
         for limit, own_cost in zip(limits, commands.costs_apart(cost, limits), strict=True):
+            asked_for = [one.key for one in limits[: len(reports)]]
+            is_last = len(reports) + 1 == len(limits)  # nothing follows that may deny
             try:
-                report = yield from self._check_together([limit], own_cost, meta)
+                report = yield from self._check_together([limit], own_cost, meta, held if is_last else own)
+                if held is None and any(rule.rule.startswith("slots:") for rule in report.rules):
+                    asked_for.append(limit.key)
+                    raise ValueError("slots are held: ask for them with hold()")
             except Exception:
-                for earlier in reports:
-                    yield from self.give_back(earlier)
+                yield from self.end_all(asked_for, own.id, refund=True)
                 raise
             if not report.allowed:
-                for earlier in reports:
-                    yield from self.give_back(earlier)
+                yield from self.end_all(asked_for, own.id, refund=True)
                 return report
             reports.append(report)
         rules = tuple(rule for report in reports for rule in report.rules)
@@ -169,17 +201,21 @@ class Core:
         self._forget(key)
         return (yield from self.send(commands.refund(key, units, rules), int))
 
-    def give_back(self, report: Report) -> Flow[None]:
-        """Gives back what an allowed check has consumed. A server that is away keeps it."""
-        for (key, units), rules in _charges(report):
-            if report.source == "local":
-                self.local.refund(key, units, rules)
-            elif report.source == "server":
-                try:
-                    yield from self.refund(key, units, rules)
-                except Exception as error:
-                    if not is_outage(error):
-                        raise
+    def end_all(self, keys: Iterable[str], id: str, *, refund: bool) -> Flow[None]:
+        """Settles a hold of each key. What cannot be settled stays charged, and nobody's request fails for it."""
+        for key in keys:
+            if refund:
+                self._forget(key)
+            try:
+                yield from self.settle(key, id, None, refund)
+            except Exception as error:
+                if not is_undecided(error):
+                    LOG.error("a request that does not count stays charged (%s)", described(error))
+
+    def give_up(self, keys: Sequence[str], id: str) -> Flow[None]:
+        """Gives back holds whose taking was cut short: the server may read that command after the first settlement."""
+        for _ in range(2):
+            yield from self.end_all(keys, id, refund=True)
 
     def reset(self, key: str) -> Flow[bool]:
         self._forget(key)
@@ -191,7 +227,7 @@ class Core:
         try:
             return (yield from self.send(commands.pause(key, ms, reason), int))
         except Exception as error:
-            if self.mode != "local" or not is_outage(error):
+            if self.mode != "local" or not is_unserved(error):
                 raise
             return left_ms
 
@@ -214,7 +250,7 @@ class Core:
                 if left is not None and (yield from self._has_more(key, left, rule)):
                     yield from self.sync(key, left, rule)
         except Exception as error:
-            if not is_outage(error):
+            if not is_undecided(error):
                 raise
         return paused_ms
 
@@ -227,7 +263,10 @@ class Core:
         if not self.breaker.may_ask(time.monotonic()):
             raise self.breaker.error.with_traceback(None)
         try:
-            sent = yield Command(words)
+            sent = yield Command(words, always=self.breaker.away)
+        except NotAsked:
+            self.breaker.missed()
+            raise self.breaker.error.with_traceback(None) from None
         except Exception as error:
             self._judge(error)
             raise
@@ -251,7 +290,10 @@ class Core:
         until_s = time.monotonic() + (wait_s or 0)
         while self.breaker.may_ask(time.monotonic()):
             try:
-                sent = yield Command(words, wait_s)
+                sent = yield Command(words, wait_s, always=self.breaker.away)
+            except NotAsked:
+                self.breaker.missed()
+                break
             except Exception as error:
                 left_s = until_s - time.monotonic()
                 if left_s > 0 and str(error).startswith("UNBLOCKED"):  # back into the line, for the time that is left
@@ -265,11 +307,15 @@ class Core:
         return adapt(self._stand_in(question))
 
     def _judge(self, error: Exception) -> bool:
-        """Whether it is an outage; tells the breaker."""
-        if is_outage(error):
-            self.breaker.failed(error, time.monotonic())
+        """Whether the limiter answers in place of the server; tells the breaker."""
+        if isinstance(error, Saturated):
+            return False  # it says nothing of the server
+        wrong = advice(error)
+        if wrong or is_outage(error):
+            self.breaker.failed(error, time.monotonic(), wrong)
             return True
-        self.breaker.served()  # it has answered: the request was wrong
+        if is_answer(error):
+            self.breaker.served()  # the request was wrong
         return False
 
     def _stand_in(self, question: Question) -> Report:
@@ -286,15 +332,6 @@ class Core:
     def _forget(self, key: str) -> None:
         if self.denials:
             self.denials.forget(key)
-
-
-def _charges(report: Report) -> Iterator[tuple[tuple[str, int], list[str]]]:
-    """What each key was charged: the rules of each cost."""
-    groups: dict[tuple[str, int], list[str]] = {}
-    for rule in report.rules:
-        if rule.cost and not rule.denies:
-            groups.setdefault((rule.key, rule.cost), []).append(rule.rule)
-    yield from groups.items()
 
 
 def _now_ms() -> float:

@@ -7,8 +7,8 @@
 | `slots`                 | a count of the holds taken here                             |
 | `@name`                 | the rules that the limiter was given for it, else no limit  |
 
-Each limit is `share` of the rule's, and at least 1. `shadow` rules never deny; blocks and bans are not known. All rules
-of all keys consume, or none. What is counted stays from one outage to the next.
+Each process has its part of a limit, and at least 1. `shadow` rules never deny; blocks and bans are not known. All
+rules of all keys consume, or none. What is counted stays from one outage to the next.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Rule:
 
 
 @functools.lru_cache(1024)
-def read(text: str, share: float) -> Rule | None:
+def read(text: str, processes: int) -> Rule | None:
     """A rule of this process. What cannot be read limits nothing here: the server would refuse it."""
     found = RULE.fullmatch(text)
     if not found:
         return None
     options = dict(option.partition("=")[::2] for option in found[5].split(",")[1:])
-    quota = _part(int(found[2]), share)
-    limit = _part(int(options["burst"]), share) if "burst" in options else quota
+    quota = _part(int(found[2]), processes)
+    limit = _part(int(options["burst"]), processes) if "burst" in options else quota
     kind = {None: "window", "log": "window", "fixed": "window", "leaky": "bucket"}.get(found[1], found[1])
     period_ms = int(found[3] or 1) * _unit_ms(found[4]) if found[4] else 0
     if (kind == "slots") == (period_ms > 0):
@@ -64,8 +64,8 @@ def read(text: str, share: float) -> Rule | None:
     return Rule(text, kind, limit, quota, period_ms, options.get("name"), cost, "shadow" in options)
 
 
-def _part(limit: int, share: float) -> int:
-    return limit and max(1, int(limit * share))
+def _part(limit: int, processes: int) -> int:
+    return limit and max(1, limit // processes)
 
 
 def _unit_ms(unit: str) -> int:
@@ -163,8 +163,8 @@ class Key:
 
 
 class LocalLimiter:
-    def __init__(self, share: float, policies: Mapping[str, Rules]) -> None:
-        self.share = share
+    def __init__(self, processes: int, policies: Mapping[str, Rules]) -> None:
+        self.processes = processes
         self.policies = policies
         self._keys: OrderedDict[str, Key] = OrderedDict()
         self._lock = threading.Lock()
@@ -189,13 +189,6 @@ class LocalLimiter:
 
     def holds(self, key: str, id: str) -> bool:
         return key in self._keys and id in self._keys[key].holds
-
-    def refund(self, key: str, units: int, rules: Rules) -> None:
-        with self._lock:
-            for rule in self._rules(rules):
-                if key in self._keys:
-                    state = self._keys[key].state(rule)
-                    state.used = max(0, state.used - units)
 
     def reset(self, key: str) -> None:
         with self._lock:
@@ -225,7 +218,7 @@ class LocalLimiter:
         for text in texts(rules):
             if text.startswith("@"):
                 yield from self._rules(self.policies.get(text[1:], ()))
-            elif rule := read(text, self.share):
+            elif rule := read(text, self.processes):
                 yield rule
 
     def _decide(self, question: Question, now_ms: float) -> Report:

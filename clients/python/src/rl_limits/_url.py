@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import redis
 import redis.asyncio
@@ -12,30 +12,51 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ._bounded import BoundedCluster
-from ._core import Options
+from . import _given as given
+from ._options import TIMEOUT_S, Options, Settings, UrlOptions, settings
 
-#: For a command.
-TIMEOUT_S = 0.25
-#: For a node of a cluster, as a part of that. What is left finds another node that serves the key.
+#: For a node of a cluster, as a part of the time-out. What is left finds another node that serves the key.
 OF_NODE = 0.4
+#: With asyncio the limiter bounds a command, and sees when the loop itself is late. The client's own time-outs come
+#: after that.
+LATER = 4
 
 CLUSTER = "redis+cluster://"
 
 
-def connector(url: str, options: dict[str, Any], *, asynchronous: bool) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """What makes a client, and those of the options that are the limiter's."""
-    of_limiter = {name: value for name, value in options.items() if name in Options.__annotations__}
-    of_client = {name: value for name, value in options.items() if name not in of_limiter}
-    timeout_s = of_client.pop("timeout", TIMEOUT_S)
-    is_cluster = url.startswith(CLUSTER)
+def connector(url: str, options: UrlOptions, *, asynchronous: bool) -> tuple[Callable[[], Any], Options, float]:
+    """What makes a client, the options that are the limiter's, and its time-out."""
+    given.known(options, UrlOptions.__annotations__)
+    of_client = {name: value for name, value in options.items() if name not in Options.__annotations__}
+    of_limiter = cast(Options, {name: value for name, value in options.items() if name in Options.__annotations__})
+    chosen = settings(of_limiter)
+    if isinstance(most := of_client.get("max_connections"), int):
+        of_limiter["concurrency"] = min(chosen.concurrency, most)
+    timeout_s = cast(float, of_client.pop("timeout", TIMEOUT_S))
+    given.seconds("timeout", timeout_s)
+    clustered = url.startswith(CLUSTER)
     library: Any = redis.asyncio if asynchronous else redis
-    kind = library.RedisCluster if is_cluster else library.Redis
-    if asynchronous:
-        of_limiter["timeout"] = timeout_s
-    elif is_cluster:
-        kind, of_client["deadline_s"] = BoundedCluster, timeout_s
-    once_s = timeout_s * OF_NODE if is_cluster else timeout_s
-    retry = (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0)
-    defaults = {"socket_timeout": once_s, "socket_connect_timeout": once_s, "retry": retry}
-    return partial(kind.from_url, url.replace(CLUSTER, "redis://", 1), **{**defaults, **of_client}), of_limiter
+    kind = library.RedisCluster if clustered else library.Redis
+    defaults = _defaults(chosen, timeout_s, clustered=clustered, asynchronous=asynchronous)
+    make = partial(kind.from_url, url.replace(CLUSTER, "redis://", 1), **{**defaults, **of_client})
+    if not clustered:
+        _prove(make())
+    return make, of_limiter, timeout_s
+
+
+def _defaults(chosen: Settings, timeout_s: float, *, clustered: bool, asynchronous: bool) -> dict[str, Any]:
+    once_s = timeout_s * OF_NODE if clustered else timeout_s * LATER if asynchronous else timeout_s
+    return {
+        "socket_timeout": once_s,
+        "socket_connect_timeout": once_s,
+        "retry": (AsyncRetry if asynchronous else Retry)(NoBackoff(), 0),
+        # Each command has one, and the application may use the client besides.
+        "max_connections": chosen.concurrency * 2,
+    }
+
+
+def _prove(client: Any) -> None:
+    """A pool would refuse an option only when it connects."""
+    pool = client.connection_pool
+    options: Mapping[str, Any] = pool.connection_kwargs
+    pool.connection_class(**options)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ._commands import Command, Words
-from ._outage import is_outage
+from ._errors import NotAsked, is_outage
 
 #: How much longer than the wait the server may take to answer. If it takes even longer, it is gone.
 MARGIN_S = 1.0
@@ -23,10 +23,11 @@ def question(command: Command) -> Words:
     return "RL.PEEK", command.words[1], "1/s"
 
 
-def ask(client: Any, command: Command) -> Any:
-    """Sends it to the server of its key. Whoever is interrupted leaves the line, for the connection closes."""
+def ask(client: Any, command: Command, answers: Callable[[], object]) -> Any:
+    """Sends it to the server of its key. Whoever is interrupted leaves the line, for the connection closes.
+    `answers`: asks the server for anything."""
     kind, options = _of_pool(
-        client.get_node_from_key(command.words[1]).redis_connection if _clustered(client) else client
+        client.get_node_from_key(command.words[1]).redis_connection if is_cluster(client) else client
     )
     while True:
         connection = kind(**options, socket_timeout=(command.wait_s or 0) + MARGIN_S)
@@ -39,7 +40,7 @@ def ask(client: Any, command: Command) -> Any:
                 if time.monotonic() >= late_s:
                     raise TimeoutError("no reply to a wait")
                 try:
-                    client.execute_command(*question(command))
+                    answers()
                     failures = 0
                 except Exception as error:
                     failures = _failed(failures, error)
@@ -56,7 +57,7 @@ def _patience_s(failures: int, late_s: float) -> float:
 
 def _failed(failures: int, error: Exception) -> int:
     """How many questions in a row had no answer. The last raises."""
-    if not is_outage(error):
+    if not is_outage(error) and not isinstance(error, NotAsked):
         return 0
     if failures + 1 == TRIES:
         raise error
@@ -65,7 +66,7 @@ def _failed(failures: int, error: Exception) -> int:
 
 async def ask_async(client: Any, command: Command, answers: Callable[[], Awaitable[object]]) -> Any:
     """`answers`: asks the server for anything."""
-    if _clustered(client):
+    if is_cluster(client):
         await client.initialize()
         node = client.get_node_from_key(command.words[1])
         kind, options = node.connection_class, _without_timeout(node.connection_kwargs)
@@ -107,7 +108,7 @@ async def _silence(answers: Callable[[], Awaitable[object]]) -> None:
             failures = _failed(failures, error)
 
 
-def _clustered(client: Any) -> bool:
+def is_cluster(client: Any) -> bool:
     return hasattr(client, "get_node_from_key")
 
 

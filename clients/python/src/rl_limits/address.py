@@ -1,18 +1,29 @@
+"""Whom to count at an address."""
+
 from __future__ import annotations
 
 import re
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+from . import _given as given
+from ._errors import LOG
 
 # An address with a port, as some proxies and servers give it.
 WITH_PORT = re.compile(r"\[([^]]*)\](?::\d+)?|([\d.]+):\d+")
+
+#: Networks whose last 32 bits are an IPv4 address: mapped, translated, and NAT64.
+OF_IPV4 = [IPv6Network(network) for network in ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
+
+UNKNOWN = "unknown"
 
 
 def network(address: str | None, prefix: int = 64) -> str:
     """Whom to count at an address: an IPv4 address itself, and of an IPv6 address its network, because a client has all
     2^64 addresses of that. A port is left out. What is no address stays as it is; without any, as behind a unix socket,
     it is `unknown`."""
+    given.whole("prefix", prefix, 0, 128)
     if not address:
-        return "unknown"
+        return UNKNOWN
     found = WITH_PORT.fullmatch(address)
     bare = (found[1] or found[2]) if found else address
     try:
@@ -21,6 +32,22 @@ def network(address: str | None, prefix: int = 64) -> str:
         return address
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
+    if any(parsed in network for network in OF_IPV4):
+        return str(IPv4Address(parsed.packed[12:]))
     return str(IPv6Network((parsed, prefix), strict=False))
+
+
+class Networks:
+    """`network` for a middleware, which says once in the log that callers without an address share a key."""
+
+    def __init__(self, prefix: int = 64) -> None:
+        given.whole("prefix", prefix, 0, 128)
+        self.prefix = prefix
+        self._told = False
+
+    def __call__(self, address: str | None) -> str:
+        counted = network(address, self.prefix)
+        if counted == UNKNOWN and not self._told:
+            self._told = True
+            LOG.warning("callers without an address, as behind a unix socket, share the key of `unknown`")
+        return counted

@@ -7,10 +7,23 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from . import _given as given
 from ._commands import Cost, Limit, Rules
+from ._errors import Saturated
 from ._replies import Report
-from .address import network
-from .http import PROBLEM_TYPE, Count, Headers, counts, fields, problem, status
+from .address import Networks
+from .http import (
+    PROBLEM_TYPE,
+    SATURATED,
+    Count,
+    Headers,
+    check_options,
+    counts,
+    fields,
+    held_by,
+    problem,
+    status,
+)
 from .limiter import AsyncRateLimiter
 
 Scope = MutableMapping[str, Any]
@@ -19,22 +32,24 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 #: What a function returns, or a coroutine of it.
-Maybe: TypeAlias = Answer | Awaitable[Answer]
+Maybe: TypeAlias = Returned | Awaitable[Returned]
 
 
 class RateLimitMiddleware:
-    """Lets requests pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After.
+    """Lets requests and WebSockets pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After.
 
     `limits` are rules for each key, or a function that says what a request must keep to: several limits are decided at
     once, so that all of them consume, or none; a request without limits passes. Handlers find the report in
-    `request.state.rate_limit`. While the server cannot be asked, the limiter's `outage` decides.
+    `request.state.rate_limit`. While the server cannot be asked, the limiter's `outage` decides. Of a WebSocket the
+    handshake is limited; servers without the extension `websocket.http.response` refuse it with a bare 403.
 
     - `key`: the key of rules, by default the client's network; `prefix` is that of an IPv6 network.
     - `cost`: what a request costs.
     - `skip`: which requests pass without a check.
-    - `count`: `"failed"` or `"successful"` gives back what other answers than these have consumed.
+    - `count`: `"failed"` or `"successful"` gives back what other answers than these have consumed. A handshake that the
+      application refuses is failed.
     - `headers`: which fields clients get.
     - `refusal`: an application of ASGI, such as a Response of Starlette, that refuses a request.
     """
@@ -53,10 +68,16 @@ class RateLimitMiddleware:
         headers: Headers = "draft-11",
         refusal: Callable[[Scope, Report], App] | None = None,
     ) -> None:
+        for name, function in (("key", key), ("cost", cost), ("skip", skip), ("refusal", refusal)):
+            given.function(name, function)
+        if limits and not callable(limits):
+            given.rules("limits", limits)
+        check_options(count, headers)
+        networks = Networks(prefix)
         self.app = app
         self.limiter = limiter
         self.limits = limits
-        self.key = key or (lambda scope: f"ip:{network(address_of(scope), prefix)}")
+        self.key = key or (lambda scope: f"ip:{networks(address_of(scope))}")
         self.cost = cost
         self.skip = skip
         self.count = count
@@ -64,21 +85,34 @@ class RateLimitMiddleware:
         self.refusal = refusal or (lambda scope, report: _problem(report))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = () if scope["type"] != "http" or self.skip(scope) else await self._limits_of(scope)
+        limited = scope["type"] in ("http", "websocket") and not self.skip(scope)
+        wanted = await self._limits_of(scope) if limited else ()
         if not wanted:
             return await self.app(scope, receive, send)
-        report = await self.limiter.check_all(wanted, cost=self.cost(scope))
-        scope.setdefault("state", {})["rate_limit"] = report
-        answer = Sender(send, fields(report, self.headers))
-        if not report.allowed:
-            return await self.refusal(scope, report)(scope, receive, answer)
-        if report.wait_ms > 0:  # its turn under a `leaky` rule
-            await asyncio.sleep(report.wait_ms / 1000)
+        core, held = self.limiter.core, held_by(self.count)
+        keys = [limit.key for limit in wanted]
+        asking = core.check_all(wanted, self.cost(scope), None, held)
         try:
+            report = await (self.limiter.take(asking, keys, held.id) if held else self.limiter.run(asking))
+        except Saturated:
+            return await _problem(SATURATED)(scope, receive, Answer(scope, send, fields(SATURATED)))
+        scope.setdefault("state", {})["rate_limit"] = report
+        told = fields(report, self.headers)
+        if not report.allowed:
+            return await self.refusal(scope, report)(scope, receive, Answer(scope, send, told))
+
+        async def settle(status: int) -> None:
+            if held:
+                ended = core.end_all(keys, held.id, refund=not counts(self.count, status))
+                await self.limiter.finish(self.limiter.run(ended))
+
+        answer = Answer(scope, send, told, settle)
+        try:
+            if report.wait_ms > 0:  # its turn under a `leaky` rule
+                await asyncio.sleep(report.wait_ms / 1000)
             await self.app(scope, receive, answer)
         finally:
-            if not counts(self.count, answer.status):
-                await self.limiter.give_back(report)
+            await answer.end()
 
     async def _limits_of(self, scope: Scope) -> Sequence[Limit]:
         if callable(self.limits):
@@ -93,19 +127,47 @@ def address_of(scope: Scope) -> str | None:
     return client[0] if client else None
 
 
-class Sender:
-    """Adds fields to an answer, and remembers its status: 500 if the application sends none."""
+class Answer:
+    """Adds fields to an answer, and says its status as soon as it is known: 500 if the application sends none, 101 of a
+    WebSocket that it accepts, and 403 of one that it closes before."""
 
-    def __init__(self, send: Send, told: dict[str, str]) -> None:
-        self.status = 500
+    def __init__(
+        self,
+        scope: Scope,
+        send: Send,
+        told: dict[str, str],
+        settle: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
         self._send = send
+        self._settle = settle
         self._told = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+        self._websocket = scope["type"] == "websocket"
+        self._bare = self._websocket and "websocket.http.response" not in (scope.get("extensions") or {})
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
+        kind = message["type"].removeprefix("websocket.")
+        if kind in ("http.response.start", "accept"):
             message["headers"] = [*message.get("headers", ()), *self._told]
+        if self._websocket and kind.startswith("http.response."):
+            message["type"] = f"websocket.{kind}"
+            if self._bare:
+                if kind == "http.response.start":
+                    await self._send({"type": "websocket.close", "code": 1008})
+                    await self._known(message["status"])
+                return
         await self._send(message)
+        if kind == "http.response.start":
+            await self._known(message["status"])
+        elif self._websocket and kind in ("accept", "close"):
+            await self._known(101 if kind == "accept" else 403)
+
+    async def end(self) -> None:
+        await self._known(500)
+
+    async def _known(self, status: int) -> None:
+        settle, self._settle = self._settle, None
+        if settle:
+            await settle(status)
 
 
 def _problem(report: Report) -> App:

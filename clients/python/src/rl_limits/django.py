@@ -16,9 +16,10 @@ RL_LIMITS = {
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -27,11 +28,15 @@ from django.core.signals import setting_changed
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.module_loading import import_string
 
-from ._commands import Limit
+from . import _given as given
+from ._commands import Held, Limit
+from ._errors import Saturated
 from ._replies import Report
-from .address import network
-from .http import PROBLEM_TYPE, counts, fields, problem, status
+from .address import Networks
+from .http import PROBLEM_TYPE, SATURATED, check_options, counts, fields, held_by, problem, status
 from .limiter import RateLimiter
+
+SETTINGS = ("URL", "OPTIONS", "LIMITER", "LIMITS", "KEY", "PREFIX", "SKIP", "COUNT", "HEADERS", "REFUSAL")
 
 
 class RateLimitMiddleware:
@@ -46,22 +51,36 @@ class RateLimitMiddleware:
         self.limits = limits_of(setting("LIMITS"))
         self.skip = named("SKIP") or (lambda request: False)
         self.refusal = named("REFUSAL") or (lambda request, report: _refuse(report))
+        self.count = optional("COUNT", "all")
+        self.headers = optional("HEADERS", "draft-11")
+        with configuration():
+            check_options(self.count, self.headers)
+        self.limiter = limiter()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         wanted = () if self.skip(request) else self.limits(request)
         if not wanted:
             return self.get_response(request)
-        report = request.rate_limit = limiter().check_all(wanted)
-        if report.allowed:
+        held = held_by(self.count)
+        try:
+            report = self.limiter.run(self.limiter.core.check_all(wanted, 1, None, held))
+        except Saturated:
+            return with_fields(_refuse(SATURATED), fields(SATURATED))
+        request.rate_limit = report
+        response = self._answer(request, report, wanted, held) if report.allowed else self.refusal(request, report)
+        return with_fields(response, fields(report, self.headers))
+
+    def _answer(self, request: HttpRequest, report: Report, wanted: Sequence[Limit], held: Held | None) -> HttpResponse:
+        status = 500
+        try:
             time.sleep(report.wait_ms / 1000)  # its turn under a `leaky` rule, or 0
             response = self.get_response(request)
-            if not counts(optional("COUNT", "all"), response.status_code):
-                limiter().give_back(report)
-        else:
-            response = self.refusal(request, report)
-        for name, value in fields(report, optional("HEADERS", "draft-11")).items():
-            response[name] = value
-        return response
+            status = response.status_code
+            return response
+        finally:
+            if held:
+                refund = not counts(self.count, status)
+                self.limiter.run(self.limiter.core.end_all([limit.key for limit in wanted], held.id, refund=refund))
 
 
 def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
@@ -72,8 +91,16 @@ def limits_of(limits: Any) -> Callable[[HttpRequest], Sequence[Limit]]:
     if isinstance(limits, str) and "/" not in limits and not limits.startswith("@"):
         found: Callable[[HttpRequest], Sequence[Limit]] = import_string(limits)
         return found
-    key = named("KEY") or (lambda request: f"ip:{network(request.META.get('REMOTE_ADDR'), optional('PREFIX', 64))}")
+    checked_rules("LIMITS", limits)
+    counted = networks()
+    key = named("KEY") or (lambda request: f"ip:{counted(request.META.get('REMOTE_ADDR'))}")
     return lambda request: [Limit(key(request), limits)]
+
+
+def with_fields(response: HttpResponse, told: dict[str, str]) -> HttpResponse:
+    for name, value in told.items():
+        response[name] = value
+    return response
 
 
 def _refuse(report: Report) -> HttpResponse:
@@ -84,7 +111,30 @@ def _refuse(report: Report) -> HttpResponse:
 def limiter() -> RateLimiter:
     """The limiter of this process, as the settings say."""
     made = named("LIMITER")
-    return made if made is not None else RateLimiter.from_url(setting("URL"), **optional("OPTIONS", {}))
+    if made is not None:
+        return made  # type: ignore[no-any-return]
+    with configuration():
+        return RateLimiter.from_url(setting("URL"), **optional("OPTIONS", {}))
+
+
+@functools.cache
+def networks() -> Networks:
+    with configuration():
+        return Networks(optional("PREFIX", 64))
+
+
+def checked_rules(name: str, rules: Any) -> None:
+    with configuration():
+        given.rules(name, rules)
+
+
+@contextlib.contextmanager
+def configuration() -> Iterator[None]:
+    """What the settings have wrong is said as Django says it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(f"RL_LIMITS: {error}") from error
 
 
 def setting(name: str) -> Any:
@@ -105,12 +155,16 @@ def named(name: str) -> Any:
 
 
 def _settings() -> dict[str, Any]:
-    return getattr(settings, "RL_LIMITS", {})
+    found: dict[str, Any] = getattr(settings, "RL_LIMITS", {})
+    with configuration():
+        given.known(found, SETTINGS)
+    return found
 
 
-def _forget_limiter(*, setting: str, **_: Any) -> None:
+def _forget_settings(*, setting: str, **_: Any) -> None:
     if setting == "RL_LIMITS":
         limiter.cache_clear()
+        networks.cache_clear()
 
 
-setting_changed.connect(_forget_limiter)
+setting_changed.connect(_forget_settings)

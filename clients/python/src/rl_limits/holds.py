@@ -7,15 +7,13 @@ import contextlib
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from ._commands import Cost, Held, Rules, Turn
-from ._outage import is_outage
+from . import _given as given
+from ._commands import LONGEST_S, Cost, Held, Rules, Turn, to_ms
+from ._core import AsyncRunner, Runner
+from ._errors import is_undecided
 from ._replies import Report
-
-if TYPE_CHECKING:
-    from .limiter import AsyncRateLimiter, RateLimiter
 
 
 class Denied(Exception):
@@ -27,7 +25,8 @@ class Denied(Exception):
 
 
 def held_for(ttl_s: float, refund: bool, id: str | None) -> Held:
-    return Held(id or uuid4().hex, round(ttl_s * 1000), refund)
+    given.seconds("ttl", ttl_s, LONGEST_S)
+    return Held(id or uuid4().hex, to_ms(ttl_s), refund)
 
 
 class Hold:
@@ -40,15 +39,14 @@ class Hold:
 
     reply: Report
 
-    def __init__(self, limiter: RateLimiter, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
+    def __init__(self, limiter: Runner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
         self.key, self.id, self.lost = key, held.id, threading.Event()
         self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = threading.Event()
 
     def __enter__(self) -> Hold:
         since_s = time.monotonic()
-        core = self._limiter.core
-        self.reply = self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
+        self.reply = self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
         if self._turn.wait_s:
@@ -72,14 +70,24 @@ class Hold:
     ) -> None:
         self._end(None, False)
 
+    def _take(self) -> Report:
+        core = self._limiter.core
+        try:
+            return self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C, or a time-out of gevent: the server may have taken it
+            self._limiter.run(core.give_up([self.key], self.id))
+            raise
+
     def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left.is_set():
             return False
         self._left.set()
         try:
-            return self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+            return self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
         except Exception as error:
-            if is_outage(error):
+            if is_undecided(error):
                 return False
             raise
 
@@ -99,11 +107,11 @@ class Left(BaseException):
 
 
 class AsyncHold:
-    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio."""
+    """`async with limiter.hold(...) as hold:`, with a `lost` of asyncio. It is settled though the task is cancelled."""
 
     reply: Report
 
-    def __init__(self, limiter: AsyncRateLimiter, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
+    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, cost: Cost, held: Held, turn: Turn) -> None:
         self.key, self.id, self.lost = key, held.id, asyncio.Event()
         self._limiter, self._held, self._rules, self._cost, self._turn = limiter, held, rules, cost, turn
         self._left = False
@@ -111,8 +119,7 @@ class AsyncHold:
 
     async def __aenter__(self) -> AsyncHold:
         since_s = time.monotonic()
-        core = self._limiter.core
-        self.reply = await self._limiter.run(core.hold(self.key, self._rules, self._cost, self._held, self._turn))
+        self.reply = await self._take()
         if not self.reply.allowed:
             raise Denied(self.reply)
         if self._turn.wait_s:
@@ -134,6 +141,11 @@ class AsyncHold:
     ) -> None:
         await self._end(None, False)
 
+    async def _take(self) -> Report:
+        core = self._limiter.core
+        taking = core.hold(self.key, self._rules, self._cost, self._held, self._turn)
+        return await self._limiter.take(taking, [self.key], self.id, in_line=self._turn.wait_s is not None)
+
     async def _end(self, cost: Cost | None, refund: bool) -> bool:
         if self._left:
             return False
@@ -141,9 +153,11 @@ class AsyncHold:
         if self._keeper:
             self._keeper.cancel()
         try:
-            return await self._limiter.settle(self.key, self.id, cost=cost, refund=refund)
+            return await self._limiter.finish(
+                self._limiter.run(self._limiter.core.settle(self.key, self.id, cost, refund))
+            )
         except Exception as error:
-            if is_outage(error):
+            if is_undecided(error):
                 return False
             raise
 

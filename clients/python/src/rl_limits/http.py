@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from . import _given as given
+from ._commands import Held
 from ._replies import Report, RuleReport
 
 #: The type of the body that refuses a request.
@@ -14,6 +16,22 @@ Headers = Literal["draft-11", "legacy", "none"]
 
 #: Which requests count: all, or those whose answers have a status of 400 and above, or below.
 Count = Literal["all", "failed", "successful"]
+
+#: How long a request may take to answer before it counts, whatever its answer is.
+ANSWER_MS = 3_600_000
+
+#: What answers a request that this process has no place to check: it says nothing of limits.
+SATURATED = Report("limited", 1000, (), source="outage")
+
+
+def check_options(count: Any, headers: Any) -> None:
+    given.one_of("count", count, get_args(Count))
+    given.one_of("headers", headers, get_args(Headers))
+
+
+def held_by(count: Count) -> Held | None:
+    """What a check must hold to be given back once the answer is known."""
+    return None if count == "all" else Held.new(ANSWER_MS)
 
 
 def fields(report: Report, headers: Headers = "draft-11") -> dict[str, str]:
@@ -73,9 +91,9 @@ def _policy(rule: RuleReport) -> str:
 
 
 def _state(rule: RuleReport) -> str:
-    until_ms = rule.wait_ms if rule.denies else rule.reset_ms
-    # No time is told if the request can never pass.
-    time = f";t={seconds(until_ms)}" if until_ms >= 0 else ""
+    # The time until there is more: none is told if nothing is consumed, or no wait helps.
+    until_ms = rule.wait_ms if rule.denies else rule.next_ms
+    time = f";t={seconds(until_ms)}" if until_ms > 0 else ""
     return f'"{_name(rule)}";r={rule.remaining}{time}'
 
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
+from typing import NamedTuple
 
-from ._commands import Held, Rules
-from ._core import Flow
-from ._outage import is_outage
+from . import _given as given
+from ._commands import LONGEST_S, Held, Rules, to_ms
+from ._core import Answer, AsyncRunner, Flow, Runner
+from ._errors import is_undecided
 from ._replies import Reply
-
-if TYPE_CHECKING:
-    from .limiter import AsyncRateLimiter, RateLimiter
 
 #: A lease that lasts less is too small, one that lasts more too large.
 SHORT_S = 0.05
@@ -86,7 +83,10 @@ class Book:
 
 
 class LeaseBase:
-    def __init__(self, limiter: RateLimiter | AsyncRateLimiter, key: str, rules: Rules, ttl: float, most: int) -> None:
+    def __init__(self, limiter: Runner | AsyncRunner, key: str, rules: Rules, ttl: float, most: int) -> None:
+        given.rules("the lease", rules)
+        given.seconds("ttl", ttl, LONGEST_S)
+        given.whole("most", most, 1)
         self.key = key
         self._rules = rules
         self._core = limiter.core
@@ -97,10 +97,9 @@ class LeaseBase:
         if known:
             return known
         yield from self._settle()
-        id, at_s = uuid4().hex, time.monotonic()
-        held = Held(id, round(self._book.ttl_s * 1000), True)
+        at_s, held = time.monotonic(), Held.new(to_ms(self._book.ttl_s), True)
         reply = yield from self._core.lease(self.key, self._rules, units, self._book.next_units, held)
-        self._book.open(id, units, reply, at_s)
+        self._book.open(held.id, units, reply, at_s)
         return reply
 
     def _settle(self) -> Flow[None]:
@@ -110,14 +109,14 @@ class LeaseBase:
         try:
             yield from self._core.settle(self.key, closed[0], closed[1], False)
         except Exception as error:
-            if not is_outage(error):
+            if not is_undecided(error):
                 raise
 
 
 class Lease(LeaseBase):
     """`take` answers as `check` does. For any number of threads; `close` gives back what is left."""
 
-    def __init__(self, limiter: RateLimiter, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
+    def __init__(self, limiter: Runner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
         self._run = limiter.run
         self._lock = threading.Lock()
@@ -153,13 +152,11 @@ class Lease(LeaseBase):
 
 
 class AsyncLease(LeaseBase):
-    """A `Lease` for the tasks of one loop."""
+    """A `Lease` for the tasks of one loop. Whoever is cancelled leaves the lease whole."""
 
-    def __init__(
-        self, limiter: AsyncRateLimiter, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000
-    ) -> None:
+    def __init__(self, limiter: AsyncRunner, key: str, rules: Rules, *, ttl: float = 2.0, most: int = 10_000) -> None:
         super().__init__(limiter, key, rules, ttl, most)
-        self._run = limiter.run
+        self._limiter = limiter
         self._lock = asyncio.Lock()
         self._settler: asyncio.Task[None] | None = None
 
@@ -167,16 +164,14 @@ class AsyncLease(LeaseBase):
         reply = self._book.hand_out(units, time.monotonic())
         if reply:
             return reply
-        async with self._lock:
-            if self._settler is None:
-                self._settler = asyncio.create_task(self._settle_when_due())
-            return await self._run(self._refill(units))
+        if self._settler is None:
+            self._settler = asyncio.create_task(self._settle_when_due())
+        return await self._limiter.finish(self._alone(self._refill(units)))
 
     async def close(self) -> None:
         if self._settler:
             self._settler.cancel()
-        async with self._lock:
-            await self._run(self._settle())
+        await self._limiter.finish(self._alone(self._settle()))
 
     async def __aenter__(self) -> AsyncLease:
         return self
@@ -187,6 +182,9 @@ class AsyncLease(LeaseBase):
     async def _settle_when_due(self) -> None:
         while True:
             await asyncio.sleep(self._book.ttl_s / 4)
-            async with self._lock:
-                if self._book.is_due(time.monotonic()):
-                    await self._run(self._settle())
+            if self._book.is_due(time.monotonic()):
+                await self._limiter.finish(self._alone(self._settle()))
+
+    async def _alone(self, flow: Flow[Answer]) -> Answer:
+        async with self._lock:
+            return await self._limiter.run(flow)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
-from ._commands import Command, Cost, Limit, Rules, Turn
-from ._core import Core, Flow, Options
+from . import _given as given
+from ._commands import Command, Cost, Limit, Rules, Turn, to_ms
+from ._core import Answer, Core, Flow
+from ._options import TIMEOUT_S, Options, UrlOptions, settings
 from ._replies import Reply, Report
+from ._sending import AsyncSender, Sender
 from ._upstream import Headers
-from ._url import TIMEOUT_S, connector
-from ._waiting import ask, ask_async, question
+from ._url import connector
 from .holds import AsyncHold, Hold, held_for
-
-Answer = TypeVar("Answer")
 
 
 class Counters:
@@ -42,22 +41,35 @@ class RateLimiter(Counters):
     once, and cannot be made while its cluster is away."""
 
     def __init__(self, client: Any, **options: Unpack[Options]) -> None:
-        self._client = client
-        self.core = Core(**options)
+        chosen = settings(options)
+        self.core = Core(chosen)
+        self._sender = Sender(client, self.core.breaker, chosen)
+        self._made_client = False
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> RateLimiter:
+    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> RateLimiter:
         """Connects to `redis://`, `rediss://`, `unix://`, or `redis+cluster://`, and tries once. `options` are those of
-        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply, or in a cluster for
-        all that a command does."""
-        connect, options = connector(url, options, asynchronous=False)
-        return cls(connect, **options)
+        the limiter and of redis-py, and `timeout`, 0.25 seconds: for connecting and for a reply. In a cluster each of
+        its nodes has 0.4 of that."""
+        connect, of_limiter, _ = connector(url, options, asynchronous=False)
+        limiter = cls(connect if "+cluster" in url else connect(), **of_limiter)
+        limiter._made_client = True
+        return limiter
 
     @property
     def client(self) -> Any:
-        if callable(self._client):
-            self._client = self._client()
-        return self._client
+        return self._sender.client
+
+    def close(self) -> None:
+        """Closes the client, if `from_url` has made it."""
+        if self._made_client:
+            self._sender.close()
+
+    def __enter__(self) -> RateLimiter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         """Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`."""
@@ -91,10 +103,6 @@ class RateLimiter(Counters):
         """Reports on each rule of a key without consuming."""
         return self.run(self.core.peek_all(key, rules))
 
-    def give_back(self, report: Report) -> None:
-        """Gives back all that an allowed `check_all` has consumed."""
-        return self.run(self.core.give_back(report))
-
     def hold(
         self,
         key: str,
@@ -122,7 +130,7 @@ class RateLimiter(Counters):
 
     def renew(self, key: str, id: str, ttl: float) -> bool:
         """Moves the end of a hold to `ttl` seconds from now. Says whether there was one."""
-        return self.run(self.core.renew(key, id, round(ttl * 1000)))
+        return self.run(self.core.renew(key, id, to_ms(ttl)))
 
     def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         """Gives units back to the states of some rules, or of all; returns the most that one of them got."""
@@ -135,7 +143,7 @@ class RateLimiter(Counters):
     def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
         """Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Returns the milliseconds
         that are left."""
-        return self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+        return self.run(self.core.pause(key, to_ms(seconds), reason))
 
     def resume(self, key: str) -> bool:
         """Ends a pause: `RL.RESUME`. Says whether there was one."""
@@ -165,7 +173,7 @@ class RateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = self._send(effect) if isinstance(effect, Command) else pause(effect.s)
+                    sent = self._sender.send(effect) if isinstance(effect, Command) else pause(effect.s)
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -174,23 +182,73 @@ class RateLimiter(Counters):
             answer: Answer = end.value
             return answer
 
-    def _send(self, command: Command) -> Any:
-        return self.client.execute_command(*command.words) if command.wait_s is None else ask(self.client, command)
-
 
 class AsyncRateLimiter(Counters):
-    """A `RateLimiter` on a client of `redis.asyncio` or `valkey.asyncio`. `timeout` bounds each command, in seconds,
-    whatever the time-outs and retries of the client are."""
+    """A `RateLimiter` on a client of `redis.asyncio` or `valkey.asyncio`. `timeout` bounds each command, in seconds
+    from when it has its place, whatever the time-outs and retries of the client are."""
 
     def __init__(self, client: Any, *, timeout: float = TIMEOUT_S, **options: Unpack[Options]) -> None:
-        self.client = client
-        self.timeout = timeout
-        self.core = Core(**options)
+        given.seconds("timeout", timeout)
+        chosen = settings(options)
+        self.core = Core(chosen)
+        self._sender = AsyncSender(client, self.core.breaker, chosen, timeout)
+        self._made_client = False
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> AsyncRateLimiter:
-        connect, options = connector(url, options, asynchronous=True)
-        return cls(connect(), **options)
+    def from_url(cls, url: str, **options: Unpack[UrlOptions]) -> AsyncRateLimiter:
+        connect, of_limiter, timeout_s = connector(url, options, asynchronous=True)
+        limiter = cls(connect(), timeout=timeout_s, **of_limiter)
+        limiter._made_client = True
+        return limiter
+
+    @property
+    def client(self) -> Any:
+        return self._sender.client
+
+    async def aclose(self) -> None:
+        """Waits for the clean-ups of cancelled tasks, and closes the client, if `from_url` has made it."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        if self._made_client:
+            await self._sender.close()
+
+    async def __aenter__(self) -> AsyncRateLimiter:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+        """Does it beside the task that asks for it."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def take(self, taking: Flow[Report], keys: Sequence[str], id: str, *, in_line: bool = False) -> Report:
+        """Asks for holds. If the task is cancelled meanwhile, they are given back, and nobody waits on for them
+        `in_line`."""
+        asking = self.begin(self.run(taking))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            if in_line:
+                asking.cancel()
+            self.begin(self._give_up(asking, keys, id))
+            raise
+
+    async def _give_up(self, asking: asyncio.Task[Report], keys: Sequence[str], id: str) -> None:
+        """A check is not cut short, so its reply says whether something is held."""
+        await asyncio.wait([asking])
+        if asking.cancelled() or asking.exception():
+            await self.run(self.core.give_up(keys, id))
+        elif asking.result().allowed:
+            await self.run(self.core.end_all(keys, id, refund=True))
+
+    async def finish(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Does it to its end, though the task that waits for it is cancelled."""
+        return await asyncio.shield(self.begin(work))
 
     async def check(self, key: str, rules: Rules, *, cost: Cost = 1, meta: str | None = None) -> Reply:
         known = self.core.remembered(key, rules, cost)
@@ -220,9 +278,6 @@ class AsyncRateLimiter(Counters):
     async def peek_all(self, key: str, rules: Rules) -> Report:
         return await self.run(self.core.peek_all(key, rules))
 
-    async def give_back(self, report: Report) -> None:
-        return await self.run(self.core.give_back(report))
-
     def hold(
         self,
         key: str,
@@ -243,7 +298,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.settle(key, id, cost, refund))
 
     async def renew(self, key: str, id: str, ttl: float) -> bool:
-        return await self.run(self.core.renew(key, id, round(ttl * 1000)))
+        return await self.run(self.core.renew(key, id, to_ms(ttl)))
 
     async def refund(self, key: str, units: int, rules: Rules = ()) -> int:
         return await self.run(self.core.refund(key, units, rules))
@@ -252,7 +307,7 @@ class AsyncRateLimiter(Counters):
         return await self.run(self.core.reset(key))
 
     async def pause(self, key: str, seconds: float, reason: str | None = None) -> int:
-        return await self.run(self.core.pause(key, math.ceil(seconds * 1000), reason))
+        return await self.run(self.core.pause(key, to_ms(seconds), reason))
 
     async def resume(self, key: str) -> bool:
         return await self.run(self.core.resume(key))
@@ -273,7 +328,7 @@ class AsyncRateLimiter(Counters):
             effect = next(flow)
             while True:
                 try:
-                    sent = await (self._send(effect) if isinstance(effect, Command) else asyncio.sleep(effect.s))
+                    sent = await (self._sender.send(effect) if isinstance(effect, Command) else asyncio.sleep(effect.s))
                 except Exception as error:
                     effect = flow.throw(error)
                 else:
@@ -281,9 +336,3 @@ class AsyncRateLimiter(Counters):
         except StopIteration as end:
             answer: Answer = end.value
             return answer
-
-    async def _send(self, command: Command) -> Any:
-        if command.wait_s is not None:
-            return await ask_async(self.client, command, lambda: self._send(Command(question(command))))
-        async with asyncio.timeout(self.timeout):
-            return await self.client.execute_command(*command.words)

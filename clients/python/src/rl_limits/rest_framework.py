@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rest_framework import throttling
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
+from ._errors import Saturated
 from ._replies import Reply
-from .address import network
-from .django import limiter, optional
+from .django import checked_rules, limiter, networks
 
 if TYPE_CHECKING:  # rest_framework.views imports the throttles that the settings name
     from rest_framework.views import APIView
@@ -29,13 +30,18 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
     reply: Reply | None = None
 
     def parse_rate(self, rate: str | None) -> tuple[None, None]:
+        if rate is not None:
+            checked_rules("DEFAULT_THROTTLE_RATES", rules_of(rate))
         return None, None  # the server reads it
 
     def allow_request(self, request: Request, view: APIView) -> bool:
         key = self.get_cache_key(request, view)
         if self.rate is None or key is None:
             return True
-        self.reply = limiter().check(key, rules_of(self.rate))
+        try:
+            self.reply = limiter().check(key, rules_of(self.rate))
+        except Saturated:
+            raise Undecided from None
         if self.reply.source == "outage" and not self.reply.allowed:
             raise Undecided
         return self.reply.allowed
@@ -44,11 +50,14 @@ class RateLimitThrottle(throttling.SimpleRateThrottle):  # type: ignore[misc]
         return self.reply.wait_ms / 1000 if self.reply and self.reply.wait_ms >= 0 else None
 
     def get_ident(self, request: Request) -> str:
-        return network(super().get_ident(request), optional("PREFIX", 64))
+        """The client's network. Without `NUM_PROXIES` the framework believes any X-Forwarded-For, which a client may
+        invent for each request, so then it is the address of the connection that counts."""
+        behind_proxies = api_settings.NUM_PROXIES is not None
+        return networks()(super().get_ident(request) if behind_proxies else request.META.get("REMOTE_ADDR"))
 
 
 class Undecided(APIException):  # type: ignore[misc]
-    """The server cannot be asked, and the limiter was told to deny then."""
+    """The server cannot be asked, and the limiter was told to deny then; or this process asks too much at once."""
 
     status_code = 503
     default_detail = "Service Unavailable"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
 from limits.aio.storage import SlidingWindowCounterSupport as AsyncSlidingWindowCounterSupport
@@ -21,7 +21,8 @@ from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Sto
 from limits.storage.base import TimestampedSlidingWindow
 
 from ._core import Core
-from ._outage import is_outage
+from ._errors import is_unserved
+from ._options import UrlOptions
 from ._replies import Reply, Report, record
 from .limiter import AsyncRateLimiter, RateLimiter
 
@@ -51,7 +52,7 @@ class RateLimitStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport
         wrap_exceptions: bool = False,
         key_prefix: str = PREFIX,
         limiter: RateLimiter | None = None,
-        **options: Any,
+        **options: Unpack[UrlOptions],
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self.key_prefix = key_prefix
@@ -125,7 +126,7 @@ class AsyncRateLimitStorage(
         wrap_exceptions: bool = False,
         key_prefix: str = PREFIX,
         limiter: AsyncRateLimiter | None = None,
-        **options: Any,
+        **options: Unpack[UrlOptions],
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self.key_prefix = key_prefix
@@ -225,10 +226,10 @@ def _counted(info: Any) -> tuple[int, float]:
 
 def _counted_here(core: Core, key: str, error: Exception) -> tuple[int, float]:
     """What counts in this process while the server is away."""
-    if core.mode == "raise" or not is_outage(error):
+    if core.mode == "raise" or not is_unserved(error):
         raise error
     units, left_ms = core.local.counted(key, time.monotonic() * 1000)
-    return math.ceil(units / core.local.share), left_ms / 1000
+    return units * core.local.processes, left_ms / 1000
 
 
 def _entries(report: Report, limit: int, expiry: int) -> tuple[float, int]:

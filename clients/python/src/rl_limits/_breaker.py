@@ -1,0 +1,133 @@
+"""When to stop asking a server that gives no decision, and who is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ._errors import LOG, described
+
+
+class Outage(NamedTuple):
+    """The limiter has stopped asking the server, or asks again."""
+
+    away: bool
+    error: Exception
+    """The last error."""
+    answered: int
+    """How many requests were answered without the server since the last such event."""
+
+
+class Misconfigured(NamedTuple):
+    """The server answers, but does not limit."""
+
+    error: Exception
+    advice: str
+    """What to do."""
+    answered: int
+    """How many requests were answered without the server since the last such event."""
+
+
+class Breaker:
+    """Stops asking for a second after three failures in a row, then lets one request a second try."""
+
+    FAILURES = 3
+    PAUSE_S = 1.0
+    #: How often a wrong configuration is reported while it lasts.
+    REPORT_S = 60.0
+
+    def __init__(
+        self,
+        on_outage: Callable[[Outage], object] | None = None,
+        on_misconfigured: Callable[[Misconfigured], object] | None = None,
+    ) -> None:
+        self.on_outage = on_outage or _log_outage
+        self.on_misconfigured = on_misconfigured or _log_misconfigured
+        #: Is called when the limiter stops asking, for what is under way.
+        self.stopped: Callable[[], object] = lambda: None
+        self.outages = 0
+        self.away = False
+        self.error: Exception = ConnectionError()
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._told = 0
+        self._reported = 0
+        self._report_at_s: float | None = None
+        self._until_s = 0.0
+
+    def may_ask(self, now_s: float) -> bool:
+        if not self.away:
+            return True
+        with self._lock:
+            if now_s < self._until_s:
+                self.outages += 1
+                return False
+            self._until_s = now_s + self.PAUSE_S  # for all but this one
+            return True
+
+    def missed(self) -> None:
+        """A request was answered without asking."""
+        with self._lock:
+            self.outages += 1
+
+    def failed(self, error: Exception, now_s: float, advice: str | None = None) -> None:
+        """`advice`: what is wrong with the server, or nothing if it is away."""
+        with self._lock:
+            self.error = error
+            self.outages += 1
+            self._failures += 1
+            report = self._report(error, advice, now_s)
+            event = None
+            if self._failures >= self.FAILURES:
+                self._until_s = now_s + self.PAUSE_S
+                event = self._turn(True)
+        if report:
+            _tell(self.on_misconfigured, report)
+        if event:
+            self.stopped()
+            _tell(self.on_outage, event)
+
+    def served(self) -> None:
+        if not self._failures:
+            return
+        with self._lock:
+            self._failures, self._report_at_s = 0, None
+            event = self._turn(False)
+        if event:
+            _tell(self.on_outage, event)
+
+    def _turn(self, away: bool) -> Outage | None:
+        if away == self.away:
+            return None
+        self.away = away
+        event = Outage(away, self.error, self.outages - self._told)
+        self._told = self.outages
+        return event
+
+    def _report(self, error: Exception, advice: str | None, now_s: float) -> Misconfigured | None:
+        if advice is None or (self._report_at_s is not None and now_s < self._report_at_s):
+            return None
+        self._report_at_s = now_s + self.REPORT_S
+        event = Misconfigured(error, advice, self.outages - self._reported)
+        self._reported = self.outages
+        return event
+
+
+def _tell(listener: Callable[[Any], object], event: Outage | Misconfigured) -> None:
+    try:
+        listener(event)
+    except Exception:
+        LOG.exception("the listener of a limiter failed")
+
+
+def _log_outage(event: Outage) -> None:
+    if event.away:
+        LOG.warning("the limiter stops asking its server for now (%s)", described(event.error))
+    else:
+        LOG.warning("the limiter asks its server again, after %d requests without it", event.answered)
+
+
+def _log_misconfigured(event: Misconfigured) -> None:
+    error = type(event.error).__name__
+    LOG.error("the server does not limit (%s): %s; %d requests without it", error, event.advice, event.answered)

@@ -1,0 +1,129 @@
+"""What an error says of the server: that it is away, that it is set up wrongly, or that this process asks too much."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+LOG = logging.getLogger("rl_limits")
+
+
+class Saturated(Exception):
+    """This process asks for more at once than its connections carry: no place became free in time. It says nothing of
+    the server, so it is no outage, and the option `outage` does not answer it."""
+
+
+class NotAsked(Exception):
+    """The limiter has stopped asking while a command waited for its place."""
+
+
+# Classes of redis-py and valkey-py by name, because neither needs the other to be installed. redis-py cuts the code off
+# the errors that have a class.
+NO_REPLY = {"ConnectionError", "TimeoutError", "OSError", "BusyLoadingError", "ClusterError", "SlotNotCoveredError"}
+NOT_NOW = {"OutOfMemoryError", "ReadOnlyError", "TryAgainError", "MasterDownError", "ClusterDownError"}
+#: Most of these are ConnectionErrors, too.
+UNKNOWN_CLIENT = {
+    "AuthenticationError",
+    "AuthorizationError",
+    "AuthenticationWrongNumberOfArgsError",
+    "ExternalAuthProviderError",
+}
+
+CODES = [
+    "LOADING",
+    "BUSY",
+    "OOM",
+    "MISCONF",
+    "NOREPLICAS",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "UNBLOCKED",
+]
+TEXTS = ("max number of clients", "internal error", "this replica skipped")
+CLUSTER_EXCEPTIONS = {"RedisClusterException", "ValkeyClusterException"}
+# What these say if the cluster is the reason: they also stand for faults of the application, such as keys in two slots.
+AWAY = ("cannot be connected", "slots are not covered", "not agree", "No targets", "doesn't exist in the cluster")
+
+#: What the pools of both libraries say if all of their connections are in use. Not all versions have a class for it.
+EXHAUSTED = ("Too many connections", "No connection available")
+
+NO_MODULE = re.compile(r"unknown command ['`]RL\.|RL\.\w+ command doesn't exist in", re.IGNORECASE)
+LOAD_THE_MODULE = "load the module: loadmodule libredis_ratelimit.so, see INSTALL.md"
+GIVE_THE_PASSWORD = "give the client its user and its password"
+GIVE_THE_RIGHTS = "give the user the rights +@ratelimit ~keys, see SECURITY.md"
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the server gave no decision, and may give one later. Faults of a request are none: they stay."""
+    classes, text = _classes(error), _text(error)
+    if is_exhausted(error) or advice(error):
+        return False
+    if classes & CLUSTER_EXCEPTIONS and "SlotNotCoveredError" not in classes:
+        cause = error.__cause__
+        return any(part in text for part in AWAY) and (cause is None or is_outage(cause))
+    if classes & (NO_REPLY | NOT_NOW):
+        return True
+    return "ResponseError" in classes and (text.partition(" ")[0] in CODES or text.startswith(TEXTS))
+
+
+def advice(error: BaseException) -> str | None:
+    """What to do about a server that answers but does not limit: it lacks the module, or the client its rights."""
+    for one in _reasons(error):
+        classes, text = _classes(one), _text(one)
+        if classes & UNKNOWN_CLIENT or text.startswith(("NOAUTH", "WRONGPASS")):
+            return GIVE_THE_PASSWORD
+        if "NoPermissionError" in classes or text.startswith("NOPERM"):
+            return GIVE_THE_RIGHTS
+        if NO_MODULE.match(text):
+            return LOAD_THE_MODULE
+    return None
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether a pool has no connection left."""
+    classes = _classes(error)
+    return "MaxConnectionsError" in classes or ("ConnectionError" in classes and str(error).startswith(EXHAUSTED))
+
+
+def is_unserved(error: BaseException) -> bool:
+    """Whether the server decides nothing now: it is away, or set up wrongly."""
+    return is_outage(error) or advice(error) is not None
+
+
+def is_undecided(error: BaseException) -> bool:
+    """Whether the request was right, but nobody decided."""
+    return isinstance(error, Saturated) or is_unserved(error)
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether it is a reply: then the server is there."""
+    return "ResponseError" in _classes(error)
+
+
+def has_too_many_holds(error: BaseException) -> bool:
+    return is_answer(error) and "in the key already (" in str(error)
+
+
+def described(error: BaseException) -> str:
+    """For a log: never a key, a rule or a command, which some texts name."""
+    name = type(error).__name__
+    tells = _classes(error) & {"ConnectionError", "TimeoutError"} and not is_answer(error)
+    return f"{name}: {error}".rstrip(": ") if tells else name
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what a cluster client says that it comes from."""
+    yield error
+    if _classes(error) & CLUSTER_EXCEPTIONS and (cause := error.__cause__ or error.__context__):
+        yield from _reasons(cause)
+
+
+def _classes(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _text(error: BaseException) -> str:
+    return str(error).removeprefix("ERR ")

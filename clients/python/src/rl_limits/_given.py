@@ -1,0 +1,65 @@
+"""Tests what an application gives when it gives it, and names what was given and what was expected."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ._commands import texts
+
+#: The shape of a rule. Names and numbers are the server's to judge.
+RULE = re.compile(r"(?:[a-z]+:)?\d+/\d*[a-z]+(?:,[^,]+)*|slots:\d+(?:,[^,]+)*|@.+")
+
+
+def known(names: Collection[str], expected: Collection[str]) -> None:
+    for name in names:
+        if name not in expected:
+            raise TypeError(f"the option {name!r} is unknown, expected one of {', '.join(expected)}")
+
+
+def one_of(name: str, given: object, expected: Collection[str]) -> None:
+    if given not in expected:
+        raise ValueError(f"{name} is {given!r}, expected one of {', '.join(expected)}")
+
+
+def whole(name: str, given: object, least: int, most: float = math.inf) -> None:
+    wanted = f"an integer from {least}" if most == math.inf else f"an integer {least}..{most}"
+    if type(given) is not int:
+        raise TypeError(f"{name} is {given!r}, expected {wanted}")
+    if not least <= given <= most:
+        raise ValueError(f"{name} is {given!r}, expected {wanted}")
+
+
+def seconds(name: str, given: object, most: float = sys.float_info.max) -> None:
+    wanted = "seconds above 0" if most == sys.float_info.max else f"seconds above 0 and at most {most:,}"
+    if type(given) not in (int, float):
+        raise TypeError(f"{name} is {given!r}, expected {wanted}")
+    if not 0 < given <= most:  # type: ignore[operator]
+        raise ValueError(f"{name} is {given!r}, expected {wanted}")
+
+
+def yes_or_no(name: str, given: object) -> None:
+    if type(given) is not bool:
+        raise TypeError(f"{name} is {given!r}, expected True or False")
+
+
+def function(name: str, given: object) -> None:
+    if given is not None and not callable(given):
+        raise TypeError(f"{name} is {given!r}, expected a function")
+
+
+def mapping(name: str, given: object) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"{name} is {given!r}, expected a mapping")
+
+
+def rules(name: str, given: Any) -> None:
+    """Refuses what is surely no rule."""
+    for text in texts(given):
+        if not isinstance(text, str):
+            raise TypeError(f"{name} has {text!r}, expected the text of a rule")
+        if not RULE.fullmatch(text):
+            raise ValueError(f"{name} has {text!r}, expected [algorithm:]limit/period[,option=value...]")

@@ -1,0 +1,145 @@
+"""Servers that answer but do not limit: without the module, the password, or the rights."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+import valkey
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import servers
+from rl_limits import AsyncRateLimiter, Denied, Misconfigured, Outage, RateLimiter, is_outage
+from servers import Server
+
+RIGHTS = "+@ratelimit ~keys"
+MODULE = "loadmodule libredis_ratelimit.so"
+PASSWORD = "its password"
+
+
+@contextmanager
+def without_the_module() -> Iterator[tuple[Server, dict[str, str]]]:
+    with servers.start(module=False) as server:
+        yield server, {}
+
+
+def refused(options: dict[str, str]) -> Callable[[], Any]:
+    @contextmanager
+    def served() -> Iterator[tuple[Server, dict[str, str]]]:
+        with servers.start() as server, server.client() as client:
+            client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
+            client.execute_command("ACL", "SETUSER", "elsewhere", "on", ">secret", "~other:*", "+@all")
+            client.execute_command("ACL", "SETUSER", "default", "on", ">whole")
+            yield server, options
+
+    return served
+
+
+SCENES = {
+    "no module": (without_the_module, MODULE),
+    "NOAUTH": (refused({}), PASSWORD),
+    "WRONGPASS": (refused({"password": "wrong"}), PASSWORD),
+    "WRONGPASS of a user": (refused({"username": "nobody", "password": "wrong"}), PASSWORD),
+    "NOPERM for the command": (refused({"username": "nobody", "password": "secret"}), RIGHTS),
+    "NOPERM for the key": (refused({"username": "elsewhere", "password": "secret"}), RIGHTS),
+}
+
+
+@pytest.fixture(params=SCENES)
+def wrong(request: pytest.FixtureRequest) -> Iterator[tuple[Server, dict[str, str], str]]:
+    scene, advice = SCENES[request.param]
+    with scene() as (server, options):
+        yield server, options, advice
+
+
+async def test_the_limiter_answers_as_chosen_and_says_what_to_do(wrong: tuple[Server, dict[str, str], str]) -> None:
+    server, options, advice = wrong
+    told: list[Misconfigured] = []
+    stopped: list[Outage] = []
+    listen: Any = {"on_misconfigured": told.append, "on_outage": stopped.append, "outage": "local"}
+    limiters = [RateLimiter.from_url(server.url, timeout=5, **options, **listen)]
+    once = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0), **options)
+    limiters += [RateLimiter(client, **listen) for client in (once, valkey.Valkey(port=server.port, **options))]
+    for limiter in limiters:
+        told.clear()
+        stopped.clear()
+        assert [limiter.check("login:42", "2/m").verdict for _ in range(4)] == [
+            "allowed",
+            "allowed",
+            "limited",
+            "limited",
+        ]
+        [event] = told
+        assert advice in event.advice and event.answered == 1 and not is_outage(event.error)
+        assert [one.away for one in stopped] == [True] and limiter.away, "a refused client need not connect each time"
+        with pytest.raises(Denied), limiter.hold("login:42", "2/m", ttl=30):
+            pass
+    async with AsyncRateLimiter.from_url(server.url, timeout=5, **options, **listen) as asynchronous:
+        told.clear()
+        assert [(await asynchronous.check("login:42", "2/m")).source for _ in range(4)] == ["local"] * 4
+        assert len(told) == 1 and advice in told[0].advice
+    for outage, allowed in (("allow", True), ("deny", False)):
+        listen["outage"] = outage
+        limiter = RateLimiter.from_url(server.url, timeout=5, **options, **listen)
+        assert [limiter.check("login:42", "2/m").allowed for _ in range(4)] == [allowed] * 4
+    for _ in range(4):
+        with pytest.raises(Exception) as raised:
+            RateLimiter.from_url(server.url, timeout=5, **options).check("login:42", "2/m")
+    assert not is_outage(raised.value)
+
+
+async def test_without_a_listener_the_log_has_it_and_no_key_or_rule(
+    wrong: tuple[Server, dict[str, str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, options, advice = wrong
+    with caplog.at_level(logging.WARNING, "rl_limits"):
+        limiter = RateLimiter.from_url(server.url, timeout=5, outage="allow", **options)
+        for _ in range(10):
+            limiter.check("login:42", "2/15m,name=secret")
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert advice in caplog.text and "login" not in caplog.text and "15m" not in caplog.text
+
+
+async def test_a_cluster_without_the_module(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Misconfigured] = []
+    with servers.start_cluster(module=False) as nodes:
+        url = nodes[0].url.replace("redis:", "redis+cluster:")
+        limiter = RateLimiter.from_url(url, timeout=5, outage="allow", on_misconfigured=told.append)
+        assert [limiter.check("a", "1/m").source for _ in range(4)] == ["outage"] * 4
+        async with AsyncRateLimiter.from_url(url, timeout=5, outage="allow", on_misconfigured=told.append) as other:
+            assert [(await other.check("a", "1/m")).source for _ in range(4)] == ["outage"] * 4
+    assert len(told) == 2 and all(MODULE in event.advice for event in told)
+
+
+async def test_a_cluster_that_refuses_its_client(cluster: list[Server]) -> None:
+    told: list[Misconfigured] = []
+    for node in cluster:
+        with node.client() as client:
+            client.execute_command("ACL", "SETUSER", "nobody", "on", ">secret", "~*", "-@all", "+hello", "+client")
+    url = cluster[0].url.replace("redis:", "redis+cluster:")
+    for password in ("wrong", "secret"):
+        options: Any = {"username": "nobody", "password": password, "on_misconfigured": told.append, "timeout": 5}
+        limiter = RateLimiter.from_url(url, outage="allow", **options)
+        assert [limiter.check("a", "1/m").source for _ in range(4)] == ["outage"] * 4
+        async with AsyncRateLimiter.from_url(url, outage="allow", **options) as other:
+            assert [(await other.check("a", "1/m")).source for _ in range(4)] == ["outage"] * 4
+    assert [PASSWORD in event.advice for event in told] == [True, True, False, False]
+    assert all(RIGHTS in event.advice for event in told[2:])
+
+
+def test_the_server_is_asked_again_when_it_is_set_right(newest: Server) -> None:
+    told: list[Misconfigured] = []
+    with newest.client() as client:
+        client.execute_command("ACL", "SETUSER", "late", "on", ">secret", "~*", "-@all", "+hello", "+client")
+        options: Any = {"username": "late", "password": "secret", "on_misconfigured": told.append, "timeout": 5}
+        limiter = RateLimiter.from_url(newest.url, outage="local", **options)
+        for _ in range(4):
+            assert limiter.check("a", "1/m").source == "local"
+        client.execute_command("ACL", "SETUSER", "late", "+@ratelimit")
+        servers.until(lambda: limiter.check("a", "9/m").source == "server")
+        assert not limiter.away
+        client.execute_command("ACL", "SETUSER", "late", "-@ratelimit")
+        assert limiter.check("a", "1/m").source == "local" and len(told) == 2, "it is told anew"

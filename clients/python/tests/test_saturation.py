@@ -1,0 +1,189 @@
+"""More at once than there are connections: this process's own load, which is no outage."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import limits.aio.strategies
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+from limits import RateLimitItemPerHour
+from limits.storage import storage_from_string
+
+import rl_limits.storage  # noqa: F401  registers its schemes
+from rl_limits import AsyncRateLimiter, Limit, Outage, RateLimiter, Reply, Saturated
+from servers import Server
+
+#: A busy machine may take longer than an application should wait.
+PATIENT = {"timeout": 5.0, "queue_timeout": 60.0}
+FEW = 10
+
+
+def in_threads(limiter: RateLimiter, n: int, key: str = "k") -> list[Reply]:
+    with ThreadPoolExecutor(n) as threads:
+        return list(threads.map(lambda _: limiter.check(key, "50/h"), range(n)))
+
+
+async def in_tasks(limiter: AsyncRateLimiter, n: int, key: str = "k") -> list[Reply]:
+    return await asyncio.gather(*(limiter.check(key, "50/h") for _ in range(n)))
+
+
+def connections(server: Server) -> int:
+    with server.client() as client:
+        return int(client.info("stats")["total_connections_received"])
+
+
+def decided_by_the_server(limiter: RateLimiter | AsyncRateLimiter, answers: list[Reply]) -> None:
+    assert Counter(answer.source for answer in answers) == {"server": len(answers)}
+    assert sum(answer.allowed for answer in answers) == 50
+    assert (limiter.outages, limiter.away) == (0, False)
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+def test_threads_at_once(newest: Server, n: int) -> None:
+    with RateLimiter.from_url(newest.url, outage="allow", **PATIENT) as limiter:
+        decided_by_the_server(limiter, in_threads(limiter, n))
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+async def test_tasks_at_once(newest: Server, n: int) -> None:
+    before = connections(newest)
+    async with AsyncRateLimiter.from_url(newest.url, outage="allow", **PATIENT) as limiter:
+        decided_by_the_server(limiter, await in_tasks(limiter, n))
+    assert connections(newest) - before < 60, "no storm of connections"
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+async def test_a_cluster_at_once(cluster: list[Server], n: int) -> None:
+    url = cluster[0].url.replace("redis:", "redis+cluster:")
+    with RateLimiter.from_url(url, outage="allow", **PATIENT) as limiter:
+        decided_by_the_server(limiter, in_threads(limiter, n))
+    async with AsyncRateLimiter.from_url(url, outage="allow", **PATIENT) as async_limiter:
+        decided_by_the_server(async_limiter, await in_tasks(async_limiter, n, "k2"))
+
+
+CLIENTS: dict[str, Callable[[int], Any]] = {
+    "redis": lambda port: redis.Redis(port=port, max_connections=FEW),
+    "valkey": lambda port: valkey.Valkey(port=port, max_connections=FEW),
+    "blocking": lambda port: redis.Redis(connection_pool=redis.BlockingConnectionPool(FEW, port=port)),
+}
+ASYNC_CLIENTS: dict[str, Callable[[int], Any]] = {
+    "redis": lambda port: redis.asyncio.Redis(port=port, max_connections=FEW),
+    "valkey": lambda port: valkey.asyncio.Valkey(port=port, max_connections=FEW),
+    "blocking": lambda port: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(FEW, port=port)),
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_with_few_connections(newest: Server, name: str) -> None:
+    limiter = RateLimiter(CLIENTS[name](newest.port), outage="allow", queue_timeout=60)
+    decided_by_the_server(limiter, in_threads(limiter, 300))
+    limiter.client.close()
+
+
+@pytest.mark.parametrize("name", ASYNC_CLIENTS)
+async def test_a_client_of_asyncio_with_few_connections(newest: Server, name: str) -> None:
+    limiter = AsyncRateLimiter(ASYNC_CLIENTS[name](newest.port), outage="allow", **PATIENT)
+    decided_by_the_server(limiter, await in_tasks(limiter, 300))
+    await limiter.client.aclose()
+
+
+async def test_a_pool_that_others_use_up_is_waited_for(newest: Server) -> None:
+    client = redis.asyncio.Redis(port=newest.port, max_connections=1)
+    limiter = AsyncRateLimiter(client, outage="allow")
+    taken = await client.connection_pool.get_connection("_")
+    check = asyncio.create_task(limiter.check("k", "5/m"))
+    await asyncio.sleep(limiter._sender.timeout_s * 2)
+    await client.connection_pool.release(taken)
+    assert (await check).source == "server", "the time-out of a command begins when it has a connection"
+    await client.aclose()
+
+
+async def test_nobody_waits_for_ever_and_nobody_passes(newest: Server) -> None:
+    told: list[Outage] = []
+    options: Any = {"outage": "allow", "on_outage": told.append, "queue_timeout": 0.2}
+    plain = redis.Redis(port=newest.port, max_connections=1)
+    asynchronous = redis.asyncio.Redis(port=newest.port, max_connections=1)
+    blocking = redis.Redis(connection_pool=redis.BlockingConnectionPool(1, 0.1, port=newest.port))
+    limiters = [RateLimiter(plain, **options), RateLimiter(blocking, **options)]
+    async_limiter = AsyncRateLimiter(asynchronous, **options)
+    for client in (plain, blocking):
+        client.connection_pool.get_connection("_")
+    await asynchronous.connection_pool.get_connection("_")
+    for _ in range(4):
+        for limiter in limiters:
+            with pytest.raises(Saturated):
+                limiter.check("k", "5/m")
+            with pytest.raises(Saturated):
+                limiter.check_all([Limit("k", "5/m")])
+        with pytest.raises(Saturated):
+            await async_limiter.check("k", "5/m")
+    for limiter in (*limiters, async_limiter):
+        assert (limiter.outages, limiter.away) == (0, False)
+    assert not told
+    await asynchronous.aclose()
+
+
+def test_a_place_is_waited_for_in_its_time(newest: Server) -> None:
+    limiter = RateLimiter.from_url(newest.url, outage="allow", concurrency=1, queue_timeout=0.2, timeout=5)
+    assert limiter.check("k", "5/m").source == "server"
+    with newest.paused():
+        first = threading.Thread(target=limiter.check, args=("k", "5/m"))
+        first.start()
+        time.sleep(0.1)
+        began_s = time.monotonic()
+        with pytest.raises(Saturated, match=r"0\.2 s"):
+            limiter.check("k", "5/m")
+        assert 0.19 < time.monotonic() - began_s < 2
+    first.join()
+    assert (limiter.outages, limiter.away) == (0, False)
+
+
+async def test_a_wait_takes_no_place(newest: Server) -> None:
+    async with AsyncRateLimiter.from_url(newest.url, concurrency=1, **PATIENT) as limiter:
+        await limiter.check("k", "1/h")
+        wait = asyncio.create_task(limiter.wait("k", "1/h", 3600))
+        await asyncio.sleep(0.1)
+        assert (await limiter.check("other", "5/m")).source == "server"
+        wait.cancel()
+
+
+async def test_a_busy_loop_is_no_outage(newest: Server) -> None:
+    async with AsyncRateLimiter.from_url(newest.url, outage="allow") as limiter:
+        while (await limiter.check("k", "1000/m")).source != "server":
+            pass
+        for _ in range(5):
+            check = asyncio.create_task(limiter.check("k", "1000/m"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            time.sleep(0.4)  # longer than the time-out, amid the command
+            assert (await check).source == "server"
+
+
+async def test_what_waits_for_its_place_is_answered_when_the_limiter_stops_asking(newest: Server) -> None:
+    async with AsyncRateLimiter.from_url(newest.url, outage="allow") as limiter:
+        await in_tasks(limiter, 50)
+        with newest.paused():
+            began_s = time.monotonic()
+            answers = await in_tasks(limiter, 1500)
+            assert time.monotonic() - began_s < 3, "not thirty times the time-out"
+        assert {answer.source for answer in answers} == {"outage"} and limiter.outages == 1500
+
+
+async def test_storages_of_limits_wait_too(newest: Server) -> None:
+    item = RateLimitItemPerHour(50)
+    store = storage_from_string(f"async+ratelimit+{newest.url}", outage="allow", **PATIENT)
+    strategy = limits.aio.strategies.MovingWindowRateLimiter(store)
+    assert sum(await asyncio.gather(*(strategy.hit(item, "ann") for _ in range(300)))) == 50
+    await store.limiter.aclose()
+    sync = storage_from_string(f"ratelimit+{newest.url}", outage="allow", **PATIENT)
+    with ThreadPoolExecutor(300) as threads:
+        hits = threads.map(lambda _: limits.strategies.MovingWindowRateLimiter(sync).hit(item, "bob"), range(300))
+        assert sum(hits) == 50
