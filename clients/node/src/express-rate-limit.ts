@@ -16,7 +16,7 @@ export class RateLimitStore implements Store {
   readonly localKeys = false;
   readonly prefix: string;
   readonly #limiter: RateLimiter;
-  #rule = counter(60_000);
+  #windowMs = 60_000;
 
   constructor(limiter: RateLimiter, options: { prefix?: string } = {}) {
     inOrder('RateLimitStore', options, { prefix: TEXT });
@@ -26,22 +26,23 @@ export class RateLimitStore implements Store {
   }
 
   init({ windowMs }: Options): void {
-    this.#rule = counter(windowMs);
+    this.#windowMs = windowMs;
+    counter(windowMs); // an error here is one that the library logs, and each request throws it
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const info = infoOf(await this.#limiter.peek(this.prefix + key, this.#rule).catch(hide));
+    const info = infoOf(await this.#limiter.peek(this.prefix + key, counter(this.#windowMs)).catch(hide));
     return info.totalHits > 0 ? info : undefined;
   }
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, this.#rule).catch(hide));
+    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, counter(this.#windowMs)).catch(hide));
     return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
   }
 
   /** The library does not say which request it takes back: after the window has ended, it takes one of the next. */
   async decrement(key: string): Promise<void> {
-    await this.#limiter.refund(this.prefix + key, 1, this.#rule).catch(ignoreOutage).catch(hide); // the library would not catch an outage
+    await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hide); // the library would not catch an outage
   }
 
   async resetKey(key: string): Promise<void> {

@@ -1,5 +1,7 @@
 // What the middlewares for Express and Fastify have in common.
 
+import type { ServerResponse } from 'node:http';
+import { finished } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { network, PREFIX } from './address.js';
@@ -41,14 +43,6 @@ const FORMS: Readonly<Record<string, Form>> = {
 /** A response that lasts longer stays counted. */
 const RESPONSE_MS = 3_600_000;
 
-/** A response of Node. */
-interface Response {
-  readonly statusCode: number;
-  readonly writableFinished: boolean;
-  readonly closed: boolean;
-  once(event: 'close', listener: () => void): unknown;
-}
-
 /** Asks for a request, and waits for its turn under a `leaky` rule. `undefined`: it is not limited. */
 export function guard<Request extends { readonly ip?: string | undefined }>(
   limiter: RateLimiter,
@@ -59,7 +53,7 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   if (typeof limits !== 'function') looksLikeRules(limits);
   const { prefix = 64, cost = () => 1, skip, count = 'all', headers } = options;
   const { key = byNetwork(prefix) } = options;
-  return async (request: Request, response: Response, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
+  return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
     if (await skip?.(request)) return undefined;
     const wanted = typeof limits === 'function' ? [await limits(request)].flat() : [{ key: key(request), rules: limits }];
     const units = cost(request);
@@ -70,12 +64,10 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
     tell(fields(report, headers));
     if (report.verdict !== 'allowed') return report;
     if (hold && report.source !== 'outage') {
-      const settle = () => {
-        const outcome = response.writableFinished && response.statusCode < 400 ? 'successful' : 'failed';
+      finished(response, (cut) => {
+        const outcome = !cut && response.statusCode < 400 ? 'successful' : 'failed';
         void settled(limiter, wanted, hold.id, outcome !== count);
-      };
-      if (response.closed) settle();
-      else response.once('close', settle);
+      });
     }
     if (report.waitMs > 0) await sleep(report.waitMs);
     return report;

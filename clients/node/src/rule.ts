@@ -1,6 +1,6 @@
 const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
 /** `[algorithm:]limit/period[,option=value]*`, or a policy. */
-const SHAPE = /^(@\S+|slots:\d+(,[^\s,]+)*|([a-z]+:)?\d+\/\d*[a-z]+(,[^\s,]+)*)$/;
+const SHAPE = /^(@\S+|slots:\d+(,[^\s,]+)*|(?!slots:)([a-z]+:)?\d+\/\d*[a-z]+(,[^\s,]+)*)$/;
 const UNITS = [
   [/^ms$/, 1],
   [/^s(ec(ond)?s?)?$/, 1000],

@@ -228,3 +228,30 @@ test('a lease answers as its limiter while the server is away', async (t) => {
   assert.equal(found[4].source, 'local');
   await lease.close();
 });
+
+onEachServer(test, 'holds whose taking is cancelled keep no slots', async (t, name) => {
+  const { port } = await startServer(t, name);
+  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+    for (const waitMs of [undefined, 20_000]) {
+      const key = `jobs:${i}:${waitMs}`;
+      const outcomes = [];
+      for (let round = 0; round < 5; round++) {
+        const controllers = Array.from({ length: 20 }, () => new AbortController());
+        const take = ({ signal }) => limiter.hold(key, 'slots:15', { ttlMs: 3_600_000, signal, ...(waitMs && { waitMs }) });
+        const taking = controllers.map((controller) => take(controller).then((hold) => hold[Symbol.asyncDispose](), (error) => error.name));
+        await sleep(round); // before, while and after the server decides
+        for (const controller of controllers) controller.abort();
+        outcomes.push(...(await Promise.all(taking)));
+      }
+      assert.ok(outcomes.includes('AbortError'));
+      await until(async () => (await limiter.peek(key, 'slots:15')).remaining === 15);
+    }
+    const leaky = new AbortController();
+    await limiter.hold(`turns:${i}`, 'leaky:1/h,queue=9', { ttlMs: 3_600_000 });
+    const turn = limiter.hold(`turns:${i}`, ['leaky:1/h,queue=9', 'slots:1'], { ttlMs: 3_600_000, signal: leaky.signal });
+    await until(async () => (await limiter.peek(`turns:${i}`, 'slots:1')).remaining === 0);
+    leaky.abort();
+    await assert.rejects(turn, { name: 'AbortError' });
+    assert.equal((await limiter.peek(`turns:${i}`, 'slots:1')).remaining, 1, 'who leaves before its turn keeps no slot');
+  }
+});
