@@ -45,11 +45,13 @@ onEachServer(test, 'costs by name are corrected when a hold is settled', async (
 
 onEachServer(test, 'a hold renews itself, is settled at the end of its block, and says when it is lost', async (t, name) => {
   const { port } = await startServer(t, name);
-  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+  const admin = connect(t, port);
+  const renewed = async () => Number(/holds_renewed:(\d+)/.exec(await admin.info('ratelimit'))[1]);
+  await Promise.all((await limiters(t, port)).map(async (limiter, i) => {
     const key = `jobs:${i}`;
-    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 300 });
+    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 2000 });
     const hold = await take();
-    await sleep(700);
+    await until(async () => (await renewed()) >= 8); // each of two holds for longer than it lasts
     assert.equal(hold.lost.aborted, false);
     await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited');
     await hold[Symbol.asyncDispose]();
@@ -59,17 +61,17 @@ onEachServer(test, 'a hold renews itself, is settled at the end of its block, an
     await until(() => next.lost.aborted);
     await next[Symbol.asyncDispose]();
     await (await take()).settle();
-  }
+  }));
 });
 
 test('a hold is lost when the server cannot be reached for its time', async (t) => {
   const server = await startServer(t);
   const limiter = ioredis(connect(t, server.port), { timeoutMs: 50 });
-  const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
   const started = performance.now();
+  const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
   server.pause();
   await until(() => hold.lost.aborted);
-  assert.ok(performance.now() - started > 200);
+  assert.ok(performance.now() - started > 390);
   await hold[Symbol.asyncDispose](); // throws no outage
   server.resume();
 });
@@ -79,10 +81,10 @@ test('holds go on in the process while the server is away', async (t) => {
   const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 });
   const open = ioredis(connect(t, server.port), { outage: 'allow', timeoutMs: 250 });
   await server.stop();
-  const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 90 });
+  const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 1000 });
   const hold = await take();
   assert.equal(hold.reply.source, 'local');
-  await sleep(200);
+  await sleep(1500);
   await assert.rejects(take(), Denied);
   assert.equal(await hold.settle(), true);
   await (await take()).settle();
@@ -140,7 +142,7 @@ test('a server that hangs ends a wait long before its deadline', async (t) => {
   server.pause();
   assert.equal((await waits).source, 'outage');
   const ms = performance.now() - began;
-  assert.ok(ms > 12_000 && ms < 16_000, `${ms} ms`);
+  assert.ok(ms > 12_000 && ms < 30_000, `${ms} ms`);
 });
 
 test('callers wait in a cluster', async (t) => {
