@@ -22,7 +22,10 @@ export function patience(ms: number, late: () => void): () => void {
 /** Rejects if nothing comes in time, or when someone calls the function that stands in `waiting` meanwhile. */
 export function within<T>(ms: number, promise: Promise<T>, waiting?: Set<(error: unknown) => void>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const stop = patience(ms, () => reject(new Error(`no reply within ${ms} ms`)));
+    const stop = patience(ms, () => {
+      waiting?.delete(reject);
+      reject(new Error(`no reply within ${ms} ms`));
+    });
     waiting?.add(reject);
     const done = () => {
       stop();

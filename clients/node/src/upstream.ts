@@ -26,10 +26,18 @@ const PARAMETER = /;\s*([rt])=(\d{1,12})(?=\s*(?:;|$))/g;
 /** By lower-case name, those of one name joined. */
 export function fieldsOf(headers: AnswerHeaders): Map<string, string> {
   const found = new Map<string, string>();
-  for (const [name, value] of Symbol.iterator in headers ? (headers as Iterable<readonly [string, string]>) : Object.entries(headers)) {
+  for (const [name, value] of pairs(headers)) {
     const [lower, text] = [name.toLowerCase(), [value ?? []].flat().join(', ')];
     found.set(lower, found.has(lower) ? `${found.get(lower)}, ${text}` : text);
   }
+  return found;
+}
+
+function pairs(headers: AnswerHeaders): Iterable<readonly [string, string | readonly string[] | undefined]> {
+  if (Symbol.iterator in headers) return headers as Iterable<readonly [string, string]>;
+  if (typeof headers.forEach !== 'function') return Object.entries(headers as Record<string, string>);
+  const found: [string, string][] = [];
+  headers.forEach((value, name) => found.push([name, value]));
   return found;
 }
 

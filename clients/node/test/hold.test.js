@@ -66,7 +66,7 @@ onEachServer(test, 'a hold renews itself, is settled at the end of its block, an
 
 test('a hold is lost when the server cannot be reached for its time', async (t) => {
   const server = await startServer(t);
-  const limiter = ioredis(connect(t, server.port), { timeoutMs: 50 });
+  const limiter = ioredis(connect(t, server.port), { timeoutMs: 2000 });
   const started = performance.now();
   const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
   server.pause();

@@ -4,12 +4,16 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import rateLimitPlugin from '@fastify/rate-limit';
 import express from 'express';
+import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Redis as Iovalkey } from 'iovalkey';
 import { createClient } from 'redis';
 import { rateLimit } from 'redis-ratelimit/express';
+import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
+import { rateLimitStore } from 'redis-ratelimit/fastify-rate-limit';
 import { ioredis } from 'redis-ratelimit/ioredis';
 import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
@@ -130,7 +134,7 @@ test('no client of a site sees a key, a rule, or what the server says', async (t
   t.mock.method(console, 'error', () => {});
   const { port } = await startServer(t);
   const client = connect(t, port);
-  await client.set('secret-key', 'no limiter');
+  for (const key of ['secret-key', 'secret:127.0.0.1', 'secret:GET/store-127.0.0.1']) await client.set(key, 'no limiter');
   const limiter = ioredis(client, { outage: 'allow', timeoutMs: 10_000 });
   const wrong = { type: () => ({ key: 'secret-key', rules: '5/h' }), rule: () => ({ key: 'k', rules: '5/secret-unit' }) };
   const app = express();
@@ -140,8 +144,11 @@ test('no client of a site sees a key, a rule, or what the server says', async (t
     app.get(`/${path}`, rateLimit(limiter, limits), (_req, res) => res.send('here'));
     fastify.get(`/${path}`, { onRequest: fastifyHook(limiter, limits) }, async () => 'here');
   }
+  app.get('/store', expressRateLimit({ store: new RateLimitStore(limiter, { prefix: 'secret:' }) }), (_req, res) => res.send('here'));
+  await fastify.register(rateLimitPlugin, { global: false, store: rateLimitStore(limiter, { prefix: 'secret:' }) });
+  fastify.get('/store', { config: { rateLimit: { max: 5 } } }, async () => 'here');
   const get = await serve(t, app);
-  for (const path of Object.keys(wrong)) {
+  for (const path of [...Object.keys(wrong), 'store']) {
     const ofExpress = await get(`/${path}`);
     const ofFastify = await fastify.inject(`/${path}`);
     assert.deepEqual([ofExpress.status, ofFastify.statusCode], [500, 500]);

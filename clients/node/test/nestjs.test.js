@@ -139,6 +139,16 @@ onEachServer(test, 'a Nest application limits with the storage', async (t, name)
   assert.deepEqual([(await get('/strict')).status, (await get('/strict')).status], [200, 429]);
 });
 
+test('an error is logged, and shows a client nothing', async (t) => {
+  t.mock.method(console, 'error', () => {});
+  const { port } = await startServer(t);
+  const storage = new RateLimitThrottlerStorage(ioredis(connect(t, port)), { prefix: 'secret', algorithm: 'bucket' });
+  t.mock.method(storage, 'increment', (...given) => RateLimitThrottlerStorage.prototype.increment.call(storage, given[0], given[1], 2e9, ...given.slice(3)));
+  const answer = await (await startNest(t, storage))('/');
+  assert.deepEqual([answer.status, await answer.json()], [500, { statusCode: 500, message: 'Internal server error' }]);
+  assert.match(String(console.error.mock.calls[0].arguments[1]), /ERR rule/);
+});
+
 test('the limiter says what happens while the server is down', async (t) => {
   const { port, stop } = await startServer(t);
   const client = connect(t, port);

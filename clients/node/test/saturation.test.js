@@ -3,12 +3,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import rateLimitPlugin from '@fastify/rate-limit';
 import express from 'express';
+import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Redis as Iovalkey } from 'iovalkey';
 import { Saturated } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
+import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
+import { rateLimitStore } from 'redis-ratelimit/fastify-rate-limit';
 import { ioredis } from 'redis-ratelimit/ioredis';
 import { iovalkey } from 'redis-ratelimit/iovalkey';
 import { nodeRedis } from 'redis-ratelimit/node-redis';
@@ -27,7 +31,8 @@ for (const [through, limiterOf] of Object.entries(CLIENTS)) {
   test(`a burst of any size is decided by the server (${through})`, async (t) => {
     const { port } = await startServer(t);
     const events = [];
-    const limiter = await limiterOf(t, port, { outage: 'allow', queueTimeoutMs: 60_000, onOutage: (event) => events.push(event) });
+    const options = { outage: 'allow', timeoutMs: 1000, queueTimeoutMs: 60_000, onOutage: (event) => events.push(event) };
+    const limiter = await limiterOf(t, port, options);
     await limiter.check('first', '1/h'); // the client is connected
     for (const checks of [300, 1500, 20_000]) {
       const replies = await Promise.all(Array.from({ length: checks }, () => limiter.check(`k:${checks}`, '50/h')));
@@ -40,7 +45,7 @@ for (const [through, limiterOf] of Object.entries(CLIENTS)) {
 
 test('a middleware lets no burst pass', async (t) => {
   const { port } = await startServer(t);
-  const limiter = ioredis(connect(t, port), { outage: 'allow', queueTimeoutMs: 60_000 });
+  const limiter = ioredis(connect(t, port), { outage: 'allow', timeoutMs: 1000, queueTimeoutMs: 60_000 });
   const get = await serve(t, express().get('/', rateLimit(limiter, '50/h'), (_req, res) => res.send('here')));
   const statuses = await Promise.all(Array.from({ length: 600 }, async () => (await get('/')).status));
   assert.deepEqual([200, 429].map((wanted) => statuses.filter((status) => status === wanted).length), [50, 550]);
@@ -56,15 +61,23 @@ test('who finds no place in time is told so, and the server is not blamed', asyn
   const waits = [limiter.check('k', '9/h'), limiter.settle('k', 'id'), limiter.checkAll([{ key: 'k', rules: '9/h' }])];
   await Promise.all(waits.map((wait) => assert.rejects(wait, Saturated)));
 
-  const app = express().get('/', rateLimit(limiter, '9/h'), (_req, res) => res.send('here'));
+  const here = (_req, res) => res.send('here');
+  const stored = expressRateLimit({ store: new RateLimitStore(limiter) });
+  const app = express().get('/', rateLimit(limiter, '9/h'), here).get('/store', stored, here);
   const get = await serve(t, app);
   const answer = await get('/');
   assert.deepEqual([answer.status, answer.headers.get('retry-after'), await answer.json()], [503, '1', { title: 'Service Unavailable', status: 503 }]);
   const fastify = Fastify();
   t.after(() => fastify.close());
+  await fastify.register(rateLimitPlugin, { global: false, store: rateLimitStore(limiter) });
   fastify.get('/', { onRequest: fastifyHook(limiter, '9/h') }, async () => 'here');
+  fastify.get('/store', { config: { rateLimit: { max: 5 } } }, async () => 'here');
   const reply = await fastify.inject('/');
   assert.deepEqual([reply.statusCode, reply.headers['retry-after'], reply.json()], [503, '1', { title: 'Service Unavailable', status: 503 }]);
+  const [ofExpress, ofFastify] = [await get('/store'), await fastify.inject('/store')];
+  assert.deepEqual([ofExpress.status, ofExpress.headers.get('retry-after')], [503, '1']);
+  assert.deepEqual([ofFastify.statusCode, ofFastify.headers['retry-after']], [503, '1']);
+  assert.doesNotMatch((await ofExpress.text()) + ofFastify.body, /place|dist/);
 
   server.resume();
   assert.deepEqual((await Promise.all(held)).map(({ source }) => source), ['server', 'server']);
