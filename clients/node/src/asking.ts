@@ -41,8 +41,9 @@ export class Asking {
 
   /** Sends a command in its place. One that is not `judged` may be unknown or forbidden, which says nothing of the server. */
   async ask(command: Command, judged = true): Promise<unknown> {
-    if (this.#breaker.shut(performance.now())) throw this.#breaker.error;
-    await this.#places.take();
+    if (this.away && this.#breaker.shut(performance.now())) throw this.#breaker.error;
+    const queued = this.#places.take();
+    if (queued) await queued;
     try {
       const send = this.away ? this.#link.sendAnew : this.#link.send;
       return await this.guard(() => within(this.timeoutMs, send(...command), this.#waiting), { judged });
@@ -54,7 +55,7 @@ export class Asking {
   /** Asks, unless the server is away. Only an outage or a misconfiguration counts against it. */
   async guard(send: () => Promise<unknown>, { signal, judged = true }: { signal?: AbortSignal | undefined; judged?: boolean }): Promise<unknown> {
     const tries = this.away;
-    if (!this.#breaker.asks(performance.now())) throw this.#breaker.error;
+    if (tries && !this.#breaker.asks(performance.now())) throw this.#breaker.error;
     try {
       const reply = await send();
       this.#back();
