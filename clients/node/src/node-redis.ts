@@ -14,13 +14,13 @@ interface Duplicates<Options> {
 export interface NodeRedisClient extends Duplicates<{ socket: object }> {
   readonly isReady: boolean;
   readonly options?: { socket?: object } | undefined;
-  sendCommand(args: string[]): Promise<unknown>;
+  sendCommand(args: string[], options?: object): Promise<unknown>;
 }
 
 /** A cluster client of node-redis, which sends a command to the node of its first key. */
 export interface NodeRedisCluster extends Duplicates<object> {
   readonly masters: readonly unknown[];
-  sendCommand(firstKey: string, isReadonly: boolean, args: string[]): Promise<unknown>;
+  sendCommand(firstKey: string, isReadonly: boolean, args: string[], options?: object): Promise<unknown>;
 }
 
 /** A limiter on a client of node-redis, which has to be connected by its owner. */
@@ -43,10 +43,16 @@ function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
   return { send: sendBy(client), ended: () => !client.isOpen, open };
 }
 
+/** The limiter has a time-out. That of the client counts from before a busy process writes; it drops what is never sent. */
+const UNTIMED = { timeout: undefined };
+
 function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
   return (head, keys, tail) => {
     const words = [...head, ...keys, ...tail];
-    const sent = 'masters' in client ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words) : client.sendCommand(words);
+    const sent =
+      'masters' in client
+        ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words, UNTIMED)
+        : client.sendCommand(words, client.isReady ? UNTIMED : undefined);
     return sent.catch((error: Error) => Promise.reject(isFull(error, client) ? new Saturated(error.message) : error));
   };
 }

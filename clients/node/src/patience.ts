@@ -2,7 +2,7 @@
 const SLICES = 5;
 /** So many slices more do not count if the process is busy in them: it is its own work that takes so long. */
 const BUSY_SLICES = 20;
-const BUSY = 0.9;
+const BUSY = 0.7;
 const SAMPLE_MS = 20;
 
 /**
@@ -27,7 +27,7 @@ export function patience(ms: number, late: () => void, busySlices = 0): () => vo
 
 let sample = { at: performance.now(), used: performance.eventLoopUtilization(), busy: false };
 
-/** Whether this process had hardly a pause lately. */
+/** Whether this process had few pauses lately. */
 function isBusy(): boolean {
   const at = performance.now();
   if (at - sample.at >= SAMPLE_MS) {

@@ -2,13 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import rateLimitPlugin from '@fastify/rate-limit';
 import express from 'express';
 import { rateLimit as expressRateLimit } from 'express-rate-limit';
 import Fastify from 'fastify';
 import { Redis as Iovalkey } from 'iovalkey';
-import { Saturated } from 'redis-ratelimit';
+import { RateLimiter, Saturated } from 'redis-ratelimit';
 import { rateLimit } from 'redis-ratelimit/express';
 import { RateLimitStore } from 'redis-ratelimit/express-rate-limit';
 import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
@@ -31,22 +32,43 @@ for (const [through, limiterOf] of Object.entries(CLIENTS)) {
   test(`a burst of any size is decided by the server (${through})`, async (t) => {
     const { port } = await startServer(t);
     const events = [];
-    const options = { outage: 'allow', timeoutMs: 1000, queueTimeoutMs: 60_000, onOutage: (event) => events.push(event) };
+    const options = { outage: 'allow', timeoutMs: 5000, queueTimeoutMs: 60_000, onOutage: (event) => events.push(event) };
     const limiter = await limiterOf(t, port, options);
     await limiter.check('first', '1/h'); // the client is connected
     for (const checks of [300, 1500, 20_000]) {
       const replies = await Promise.all(Array.from({ length: checks }, () => limiter.check(`k:${checks}`, '50/h')));
       const passed = replies.filter(({ verdict }) => verdict === 'allowed').length;
-      assert.equal(passed, 50, `${passed} of ${checks} passed: ${events.map(({ error }) => error)}`);
+      assert.equal(passed, 50, `${passed} of ${checks} passed: ${events.map(({ error }) => `${error.name} ${error.message}`)}`);
       assert.ok(replies.every(({ source }) => source === 'server'));
     }
     assert.deepEqual([limiter.away, limiter.outages, events], [false, 0, []]);
   });
 }
 
+test('no more commands are under way than concurrency says, and each time-out counts from its own', async () => {
+  for (const concurrency of [undefined, 10]) {
+    const sent = { now: 0, most: 0, all: 0 };
+    const send = async () => {
+      sent.now += 1;
+      sent.all += 1;
+      sent.most = Math.max(sent.most, sent.now);
+      await sleep(100);
+      sent.now -= 1;
+      return [0, 50, 49, 0, 1000];
+    };
+    // All of them take longer than the time-out, each a small part of it.
+    const limiter = new RateLimiter({ send, ended: () => false, open: () => Promise.reject(new Error('none')) }, { timeoutMs: 2000, concurrency, outage: 'allow' });
+    const checks = concurrency ? 250 : 20_000;
+    const replies = await Promise.allSettled(Array.from({ length: checks }, () => limiter.check('k', '50/h')));
+    assert.deepEqual([sent.most, limiter.away, limiter.outages], [concurrency ?? 1000, false, 0]);
+    assert.ok(replies.every(({ value, reason }) => value?.source === 'server' || reason instanceof Saturated));
+    if (concurrency) assert.equal(sent.all, checks);
+  }
+});
+
 test('a middleware lets no burst pass', async (t) => {
   const { port } = await startServer(t);
-  const limiter = ioredis(connect(t, port), { outage: 'allow', timeoutMs: 1000, queueTimeoutMs: 60_000 });
+  const limiter = ioredis(connect(t, port), { outage: 'allow', timeoutMs: 5000, queueTimeoutMs: 60_000 });
   const get = await serve(t, express().get('/', rateLimit(limiter, '50/h'), (_req, res) => res.send('here')));
   const statuses = await Promise.all(Array.from({ length: 600 }, async () => (await get('/')).status));
   assert.deepEqual([200, 429].map((wanted) => statuses.filter((status) => status === wanted).length), [50, 550]);
