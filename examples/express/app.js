@@ -46,7 +46,7 @@ app.post('/ask', rateLimit(limiter, limitsOf), (_req, res) => res.send('42'));
 
 app.use((error, _req, res, _next) => {
   console.error(error.message);
-  res.sendStatus(503);
+  res.sendStatus(error.status ?? 500);
 });
 
 const server = app.listen(Number(PORT), '127.0.0.1');

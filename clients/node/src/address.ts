@@ -1,24 +1,51 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
-const MAPPED_IPV4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
+import { inOrder, integer } from './options.js';
+
 const WITH_PORT = /^(?:\[(.*)\]|(\d+\.\d+\.\d+\.\d+))(?::\d+)?$/;
+/** The first 96 bits of IPv6 addresses that stand for one of IPv4: mapped, translated, and NAT64. */
+const OF_IPV4 = ['0,0,0,0,0,65535', '0,0,0,0,65535,0', '100,65435,0,0,0,0'];
+
+/** What a prefix of IPv6 can be. */
+export const PREFIX = integer(0, 128);
 
 /**
  * Whom to count at an address, with or without a port: an IPv4 address itself, and of an IPv6 address its network, because a
  * client has all 2^64 addresses of a `/64`. A Unix socket, or a connection that is gone, has no address: `unknown`.
  */
 export function network(given?: string | null, prefix = 64): string {
+  inOrder('network', { prefix }, { prefix: PREFIX });
   if (!given) return 'unknown';
   const [, inBrackets, ipv4] = WITH_PORT.exec(given) ?? [];
   const address = inBrackets ?? ipv4 ?? given;
-  const mapped = MAPPED_IPV4.exec(address)?.[1] ?? address;
-  if (isIPv4(mapped) || !isIPv6(mapped)) return mapped;
-  const [withoutZone] = mapped.split('%');
-  const shortest = new URL(`http://[${withoutZone}]`).hostname.slice(1, -1);
-  const [left = '', right = ''] = shortest.split('::');
-  const [first, last] = [left, right].map((side) => (side ? side.split(':') : []));
-  const zeros = Array<string>(8 - first!.length - last!.length).fill('0');
-  const parts = [...first!, ...zeros, ...last!].slice(0, Math.ceil(prefix / 16)).map((part) => parseInt(part, 16));
-  if (prefix % 16) parts[parts.length - 1]! &= 0xffff << (16 - (prefix % 16));
-  return `${parts.map((part) => part.toString(16)).join(':')}${prefix > 112 ? '' : '::'}/${prefix}`;
+  if (isIPv4(address)) return address;
+  if (!isIPv6(address)) return given;
+  const parts = partsOf(address.replace(/%.*/, ''));
+  if (OF_IPV4.includes(parts.slice(0, 6).join())) return parts.slice(6).flatMap((part) => [part >> 8, part & 255]).join('.');
+  const kept = parts.map((part, i) => part & (0xffff << Math.min(16, Math.max(0, 16 * (i + 1) - prefix))));
+  return `${shortest(kept)}/${prefix}`;
+}
+
+/** The eight parts of an address. */
+function partsOf(address: string): number[] {
+  const [left = [], right] = address.split('::').map(partsIn);
+  return right ? [...left, ...Array<number>(8 - left.length - right.length).fill(0), ...right] : left;
+}
+
+/** The last part may be written as an IPv4 address, which has two. */
+function partsIn(text: string): number[] {
+  if (!text) return [];
+  return text.split(':').flatMap((part) => {
+    if (!part.includes('.')) return parseInt(part, 16);
+    const [a, b, c, d] = part.split('.').map(Number) as [number, number, number, number];
+    return [a * 256 + b, c * 256 + d];
+  });
+}
+
+/** As RFC 5952 writes an address: `::` is the first of the longest runs of zeros, from two on. */
+function shortest(parts: number[]): string {
+  const text = parts.map((part) => part.toString(16)).join(':');
+  const runs = text.match(/\b0(?::0)+\b/g) ?? [];
+  const longest = runs.reduce((most, run) => (run.length > most.length ? run : most), '');
+  return longest ? text.replace(new RegExp(`:?\\b${longest}\\b:?`), '::') : text;
 }

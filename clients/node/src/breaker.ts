@@ -15,11 +15,15 @@ export class Breaker {
     return this.#failures >= FAILURES;
   }
 
-  /** Whether a request may ask the server; it must then say `succeeded` or `failed`. */
+  /** Whether nobody may ask the server now. */
+  shut(now: number): boolean {
+    return this.open && (this.#trying || now < this.#retryAt);
+  }
+
+  /** Whether a request may ask the server; it must then say `succeeded`, `failed` or `left`. */
   asks(now: number): boolean {
-    if (!this.open) return true;
-    if (this.#trying || now < this.#retryAt) return false;
-    this.#trying = true;
+    if (this.shut(now)) return false;
+    this.#trying = this.open;
     return true;
   }
 
@@ -38,5 +42,10 @@ export class Breaker {
     this.#trying = false;
     this.#retryAt = now + PAUSE_MS;
     return this.#failures === FAILURES;
+  }
+
+  /** The request that asked learnt nothing of the server. */
+  left(): void {
+    this.#trying = false;
   }
 }

@@ -2,8 +2,10 @@ import type { ClientRateLimitInfo, Options, Store } from 'express-rate-limit';
 
 import { counter, hits } from './hits.js';
 import type { RateLimiter } from './limiter.js';
+import { inOrder, TEXT } from './options.js';
 import { ignoreOutage } from './outage.js';
 import type { Reply } from './replies.js';
+import { hide } from './shown.js';
 
 /**
  * A store of express-rate-limit. That library decides by the number of hits and counts denied ones too. Within a window
@@ -14,33 +16,37 @@ export class RateLimitStore implements Store {
   readonly localKeys = false;
   readonly prefix: string;
   readonly #limiter: RateLimiter;
-  #rule = counter(60_000);
+  #windowMs = 60_000;
 
-  constructor(limiter: RateLimiter, { prefix = 'rl:' } = {}) {
+  constructor(limiter: RateLimiter, options: { prefix?: string } = {}) {
+    inOrder('RateLimitStore', options, { prefix: TEXT });
+    const { prefix = 'rl:' } = options;
     this.#limiter = limiter;
     this.prefix = prefix;
   }
 
   init({ windowMs }: Options): void {
-    this.#rule = counter(windowMs);
+    this.#windowMs = windowMs;
+    counter(windowMs); // an error here is one that the library logs, and each request throws it
   }
 
   async get(key: string): Promise<ClientRateLimitInfo | undefined> {
-    const info = infoOf(await this.#limiter.peek(this.prefix + key, this.#rule));
+    const info = infoOf(await this.#limiter.peek(this.prefix + key, counter(this.#windowMs)).catch(hide));
     return info.totalHits > 0 ? info : undefined;
   }
 
   async increment(key: string): Promise<ClientRateLimitInfo> {
-    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, this.#rule));
+    const { totalHits, resetTime } = infoOf(await this.#limiter.check(this.prefix + key, counter(this.#windowMs)).catch(hide));
     return { totalHits: Math.max(1, totalHits), resetTime }; // the library expects at least this hit, of exempt clients too
   }
 
+  /** The library does not say which request it takes back: after the window has ended, it takes one of the next. */
   async decrement(key: string): Promise<void> {
-    await this.#limiter.refund(this.prefix + key, 1, this.#rule).catch(ignoreOutage); // which the library would not catch
+    await this.#limiter.refund(this.prefix + key, 1, counter(this.#windowMs)).catch(ignoreOutage).catch(hide); // the library would not catch an outage
   }
 
   async resetKey(key: string): Promise<void> {
-    await this.#limiter.reset(this.prefix + key);
+    await this.#limiter.reset(this.prefix + key).catch(hide);
   }
 }
 

@@ -1,9 +1,10 @@
 import type { NextFunction, Request, RequestHandler, Response } from 'express';
 
 import { guard, type GuardOptions, type Limits } from './guard.js';
-import { problem, PROBLEM_TYPE, status } from './http.js';
+import { problem, PROBLEM_TYPE, status, UNAVAILABLE } from './http.js';
 import type { RateLimiter } from './limiter.js';
 import type { Report } from './replies.js';
+import { HttpError } from './shown.js';
 
 export interface RateLimitOptions extends GuardOptions<Request> {
   /** Answers a request that was refused: by default 429, 403 or 503 with a problem of RFC 9457. */
@@ -12,11 +13,11 @@ export interface RateLimitOptions extends GuardOptions<Request> {
 
 /**
  * A middleware that lets requests pass as the rules say, and sets RateLimit, RateLimit-Policy and Retry-After. Handlers
- * find the report in `res.locals.rateLimit`.
+ * find the report in `res.locals.rateLimit`. An error of the limiter goes on as an `HttpError`, which shows a client nothing.
  */
 export function rateLimit(limiter: RateLimiter, limits: Limits<Request>, options: RateLimitOptions = {}): RequestHandler {
-  const { refuse = answer } = options;
   const ask = guard(limiter, limits, options);
+  const { refuse = answer } = options;
   const decide = async (req: Request, res: Response, next: NextFunction): Promise<void> => {
     const report = await ask(req, res, (fields) => {
       for (const [name, value] of Object.entries(fields)) res.append(name, value);
@@ -26,7 +27,11 @@ export function rateLimit(limiter: RateLimiter, limits: Limits<Request>, options
     next();
   };
   return (req, res, next) => {
-    decide(req, res, next).catch(next); // which Express 4 does not do
+    // Express 4 catches nothing.
+    decide(req, res, next).catch((error: unknown) => {
+      if (!(error instanceof HttpError && error.status === 503)) return next(error);
+      res.status(503).set(error.headers).type(PROBLEM_TYPE).json(UNAVAILABLE);
+    });
   };
 }
 

@@ -2,7 +2,9 @@ import type { FastifyRateLimitStoreCtor } from '@fastify/rate-limit';
 
 import { counter, hits } from './hits.js';
 import type { RateLimiter } from './limiter.js';
+import { inOrder, periodMs, TEXT } from './options.js';
 import type { Reply } from './replies.js';
+import { hide } from './shown.js';
 
 type Callback = (error: Error | null, result?: { current: number; ttl: number }) => void;
 
@@ -10,6 +12,7 @@ type Callback = (error: Error | null, result?: { current: number; ttl: number })
 interface StoreOptions {
   continueExceeding?: boolean;
   exponentialBackoff?: boolean;
+  timeWindow?: number | ((...args: never[]) => unknown);
   routeInfo?: { method?: string | string[]; url?: string };
 }
 
@@ -18,7 +21,9 @@ interface StoreOptions {
  * them. Two options are errors, `continueExceeding` and `exponentialBackoff`, because a denial moves no window here;
  * `count=all` and `ban=1m:2m:4m` are the rules for that.
  */
-export function rateLimitStore(limiter: RateLimiter, { prefix = 'fastify-rate-limit-' } = {}): FastifyRateLimitStoreCtor {
+export function rateLimitStore(limiter: RateLimiter, options: { prefix?: string } = {}): FastifyRateLimitStoreCtor {
+  inOrder('rateLimitStore', options, { prefix: TEXT });
+  const { prefix = 'fastify-rate-limit-' } = options;
   return class RateLimitStore {
     readonly #prefix: string;
 
@@ -26,15 +31,17 @@ export function rateLimitStore(limiter: RateLimiter, { prefix = 'fastify-rate-li
       for (const option of ['continueExceeding', 'exponentialBackoff'] as const) {
         if (options[option]) throw new Error(`this store does not offer ${option}, see redis-ratelimit/fastify-rate-limit`);
       }
+      const { timeWindow } = options;
+      if (timeWindow !== undefined && typeof timeWindow !== 'function') periodMs('timeWindow', timeWindow);
       this.#prefix = prefixOfRoute;
     }
 
     incr(key: string, callback: Callback, timeWindow: number, _max?: number): void {
-      answer(limiter.check(this.#prefix + key, counter(timeWindow)), callback);
+      answer(async () => limiter.check(this.#prefix + key, counter(timeWindow)), callback);
     }
 
     read(key: string, callback: Callback, timeWindow: number, _max?: number): void {
-      answer(limiter.peek(this.#prefix + key, counter(timeWindow)), callback);
+      answer(async () => limiter.peek(this.#prefix + key, counter(timeWindow)), callback);
     }
 
     child(options: object): RateLimitStore {
@@ -44,6 +51,6 @@ export function rateLimitStore(limiter: RateLimiter, { prefix = 'fastify-rate-li
   };
 }
 
-function answer(asked: Promise<Reply>, callback: Callback): void {
-  asked.then((reply) => callback(null, { current: hits(reply), ttl: Math.max(0, reply.resetMs) }), callback);
+function answer(ask: () => Promise<Reply>, callback: Callback): void {
+  ask().catch(hide).then((reply) => callback(null, { current: hits(reply), ttl: Math.max(0, reply.resetMs) }), callback);
 }

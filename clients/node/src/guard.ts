@@ -1,12 +1,18 @@
 // What the middlewares for Express and Fastify have in common.
 
+import type { ServerResponse } from 'node:http';
+import { finished } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { network } from './address.js';
+import { network, PREFIX } from './address.js';
 import { fields, type Headers } from './http.js';
 import type { RateLimiter } from './limiter.js';
+import { CALLBACK, type Form, inOrder, oneOf } from './options.js';
 import type { Report } from './replies.js';
 import type { Cost, Limit, Rules } from './request.js';
+import { receipt, whereRoom } from './room.js';
+import { looksLikeRules } from './rule.js';
+import { hide } from './shown.js';
 
 /** What a request must keep to: rules for each client, or a function that gives keys and rules. No rules let pass. */
 export type Limits<Request> = Rules | ((request: Request) => Limit | Limit[] | Promise<Limit | Limit[]>);
@@ -25,12 +31,17 @@ export interface GuardOptions<Request> {
   headers?: Headers;
 }
 
-/** A response of Node. */
-interface Response {
-  readonly statusCode: number;
-  readonly writableFinished: boolean;
-  once(event: 'close', listener: () => void): unknown;
-}
+const FORMS: Readonly<Record<string, Form>> = {
+  key: CALLBACK,
+  prefix: PREFIX,
+  cost: CALLBACK,
+  skip: CALLBACK,
+  count: oneOf('all', 'failed', 'successful'),
+  headers: oneOf('draft-11', 'legacy', 'none'),
+  refuse: CALLBACK,
+};
+/** A response that lasts longer stays counted. */
+const RESPONSE_MS = 3_600_000;
 
 /** Asks for a request, and waits for its turn under a `leaky` rule. `undefined`: it is not limited. */
 export function guard<Request extends { readonly ip?: string | undefined }>(
@@ -38,21 +49,44 @@ export function guard<Request extends { readonly ip?: string | undefined }>(
   limits: Limits<Request>,
   options: GuardOptions<Request>,
 ) {
+  inOrder('rateLimit', options, FORMS);
+  if (typeof limits !== 'function') looksLikeRules(limits);
   const { prefix = 64, cost = () => 1, skip, count = 'all', headers } = options;
-  const { key = (request) => `ip:${network(request.ip, prefix)}` } = options;
-  return async (request: Request, response: Response, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
+  const { key = byNetwork(prefix) } = options;
+  return async (request: Request, response: ServerResponse, tell: (fields: Record<string, string>) => void): Promise<Report | undefined> => {
     if (await skip?.(request)) return undefined;
     const wanted = typeof limits === 'function' ? [await limits(request)].flat() : [{ key: key(request), rules: limits }];
-    const report = await limiter.checkAll(wanted, { cost: cost(request) });
+    const units = cost(request);
+    const { report, hold } = await whereRoom(count === 'all' ? undefined : receipt(RESPONSE_MS), async (hold) => ({
+      report: await limiter.checkAll(wanted, { cost: units, ...(hold && { hold }) }),
+      hold,
+    })).catch(hide);
     tell(fields(report, headers));
     if (report.verdict !== 'allowed') return report;
-    if (count !== 'all') {
-      response.once('close', () => {
-        const outcome = response.writableFinished && response.statusCode < 400 ? 'successful' : 'failed';
-        if (outcome !== count) limiter.giveBack(wanted, report).catch(() => {}); // the request is over
+    if (hold && report.source !== 'outage') {
+      finished(response, (cut) => {
+        const outcome = !cut && response.statusCode < 400 ? 'successful' : 'failed';
+        void settled(limiter, wanted, hold.id, outcome !== count);
       });
     }
     if (report.waitMs > 0) await sleep(report.waitMs);
     return report;
+  };
+}
+
+/** Ends the hold of a request that is over. What cannot be given back stays counted. */
+async function settled(limiter: RateLimiter, limits: readonly Limit[], id: string, refund: boolean): Promise<void> {
+  await Promise.allSettled([...new Set(limits.map(({ key }) => key))].map((key) => limiter.settle(key, id, { refund })));
+}
+
+/** The key of a client's network. All clients without an address have one. */
+function byNetwork(prefix: number): (request: { readonly ip?: string | undefined }) => string {
+  let warned = false;
+  return ({ ip }) => {
+    if (!ip && !warned) {
+      warned = true;
+      console.warn("redis-ratelimit: a client has no address, as on a Unix socket: all such clients share the key 'ip:unknown'");
+    }
+    return `ip:${network(ip, prefix)}`;
   };
 }

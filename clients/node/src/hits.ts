@@ -1,3 +1,4 @@
+import { periodMs } from './options.js';
 import type { Reply } from './replies.js';
 
 /** A limit that no client reaches. */
@@ -8,12 +9,12 @@ const MOST = 1_000_000_000;
  * were in the window that the first hit opened.
  */
 export function counter(windowMs: number): string {
-  return `fixed:${MOST}/${windowMs}ms,align=first`;
+  return `fixed:${MOST}/${periodMs('the window', windowMs)}ms,align=first`;
 }
 
 /**
- * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. In a process with a share
- * of the limits each hit counts for those of the others as well.
+ * The hits that the counter has seen: more than any limit if the key is blocked, none if it is exempt. While it decides alone, one
+ * of several processes counts each hit for the others as well.
  */
 export function hits({ limit, remaining }: Reply): number {
   if (limit <= 0) return limit === 0 ? MOST : 0;

@@ -17,6 +17,9 @@ export interface SettleOptions {
   refund?: boolean;
 }
 
+/** The longest that a timer can wait. */
+const LONGEST_MS = 2 ** 31 - 1;
+
 /** Where a hold lives. */
 export interface Keeper {
   /** Moves the hold's end; `false` if it has ended. */
@@ -44,7 +47,7 @@ export class Hold implements AsyncDisposable {
     this.id = id;
     this.reply = reply;
     this.#keeper = keeper;
-    this.#renewing = setInterval(() => void this.#renew(ttlMs), ttlMs / 3).unref();
+    this.#renewing = setInterval(() => void this.#renew(ttlMs), Math.min(ttlMs / 3, LONGEST_MS / 3)).unref();
     this.#ends = this.#lostAfter(leftMs);
   }
 
@@ -80,7 +83,7 @@ export class Hold implements AsyncDisposable {
   }
 
   #lostAfter(ms: number): NodeJS.Timeout {
-    return setTimeout(() => this.#lose(), ms).unref();
+    return setTimeout(() => this.#lose(), Math.min(ms, LONGEST_MS)).unref();
   }
 
   #lose(): void {

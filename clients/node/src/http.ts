@@ -31,7 +31,7 @@ export function status(report: Report): 403 | 429 | 503 {
 
 /** The body that refuses a request, a problem of RFC 9457. */
 export function problem(report: Report): object {
-  if (report.source === 'outage') return { title: 'Service Unavailable', status: 503 };
+  if (report.source === 'outage') return UNAVAILABLE;
   if (report.verdict === 'blocked') return { title: 'Forbidden', status: 403 };
   return {
     type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
@@ -41,7 +41,10 @@ export function problem(report: Report): object {
   };
 }
 
-/** The type of that body. */
+/** The body if nobody could decide. */
+export const UNAVAILABLE = { title: 'Service Unavailable', status: 503 };
+
+/** The type of such a body. */
 export const PROBLEM_TYPE = 'application/problem+json';
 
 /** Whole seconds, rounded up: the client that waits so long is not too early. */
@@ -56,9 +59,9 @@ function policy(rule: RuleReport): string {
 }
 
 function state(rule: RuleReport): string {
-  const untilMs = rule.denies ? rule.waitMs : rule.resetMs;
-  // No time is told if the request can never pass.
-  const time = untilMs >= 0 ? `;t=${seconds(untilMs)}` : '';
+  // The time until more is available: none is told if no wait helps, or if nothing is used.
+  const untilMs = rule.denies ? rule.waitMs : rule.nextMs;
+  const time = untilMs > 0 ? `;t=${seconds(untilMs)}` : '';
   return `"${nameOf(rule)}";r=${rule.remaining}${time}`;
 }
 

@@ -9,7 +9,7 @@ interface Client {
   sendCommand(command: never): unknown;
   disconnect(reconnect?: boolean): void;
   connect(): Promise<unknown>;
-  on(event: 'error', listener: () => void): unknown;
+  on(event: 'error', listener: (error: Error) => void): unknown;
   /** Of a cluster: asks for its map again, unless it does so already. */
   refreshSlotsCache?(): void;
 }
@@ -47,16 +47,18 @@ export function serverOf(client: Client & { duplicate(...args: never[]): Client 
     return client.sendCommand(command as never) as Promise<unknown>;
   };
   const duplicate = client.duplicate.bind(client) as (...args: unknown[]) => Client;
-  const open = async (): Promise<Connection> => {
+  const open = async (signal: AbortSignal): Promise<Connection> => {
     const isCluster = 'nodes' in client;
     const alone = isCluster
       ? duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null, redisOptions: { ...redisOptions(client), ...ALONE } })
       : duplicate(ALONE);
-    alone.on('error', () => {}); // the command tells
-    await alone.connect();
+    let reason: Error | undefined;
+    alone.on('error', (error) => (reason = error)); // such as WRONGPASS, of which `connect` says nothing
+    signal.addEventListener('abort', () => alone.disconnect());
+    await alone.connect().catch((error: Error) => Promise.reject(reason ?? error));
     return { send: sendBy(alone), alive: () => alone.status === 'ready', close: () => alone.disconnect() };
   };
-  return { send: sendBy(client), lost: () => client.refreshSlotsCache?.(), open };
+  return { send: sendBy(client), lost: () => client.refreshSlotsCache?.(), ended: () => client.status === 'end', open };
 }
 
 function redisOptions(client: Client): object {

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 
 import type { RateLimiter } from './limiter.js';
-import { isOutage } from './outage.js';
+import { inOrder, integer, TIME } from './options.js';
+import { undecided } from './outage.js';
 import { readReply, type Reply } from './replies.js';
 import { list, type Rules } from './request.js';
 
@@ -45,11 +46,13 @@ export class Lease implements AsyncDisposable {
   #asking: Promise<Taken | undefined> | undefined;
   #settling: NodeJS.Timeout | undefined;
 
-  constructor(limiter: RateLimiter, key: string, rules: Rules, { ttlMs = 2000, most = 1000 }: LeaseOptions = {}) {
+  constructor(limiter: RateLimiter, key: string, rules: Rules, options: LeaseOptions = {}) {
+    inOrder('Lease', options, { ttlMs: TIME, most: integer(1) });
+    const { ttlMs = 2000, most = 1000 } = options;
     this.#limiter = limiter;
     this.#key = key;
     this.#rules = rules;
-    this.#ttlMs = ttlMs;
+    this.#ttlMs = Math.ceil(ttlMs);
     this.#most = most;
   }
 
@@ -93,7 +96,7 @@ export class Lease implements AsyncDisposable {
       const how = ['HOLD', id, 'PX', this.#ttlMs, 'REFUND', 'COST', cost];
       reply = readReply(await this.#limiter.call('RL.CHECK', this.#key, ...how, ...list(this.#rules)));
     } catch (error) {
-      if (!isOutage(error)) throw error;
+      if (!undecided(error)) throw error;
       return this.#limiter.check(this.#key, this.#rules, { cost: units });
     }
     if (reply.verdict !== 'allowed') {

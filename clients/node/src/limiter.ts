@@ -1,36 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { Breaker } from './breaker.js';
+import { Asking, type AskingOptions } from './asking.js';
 import { denialsOfChecks, denialsOfReports, lasts } from './denials.js';
 import { Denied, Hold, type Keeper, type SettleOptions } from './hold.js';
 import { LocalLimiter, type LocalOptions } from './local.js';
-import { ignoreOutage, isOutage, within } from './outage.js';
+import { type NoticeOptions, Notices } from './notices.js';
+import { CALLBACK, FLAG, type Form, inOrder, integer, oneOf, TIME } from './options.js';
+import { ignoreOutage, kindOf, undecided } from './outage.js';
 import { readReply, readReport, type Reply, type Report, shorten } from './replies.js';
 import { type CheckOptions, type Cost, costsApart, type HoldOptions, type Limit, list, type Rules, type Turn, words } from './request.js';
-import type { Send, Server } from './server.js';
+import { receipt, whereRoom } from './room.js';
+import type { Command, Server } from './server.js';
 import { type AnswerHeaders, fieldsOf, pauseMs, remaining } from './upstream.js';
 import { WaitingConnections } from './waiting.js';
 
-/** The limiter has stopped asking the server (`away`), or asks it again. */
-export interface OutageEvent {
-  away: boolean;
-  /** The last outage. */
-  error: unknown;
-  /** How many requests got no decision from the server since it went away. */
-  answered: number;
-}
-
-export interface LimiterOptions extends LocalOptions {
+export interface LimiterOptions extends LocalOptions, AskingOptions, NoticeOptions {
   /**
    * What a check answers if the server gives no decision: it throws the error (`raise`, the default), lets pass, denies for a
    * second, or decides in this process (`local`). An error of a wrong request is always thrown.
    */
   outage?: 'raise' | 'allow' | 'deny' | 'local';
-  /** How long a command may take, whatever the client library does meanwhile: 250 ms by default. */
-  timeoutMs?: number;
-  /** Hears when the limiter stops asking the server for a second after three outages in a row, and when that is over. */
-  onOutage?: (event: OutageEvent) => void;
   /**
    * Checks several keys one after the other, and gives back at a denial: for clusters, where keys in different slots cannot be
    * decided at once. Another check may see what is given back a moment later.
@@ -42,6 +32,19 @@ export interface LimiterOptions extends LocalOptions {
    */
   rememberDenials?: number;
 }
+
+const FORMS: Readonly<Record<keyof LimiterOptions, Form>> = {
+  outage: oneOf('raise', 'allow', 'deny', 'local'),
+  timeoutMs: TIME,
+  queueTimeoutMs: TIME,
+  concurrency: integer(1),
+  onOutage: CALLBACK,
+  onMisconfigured: CALLBACK,
+  separately: FLAG,
+  rememberDenials: integer(0),
+  processes: integer(1),
+  policies: ['an object with the rules of each policy', (value) => typeof value === 'object' && value !== null],
+};
 
 export interface TakeOptions extends Pick<CheckOptions, 'cost' | 'meta'>, Turn {
   /** For how long the hold lives if this process dies; it renews itself every third of that. */
@@ -63,28 +66,29 @@ export interface WaitOptions extends CheckOptions, Turn {
 
 /** A wait's reply comes at most so much later than its deadline. */
 const LATE_MS = 1000;
+/** How long the hold lives by which a key that is checked alone can be given back. */
+const APART_MS = 10_000;
+/** A hold that was cancelled may be on its way to the server: when it is given back, and tried again if it was not there. */
+const CANCEL_MS = [0, 100, 1000];
 const NONE: CheckOptions = {};
 
 /** The commands of an application. `ioredis()`, `iovalkey()` and `nodeRedis()` make one of a client. */
 export class RateLimiter {
-  /** How many requests got no decision from the server. */
-  outages = 0;
-  readonly #server: Server;
+  readonly #asking: Asking;
   readonly #waiting: WaitingConnections;
-  readonly #breaker = new Breaker();
+  readonly #notices: Notices;
   readonly #local: LocalLimiter;
   readonly #options: LimiterOptions;
-  readonly #timeoutMs: number;
   readonly #denials: ReturnType<typeof denialsOfChecks> | undefined;
   readonly #reports: ReturnType<typeof denialsOfReports> | undefined;
-  #since = 0;
 
   constructor(server: Server, options: LimiterOptions = {}) {
-    this.#server = server;
+    inOrder('limiter', options, FORMS);
+    this.#notices = new Notices(options);
+    this.#asking = new Asking(server, this.#notices, options);
     this.#waiting = new WaitingConnections(server);
     this.#local = new LocalLimiter(options);
     this.#options = options;
-    this.#timeoutMs = options.timeoutMs ?? 250;
     if (options.rememberDenials) {
       this.#denials = denialsOfChecks(options.rememberDenials);
       this.#reports = denialsOfReports(options.rememberDenials);
@@ -93,13 +97,18 @@ export class RateLimiter {
 
   /** Whether the limiter has stopped asking the server. */
   get away(): boolean {
-    return this.#breaker.open;
+    return this.#asking.away;
+  }
+
+  /** How many requests got no decision from the server. */
+  get outages(): number {
+    return this.#notices.answered;
   }
 
   /** Decides, and consumes from every rule if all of them let the request pass: `RL.CHECK`. */
   async check(key: string, rules: Rules, options: CheckOptions = NONE): Promise<Reply> {
     const { cost = 1, hold } = options;
-    const denials = typeof cost === 'number' && !hold ? this.#denials : undefined;
+    const denials = remembers(cost, hold) ? this.#denials : undefined;
     const now = denials ? performance.now() : 0;
     const denial = denials?.find(now, key, rules, cost as number);
     if (denial) return denial;
@@ -120,7 +129,7 @@ export class RateLimiter {
     const some = limits.filter(({ rules }) => rules.length > 0);
     if (some.length === 0) return { ...PASSED, source: 'local' };
     const { cost = 1, hold } = options;
-    const denials = typeof cost === 'number' && !hold ? this.#reports : undefined;
+    const denials = remembers(cost, hold) ? this.#reports : undefined;
     const now = performance.now();
     for (const { key } of denials ? some : []) {
       const denial = denials?.find(now, key, some, cost as number);
@@ -138,7 +147,7 @@ export class RateLimiter {
   /** Reports on each rule of a key without consuming. */
   async peekAll(key: string, rules: Rules): Promise<Report> {
     if (rules.length === 0) return { ...PASSED, source: 'local' };
-    const ask = async () => readReport(await this.#ask(['RL.PEEK'], [key], ['FULL', ...list(rules)]));
+    const ask = async () => readReport(await this.#asking.ask([['RL.PEEK'], [key], ['FULL', ...list(rules)]]));
     return this.#orWithout(ask, (error) => this.#without(error, [{ key, rules }], NONE, true));
   }
 
@@ -150,15 +159,24 @@ export class RateLimiter {
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     signal?.throwIfAborted();
     const ask = async () => {
-      if (this.away) await this.#ask(['RL.PEEK'], [key], list(rules)); // a try that cannot take long
-      const command = [['RL.WAIT'], [key], [String(timeoutMs), ...words(options), ...list(rules)]] as Parameters<Send>;
-      return readReply(await this.#guard(() => this.#waiting.send(command, this.#timeoutMs, timeoutMs + LATE_MS, signal), signal));
+      if (this.away) await this.#asking.ask([['RL.PEEK'], [key], [...list(rules)]]); // a try that cannot take long
+      const command: Command = [['RL.WAIT'], [key], [String(Math.ceil(timeoutMs)), ...words(options), ...list(rules)]];
+      const send = () => this.#waiting.send(command, this.#asking.timeoutMs, timeoutMs + LATE_MS, signal);
+      return readReply(await this.#asking.guard(send, { signal }));
     };
-    return this.#orWithout(ask, (error) => shorten(this.#without(error, [{ key, rules }], options)), signal);
+    try {
+      return await ask();
+    } catch (error) {
+      if (!signal?.aborted) return shorten(this.#without(error, [{ key, rules }], options));
+      if (options.hold) void this.#cancel(key, options.hold.id);
+      throw error;
+    }
   }
 
   /** Takes a hold that renews itself until it is settled; throws {@link Denied}. */
-  async hold(key: string, rules: Rules, { ttlMs, id = randomUUID(), refund = false, waitMs, signal, ...options }: TakeOptions): Promise<Hold> {
+  async hold(key: string, rules: Rules, { ttlMs: lifeMs, id = randomUUID(), refund = false, waitMs, signal, ...options }: TakeOptions): Promise<Hold> {
+    signal?.throwIfAborted();
+    const ttlMs = Math.ceil(lifeMs);
     const asked = performance.now();
     const taking = { ...options, hold: { id, ttlMs, refund } };
     const reply = await (waitMs === undefined
@@ -167,43 +185,40 @@ export class RateLimiter {
     if (reply.verdict !== 'allowed') throw new Denied(key, reply);
     const sinceMs = waitMs === undefined && reply.source === 'server' ? performance.now() - asked : 0;
     const hold = new Hold(id, reply, this.#keeper(reply, key, id, ttlMs), ttlMs, ttlMs - sinceMs);
-    if (reply.waitMs > 0) await sleep(reply.waitMs); // its turn under a `leaky` rule
+    const turn = reply.waitMs > 0 ? sleep(reply.waitMs, undefined, { signal }) : undefined; // under a `leaky` rule
+    try {
+      await turn;
+      signal?.throwIfAborted();
+    } catch (error) {
+      await hold.refund().catch(() => false);
+      throw error;
+    }
     return hold;
   }
 
-  /** Ends a hold: `RL.SETTLE`; `false` if there was none. */
+  /** Ends a hold, where it was taken: `RL.SETTLE`; `false` if there was none. */
   async settle(key: string, id: string, { cost, refund = false }: SettleOptions = {}): Promise<boolean> {
+    if (this.#local.settle(key, id, refund)) return true;
     const how = refund ? ['REFUND'] : cost === undefined ? [] : words({ cost });
-    return Number(await this.#ask(['RL.SETTLE'], [key], [id, ...how])) === 1;
+    return Number(await this.#asking.ask([['RL.SETTLE'], [key], [id, ...how]])) === 1;
   }
 
-  /** Moves a hold's end: `RL.RENEW`; `false` if there was none. */
+  /** Moves a hold's end, where it was taken: `RL.RENEW`; `false` if there was none. */
   async renew(key: string, id: string, ttlMs: number): Promise<boolean> {
-    return Number(await this.#ask(['RL.RENEW'], [key], [id, 'PX', String(ttlMs)])) === 1;
+    if (this.#local.renew(performance.now(), key, id, ttlMs)) return true;
+    return Number(await this.#asking.ask([['RL.RENEW'], [key], [id, 'PX', String(Math.ceil(ttlMs))]])) === 1;
   }
 
   /** Gives units back to the states of some rules, or of all; replies with the most that one of them got. */
   async refund(key: string, units: number, rules: Rules = []): Promise<number> {
     this.#forget(key);
-    return Number(await this.#ask(['RL.REFUND'], [key], [String(units), ...list(rules)]));
-  }
-
-  /** Gives back what a check of these limits has consumed, where it was decided. A server that is away gets no units back. */
-  async giveBack(limits: readonly Limit[], { rules, source }: Report): Promise<void> {
-    for (const { key } of limits) {
-      const charged = rules.filter((rule) => (rule.key ?? limits[0]!.key) === key && rule.cost > 0);
-      for (const cost of new Set(charged.map((rule) => rule.cost))) {
-        const texts = charged.filter((rule) => rule.cost === cost).map(({ rule }) => rule);
-        if (source === 'local') this.#local.refund(key, cost, texts);
-        else await this.refund(key, cost, texts).catch(ignoreOutage);
-      }
-    }
+    return Number(await this.#asking.ask([['RL.REFUND'], [key], [String(units), ...list(rules)]]));
   }
 
   /** Forgets what was consumed. Blocks, exemptions and the history stay. */
   async reset(key: string): Promise<void> {
     this.#forget(key);
-    await this.#ask(['RL.RESET'], [key], []);
+    await this.#asking.ask([['RL.RESET'], [key], []]);
   }
 
   /** Denies every check of the key for so long, unless a pause ends later: `RL.PAUSE`. Replies with the milliseconds left. */
@@ -211,9 +226,9 @@ export class RateLimiter {
     const leftMs = this.#local.pause(performance.now(), key, ms);
     try {
       const why = reason === undefined ? [] : ['REASON', reason];
-      return Number(await this.#ask(['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]));
+      return Number(await this.#asking.ask([['RL.PAUSE'], [key], ['PX', String(Math.ceil(ms)), ...why]]));
     } catch (error) {
-      if (this.#options.outage !== 'local' || !isOutage(error)) throw error;
+      if (this.#options.outage !== 'local' || !undecided(error)) throw error;
       return leftMs;
     }
   }
@@ -222,12 +237,12 @@ export class RateLimiter {
   async resume(key: string): Promise<boolean> {
     this.#forget(key);
     this.#local.resume(key);
-    return Number(await this.#ask(['RL.RESUME'], [key], [])) === 1;
+    return Number(await this.#asking.ask([['RL.RESUME'], [key], []])) === 1;
   }
 
   /** Lowers what remains under a rule, and never raises it: `RL.SYNC`. Replies with the units consumed for that. */
   async sync(key: string, remaining: number, rule: string): Promise<number> {
-    return Number(await this.#ask(['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]));
+    return Number(await this.#asking.ask([['RL.SYNC'], [key], ['REMAINING', String(remaining), rule]]));
   }
 
   /**
@@ -257,13 +272,13 @@ export class RateLimiter {
 
   /** Sends any other command whose first argument is its key, such as `RL.INFO`. An outage is thrown. */
   call(command: string, key: string, ...args: (string | number)[]): Promise<unknown> {
-    return this.#ask([command], [key], args.map(String));
+    return this.#asking.ask([[command], [key], args.map(String)], false);
   }
 
   async #reply(command: string, key: string, rules: Rules, options: CheckOptions): Promise<Reply> {
     if (rules.length === 0) return shorten({ ...PASSED, source: 'local' });
     try {
-      return readReply(await this.#ask([command], [key], [...words(options), ...list(rules)]));
+      return readReply(await this.#asking.ask([[command], [key], [...words(options), ...list(rules)]]));
     } catch (error) {
       return shorten(this.#without(error, [{ key, rules }], options, command === 'RL.PEEK'));
     }
@@ -273,82 +288,60 @@ export class RateLimiter {
     const keys = limits.map(({ key }) => key);
     const groups = limits.flatMap(({ rules }, i) => (i === 0 ? list(rules) : ['NEXT', ...list(rules)]));
     const head = keys.length === 1 ? ['RL.CHECK'] : ['RL.MCHECK', String(keys.length)];
-    return readReport(await this.#ask(head, keys, [...words(options), 'FULL', ...groups]));
+    return readReport(await this.#asking.ask([head, keys, [...words(options), 'FULL', ...groups]]));
   }
 
   async #checkEach(limits: readonly Limit[], options: CheckOptions): Promise<Report> {
     const costs = costsApart(options.cost ?? 1, limits);
+    const own = receipt(APART_MS);
+    const held: HeldKey[] = [];
     let all: Report = { ...PASSED, source: 'server' };
     for (const [i, limit] of limits.entries()) {
-      const { key } = limit;
-      const undo = () => this.#undo(limits.slice(0, i), all, options);
-      const one = await this.#checkTogether([limit], { ...options, cost: costs[i]! }).catch(async (error: unknown) => {
-        await undo();
+      const { key, rules } = limit;
+      // The last key gives nothing back, and who asks for slots says for how long.
+      const hold = i === limits.length - 1 || list(rules).some((rule) => rule.startsWith('slots:')) ? undefined : own;
+      const one = await whereRoom(options.hold ? undefined : hold, async (hold = options.hold) => {
+        const report = await this.#checkTogether([limit], { ...options, cost: costs[i]!, ...(hold && { hold }) });
+        if (hold && report.verdict === 'allowed') held.push({ key, id: hold.id });
+        return report;
+      }).catch(async (error: unknown) => {
+        await this.#undo(held);
         throw error;
       });
-      const rules = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
+      const reports = [...all.rules, ...one.rules.map((rule) => ({ ...rule, key }))];
       if (one.verdict !== 'allowed') {
-        await undo();
-        return { ...one, key, rules };
+        await this.#undo(held);
+        return { ...one, key, rules: reports };
       }
-      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules };
+      all = { ...one, waitMs: Math.max(all.waitMs, one.waitMs), rules: reports };
     }
     return all;
   }
 
-  async #undo(limits: readonly Limit[], report: Report, { hold }: CheckOptions): Promise<void> {
-    if (!hold) return this.giveBack(limits, report);
-    for (const { key } of limits) await this.settle(key, hold.id, { refund: true }).catch(ignoreOutage);
+  async #undo(held: readonly HeldKey[]): Promise<void> {
+    for (const { key, id } of held) await this.settle(key, id, { refund: true }).catch(() => false); // then it stays charged
   }
 
-  async #ask(head: string[], keys: string[], tail: readonly string[]): Promise<unknown> {
-    return this.#guard(() => within(this.#timeoutMs, this.#server.send(head, keys, tail as string[])));
-  }
-
-  /** Asks the server, unless it is away. Only outages count against it. */
-  async #guard(send: () => Promise<unknown>, signal?: AbortSignal): Promise<unknown> {
-    if (!this.#breaker.asks(performance.now())) throw this.#breaker.error;
-    try {
-      const reply = await send();
-      this.#back();
-      return reply;
-    } catch (error) {
-      if (signal?.aborted) throw error;
-      if (!isOutage(error)) this.#back();
-      else {
-        this.#server.lost?.();
-        if (this.#breaker.failed(performance.now(), error)) this.#tell(true);
-      }
-      throw error;
+  /** Gives back a hold that nobody waits for any more, though it may be taken a moment later. */
+  async #cancel(key: string, id: string): Promise<void> {
+    for (const ms of CANCEL_MS) {
+      await sleep(ms, undefined, { ref: false });
+      if (await this.settle(key, id, { refund: true }).catch(() => false)) return;
     }
   }
 
-  #back(): void {
-    if (this.#breaker.succeeded()) this.#tell(false);
-  }
-
-  #tell(away: boolean): void {
-    if (away) this.#since = this.outages;
-    try {
-      this.#options.onOutage?.({ away, error: this.#breaker.error, answered: this.outages - this.#since });
-    } catch {
-      // No fault of a listener ends a request.
-    }
-  }
-
-  async #orWithout<T>(ask: () => Promise<T>, without: (error: unknown) => T, signal?: AbortSignal): Promise<T> {
+  async #orWithout<T>(ask: () => Promise<T>, without: (error: unknown) => T): Promise<T> {
     try {
       return await ask();
     } catch (error) {
-      if (signal?.aborted) throw error;
       return without(error);
     }
   }
 
   /** The answer to a check that the server did not decide. */
   #without(error: unknown, limits: readonly Limit[], options: CheckOptions, peek = false): Report {
-    if (!isOutage(error)) throw error;
-    this.outages += 1;
+    if (!undecided(error)) throw error;
+    this.#notices.answered += 1;
     switch (this.#options.outage) {
       case 'allow': return { ...PASSED, source: 'outage' };
       case 'deny': return { ...PASSED, verdict: 'limited', waitMs: 1000, source: 'outage' };
@@ -358,7 +351,6 @@ export class RateLimiter {
   }
 
   #keeper({ source, limit }: Reply, key: string, id: string, ttlMs: number): Keeper {
-    const [local, isLocal] = [this.#local, source === 'local'];
     if (source === 'server') {
       return {
         renew: async () => (await this.renew(key, id, ttlMs)) || limit === -1, // exempt keys take no holds
@@ -367,10 +359,10 @@ export class RateLimiter {
     }
     return {
       renew: async () => {
-        if (isLocal) local.renew(performance.now(), key, id, ttlMs);
-        return true; // rules without slots keep no hold here
+        this.#local.renew(performance.now(), key, id, ttlMs);
+        return true; // without the server, not every hold is kept
       },
-      settle: async () => isLocal && local.settle(key, id),
+      settle: async ({ refund }) => this.#local.settle(key, id, refund),
     };
   }
 
@@ -378,6 +370,17 @@ export class RateLimiter {
     this.#denials?.forget(key);
     this.#reports?.forget(key);
   }
+}
+
+/** A key that was charged with a hold. */
+interface HeldKey {
+  key: string;
+  id: string;
+}
+
+/** Whether a remembered denial may answer: a hold that lives already would pass. */
+function remembers(cost: Cost, hold: HoldOptions | undefined): boolean {
+  return typeof cost === 'number' && (!hold || hold.fresh === true);
 }
 
 const PASSED: Omit<Report, 'source'> = { verdict: 'allowed', waitMs: 0, rules: [] };

@@ -11,28 +11,30 @@ const MOST_KEYS = 10_000;
 interface State {
   /** When the window opened, or when the bucket was last filled. */
   at: number;
+  /** When the window opened, or when the bucket was empty for the last time: what was consumed before is gone. */
+  opened: number;
   /** Units of the window, or missing in the bucket. */
   used: number;
-  holds: Map<string, { until: number; units: number }>;
+  holds: Map<string, { until: number; units: number; since: number }>;
 }
 
 export interface LocalOptions {
-  /** This process's part of every limit, such as 1/4 in one of four: 1 by default. */
-  share?: number;
+  /** How many processes serve: each has its part of every limit while it decides alone. 1 by default. */
+  processes?: number;
   /** The rules of policies, which only the server has otherwise: a policy that is not here lets pass. */
   policies?: Readonly<Record<string, Rules>>;
 }
 
 /** All times are milliseconds of one clock that never goes back. */
 export class LocalLimiter {
-  readonly #share: number;
+  readonly #processes: number;
   readonly #policies: Readonly<Record<string, Rules>>;
   readonly #keys = new Map<string, Map<string, State>>();
   /** When the pauses of keys end. */
   readonly #pauses = new Map<string, number>();
 
-  constructor({ share = 1, policies = {} }: LocalOptions = {}) {
-    this.#share = share;
+  constructor({ processes = 1, policies = {} }: LocalOptions = {}) {
+    this.#processes = processes;
     this.#policies = policies;
   }
 
@@ -78,14 +80,6 @@ export class LocalLimiter {
     return { verdict: denied ? 'limited' : 'allowed', waitMs, ...granted, rules, source: 'local' };
   }
 
-  /** Gives units back. */
-  refund(key: string, units: number, rules: Rules): void {
-    for (const { identity } of this.#rules(rules)) {
-      const state = this.#keys.get(key)?.get(identity);
-      if (state) state.used = Math.max(0, state.used - units);
-    }
-  }
-
   /** Denies every check of a key for so long; returns what is left of the pause that ends last. */
   pause(now: number, key: string, ms: number): number {
     const until = Math.max(now + ms, this.#pauses.get(key) ?? 0);
@@ -104,14 +98,20 @@ export class LocalLimiter {
     return holds.length > 0;
   }
 
-  /** Ends a hold, which frees its slots; its other units stay consumed. */
-  settle(key: string, id: string): boolean {
-    return [...(this.#keys.get(key)?.values() ?? [])].map(({ holds }) => holds.delete(id)).includes(true);
+  /** Ends a hold, which frees its slots; its other units stay consumed unless they come back. `false` without such a hold. */
+  settle(key: string, id: string, refund = false): boolean {
+    const states = [...(this.#keys.get(key)?.values() ?? [])].filter(({ holds }) => holds.has(id));
+    for (const state of states) {
+      const { units, since } = state.holds.get(id)!;
+      state.holds.delete(id);
+      if (refund && state.opened <= since) state.used = Math.max(0, state.used - units);
+    }
+    return states.length > 0;
   }
 
   #rules(rules: Rules): Rule[] {
     return list(rules).flatMap((text) =>
-      text.startsWith('@') ? this.#rules(this.#policies[text.slice(1)] ?? []) : readRule(text, this.#share),
+      text.startsWith('@') ? this.#rules(this.#policies[text.slice(1)] ?? []) : readRule(text, this.#processes),
     );
   }
 
@@ -119,7 +119,7 @@ export class LocalLimiter {
     const states = this.#keys.get(key) ?? new Map<string, State>();
     newest(this.#keys, key, states);
     let state = states.get(identity);
-    if (!state) states.set(identity, (state = { at: now, used: 0, holds: new Map() }));
+    if (!state) states.set(identity, (state = { at: now, opened: now, used: 0, holds: new Map() }));
     for (const [id, { until }] of state.holds) if (until <= now) state.holds.delete(id);
     return state;
   }
@@ -156,11 +156,10 @@ function resetOf(now: number, { kind, quota, periodMs }: Rule, { at, holds }: St
 }
 
 function consume(now: number, rule: Rule, state: State, cost: number, hold: CheckOptions['hold']): void {
-  if (rule.kind === 'slots') {
-    if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, units: cost });
-    return;
-  }
+  if (hold) state.holds.set(hold.id, { until: now + hold.ttlMs, units: cost, since: now });
+  if (rule.kind === 'slots') return;
   const used = usedOf(now, rule, state);
   if (rule.kind !== 'window' || used === 0) state.at = now;
+  if (used === 0) state.opened = now;
   state.used = used + cost;
 }

@@ -2,6 +2,8 @@ import type { ThrottlerStorage } from '@nestjs/throttler';
 
 import { seconds } from './http.js';
 import type { RateLimiter } from './limiter.js';
+import { inOrder, oneOf, periodMs, TEXT } from './options.js';
+import { hide } from './shown.js';
 
 type Record = Awaited<ReturnType<ThrottlerStorage['increment']>>;
 
@@ -21,18 +23,21 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
   readonly #prefix: string;
   readonly #algorithm: string;
 
-  constructor(limiter: RateLimiter, { prefix = 'throttler:', algorithm = 'log' }: StorageOptions = {}) {
+  constructor(limiter: RateLimiter, options: StorageOptions = {}) {
+    inOrder('RateLimitThrottlerStorage', options, { prefix: TEXT, algorithm: oneOf('log', 'window', 'fixed', 'bucket') });
+    const { prefix = 'throttler:', algorithm = 'log' } = options;
     this.#limiter = limiter;
     this.#prefix = prefix;
     this.#algorithm = algorithm;
   }
 
   async increment(key: string, ttl: number, limit: number, blockDuration: number, throttlerName: string): Promise<Record> {
-    const ban = blockDuration > 0 ? `,ban=${blockDuration}ms` : '';
+    const ban = blockDuration > 0 ? `,ban=${periodMs('blockDuration', blockDuration)}ms` : '';
+    const most = Math.floor(limit);
     const limited = `${this.#prefix}${throttlerName}:${key}`;
-    const reply = await this.#limiter.check(limited, `${this.#algorithm}:${limit}/${ttl}ms${ban}`);
+    const reply = await this.#limiter.check(limited, `${this.#algorithm}:${most}/${periodMs('ttl', ttl)}ms${ban}`).catch(hide);
     if (reply.verdict === 'allowed') {
-      const totalHits = reply.limit === -1 ? 0 : limit - reply.remaining;
+      const totalHits = reply.limit === -1 ? 0 : most - reply.remaining;
       return { totalHits, timeToExpire: seconds(reply.resetMs), isBlocked: false, timeToBlockExpire: 0 };
     }
     let waitMs = reply.waitMs;
@@ -42,6 +47,6 @@ export class RateLimitThrottlerStorage implements ThrottlerStorage {
       waitMs = blockDuration;
     }
     const timeToBlockExpire = waitMs < 0 ? NO_END_S : seconds(waitMs);
-    return { totalHits: limit + 1, timeToExpire: timeToBlockExpire, isBlocked: true, timeToBlockExpire };
+    return { totalHits: most + 1, timeToExpire: timeToBlockExpire, isBlocked: true, timeToBlockExpire };
   }
 }

@@ -1,4 +1,5 @@
 import { type LimiterOptions, RateLimiter } from './limiter.js';
+import { Saturated } from './places.js';
 import type { Send, Server } from './server.js';
 
 interface Duplicates<Options> {
@@ -11,14 +12,15 @@ interface Duplicates<Options> {
 
 /** A client of node-redis. */
 export interface NodeRedisClient extends Duplicates<{ socket: object }> {
+  readonly isReady: boolean;
   readonly options?: { socket?: object } | undefined;
-  sendCommand(args: string[]): Promise<unknown>;
+  sendCommand(args: string[], options?: object): Promise<unknown>;
 }
 
 /** A cluster client of node-redis, which sends a command to the node of its first key. */
 export interface NodeRedisCluster extends Duplicates<object> {
   readonly masters: readonly unknown[];
-  sendCommand(firstKey: string, isReadonly: boolean, args: string[]): Promise<unknown>;
+  sendCommand(firstKey: string, isReadonly: boolean, args: string[], options?: object): Promise<unknown>;
 }
 
 /** A limiter on a client of node-redis, which has to be connected by its owner. */
@@ -27,24 +29,35 @@ export function nodeRedis(client: NodeRedisClient | NodeRedisCluster, options?: 
 }
 
 function serverOf(client: NodeRedisClient | NodeRedisCluster): Server {
-  const open = async () => {
+  const open = async (signal: AbortSignal) => {
     const alone = (
       'masters' in client
         ? client.duplicate({})
         : client.duplicate({ socket: { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false } })
     ) as typeof client;
     alone.on('error', () => {}); // the command tells
+    signal.addEventListener('abort', () => alone.destroy());
     await alone.connect();
     return { send: sendBy(alone), alive: () => alone.isOpen, close: () => alone.destroy() };
   };
-  return { send: sendBy(client), open };
+  return { send: sendBy(client), ended: () => !client.isOpen, open };
 }
+
+/** The limiter has a time-out. That of the client counts from before a busy process writes; it drops what is never sent. */
+const UNTIMED = { timeout: undefined };
 
 function sendBy(client: NodeRedisClient | NodeRedisCluster): Send {
   return (head, keys, tail) => {
     const words = [...head, ...keys, ...tail];
-    return 'masters' in client
-      ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words)
-      : client.sendCommand(words);
+    const sent =
+      'masters' in client
+        ? client.sendCommand(keys[0]!, head[0] === 'RL.PEEK', words, UNTIMED)
+        : client.sendCommand(words, client.isReady ? UNTIMED : undefined);
+    return sent.catch((error: Error) => Promise.reject(isFull(error, client) ? new Saturated(error.message) : error));
   };
+}
+
+/** The queue of a connected client is full of what this process sends: option `commandsQueueMaxLength`. */
+function isFull({ message }: Error, client: NodeRedisClient | NodeRedisCluster): boolean {
+  return message === 'The queue is full' && !('isReady' in client && !client.isReady);
 }

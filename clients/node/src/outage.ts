@@ -1,43 +1,74 @@
+import { Saturated } from './places.js';
+
 /** Replies of a server that cannot serve now; docs/errors.md lists them. */
 const CODES = new Set(['LOADING', 'BUSY', 'OOM', 'MISCONF', 'NOREPLICAS', 'READONLY', 'MASTERDOWN', 'CLUSTERDOWN', 'TRYAGAIN', 'UNBLOCKED']);
 const TEXTS = /^ERR (max number of clients|internal error|this replica skipped)/;
+/** Only of commands that this client sends itself: an application may misspell any other. */
+const UNKNOWN = /^ERR unknown command ['`]RL\.(M?CHECK|PEEK|WAIT|SETTLE|RENEW|REFUND|RESET|PAUSE|RESUME|SYNC)\b/i;
+/** What to do about a server that answers and does not limit. */
+const ADVICE = new Map([
+  ['ERR', 'load the module into the server: loadmodule /path/to/libredis_ratelimit.so'],
+  ['NOAUTH', 'give the client the password'],
+  ['WRONGPASS', 'give the client the right user and password'],
+  ['NOPERM', 'give the user the rights +@ratelimit and ~ with the pattern of its keys, see SECURITY.md'],
+]);
 /** What a client library throws at an application that calls it wrongly. */
 const MISTAKES = [TypeError, RangeError, ReferenceError, SyntaxError];
 
 /**
- * Whether an error means that the server gave no decision: no reply came, or the server cannot serve now. An error of a
- * wrong request (CROSSSLOT, NOPERM, WRONGTYPE, ...) is none. Client libraries have no base class for lost connections, so
- * whatever is neither a reply nor a mistake of the application counts as one.
+ * An `outage`: no reply came, or the server cannot serve now. `misconfigured`: it has no module, or refuses this client. Both mean
+ * that the server gave no decision. A `mistake`: any other error, such as CROSSSLOT or WRONGTYPE, is one of the application.
  */
-export function isOutage(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  const { lastNodeError, cause } = error as { lastNodeError?: unknown; cause?: unknown };
-  const reason = lastNodeError ?? cause; // of a client of a cluster that gave up
-  if (reason instanceof Error) return isOutage(reason) || /^(MOVED|ASK) /.test(reason.message);
-  const [code] = /^[A-Z]+(?= |$)/.exec(error.message) ?? [];
-  if (code) return CODES.has(code) || TEXTS.test(error.message);
-  return !MISTAKES.some((kind) => error instanceof kind);
+export type Kind = 'outage' | 'misconfigured' | 'mistake';
+
+/**
+ * Client libraries have no base class for lost connections, so whatever is neither a reply nor a mistake of the application counts
+ * as an outage.
+ */
+export function kindOf(error: unknown): Kind {
+  if (!(error instanceof Error) || error instanceof Saturated) return 'mistake';
+  const reason = reasonOf(error);
+  if (reason) {
+    const kind = kindOf(reason);
+    return kind === 'mistake' && /^(MOVED|ASK) /.test(reason.message) ? 'outage' : kind;
+  }
+  const code = codeOf(error);
+  if (code && (UNKNOWN.test(error.message) || (code !== 'ERR' && ADVICE.has(code)))) return 'misconfigured';
+  if (code) return CODES.has(code) || TEXTS.test(error.message) ? 'outage' : 'mistake';
+  return MISTAKES.some((kind) => error instanceof kind) ? 'mistake' : 'outage';
+}
+
+/** Whether the server gave no decision, and `outage` answers. */
+export function undecided(error: unknown): boolean {
+  return kindOf(error) !== 'mistake';
 }
 
 /** Throws any other error: for what need not be done while the server is away. */
 export function ignoreOutage(error: unknown): void {
-  if (!isOutage(error)) throw error;
+  if (!undecided(error)) throw error;
 }
 
-/**
- * Rejects if nothing comes within so many milliseconds, or when the signal aborts. A reply that arrived while the process was
- * busy is read before.
- */
-export function within<T>(ms: number, promise: Promise<T>, signal?: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = () => setImmediate(() => reject(new Error(`no reply within ${ms} ms`)));
-    const timer = setTimeout(late, ms);
-    const abort = () => reject(signal?.reason);
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', abort);
-    };
-    signal?.addEventListener('abort', abort);
-    promise.finally(done).then(resolve, reject);
-  });
+/** The first word of a server's reply. Any other error has none. */
+export function codeOf({ message }: Error): string | undefined {
+  return /^[A-Z]+(?= |$)/.exec(message)?.[0];
+}
+
+/** What a line of a log may say of an error: of a reply its code alone, for its text may have a key or a rule. */
+export function named(error: unknown): string {
+  if (!(error instanceof Error)) return 'an error';
+  const reason = reasonOf(error);
+  if (reason) return named(reason);
+  return codeOf(error) ?? error.message;
+}
+
+/** What to do about an error of the kind `misconfigured`. */
+export function adviceOn(error: Error): string {
+  return ADVICE.get(named(error)) ?? '';
+}
+
+/** Why a client of a cluster gave up. */
+function reasonOf(error: Error): Error | undefined {
+  const { lastNodeError, cause } = error as { lastNodeError?: unknown; cause?: unknown };
+  const reason = lastNodeError ?? cause;
+  return reason instanceof Error ? reason : undefined;
 }

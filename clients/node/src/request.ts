@@ -19,6 +19,8 @@ export interface HoldOptions {
   ttlMs: number;
   /** Whether all comes back if the hold ends without being settled. */
   refund?: boolean;
+  /** Nobody has used this id before, so a remembered denial may answer. */
+  fresh?: boolean;
 }
 
 export interface CheckOptions {
@@ -64,7 +66,7 @@ export function words({ cost, meta, hold, flow, weight, priority }: CheckOptions
   if (priority !== undefined) found.push('PRIORITY', String(priority));
   if (cost !== undefined) found.push(...costs(cost));
   if (meta !== undefined) found.push('META', meta);
-  if (hold) found.push('HOLD', hold.id, 'PX', String(hold.ttlMs), ...(hold.refund ? ['REFUND'] : []));
+  if (hold) found.push('HOLD', hold.id, 'PX', String(Math.ceil(hold.ttlMs)), ...(hold.refund ? ['REFUND'] : []));
   return found;
 }
 

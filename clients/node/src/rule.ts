@@ -1,4 +1,6 @@
 const RULE = /^(?:(log|window|fixed|bucket|leaky|slots):)?(\d+)(?:\/(\d*)([a-z]+))?((?:,[^,]+)*)$/;
+/** `[algorithm:]limit/period[,option=value]*`, or a policy. */
+const SHAPE = /^(@\S+|slots:\d+(,[^\s,]+)*|(?!slots:)([a-z]+:)?\d+\/\d*[a-z]+(,[^\s,]+)*)$/;
 const UNITS = [
   [/^ms$/, 1],
   [/^s(ec(ond)?s?)?$/, 1000],
@@ -25,8 +27,17 @@ export interface Rule {
   shadow: boolean;
 }
 
-/** Reads a rule; each process enforces its `share` of the limits, but at least 1. */
-export function readRule(text: string, share: number): Rule {
+/** Throws a TypeError for what is no rule for sure. The server knows more. */
+export function looksLikeRules(rules: unknown): void {
+  for (const rule of Array.isArray(rules) ? rules : [rules]) {
+    if (typeof rule !== 'string' || !SHAPE.test(rule)) {
+      throw new TypeError(`the rule is '${rule}', expected such as '5/15m', 'bucket:10/s,burst=20', 'slots:4' or '@policy'`);
+    }
+  }
+}
+
+/** Reads a rule; each of several processes enforces its part of the limits, but at least 1. */
+export function readRule(text: string, processes: number): Rule {
   const [, algorithm = 'log', limit, count, unit, options = ''] = RULE.exec(text) ?? [];
   const unitMs = UNITS.find(([name]) => name.test(unit ?? ''))?.[1];
   if (limit === undefined || (algorithm === 'slots') !== (unit === undefined) || (unit && !unitMs)) {
@@ -34,7 +45,7 @@ export function readRule(text: string, share: number): Rule {
   }
   const given = new Map(options.split(',').map((option) => [option.replace(/=.*/, ''), option.replace(/^.*?=/, '')]));
   const number = (name: string): number | undefined => (given.has(name) ? Number(given.get(name)) : undefined);
-  const part = (units: number): number => units && Math.max(1, Math.floor(units * share));
+  const part = (units: number): number => units && Math.max(1, Math.floor(units / processes));
   const quota = part(Number(limit));
   const periodMs = (unitMs ?? 0) * Number(count || 1);
   const name = given.get('name') ?? null;

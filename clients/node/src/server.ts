@@ -1,10 +1,14 @@
-/**
- * Sends the command `[...head, ...keys, ...tail]`. Client libraries find the node of a cluster by the keys, and add their
- * prefix to them.
- */
-export type Send = (head: string[], keys: string[], tail: string[]) => Promise<unknown>;
+import { within } from './patience.js';
 
-/** A connection for one caller that waits. */
+/** The command `[...head, ...keys, ...tail]`. */
+export type Command = [head: string[], keys: string[], tail: string[]];
+
+/**
+ * Sends the command. Client libraries find the node of a cluster by the keys, and add their prefix to them.
+ */
+export type Send = (...command: Command) => Promise<unknown>;
+
+/** A connection of the limiter's own. */
 export interface Connection {
   send: Send;
   /** Whether it is connected still. */
@@ -17,6 +21,20 @@ export interface Server {
   send: Send;
   /** Hears of an outage: a node of a cluster that hangs may have a successor. */
   lost?(): void;
-  /** Opens another connection like that of the client. */
-  open(): Promise<Connection>;
+  /** Whether the application has closed the client for good. */
+  ended(): boolean;
+  /** Opens another connection like that of the client, which closes if the signal aborts. */
+  open(signal: AbortSignal): Promise<Connection>;
+}
+
+/** Opens a connection in time, or not at all. */
+export async function openWithin(ms: number, server: Server): Promise<Connection> {
+  if (server.ended()) throw new Error('the client is closed');
+  const late = new AbortController();
+  try {
+    return await within(ms, server.open(late.signal));
+  } catch (error) {
+    late.abort();
+    throw error;
+  }
 }

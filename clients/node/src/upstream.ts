@@ -1,29 +1,49 @@
 // What an upstream's answer says of its limits. What makes no sense says nothing.
 
-/** The headers of an answer: of `fetch`, of Node's `http`, or an object. */
-export type AnswerHeaders = Iterable<readonly [string, string]> | Readonly<Record<string, string | readonly string[] | undefined>>;
+/** The headers of an answer: of `fetch`, of Node's `http`, a Map, or an object. */
+export type AnswerHeaders =
+  | { forEach(see: (value: string, name: string) => void): void }
+  | Iterable<readonly [string, string]>
+  | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /** The longest pause, 366 days. Above it a reset is a Unix time, and anything else a mistake. */
 const LONGEST_S = 366 * 86_400;
 
 const NUMBER = /^\s*\d{1,12}(\.\d*)?\s*$/;
-const DATE = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*, .* GMT$/;
+const DAY = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+const MONTH = `(?<month>${MONTHS.join('|')})`;
+const TIME = '(?<hour>[01]\\d|2[0-3]):(?<minute>[0-5]\\d):(?<second>[0-5]\\d|60)';
+/** The forms of a date in RFC 9110, 5.6.7: today's, that of RFC 850, and that of asctime in C. */
+const DATES = [
+  `${DAY}, (?<day>\\d\\d) ${MONTH} (?<year>\\d{4}) ${TIME} (?:GMT|\\+0000)`,
+  `(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, (?<day>\\d\\d)-${MONTH}-(?<year>\\d\\d) ${TIME} (?:GMT|\\+0000)`,
+  `${DAY} ${MONTH} (?<day>[ \\d]\\d) ${TIME} (?<year>\\d{4})`,
+].map((form) => new RegExp(`^${form}$`));
 /** A parameter of `RateLimit: "name";r=12;t=30`: what remains, or the seconds until more does. */
 const PARAMETER = /;\s*([rt])=(\d{1,12})(?=\s*(?:;|$))/g;
 
 /** By lower-case name, those of one name joined. */
 export function fieldsOf(headers: AnswerHeaders): Map<string, string> {
   const found = new Map<string, string>();
-  for (const [name, value] of Symbol.iterator in headers ? headers : Object.entries(headers)) {
+  for (const [name, value] of pairs(headers)) {
     const [lower, text] = [name.toLowerCase(), [value ?? []].flat().join(', ')];
     found.set(lower, found.has(lower) ? `${found.get(lower)}, ${text}` : text);
   }
   return found;
 }
 
+function pairs(headers: AnswerHeaders): Iterable<readonly [string, string | readonly string[] | undefined]> {
+  if (Symbol.iterator in headers) return headers as Iterable<readonly [string, string]>;
+  if (typeof headers.forEach !== 'function') return Object.entries(headers as Record<string, string>);
+  const found: [string, string][] = [];
+  headers.forEach((value, name) => found.push([name, value]));
+  return found;
+}
+
 /** How long nobody should ask: by `Retry-After` of a 429 or 503, else by the reset of a 429. */
 export function pauseMs(status: number, told: ReadonlyMap<string, string>, nowMs: number): number {
-  const nowS = dateS(told.get('date')) ?? nowMs / 1000;
+  const nowS = dateS(told.get('date'), nowMs) ?? nowMs / 1000;
   const asked = status === 429 || status === 503 ? waitS(told.get('retry-after') ?? '', nowS) : undefined;
   const s = asked ?? (status === 429 ? resetS(told, nowS) : 0);
   return s > 0 && s <= LONGEST_S ? Math.ceil(s * 1000) : 0;
@@ -39,7 +59,7 @@ export function remaining(text = ''): number | undefined {
 /** `Retry-After`: seconds, or a date. */
 function waitS(text: string, nowS: number): number | undefined {
   if (NUMBER.test(text)) return Number(text);
-  const date = dateS(text);
+  const date = dateS(text, nowS * 1000);
   return date === undefined ? undefined : date - nowS;
 }
 
@@ -57,7 +77,18 @@ function items(text = ''): { r?: number; t?: number }[] {
   return unquoted.map((item) => Object.fromEntries(Array.from(item.matchAll(PARAMETER), ([, name, n]) => [name, Number(n)])));
 }
 
-function dateS(text = ''): number | undefined {
-  const ms = DATE.test(text.trim()) ? Date.parse(text) : NaN;
-  return Number.isNaN(ms) ? undefined : ms / 1000;
+/** The Unix time of a date. One whose year has two digits lies at most 50 years ahead. */
+function dateS(text = '', nowMs: number): number | undefined {
+  const parts = DATES.map((form) => form.exec(text.trim())?.groups).find(Boolean);
+  if (!parts) return undefined;
+  const [day, hour, minute, second, given] = ['day', 'hour', 'minute', 'second', 'year'].map((name) => Number(parts[name])) as Five;
+  const month = MONTHS.indexOf(parts.month!);
+  const last = new Date(nowMs).getUTCFullYear() + 50;
+  const year = parts.year!.length === 2 ? last - ((((last - given) % 100) + 100) % 100) : given;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month, day);
+  if (date.getUTCDate() !== day) return undefined; // no such day in that month
+  return date.setUTCHours(hour, minute, second) / 1000;
 }
+
+type Five = [number, number, number, number, number];

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { isOutage, within } from './outage.js';
-import type { Connection, Server } from './server.js';
+import { undecided } from './outage.js';
+import { within } from './patience.js';
+import { type Command, type Connection, openWithin, type Server } from './server.js';
 
 /** How long a connection stays open for the next caller. */
 const IDLE_MS = 1000;
@@ -22,14 +23,14 @@ export class WaitingConnections {
   }
 
   /** Sends a command and waits for its reply; `openMs` is the time to connect, or to answer anything else meanwhile. */
-  async send(command: Parameters<Server['send']>, openMs: number, waitMs: number, signal?: AbortSignal): Promise<unknown> {
-    const connection = this.#next() ?? (await this.#open(openMs));
+  async send(command: Command, openMs: number, waitMs: number, signal?: AbortSignal): Promise<unknown> {
+    const connection = this.#next() ?? (await openWithin(openMs, this.#server));
     const ended = new AbortController();
     const [, [key]] = command;
     const ask = () => within(openMs, this.#server.send(['RL.PEEK'], [key!], ['1/s']));
     try {
       signal?.throwIfAborted();
-      const reply = await Promise.race([within(waitMs, connection.send(...command), signal), silence(ask, ended.signal)]);
+      const reply = await Promise.race([within(waitMs, connection.send(...command)), silence(ask, ended.signal), aborted(signal, ended.signal)]);
       this.#keep(connection);
       return reply;
     } catch (error) {
@@ -48,16 +49,6 @@ export class WaitingConnections {
     return undefined;
   }
 
-  async #open(openMs: number): Promise<Connection> {
-    const opening = this.#server.open();
-    try {
-      return await within(openMs, opening);
-    } catch (error) {
-      opening.then((connection) => connection.close(), () => {}); // it came too late
-      throw error;
-    }
-  }
-
   #keep(connection: Connection): void {
     this.#idle.add(connection);
     setTimeout(() => {
@@ -72,7 +63,14 @@ async function silence(ask: () => Promise<unknown>, signal: AbortSignal): Promis
   for (;;) {
     await sleep(failures === 0 ? ASK_MS : AGAIN_MS, undefined, { signal });
     const error = await ask().then(() => undefined, (reason: unknown) => reason);
-    failures = isOutage(error) ? failures + 1 : 0;
+    failures = undecided(error) ? failures + 1 : 0;
     if (failures === TRIES) throw error;
   }
+}
+
+/** Rejects when the caller gives up. */
+function aborted(signal: AbortSignal | undefined, ended: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal?.addEventListener('abort', () => reject(signal.reason), { signal: ended });
+  });
 }

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { Breaker } from '../dist/breaker.js';
 import { denialsOfChecks, denialsOfReports, lasts } from '../dist/denials.js';
 import { LocalLimiter } from '../dist/local.js';
-import { isOutage } from '../dist/outage.js';
+import { kindOf } from '../dist/outage.js';
 import { shorten } from '../dist/replies.js';
 import { readRule } from '../dist/rule.js';
 
@@ -29,20 +29,22 @@ test('the breaker opens after three outages in a row, and lets one request a sec
   assert.deepEqual([breaker.open, breaker.asks(6000)], [false, true]);
 });
 
-test('an outage is told from a wrong request', () => {
-  const outages = ['OOM command not allowed', 'READONLY You can\'t write', 'LOADING Redis is', 'ERR max number of clients reached',
-    'ERR internal error, see', 'Connection is closed.', 'connect ECONNREFUSED 127.0.0.1:1', 'CLUSTERDOWN Hash slot', 'Command timed out'];
-  for (const text of outages) assert.equal(isOutage(new Error(text)), true, text);
-  const wrong = ['CROSSSLOT Keys', 'NOAUTH Authentication', 'WRONGPASS invalid', 'NOPERM this', 'WRONGTYPE Operation', 'ERR unknown command', 'BUSYKEY Target'];
-  for (const text of wrong) assert.equal(isOutage(new Error(text)), false, text);
-  assert.equal(isOutage(new TypeError('undefined is no key')), false);
-  assert.equal(isOutage(new Error('Failed to refresh slots cache.', { cause: new Error('WRONGPASS invalid') })), false);
-  assert.equal(isOutage(new Error('Failed to refresh slots cache.', { cause: new Error('connect ECONNREFUSED') })), true);
+test('an outage is told from a misconfigured server and from a wrong request', () => {
+  const kinds = {
+    outage: ['OOM command not allowed', 'READONLY You can\'t write', 'LOADING Redis is', 'ERR max number of clients reached',
+      'ERR internal error, see', 'Connection is closed.', 'connect ECONNREFUSED 127.0.0.1:1', 'CLUSTERDOWN Hash slot', 'Command timed out'],
+    misconfigured: ['NOAUTH Authentication', 'WRONGPASS invalid', 'NOPERM this', "ERR unknown command 'RL.CHECK', with", 'ERR unknown command `rl.mcheck`, with'],
+    mistake: ['CROSSSLOT Keys', 'WRONGTYPE Operation', "ERR unknown command 'RL.CHEQUE', with", 'ERR rule', 'BUSYKEY Target'],
+  };
+  for (const [kind, texts] of Object.entries(kinds)) for (const text of texts) assert.equal(kindOf(new Error(text)), kind, text);
+  assert.equal(kindOf(new TypeError('undefined is no key')), 'mistake');
+  const gaveUp = (reason) => kindOf(new Error('Failed to refresh slots cache.', { cause: new Error(reason) }));
+  assert.deepEqual(['WRONGPASS invalid', 'connect ECONNREFUSED', 'MOVED 1 a:1', 'CROSSSLOT Keys'].map(gaveUp), ['misconfigured', 'outage', 'outage', 'mistake']);
 });
 
 /** The verdicts and waits of one key's checks at these times. */
-function decisions(rules, times, { options, share } = {}) {
-  const limiter = new LocalLimiter({ share });
+function decisions(rules, times, { options, processes } = {}) {
+  const limiter = new LocalLimiter({ processes });
   return times.map((now) => {
     const { verdict, waitMs } = limiter.decide(now, [{ key: 'k', rules }], options);
     return verdict === 'allowed' ? 'passes' : waitMs;
@@ -58,8 +60,8 @@ test('the local limiter counts in windows, buckets and slots', () => {
   assert.deepEqual(decisions('0/s', [0]), [-1]);
   assert.deepEqual(decisions('1/s,shadow', [0, 0]), ['passes', 'passes']);
   assert.deepEqual(decisions('@unknown', [0, 0]), ['passes', 'passes']);
-  assert.deepEqual(decisions('8/s', [0, 0, 0], { share: 1 / 4 }), ['passes', 'passes', 1000]);
-  assert.deepEqual(decisions('2/s', [0, 0], { share: 1 / 4 }), ['passes', 1000], 'at least 1 unit');
+  assert.deepEqual(decisions('8/s', [0, 0, 0], { processes: 4 }), ['passes', 'passes', 1000]);
+  assert.deepEqual(decisions('2/s', [0, 0], { processes: 4 }), ['passes', 1000], 'at least 1 unit');
   assert.deepEqual(decisions('5/s,name=a', [0, 0], { options: { cost: { a: 3 } } }), ['passes', 1000]);
   assert.deepEqual(decisions('5/s,cost=5', [0, 0]), ['passes', 1000]);
   assert.throws(() => decisions('5/x', [0]), /'5\/x' cannot be read/);
@@ -73,8 +75,23 @@ test('the local limiter consumes from all keys or from none', () => {
   assert.deepEqual([denied.verdict, denied.waitMs, denied.source], ['limited', 59_999, 'local']);
   assert.deepEqual(denied.rules.map(({ key, remaining }) => [key, remaining]), [['a', 8], ['b', 0]]);
   assert.equal(limiter.decide(1, both.slice(0, 1), {}, true).rules[0].remaining, 8, 'a peek consumes nothing');
-  limiter.refund('b', 1, '@free');
-  assert.equal(limiter.decide(1, both).verdict, 'allowed');
+});
+
+test('what the local limiter charged with a hold comes back when it is refunded, but from no other window', () => {
+  for (const rule of ['5/m', 'bucket:5/m', 'leaky:5/m']) {
+    const limiter = new LocalLimiter();
+    const decide = (now, id) => limiter.decide(now, [{ key: 'k', rules: rule }], id && { hold: { id, ttlMs: 3_600_000 } });
+    const remaining = (now) => limiter.decide(now, [{ key: 'k', rules: rule }], {}, true).rules[0].remaining;
+    decide(0, 'a');
+    const before = remaining(0);
+    assert.equal(limiter.settle('k', 'a', true), true);
+    assert.equal(remaining(0), before + 1, rule);
+    assert.equal(limiter.settle('k', 'a', true), false, 'a hold ends once');
+    decide(0, 'slow');
+    for (let i = 0; i < 5; i++) decide(60_000 * 5);
+    assert.equal(limiter.settle('k', 'slow', true), true);
+    assert.equal(remaining(60_000 * 5), 0, `${rule}: the new window got a unit back`);
+  }
 });
 
 test('the local limiter grants ranges, and holds slots', () => {

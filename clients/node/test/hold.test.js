@@ -45,11 +45,13 @@ onEachServer(test, 'costs by name are corrected when a hold is settled', async (
 
 onEachServer(test, 'a hold renews itself, is settled at the end of its block, and says when it is lost', async (t, name) => {
   const { port } = await startServer(t, name);
-  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+  const admin = connect(t, port);
+  const renewed = async () => Number(/holds_renewed:(\d+)/.exec(await admin.info('ratelimit'))[1]);
+  await Promise.all((await limiters(t, port)).map(async (limiter, i) => {
     const key = `jobs:${i}`;
-    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 300 });
+    const take = () => limiter.hold(key, 'slots:1', { ttlMs: 2000 });
     const hold = await take();
-    await sleep(700);
+    await until(async () => (await renewed()) >= 8); // each of two holds for longer than it lasts
     assert.equal(hold.lost.aborted, false);
     await assert.rejects(take(), (error) => error instanceof Denied && error.reply.verdict === 'limited');
     await hold[Symbol.asyncDispose]();
@@ -59,17 +61,17 @@ onEachServer(test, 'a hold renews itself, is settled at the end of its block, an
     await until(() => next.lost.aborted);
     await next[Symbol.asyncDispose]();
     await (await take()).settle();
-  }
+  }));
 });
 
 test('a hold is lost when the server cannot be reached for its time', async (t) => {
   const server = await startServer(t);
-  const limiter = ioredis(connect(t, server.port), { timeoutMs: 50 });
-  const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
+  const limiter = ioredis(connect(t, server.port), { timeoutMs: 2000 });
   const started = performance.now();
+  const hold = await limiter.hold('jobs', 'slots:1', { ttlMs: 400 });
   server.pause();
   await until(() => hold.lost.aborted);
-  assert.ok(performance.now() - started > 200);
+  assert.ok(performance.now() - started > 390);
   await hold[Symbol.asyncDispose](); // throws no outage
   server.resume();
 });
@@ -79,10 +81,10 @@ test('holds go on in the process while the server is away', async (t) => {
   const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 250 });
   const open = ioredis(connect(t, server.port), { outage: 'allow', timeoutMs: 250 });
   await server.stop();
-  const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 90 });
+  const take = () => limiter.hold('jobs', 'slots:1', { ttlMs: 1000 });
   const hold = await take();
   assert.equal(hold.reply.source, 'local');
-  await sleep(200);
+  await sleep(1500);
   await assert.rejects(take(), Denied);
   assert.equal(await hold.settle(), true);
   await (await take()).settle();
@@ -140,7 +142,7 @@ test('a server that hangs ends a wait long before its deadline', async (t) => {
   server.pause();
   assert.equal((await waits).source, 'outage');
   const ms = performance.now() - began;
-  assert.ok(ms > 12_000 && ms < 16_000, `${ms} ms`);
+  assert.ok(ms > 12_000 && ms < 30_000, `${ms} ms`);
 });
 
 test('callers wait in a cluster', async (t) => {
@@ -227,4 +229,31 @@ test('a lease answers as its limiter while the server is away', async (t) => {
   assert.deepEqual(found.map(({ verdict }) => verdict), ['allowed', 'allowed', 'allowed', 'limited', 'limited']);
   assert.equal(found[4].source, 'local');
   await lease.close();
+});
+
+onEachServer(test, 'holds whose taking is cancelled keep no slots', async (t, name) => {
+  const { port } = await startServer(t, name);
+  for (const [i, limiter] of (await limiters(t, port)).entries()) {
+    for (const waitMs of [undefined, 20_000]) {
+      const key = `jobs:${i}:${waitMs}`;
+      const outcomes = [];
+      for (let round = 0; round < 5; round++) {
+        const controllers = Array.from({ length: 20 }, () => new AbortController());
+        const take = ({ signal }) => limiter.hold(key, 'slots:15', { ttlMs: 3_600_000, signal, ...(waitMs && { waitMs }) });
+        const taking = controllers.map((controller) => take(controller).then((hold) => hold[Symbol.asyncDispose](), (error) => error.name));
+        await sleep(round); // before, while and after the server decides
+        for (const controller of controllers) controller.abort();
+        outcomes.push(...(await Promise.all(taking)));
+      }
+      assert.ok(outcomes.includes('AbortError'));
+      await until(async () => (await limiter.peek(key, 'slots:15')).remaining === 15);
+    }
+    const leaky = new AbortController();
+    await limiter.hold(`turns:${i}`, 'leaky:1/h,queue=9', { ttlMs: 3_600_000 });
+    const turn = limiter.hold(`turns:${i}`, ['leaky:1/h,queue=9', 'slots:1'], { ttlMs: 3_600_000, signal: leaky.signal });
+    await until(async () => (await limiter.peek(`turns:${i}`, 'slots:1')).remaining === 0);
+    leaky.abort();
+    await assert.rejects(turn, { name: 'AbortError' });
+    assert.equal((await limiter.peek(`turns:${i}`, 'slots:1')).remaining, 1, 'who leaves before its turn keeps no slot');
+  }
 });

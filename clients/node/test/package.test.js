@@ -31,7 +31,7 @@ test('the package', async (t) => {
 
   await t.test('is installed by the commands of the README', () => {
     const [commands] = blocks('sh');
-    assert.equal(commands, `npm pack ../redis-ratelimit/clients/node\nnpm install ./${tarball}\n`);
+    assert.equal(commands, `npm pack ../redis-ratelimit/clients/node\nnpm install ./${tarball} ioredis\n`);
   });
 
   await t.test('exports every entry with its types, for import and for require', async () => {
@@ -69,6 +69,20 @@ test('the package', async (t) => {
     await tsc('typescript-5', 'commonjs', 'node10');
     await tsc('typescript-5', 'node16', 'node16');
     await tsc('typescript', 'esnext', 'bundler');
+  });
+
+  await t.test('has types that need no library of a browser', async () => {
+    const code = `import { type AnswerHeaders, type RateLimiter, Saturated } from 'redis-ratelimit';
+      export async function follow(limiter: RateLimiter, answer: Response, told: Map<string, string>): Promise<void> {
+        const headers: AnswerHeaders[] = [answer.headers, told, { 'retry-after': '3' }, [['retry-after', '3']]];
+        for (const given of headers) await limiter.follow('k', answer.status, given);
+        if (answer.ok) throw new Saturated('');
+      }\n`;
+    await writeFile(join(folder, 'follow.ts'), code);
+    for (const lib of ['es2022', 'es2022,dom', 'es2022,dom,dom.iterable']) {
+      const args = ['--strict', '--noEmit', '--target', 'es2022', '--module', 'nodenext', '--types', 'node', '--lib', lib, 'follow.ts'];
+      await run(join(PACKAGE, 'node_modules/.bin/tsc'), args, { cwd: folder }).catch(({ stdout }) => assert.fail(`${lib}: ${stdout}`));
+    }
   });
 
   // Each code of the README, after the first, which makes the limiter, and in a process of its own.

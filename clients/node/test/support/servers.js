@@ -25,13 +25,13 @@ export const NAMES = process.env.RATELIMIT_ONLY?.split(/[ ,]+/) ?? [
   'valkey-9.1',
 ];
 
-/** Starts a server; it ends with the test `t`, or when `stop` is called. It is ready when a PING is answered like this. */
-export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG') {
+/** Starts a server; it ends with the test `t`, or when `stop` is called. It is ready when a PING is answered like this. A bare one lacks the module. */
+export async function startServer(t, name = NAMES.at(-1), options = [], answer = 'PONG', { port: wanted, bare = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'ratelimit-'));
-  const port = await freePort();
+  const port = wanted ?? (await freePort());
   const log = join(folder, 'log');
   const args = ['--port', port, '--bind', '127.0.0.1', '--dir', folder, '--logfile', log, '--save', '', ...options];
-  const server = spawn(join(SERVERS, name, 'server'), [...args.map(String), '--loadmodule', MODULE], { stdio: 'ignore' });
+  const server = spawn(join(SERVERS, name, 'server'), [...args, ...(bare ? [] : ['--loadmodule', MODULE])].map(String), { stdio: 'ignore' });
   const ended = once(server, 'exit');
   const stop = async () => {
     server.kill('SIGKILL');

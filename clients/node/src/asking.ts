@@ -1,0 +1,86 @@
+import { Breaker } from './breaker.js';
+import { Link } from './link.js';
+import type { Notices } from './notices.js';
+import { kindOf } from './outage.js';
+import { within } from './patience.js';
+import { Places, Saturated } from './places.js';
+import type { Command, Server } from './server.js';
+
+export interface AskingOptions {
+  /** How long a command may take, from when it has its place, whatever the client library does meanwhile: 250 ms by default. */
+  timeoutMs?: number;
+  /** How many commands are under way at once: 1000 by default. Further ones wait in line. */
+  concurrency?: number;
+  /** How long a command waits in line, until {@link Saturated} is thrown: 5000 ms by default. */
+  queueTimeoutMs?: number;
+}
+
+/** Asks the server, as long as it answers. */
+export class Asking {
+  readonly timeoutMs: number;
+  readonly #server: Server;
+  readonly #link: Link;
+  readonly #places: Places;
+  readonly #breaker = new Breaker();
+  readonly #notices: Notices;
+  /** Rejects commands under way. */
+  readonly #waiting = new Set<(error: unknown) => void>();
+
+  constructor(server: Server, notices: Notices, { timeoutMs = 250, concurrency = 1000, queueTimeoutMs = 5000 }: AskingOptions) {
+    this.timeoutMs = timeoutMs;
+    this.#server = server;
+    this.#link = new Link(server, timeoutMs);
+    this.#places = new Places(concurrency, queueTimeoutMs);
+    this.#notices = notices;
+  }
+
+  /** Whether the server is not asked now, but for a try each second. */
+  get away(): boolean {
+    return this.#breaker.open;
+  }
+
+  /** Sends a command in its place. One that is not `judged` may be unknown or forbidden, which says nothing of the server. */
+  async ask(command: Command, judged = true): Promise<unknown> {
+    if (this.away && this.#breaker.shut(performance.now())) throw this.#breaker.error;
+    const queued = this.#places.take();
+    if (queued) await queued;
+    try {
+      const send = this.away ? this.#link.sendAnew : this.#link.send;
+      return await this.guard(() => within(this.timeoutMs, send(...command), this.#waiting), { judged });
+    } finally {
+      this.#places.leave();
+    }
+  }
+
+  /** Asks, unless the server is away. Only an outage or a misconfiguration counts against it. */
+  async guard(send: () => Promise<unknown>, { signal, judged = true }: { signal?: AbortSignal | undefined; judged?: boolean }): Promise<unknown> {
+    const tries = this.away;
+    if (tries && !this.#breaker.asks(performance.now())) throw this.#breaker.error;
+    try {
+      const reply = await send();
+      this.#back();
+      return reply;
+    } catch (error) {
+      const kind = kindOf(error);
+      const says = !signal?.aborted && !(error instanceof Saturated) && (judged || kind !== 'misconfigured');
+      if (says && kind === 'mistake') this.#back();
+      else if (says && (tries || !this.away)) this.#failed(error as Error);
+      else if (tries) this.#breaker.left();
+      throw error;
+    }
+  }
+
+  #failed(error: Error): void {
+    const now = performance.now();
+    const opens = this.#breaker.failed(now, error);
+    if (kindOf(error) === 'misconfigured') this.#notices.misconfigured(now, error);
+    this.#server.lost?.();
+    if (!opens) return;
+    this.#notices.outage(true, error);
+    for (const reject of this.#waiting) reject(error);
+  }
+
+  #back(): void {
+    if (this.#breaker.succeeded()) this.#notices.outage(false, this.#breaker.error);
+  }
+}

@@ -1,0 +1,73 @@
+import { adviceOn, named } from './outage.js';
+
+/** The limiter has stopped asking the server (`away`), or asks it again. */
+export interface OutageEvent {
+  away: boolean;
+  /** The last outage. */
+  error: unknown;
+  /** How many requests got no decision from the server since it went away. */
+  answered: number;
+}
+
+/** A server answers and does not limit: it lacks the module, or refuses this client. */
+export interface MisconfigurationEvent {
+  error: Error;
+  /** What to do about it. */
+  advice: string;
+  /** How many requests got no decision from the server since the last such event. */
+  answered: number;
+}
+
+export interface NoticeOptions {
+  /** Hears when the limiter stops asking the server after three outages in a row, and when it asks again. Else: a warning on the console. */
+  onOutage?: (event: OutageEvent) => void;
+  /** Hears at once, and then once a minute while it lasts, that the server does not limit. Else: an error on the console. */
+  onMisconfigured?: (event: MisconfigurationEvent) => void;
+}
+
+const MINUTE_MS = 60_000;
+
+/** Tells the application, or else the console, about the server. A line never has a key or a rule. */
+export class Notices {
+  /** How many requests got no decision from the server. */
+  answered = 0;
+  readonly #options: NoticeOptions;
+  #sinceAway = 0;
+  #sinceTold = 0;
+  /** When each code was reported last. */
+  readonly #told = new Map<string, number>();
+
+  constructor(options: NoticeOptions) {
+    this.#options = options;
+  }
+
+  outage(away: boolean, error: unknown): void {
+    if (away) this.#sinceAway = this.answered;
+    const answered = this.answered - this.#sinceAway;
+    const { onOutage } = this.#options;
+    if (onOutage) return heard(() => onOutage({ away, error, answered }));
+    const text = away ? `stops asking the server: ${named(error)}` : `asks the server again; ${answered} requests were answered without it`;
+    console.warn(`redis-ratelimit: ${text}`);
+  }
+
+  misconfigured(now: number, error: Error): void {
+    const code = named(error);
+    if (now < (this.#told.get(code) ?? -MINUTE_MS) + MINUTE_MS) return;
+    this.#told.set(code, now);
+    const answered = this.answered - this.#sinceTold;
+    this.#sinceTold = this.answered;
+    const advice = adviceOn(error);
+    const { onMisconfigured } = this.#options;
+    if (onMisconfigured) return heard(() => onMisconfigured({ error, advice, answered }));
+    console.error(`redis-ratelimit: the server does not limit (${code}): ${advice}; ${answered} requests were answered without it`);
+  }
+}
+
+/** No fault of a listener ends a request. */
+function heard(tell: () => void): void {
+  try {
+    tell();
+  } catch (error) {
+    console.error('redis-ratelimit: a listener failed:', error);
+  }
+}

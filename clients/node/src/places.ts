@@ -1,0 +1,54 @@
+import { patience } from './patience.js';
+
+/** This process asks more than its limiter sends at once, and a command got no place in time. It says nothing about the server. */
+export class Saturated extends Error {
+  override readonly name = 'Saturated';
+}
+
+interface Waiter {
+  enter: () => void;
+  gone: boolean;
+}
+
+/** Places for commands under way. Who finds none waits in line, but not for ever. */
+export class Places {
+  readonly #queueMs: number;
+  #free: number;
+  #line: Waiter[] = [];
+  #first = 0;
+
+  constructor(places: number, queueMs: number) {
+    this.#free = places;
+    this.#queueMs = queueMs;
+  }
+
+  /** Takes a place, at once if it returns nothing. Who has one must leave it. */
+  take(): Promise<void> | undefined {
+    if (this.#free > 0) {
+      this.#free -= 1;
+      return undefined;
+    }
+    return new Promise((resolve, reject) => {
+      const stop = patience(this.#queueMs, () => {
+        waiter.gone = true;
+        reject(new Saturated(`no place for the command within ${this.#queueMs} ms`));
+      });
+      const enter = () => {
+        stop();
+        resolve();
+      };
+      const waiter = { enter, gone: false };
+      this.#line.push(waiter);
+    });
+  }
+
+  leave(): void {
+    while (this.#first < this.#line.length) {
+      const waiter = this.#line[this.#first++]!;
+      if (!waiter.gone) return waiter.enter();
+    }
+    this.#line = [];
+    this.#first = 0;
+    this.#free += 1;
+  }
+}

@@ -1,0 +1,22 @@
+import { randomUUID } from 'node:crypto';
+
+import { codeOf } from './outage.js';
+import type { HoldOptions } from './request.js';
+
+const FULL = /holds (on .+ rules or more )?in the key already/;
+
+/** A hold under a new id, by which a check can be taken back whole. Nothing comes back when it ends unsettled. */
+export function receipt(ttlMs: number): HoldOptions {
+  return { id: randomUUID(), ttlMs, fresh: true };
+}
+
+/** Checks with a hold, or without one if its key has no room for another (`ratelimit.max-holds`): then what it costs stays charged. */
+export async function whereRoom<T>(hold: HoldOptions | undefined, check: (hold?: HoldOptions) => Promise<T>): Promise<T> {
+  try {
+    return await check(hold);
+  } catch (error) {
+    if (!hold || !(error instanceof Error) || codeOf(error) !== 'ERR' || !FULL.test(error.message)) throw error;
+    console.warn('redis-ratelimit: a key has ratelimit.max-holds holds already, so a request is counted for good');
+    return check();
+  }
+}

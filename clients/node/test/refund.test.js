@@ -1,0 +1,167 @@
+// What is given back is what that request was charged, and nothing of another.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import express from 'express';
+import Fastify from 'fastify';
+import { rateLimit } from 'redis-ratelimit/express';
+import { rateLimit as fastifyHook } from 'redis-ratelimit/fastify';
+
+import { serve } from './support/http.js';
+import { ioredis, nodeRedis } from './support/limiters.js';
+import { connect, connectNodeRedis, onEachServer, startServer, until } from './support/servers.js';
+
+async function counted(admin, name) {
+  return Number(new RegExp(`${name}:(\\d+)`).exec(await admin.info('ratelimit'))[1]);
+}
+
+/** A site with a login that counts wrong passwords; right ones are answered when `release` is called. */
+function site(limiter) {
+  const app = express();
+  const slow = [];
+  const limits = (req) => ({ key: `login:${req.params.kind}`, rules: req.get('x-rule') });
+  app.get('/:kind/:status', rateLimit(limiter, limits, { count: 'failed' }), (req, res) => {
+    if (req.params.status === '200') slow.push(() => res.sendStatus(200));
+    else res.sendStatus(401);
+  });
+  return { app, slow };
+}
+
+const PERIOD_MS = 6000;
+const KINDS = { log: '5/6s', fixed: 'fixed:5/6s,align=first', window: 'window:5/6s', bucket: 'bucket:5/6s' };
+
+test('slow successes across a boundary give no wrong login a further try', async (t) => {
+  const { port } = await startServer(t);
+  const admin = connect(t, port);
+  const limiter = ioredis(connect(t, port));
+  const { app, slow } = site(limiter);
+  const get = await serve(t, app);
+  const ask = (kind, status) => get(`/${kind}/${status}`, { headers: { 'x-rule': KINDS[kind], connection: 'close' } });
+  const kinds = Object.keys(KINDS);
+  const successes = kinds.flatMap((kind) => Array.from({ length: 4 }, () => ask(kind, 200)));
+  await until(() => slow.length === successes.length);
+  // Each state is empty again, by time.
+  const remaining = (kind) => limiter.peek(`login:${kind}`, KINDS[kind]).then((reply) => reply.remaining);
+  await until(async () => (await Promise.all(kinds.map(remaining))).every((left) => left === 5));
+
+  const began = performance.now();
+  const passed = Object.fromEntries(kinds.map((kind) => [kind, 0]));
+  const wrong = async (kind) => {
+    if ((await ask(kind, 401)).status === 401) passed[kind] += 1;
+  };
+  for (const kind of kinds) for (let i = 0; i < 5; i++) await wrong(kind);
+  for (const answer of slow) answer();
+  assert.ok((await Promise.all(successes)).every(({ status }) => status === 200));
+  await until(async () => (await counted(admin, 'holds_settled')) >= successes.length + 5 * kinds.length);
+  for (const kind of kinds) for (let i = 0; i < 4; i++) await wrong(kind);
+  // What time gives back meanwhile may pass too.
+  const most = 5 + Math.floor(((performance.now() - began) * 5) / PERIOD_MS);
+  for (const kind of kinds) assert.ok(passed[kind] <= most, `${kind}: ${passed[kind]} of at most ${most} passed`);
+});
+
+test('a key that has no room for holds counts requests for good', async (t) => {
+  t.mock.method(console, 'warn', () => {});
+  const { port } = await startServer(t);
+  const admin = connect(t, port);
+  await admin.config('SET', 'ratelimit.max-holds', 2);
+  const limiter = ioredis(connect(t, port));
+  const { app, slow } = site(limiter);
+  const get = await serve(t, app);
+  const asked = Array.from({ length: 5 }, () => get('/k/200', { headers: { 'x-rule': '9/h', connection: 'close' } }));
+  await until(() => slow.length === 5);
+  for (const answer of slow) answer();
+  assert.ok((await Promise.all(asked)).every(({ status }) => status === 200));
+  await until(async () => (await counted(admin, 'holds_settled')) === 2);
+  assert.equal((await limiter.peek('login:k', '9/h')).remaining, 6);
+  assert.equal(console.warn.mock.callCount(), 3);
+});
+
+test('Fastify gives back as Express does, and a client that leaves has not succeeded', async (t) => {
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const app = Fastify();
+  t.after(() => app.close());
+  for (const count of ['failed', 'successful']) {
+    app.get(`/${count}/:status`, { onRequest: fastifyHook(limiter, () => ({ key: count, rules: '9/h' }), { count }) }, async (request, reply) => {
+      if (request.params.status === 'never') await once(request.raw.socket, 'close');
+      return reply.code(Number(request.params.status)).send('here');
+    });
+  }
+  const left = async (count) => (await limiter.peek(count, '9/h')).remaining;
+  for (const [count, counted, ignored] of [['failed', 404, 200], ['successful', 200, 404]]) {
+    await app.inject(`/${count}/${ignored}`);
+    await until(async () => (await left(count)) === 9);
+    await app.inject(`/${count}/${counted}`);
+    assert.equal(await left(count), 8);
+  }
+  const url = await app.listen({ port: 0, host: '127.0.0.1' });
+  const leaving = new AbortController();
+  const gone = assert.rejects(fetch(`${url}/successful/never`, { signal: leaving.signal }));
+  await until(async () => (await left('successful')) === 7);
+  leaving.abort();
+  await gone;
+  await until(async () => (await left('successful')) === 8);
+});
+
+test('while the process decides alone, requests that do not count come back too', async (t) => {
+  t.mock.method(console, 'warn', () => {});
+  const server = await startServer(t);
+  const limiter = ioredis(connect(t, server.port), { outage: 'local', timeoutMs: 100 });
+  const app = express().get('/:status', rateLimit(limiter, () => ({ key: 'k', rules: '2/h' }), { count: 'failed' }), (req, res) => {
+    res.sendStatus(Number(req.params.status));
+  });
+  const get = await serve(t, app);
+  await server.stop();
+  const statuses = [];
+  for (const status of [200, 200, 200, 401, 200, 401, 200, 401]) {
+    statuses.push((await get(`/${status}`)).status);
+    if (status === 200 && statuses.at(-1) === 200) await until(async () => (await limiter.peek('k', '2/h')).remaining > 0);
+  }
+  assert.deepEqual(statuses, [200, 200, 200, 401, 200, 401, 429, 429]);
+});
+
+onEachServer(test, 'keys that are asked separately give back their own charge', async (t, name) => {
+  const { port } = await startServer(t, name);
+  const admin = connect(t, port);
+  for (const [i, limiter] of [ioredis(connect(t, port), { separately: true }), nodeRedis(await connectNodeRedis(t, port), { separately: true })].entries()) {
+    const [a, b] = [{ key: `a:${i}`, rules: ['9/h', 'bucket:9/h,cost=2'] }, { key: `b:${i}`, rules: '1/h' }];
+    const left = async () => (await limiter.peekAll(a.key, a.rules)).rules.map(({ remaining }) => remaining);
+    assert.equal((await limiter.checkAll([a, b])).verdict, 'allowed');
+    assert.deepEqual(await left(), [8, 7]);
+    const [, ttl] = /ttl_ms"?[,:]? ?(\d+)/.exec(JSON.stringify(await admin.call('RL.INFO', a.key))) ?? [];
+    assert.ok(ttl === undefined || Number(ttl) <= 10_000, `a hold of ${ttl} ms`);
+    const settled = await counted(admin, 'holds_settled');
+    assert.equal((await limiter.checkAll([a, b])).verdict, 'limited');
+    assert.deepEqual(await left(), [8, 7], 'a denial gives back');
+    assert.equal(await counted(admin, 'holds_settled'), settled + 1, 'by its hold');
+    await assert.rejects(limiter.checkAll([{ key: 'c', rules: 'slots:4' }, b]), /slots are held/);
+    await assert.rejects(limiter.checkAll([a, { key: 'd', rules: '5/x' }]), /5\/x/);
+    assert.deepEqual(await left(), [8, 7], 'an error gives back');
+  }
+});
+
+test('clients without an address share a key, which is said once', async (t) => {
+  t.mock.method(console, 'warn', () => {});
+  const folder = await mkdtemp(join(tmpdir(), 'socket-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const { port } = await startServer(t);
+  const limiter = ioredis(connect(t, port));
+  const socketPath = join(folder, 'app.sock');
+  const server = express().get('/', rateLimit(limiter, '2/h'), (_req, res) => res.send('here')).listen(socketPath);
+  await once(server, 'listening');
+  t.after(() => server.close());
+  const get = async () => {
+    const [answer] = await once(request({ socketPath, path: '/', agent: false }).end(), 'response');
+    answer.resume();
+    return answer.statusCode;
+  };
+  assert.deepEqual([await get(), await get(), await get()], [200, 200, 429]);
+  assert.equal((await limiter.peek('ip:unknown', '2/h')).remaining, 0);
+  assert.deepEqual(console.warn.mock.calls.map(({ arguments: [line] }) => /no address/.test(line)), [true]);
+});
