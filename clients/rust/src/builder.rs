@@ -133,8 +133,8 @@ impl Builder {
         Self { concurrency: most, ..self }
     }
 
-    /// How long a command may wait for its place: 5 s by default; zero for not at all. Then its error says that this process
-    /// [is saturated](crate::is_saturated), which is no outage.
+    /// How long a command may wait for its place: 5 s by default; zero for not at all. Then its error says
+    /// that this process [is saturated](crate::is_saturated), which is no outage.
     pub fn queue_timeout(self, longest: Duration) -> Self {
         Self { queue_timeout: longest, ..self }
     }
